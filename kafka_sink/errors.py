@@ -1,14 +1,14 @@
 """Every error this package raises, sorted by whose fault it is and what to do next.
 
 There is no class per broker error code: a code is a row of `wire/codes.py`, its meaning for a request is decided in
-`client/outcome.py`, and what reaches a caller is one of the classes below. Inside the engine errors are values; they
-are raised only at the edges.
+`client/outcome.py`, and callers get one of the classes below. Inside the engine errors are values; they are raised only
+at the edges.
 
-Each has an entry in `error_table`: a name that users can look up. Who makes an error gives it its entry; without one
-it has that of its class.
+Each has an entry in `error_table`: a name that users can look up. An error gets its entry where it is created; the
+default is that of its class.
 
-All of them survive pickling (Spark ships them between processes): the state is in attributes that have defaults, and
-`__reduce__` rebuilds from the text and those attributes. None of them may ever hold a record's content or a secret.
+All of them survive pickling (Spark ships them between processes): the state is in attributes with defaults, and
+`__reduce__` rebuilds from the text and these. None of them may ever contain a record's content or a secret.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class KafkaSinkError(Exception):
 
     def __init__(self, text: str, entry: ErrorEntry | None = None) -> None:
         super().__init__(text)
-        # The name and not the entry: what is pickled may be read by another release.
+        # The name and not the entry: another release may unpickle it.
         self.name = (entry or self.default_entry).name
 
     @property
@@ -56,7 +56,7 @@ class KafkaSinkError(Exception):
 
 
 def explain_error(error: KafkaSinkError) -> str:
-    """For a person who sees nothing else: the name first, then what happened, and what to do."""
+    """A complete text: the name first, then what happened, and what to do."""
     entry = error.entry
     return (
         f"{entry.name} {entry.title}: {error}\n"
@@ -67,7 +67,7 @@ def explain_error(error: KafkaSinkError) -> str:
 
 
 def common_entry(problems: Sequence[KafkaSinkError], otherwise: ErrorEntry) -> ErrorEntry:
-    """For one error that tells of several."""
+    """The entry for an error that combines several."""
     return problems[0].entry if len({problem.name for problem in problems}) == 1 else otherwise
 
 
@@ -82,7 +82,7 @@ class ConfigError(KafkaSinkError):
     """An option is missing, unknown, out of range or contradicts another one. Raised before anything is sent."""
 
     default_entry = OPTION_INVALID
-    # The errors that this one tells of, if it tells of several.
+    # The combined errors, if there are several.
     several: tuple[ConfigError, ...] = ()
 
 
@@ -106,7 +106,7 @@ class LocalProtocolError(KafkaSinkError):
 
 
 class RemoteProtocolError(KafkaSinkError):
-    """The other side sent bytes that are no Kafka answer. The connection they came from is closed."""
+    """The other side sent bytes that are not a valid Kafka response. The connection is closed."""
 
     default_entry = NOT_KAFKA
 
@@ -130,7 +130,7 @@ class AuthorizationError(KafkaSinkError):
 
 
 class BrokerError(KafkaSinkError):
-    """A broker answered with an error code that the request cannot survive."""
+    """A broker answered with an error code that is final for the request."""
 
     default_entry = BROKER_REFUSED
 
@@ -188,19 +188,19 @@ class DeliveryTimeout(DeliveryError):
 
 
 class OperationTimeout(KafkaSinkError):
-    """flush, close or a transaction call did not end in time. The operation itself goes on and may be called again."""
+    """flush, close or a transaction call did not finish in time. The operation continues and may be called again."""
 
     default_entry = TOO_SLOW
 
 
 class OutOfMemory(KafkaSinkError):
-    """A task's Python process has no memory left, or may not start a thread."""
+    """A task's Python process is out of memory, or cannot start a thread."""
 
     default_entry = OUT_OF_MEMORY
 
 
 class TransactionError(KafkaSinkError):
-    """Something about the transaction, not about one record."""
+    """A failure of the transaction, not of one record."""
 
     default_entry = TRANSACTION_FAILED
 
@@ -216,7 +216,7 @@ class ProducerFenced(TransactionError):
 
 
 class CommitError(KafkaSinkError):
-    """A batch was not committed, or not entirely. What it is about is in attributes, what to do next in the text."""
+    """A batch was not committed, or not entirely. Details are in attributes, what to do next in the text."""
 
     default_entry = NOT_COMMITTED
 
@@ -250,6 +250,6 @@ class CommitPending(CommitError):
 
 
 class CommitLost(CommitError):
-    """The decision was made, but the transactions of some rows had ended otherwise. An operator must choose."""
+    """The decision was made, but transactions of some rows were not committed. An operator must choose."""
 
     default_entry = ROWS_LOST

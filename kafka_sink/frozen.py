@@ -1,14 +1,14 @@
-"""`@frozen`: a dataclass whose fields are set once and never again, which the type checker sees to.
+"""`@frozen`: a dataclass whose fields are never reassigned, enforced by the type checker.
 
-`dataclass(frozen=True)` sees to it at run time, and pays for it at each making: every field goes through a call of
-`object.__setattr__`. An object of six fields takes three times as long to make.
+`dataclass(frozen=True)` enforces it at run time, at a cost: every field is set by a call of `object.__setattr__`. An
+object of six fields takes three times as long to create.
 
-And it is made quickly itself. `dataclass` compiles up to eight methods per class, half a millisecond each time: with a
-hundred such classes that was half of what a task of a fresh Python worker took to import this package. Here one method
-is compiled, and the others are closures over the fields. What `fields` and `replace` ask for is put together when they
-ask.
+The class itself is also created quickly. `dataclass` compiles up to eight methods per class, half a millisecond each
+time: with a hundred such classes that was half of the import time of this package in a task of a new Python worker.
+Here one method is compiled, and the others are closures over the fields. The data for `fields` and `replace` is made on
+demand.
 
-Not known here, and refused: base classes with fields of their own, `__post_init__`, `ClassVar`. Those are dataclasses.
+Not supported, and refused: base classes with fields of their own, `__post_init__`, `ClassVar`. Those are dataclasses.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _representer(names: list[str]) -> Callable[[Any], str]:
 
 
 class _Fields:
-    """What makes it a dataclass to the module of that name."""
+    """The attribute by which `dataclasses` recognises a dataclass."""
 
     def __init__(self, annotations: Mapping[str, str], defaults: Mapping[str, Any]) -> None:
         self._annotations = annotations

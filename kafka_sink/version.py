@@ -1,4 +1,4 @@
-"""The one place where this package's version and its name towards brokers stand.
+"""This package's version, and its name as sent to brokers.
 
 Brokers show version and name in their metrics and request logs (KIP-511); they accept letters, digits, dots and hyphens
 only.

@@ -1,18 +1,18 @@
-"""Requests to a cluster without a producer: what the driver of a Spark job, the planner and the command line ask.
+"""Requests to a cluster without a producer: for the driver of a Spark job, planning and the command line.
 
     with Client(options) as client:
         client.reach()
         verdict = client.run(Committer(settings, session, job, client.now_ms()))
 
-`run` carries out what a machine such as `Committer` asks for; the rest are facts about the cluster and its topics.
-Waiting is limited by max.block.ms, and what an error says is what the brokers said.
+`run` carries out the requests of a state machine such as `Committer`; the rest reads facts about the cluster and its
+topics. Waiting is limited by max.block.ms, and errors contain what the brokers answered.
 
-There is no thread. Every call polls, steps the pure `AdminEngine` and carries out its commands until it has what it
-wants. Nothing is connected before the first call. One thread at a time.
+There is no thread. Every call polls, steps the pure `AdminEngine` and carries out its commands until it has its result.
+Nothing is connected before the first call. Use from one thread at a time.
 
-Whatever goes wrong inside a call other than the answer itself (Ctrl-C, an error that should not exist) drops all
-connections before it is passed on: the next call starts afresh, and no response can be taken for another's. A forked
-child starts afresh as well; the sockets are the parent's.
+Any exception inside a call other than an error response (Ctrl-C, an internal error) drops all connections before it is
+raised: the next call starts afresh, and no response can be taken for another's. A forked child starts afresh as well;
+the sockets belong to the parent.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ from kafka_sink.wire.codes import code
 
 _LOGGER = logging.getLogger("kafka_sink")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
-# Order does not matter between requests, so a connection may carry as many as one wants to lose with it.
+# The order of requests does not matter; this limits how many are lost with a connection.
 PIPELINED_MAX = 100
-# Longer waits are cut into pieces: a signal that comes a moment before the thread goes to sleep does not wake it, and
-# Ctrl-C would be noticed at the end of the wait only.
+# Longer waits are split: a signal just before the thread goes to sleep does not wake it, and Ctrl-C would be noticed
+# only at the end of the wait.
 WAIT_MS_MAX = 1_000
 
 _client_numbers = itertools.count(1)
@@ -90,14 +90,14 @@ RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
 TOPIC_ALREADY_EXISTS, NOT_CONTROLLER, UNSUPPORTED_VERSION = 36, 41, 35
 TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 29, 31
 UNAUTHORIZED = (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED)
-# From here -1 stands for the broker's default (KIP-464).
+# From this version on -1 means the broker's default (KIP-464).
 CREATE_TOPICS_FIRST_WITH_DEFAULTS = 4
 TRANSACTION_FEATURE, VERSION_2_LEVEL = "transaction.version", 2
-# From here on, that is from Kafka 3.6, leaders ask the coordinator whether a transaction is open (KIP-890, part 1).
+# From this version on (Kafka 3.6) leaders verify with the coordinator that a transaction is open (KIP-890, part 1).
 ADD_PARTITIONS_FIRST_THAT_VERIFIES, VERIFICATION = 4, "transaction.partition.verification.enable"
 TRANSACTION_APIS = (FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN)
 ABOUT_US = {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": VERSION}
-# A broker that is asked for a topic creates it a little later, or says that it cannot now.
+# A broker creates a requested topic a little later, or answers that it cannot now.
 CREATION_REPEATED_MS = 1_000
 
 V_co = TypeVar("V_co", covariant=True)
@@ -105,8 +105,8 @@ V_co = TypeVar("V_co", covariant=True)
 
 class TransactionSupport(NamedTuple):
     """`transaction_version`: 2 from KIP-890 on, else 1. `verifies`: a record that arrives after the end of its
-    transaction is refused, in place of opening one that no coordinator knows. `missing`: requests without which there
-    are no transactions; with one of them nothing else is asked."""
+    transaction is rejected, instead of opening a hanging one. `missing`: required APIs that the brokers lack; if there
+    are any, nothing else is requested."""
 
     transaction_version: int
     verifies: bool
@@ -114,7 +114,7 @@ class TransactionSupport(NamedTuple):
 
 
 class Machine(Protocol[V_co]):
-    """A `Committer`, or whatever else decides by requests and answers."""
+    """A `Committer`, or another state machine of requests and responses."""
 
     def step(self, now_ms: int, responses: Sequence[AdminResponse]) -> Progress[V_co]: ...
 
@@ -126,7 +126,7 @@ class Client:
             options,
             client_id=options.client_id or f"client-{next(_client_numbers)}",
             max_in_flight_requests_per_connection=PIPELINED_MAX,
-            # A leader is looked for without creating its topic.
+            # Looking up a leader must not create the topic.
             allow_auto_create_topics=False,
         )
         self.creates_topics = options.allow_auto_create_topics
@@ -141,16 +141,16 @@ class Client:
         return f"<Client {self.options.client_id} {state}>"
 
     def close(self) -> None:
-        """At once. What is under way may be carried out all the same. Safe to call twice."""
+        """Closes at once. Requests in flight may still be carried out. Safe to call twice."""
         self._is_closed = True
         self._drop()
 
     def now_ms(self) -> int:
-        """The clock of everything here, and of machines that are stepped here."""
+        """The clock of this client, and of the state machines that it runs."""
         return self._clock.monotonic_ms()
 
     def pause(self, wait_ms: int) -> None:
-        """What arrives meanwhile is read."""
+        """Waits; reads what arrives meanwhile."""
         self._wait_until(lambda: False, self.now_ms() + wait_ms)
 
     def __enter__(self) -> Client:
@@ -161,10 +161,10 @@ class Client:
     ) -> None:
         self.close()
 
-    # ---- the driver's machine --------------------------------------------------------------------------------------
+    # ---- state machines --------------------------------------------------------------------------------------------
 
     def run(self, machine: Machine[V_co]) -> V_co:
-        """Carries out what the machine asks for until it has a verdict. Every request is answered exactly once."""
+        """Carries out the requests of the state machine until it has a verdict. Each is answered exactly once."""
         self._start_afresh_if_refused()
         out: dict[RequestKey, AdminRequest] = {}
         responses: list[AdminResponse] = []
@@ -184,12 +184,12 @@ class Client:
             if self._engine is not None:
                 self._engine.forget_requests()
 
-    # ---- asking ----------------------------------------------------------------------------------------------------
+    # ---- requests --------------------------------------------------------------------------------------------------
 
     def ask(
         self, target: Target, api: Api, body: Mapping[str, Any], *, timeout_ms: int | None = None, **more: Any
     ) -> Mapping[str, Any]:
-        """The answer of one broker, as `ask_all`."""
+        """The response of one broker, like `ask_all`."""
         return self.ask_all(target, api, body, timeout_ms=timeout_ms, **more)[0]
 
     def ask_all(
@@ -204,11 +204,10 @@ class Client:
         find_again: bool = False,
         changes_nothing: bool = False,
     ) -> tuple[Mapping[str, Any], ...]:
-        """The answers of all brokers that the target stands for; error codes in them are the caller's to read.
+        """The responses of all brokers of the target; the caller checks their error codes.
 
-        While the request has not left it is tried again within the time (`request.timeout.ms` by default). Once it
-        may have arrived a failure is raised, unless it `changes_nothing` there; and so is one that trying again does
-        not mend.
+        If the request was not sent, it is retried within the time (`request.timeout.ms` by default). Once it may have
+        arrived a failure is raised, unless the request `changes_nothing`; so is a failure that a retry does not fix.
         """
         self._start_afresh_if_refused()
         limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
@@ -230,7 +229,7 @@ class Client:
     # ---- the cluster -----------------------------------------------------------------------------------------------
 
     def reach(self, timeout_ms: int | None = None) -> None:
-        """Returns when a broker has said who the brokers are; max.block.ms is the time limit by default."""
+        """Returns when the brokers of the cluster are known; the default timeout is max.block.ms."""
         self._start_afresh_if_refused()
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
         metadata = self._ensure_open()[1].metadata
@@ -249,7 +248,7 @@ class Client:
         return _features(self._ask_versions())
 
     def list_apis(self) -> frozenset[int]:
-        """By their keys, as one of the brokers says."""
+        """API keys that one of the brokers supports."""
         return _api_keys(self._ask_versions())
 
     def _ask_versions(self) -> Mapping[str, Any]:
@@ -257,14 +256,14 @@ class Client:
         return self.ask(AnyBroker(), API_VERSIONS, ABOUT_US, timeout_ms=limit_ms, changes_nothing=True)
 
     def answers_of_all(self, api: Api, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-        """Of every broker that answers; one that is away cannot be asked."""
+        """The responses of all reachable brokers."""
         (response,) = self._send_and_wait((AdminRequest(AllBrokers(), api, body, self.options.request_timeout_ms),))
         if not response.bodies and response.error is not None:
             raise response.error
         return response.bodies
 
     def answers_by_broker(self, api: Api, body: Mapping[str, Any]) -> dict[int, Mapping[str, Any] | KafkaSinkError]:
-        """Of every broker that the cluster knows of, or why there is none."""
+        """For every broker of the cluster its response, or why there is none."""
         self.reach()
         limit_ms = self.options.request_timeout_ms
         requests = {
@@ -284,11 +283,11 @@ class Client:
         return self.ask(AnyBroker(), METADATA, body, changes_nothing=True)
 
     def transaction_version(self) -> int:
-        """By which rules the cluster ends transactions: 2 from KIP-890 on, else 1."""
+        """The transaction version of the cluster: 2 from KIP-890 on, else 1."""
         return _transaction_version(self._ask_versions())
 
     def transaction_support(self) -> TransactionSupport:
-        """One broker is asked once; all of them only where that leaves open whether they verify."""
+        """One broker is asked once; all of them only if that does not tell whether they verify."""
         versions = self._ask_versions()
         served, transaction_version = _api_keys(versions), _transaction_version(versions)
         missing = tuple(api.name for api in TRANSACTION_APIS if api.key not in served)
@@ -296,13 +295,13 @@ class Client:
         return TransactionSupport(transaction_version, verifies, missing)
 
     def cluster_id(self) -> str:
-        """Empty if the brokers do not name their cluster."""
+        """Empty if the brokers do not return one."""
         if not self._ensure_open()[1].cluster.brokers:
             self.reach()
         return self._ensure_open()[1].cluster.cluster_id or ""
 
     def broker_configs(self, names: Sequence[str]) -> dict[str, str | None] | None:
-        """As one of the brokers has them; a name that it does not know is left out. None: it does not tell us."""
+        """The values of one broker; unknown names are left out. None: it does not return them."""
         self.reach()
         node_ids = sorted(self._ensure_open()[1].cluster.brokers)
         while True:
@@ -318,10 +317,9 @@ class Client:
     def describe_topic(
         self, topic: str, *, create: bool | None = None, timeout_ms: int | None = None
     ) -> list[PartitionInfo]:
-        """The partitions; waits until the topic is known, at most max.block.ms by default.
+        """The partitions; waits until the topic is known, by default at most max.block.ms.
 
-        `create`: brokers that create topics on demand (auto.create.topics.enable) may do so; allow.auto.create.topics
-        by default.
+        `create`: allow brokers with auto.create.topics.enable to create it; default: allow.auto.create.topics.
         """
         creates = self.creates_topics if create is None else create
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
@@ -349,7 +347,7 @@ class Client:
         return partition_infos(metadata.view, topic)
 
     def topic_configs(self, topic: str, names: Sequence[str] | None = None) -> dict[str, str | None] | None:
-        """None: the broker does not tell us."""
+        """None: the broker does not return them."""
         return self._describe_configs(AnyBroker(), RESOURCE_TOPIC, topic, names)
 
     def create_topic(
@@ -361,9 +359,9 @@ class Client:
         *,
         timeout_ms: int | None = None,
     ) -> list[PartitionInfo]:
-        """Returns its partitions when all are led. A topic that exists already is taken as it is.
+        """Returns its partitions once all have a leader. An existing topic is used as it is.
 
-        -1 stands for the broker's default.
+        -1 means the broker's default.
         """
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.now_ms() + limit_ms
@@ -381,7 +379,7 @@ class Client:
             if error is None:
                 break
             retry_at_ms = self.now_ms() + self._backoff.delay_ms(attempt)
-            # A request that got lost may have done it: then the next one hears that the topic exists.
+            # A lost request may have created it: then the retry is told that the topic exists.
             is_final = isinstance(error, BrokerError) and not code(error.code).retriable
             if is_final or not isinstance(error, (BrokerError, TransportError)) or retry_at_ms >= deadline_ms:
                 raise error
@@ -400,7 +398,7 @@ class Client:
     # ---- inside ----------------------------------------------------------------------------------------------------
 
     def _brokers_verify(self) -> bool:
-        """Every broker that answers does, since any may lead a partition."""
+        """Every reachable broker must, since any may lead a partition."""
         highest = [
             row["max_version"]
             for body in self.answers_of_all(API_VERSIONS, ABOUT_US)
@@ -416,14 +414,14 @@ class Client:
         return view is not seen and bool(view.brokers)
 
     def _is_topic_settled(self, topic: str, seen: object) -> bool:
-        """Known, or known to be out of reach. What was known before we asked does not count."""
+        """Known, or known to be unavailable. Metadata from before the request does not count."""
         metadata = self._ensure_open()[1].metadata
         if not self._has_news(seen):
             return False
         return metadata.view.partition_count(topic) is not None or metadata.topic_error(topic) is not None
 
     def _describe_failures(self) -> str:
-        """Every bootstrap server and what became of the attempt to use it."""
+        """Every bootstrap server and why it could not be used."""
         nodes = self._ensure_open()[1].nodes
         said = [str(failure or f"{title}: no answer so far") for title, failure in nodes.bootstrap_failures()]
         last = str(nodes.last_failure or "")
@@ -490,18 +488,18 @@ class Client:
             raise BrokerError(text, code=error_code, api=DESCRIBE_CONFIGS.name)
         return {row["name"]: row["value"] for row in result["configs"]}
 
-    # ---- turning ---------------------------------------------------------------------------------------------------
+    # ---- polling ---------------------------------------------------------------------------------------------------
 
     def _send_and_wait(self, requests: Sequence[AdminRequest], until_ms: int | None = None) -> list[AdminResponse]:
-        """Sends the requests and turns until there are responses, to them or to earlier ones, or until that moment."""
+        """Sends the requests and steps until there are responses, to them or to earlier ones, or until that time."""
         responses = self._turn(requests, 0)
         while not responses and (until_ms is None or self.now_ms() < until_ms):
             responses = self._turn((), until_ms)
         return responses
 
     def _wait_until(self, is_true: Callable[[], bool], deadline_ms: int) -> bool:
-        """Turns until it is true or time is over. What is known of the cluster changes meanwhile."""
-        self._wake_at_ms = 0  # a wish may just have been left there
+        """Steps until it is true or the deadline has passed. Metadata changes meanwhile."""
+        self._wake_at_ms = 0  # metadata may just have been requested
         while not is_true():
             if self.now_ms() >= deadline_ms:
                 return False
@@ -551,7 +549,7 @@ class Client:
         return self._network, self._engine
 
     def _start_afresh_if_refused(self) -> None:
-        """For the beginning of a call. Within one, nobody is asked again who has refused, or was refused by us."""
+        """For the beginning of a call. Within a call no broker is tried again after a refusal by either side."""
         if self._engine is not None and self._engine.nodes.refusal is not None:
             self._drop()
 

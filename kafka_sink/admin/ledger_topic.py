@@ -1,13 +1,14 @@
-"""The ledger's topic: made where there is none, refused where it would forget, warned about where it could lose.
+"""The ledger's topic: created if missing, refused if it would delete records, warned about if it could lose some.
 
-The ledger is only as safe as its topic, and nothing of it is asked from the user: who lets the sink create it gets
-min(3, brokers) replicas of which two have to acknowledge. What somebody else created, or what was created when fewer
-brokers were there, is looked at whenever a query is planned. A ledger that deletes records with age is refused, because
-then batches are delivered twice. The others are warnings, once for each process, with the command that mends it: a
-decision is lost only when a broker is, too.
+The ledger is only as safe as its topic, and needs no settings of the user: a ledger created by the sink gets min(3,
+brokers) replicas, of which two must acknowledge. One created otherwise, or when there were fewer brokers, is checked
+whenever a query is planned. A ledger that deletes old records is refused, because then batches are delivered twice.
+Other defects are warnings, once per process, with the command that fixes them: a decision is lost only if a broker is
+lost, too.
 
-Assumed of brokers: DescribeConfigs and Metadata say what is in force. A broker that does not tell (permissions, other
-servers) is believed that all is well. One partition or several makes no difference: partition 0 alone is written.
+Assumption about brokers: DescribeConfigs and Metadata return what is in effect. If a broker does not return it
+(permissions, other servers), the topic is assumed to be fine. The number of partitions does not matter: only partition
+0 is written.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ UNKNOWN_TOPIC = 3
 LEDGER_PARTITION = 0
 REPLICAS_WANTED = 3
 IN_SYNC_WANTED = 2
-# A decision about 10,000 tasks takes up to half of it.
+# A decision with 10,000 tasks takes up to half of it.
 MESSAGE_BYTES_WANTED = 1_000_000
-# Small segments, because only closed ones are compacted, and the ledger is read whole. For an hour, which is longer
-# than brokers let a transaction live by default, the cleaner leaves records alone: to it the abort of a later record
-# takes an intent away whose own marker was lost, to a driver it does not.
+# Small segments, because only closed ones are compacted, and the ledger is read completely. The compaction lag is an
+# hour, longer than a transaction may last by default: for the cleaner the abort marker of a later record also removes
+# an intent whose own marker was lost; for a driver it does not.
 LEDGER_CONFIGS = {
     "cleanup.policy": "compact",
     "segment.bytes": str(16 * 1024 * 1024),
@@ -50,7 +51,7 @@ WARNINGS_MAX = 256
 
 
 class LedgerOptions(Protocol):
-    """Of the options of a sink, those about the topic of its ledger."""
+    """The options of a sink about its ledger topic."""
 
     @property
     def ledger_topic(self) -> str: ...
@@ -64,7 +65,7 @@ class LedgerOptions(Protocol):
 
 @frozen
 class PlainLedger:
-    """Where there are no other options of a sink."""
+    """For callers without other options of a sink."""
 
     ledger_topic: str
     ledger_replication_factor: int = -1
@@ -73,7 +74,7 @@ class PlainLedger:
 
 
 def check_ledger_topic(client: Client, wanted: LedgerOptions) -> None:
-    """Raises `ConfigError` for one that forgets, and for one that is missing and not ours to create."""
+    """Raises `ConfigError` if it would delete records, or is missing and may not be created."""
     topic = wanted.ledger_topic
     try:
         configs = client.topic_configs(topic, CHECKED)
@@ -85,7 +86,7 @@ def check_ledger_topic(client: Client, wanted: LedgerOptions) -> None:
         _create(client, wanted)
         return
     if configs is None:
-        client.describe_topic(topic, create=False)  # we are not told; that it is there must do
+        client.describe_topic(topic, create=False)  # unknown; it is enough that the topic exists
     else:
         check_cleanup_policy(topic, configs)
     brokers, replicas = ledger_counts(client, topic)
@@ -101,7 +102,7 @@ def missing_ledger_text(topic: str) -> str:
 
 
 def new_ledger_config(client: Client, wanted: LedgerOptions) -> tuple[int, dict[str, str]]:
-    """Replicas and configuration of one that is to be made."""
+    """Replicas and configuration for a new one."""
     factor = wanted.ledger_replication_factor
     if factor == -1:
         factor = min(REPLICAS_WANTED, ledger_counts(client, wanted.ledger_topic)[0])
@@ -119,7 +120,7 @@ def _create(client: Client, wanted: LedgerOptions) -> None:
 
 
 def ledger_counts(client: Client, topic: str) -> tuple[int, int | None]:
-    """Brokers that are there, and replicas of the ledger's partition; None: nobody knows them just now."""
+    """Number of brokers, and replicas of the ledger's partition; None: unknown at the moment."""
     body = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
     answer = client.ask(AnyBroker(), METADATA, body, changes_nothing=True)
     for found in answer["topics"][0]["partitions"]:
@@ -129,7 +130,7 @@ def ledger_counts(client: Client, topic: str) -> tuple[int, int | None]:
 
 
 def check_cleanup_policy(topic: str, configs: Mapping[str, str | None]) -> None:
-    """compact,delete is no better than delete: it compacts, and deletes with age all the same."""
+    """compact,delete is no better than delete: it compacts, but still deletes old records."""
     policy = configs.get(CLEANUP)
     if policy != "compact":
         raise ConfigError(
@@ -140,7 +141,7 @@ def check_cleanup_policy(topic: str, configs: Mapping[str, str | None]) -> None:
 
 
 def troubles(topic: str, configs: Mapping[str, str | None], replicas: int | None, brokers: int) -> Iterator[str]:
-    """What could cost a decision, each with the command that mends it."""
+    """What could lose a decision, each with the command that fixes it."""
     if replicas is not None and replicas < REPLICAS_WANTED <= brokers:
         yield (
             f"the ledger topic {topic} has {replicas} replica{'s' if replicas > 1 else ''}, and there are {brokers} "
@@ -176,5 +177,5 @@ def _alter(topic: str, name: str, value: str) -> str:
 
 @lru_cache(maxsize=WARNINGS_MAX)
 def _warn_once(text: str, pid: int) -> None:
-    """The process id is part of the key because a forked child inherits what its parent remembers."""
+    """The process id is part of the key because a forked child inherits its parent's memory."""
     _LOGGER.warning("%s", text)

@@ -1,8 +1,8 @@
-"""What one process was told by a registry, for the next one of the same application.
+"""Shares a registry's responses with later processes of the same application.
 
-Spark ends Python processes that plan when they were idle for a minute, so a stream with rare batches is planned by a
-new one each time. Each asks the registry once; while that does not answer, it goes by what an earlier one was told. The
-files hold schemas and ids, no credentials; they are in a folder of Spark's and go with the application.
+Spark ends idle planning processes after a minute, so a stream with rare batches is planned by a new one each time. Each
+asks the registry once; while it does not answer, an earlier process's responses are used. The files contain schemas and
+ids, no credentials; they are in a folder of Spark's and are deleted with the application.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _folders: list[Callable[[], str | None]] = []
 
 
 def keep_schemas_in(folder: Callable[[], str | None]) -> None:
-    """`folder` gives None where there is none; told by whoever knows Spark."""
+    """`folder` may return None; set by the Spark side."""
     if folder not in _folders:
         _folders.append(folder)
 

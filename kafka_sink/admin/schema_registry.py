@@ -1,13 +1,12 @@
-"""Asks a schema registry on the driver, and remembers what it said.
+"""Asks a schema registry on the driver, and caches the responses.
 
-`resolve` is what planning calls, before every micro-batch of a stream. What a registry says of ids, GUIDs, numbered
-versions, and of a schema under its subject never changes, so each is asked once by a process, for as long as it lives.
-What the latest version is does change, and is remembered all the same (`latest.cache.ttl.sec`, by default for ever): a
-query goes on as it was planned while somebody changes the subject, or while the registry is down. Which schema a batch
-was written by is settled in its plan, so batches of before and after never mix.
+`resolve` is what planning calls, before every micro-batch of a stream. Responses about ids, GUIDs, numbered versions,
+and a schema under its subject never change, so each is requested once per process. The latest version does change, but
+is cached as well (`latest.cache.ttl.sec`, by default forever): a query continues as planned while the subject changes,
+or while the registry is down. The schema of a batch is fixed in its plan, so a batch never mixes two schemas.
 
-A refusal is not remembered: what is missing may be registered the next minute. Another process asks again; while the
-registry does not answer, it goes by what the one before was told (registry_memory.py).
+A refusal is not cached: a missing schema may be registered the next minute. Another process asks again; while the
+registry does not answer, it uses the responses of an earlier one (registry_memory.py).
 """
 
 from __future__ import annotations
@@ -53,9 +52,9 @@ from kafka_sink.version import VERSION
 _LOGGER = logging.getLogger("kafka_sink")
 HIDDEN = "[hidden]"
 TIMEOUT_MS = 10_000
-# What a process remembers: a query that makes a schema for each batch must not fill its memory.
+# Cache size: a query that makes a schema for each batch must not fill the memory.
 KNOWN_MAX = 1_000
-# Characters of which the text of a schema has at least one, and the name of a file none.
+# A schema text has at least one of these characters, a file name none.
 _TEXT_MARKS = frozenset('{"[\n;')
 
 
@@ -67,9 +66,9 @@ def resolve(
     topic: str | None,
     record_name: str | None,
 ) -> ResolvedSchema:
-    """The schema that rows of one side are written by: asked of the registry, or remembered.
+    """The schema for keys or values: from the registry, or the cache.
 
-    `schema`: what was given, or made from the columns. None: what the registry has must do.
+    `schema`: the given one, or made from the columns. None: use the registry's.
     """
     subject = options.subject or _subject(registry, options, topic, record_name)
     if options.identity is not None and schema is not None and options.text is not None:
@@ -108,7 +107,7 @@ def _subject(
 
 
 def schema_text(options: SchemaOptions) -> str | None:
-    """The schema that was given, read from its file if it is one."""
+    """The given schema, read from its file if it is one."""
     if options.text is None or _TEXT_MARKS.intersection(options.text):
         return options.text
     name = f"{options.side}.schema"
@@ -120,18 +119,18 @@ def schema_text(options: SchemaOptions) -> str | None:
 
 @cache
 def registry_client(options: RegistryOptions, pid: int) -> RegistryClient:
-    """Per process: a forked child must not go by its parent's tokens."""
+    """Per process: a forked child must not use its parent's tokens."""
     return RegistryClient(options)
 
 
 class RegistryClient:
-    """One registry. Not for several threads: planning has one."""
+    """One registry. Not thread-safe: planning has one thread."""
 
     def __init__(self, options: RegistryOptions) -> None:
         self._options = options
         self._tokens = _token_source(options)
         self._known: dict[SchemaQuery, tuple[float, ResolvedSchema]] = {}
-        # The address that answered last is asked first.
+        # The address that answered last is tried first.
         self._urls = list(options.urls)
 
     def resolve(self, query: SchemaQuery) -> ResolvedSchema:
@@ -147,7 +146,7 @@ class RegistryClient:
     def _ask_or_recall(self, query: SchemaQuery) -> ResolvedSchema:
         before = recall(self._options.urls, query)
         try:
-            # Nobody waits for a registry that is not needed.
+            # Do not wait for a registry that is not needed.
             found = self._run_resolution(query, self._options.retries_max if before is None else 0)
         except TransportError as error:
             if before is None:
@@ -174,7 +173,7 @@ class RegistryClient:
         return life_s < 0 or time.monotonic() - since_s < life_s
 
     def ask(self, request: RegistryRequest, retries_max: int) -> RegistryAnswer:
-        """Every address, and all of them again after a wait, until one answers for good."""
+        """Tries every address, and all of them again after a wait, until one gives a final answer."""
         attempt = 0
         while True:
             try:
@@ -192,7 +191,7 @@ class RegistryClient:
             attempt += 1
 
     def _ask_each(self, request: RegistryRequest) -> RegistryAnswer:
-        """The first answer that is more than trouble of that one host; else the last one's trouble."""
+        """The first answer that is not a failure of that host; else the last failure."""
         trouble: TransportError | None = None
         answer: RegistryAnswer | None = None
         for url in list(self._urls):
@@ -236,7 +235,7 @@ class RegistryClient:
         )
 
     def _login(self) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Headers, and what of them must be in no text. References are looked up each time: secrets are renewed."""
+        """Headers, and the secrets that no text may contain. References are resolved each time: secrets are rotated."""
         options = self._options
         if options.credentials is None:
             return {}, ()
@@ -292,7 +291,7 @@ def _kafka(options: RegistryOptions) -> ProducerOptions:
 
 
 def _hide_secrets(secrets: tuple[str, ...], answer: web.HttpAnswer) -> bytes:
-    """A registry, or what stands in front of it, may repeat what it was sent in the text of an error."""
+    """A registry, or a proxy in front of it, may repeat the request in an error text."""
     body = answer.body
     if not answer.is_good:
         for secret in secrets:
@@ -302,7 +301,7 @@ def _hide_secrets(secrets: tuple[str, ...], answer: web.HttpAnswer) -> bytes:
 
 
 def _spellings(secret: str) -> set[str]:
-    """As it is, and as it can stand in JSON."""
+    """The secret itself, and as escaped in JSON."""
     found = {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]} - {""}
     return found | {each.replace("/", "\\/") for each in found}
 

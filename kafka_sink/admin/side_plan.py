@@ -1,4 +1,4 @@
-"""What a task has to know to encode keys or values: settled on the driver, pickled with the write."""
+"""What a task needs to encode keys or values: made on the driver, pickled with the write."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class SidePlan:
-    """`side` is key or value. `schema` of None is JSON without one. Every value begins with `prefix`, every record of
-    a row gets `headers`, by which readers find the schema."""
+    """`side` is key or value. `schema` None: JSON without a schema. Every value begins with `prefix`, every record gets
+    `headers`, by which readers find the schema."""
 
     side: str
     schema: Schema | None

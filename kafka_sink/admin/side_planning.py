@@ -1,6 +1,6 @@
-"""Formats and schemas on the driver: which schema a column is written by, and how readers find it.
+"""Formats and schemas on the driver: which schema a column is written with, and how readers find it.
 
-The registry is asked here, before any task, and nowhere else. What comes out is all that a task needs.
+The registry is asked here, before any task, and nowhere else. The result is all that a task needs.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from kafka_sink.schemas.jsonschema import JsonSchema
 from kafka_sink.schemas.match import Schema, plan
 from kafka_sink.schemas.protobuf import ProtobufSchema
 
-# Spark's to_avro calls it so, too.
+# The same as in Spark's to_avro.
 RECORD_NAME = "topLevelRecord"
-# How files of descriptors end, as protoc --descriptor_set_out writes them; others are texts.
+# Suffixes of descriptor files, as written by protoc --descriptor_set_out; others are texts.
 _DESCRIPTORS = (".desc", ".pb", ".protoset", ".bin")
 _KINDS = {registered.AVRO: "Avro", registered.PROTOBUF: "Protobuf", registered.JSON: "JSON"}
 
@@ -74,7 +74,7 @@ def _plan_side(
 
 
 def derive_schema(format_name: str, kind: pa.DataType, record_name: str | None) -> Schema:
-    """A schema that is made from the columns."""
+    """A schema made from the columns."""
     name = record_name or RECORD_NAME
     return derive_avro_schema(kind, name) if format_name == AVRO else derive_json_schema(kind, name)
 
@@ -96,7 +96,7 @@ def _parse_schema(chosen: SideFormat, text: str, references: dict[str, str]) -> 
 
 
 def _choose_schema(chosen: SideFormat, given: Schema | None, resolved: ResolvedSchema) -> Schema:
-    """As the registry has it. Where it repeats what was given, that is read already."""
+    """The registry's schema. If it equals the given one, that is parsed already."""
     if resolved.schema.kind != _registry_kind(chosen.format):
         raise ConfigError(f"the schema in the registry is {_KINDS[resolved.schema.kind]}", SCHEMA_MISMATCH)
     if given is not None and resolved.schema.text == given.text:

@@ -1,5 +1,5 @@
-"""One partition of a topic from an offset to its stable end, as a read_committed consumer sees it; for commands that
-read a topic once. Leaders that move are found again; whoever does not answer in time is the error."""
+"""Reads one partition from an offset to its last stable offset, as a read_committed consumer does; for commands that
+read a topic once. Leaders that move are found again; no answer in time is an error."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class PartitionReader:
         self._patience_ms = patience_ms
 
     def extent(self) -> tuple[int, int]:
-        """The first offset that is still there, and the end of what is stable."""
+        """The log start offset and the last stable offset."""
         return self._offset(EARLIEST), self._offset(LATEST)
 
     def read(self, offset: int, end: int) -> Iterator[tuple[list[tuple[int, Record]], int]]:
-        """Records below `end`, as they are fetched, each time with the offset to go on with."""
+        """Records below `end`, fetch by fetch, each with the next offset to fetch."""
         give_up_ms = self._client.now_ms() + self._patience_ms
         find_again = False
         while offset < end:
@@ -54,7 +54,7 @@ class PartitionReader:
             answer = read_fetch_answer(body)
             found = meaning(FETCH, answer.error_code)
             if found is Meaning.OUT_OF_RANGE:
-                # What was there has been deleted meanwhile, by its age.
+                # Retention has deleted the records meanwhile.
                 offset = max(offset + 1, self._offset(EARLIEST))
                 yield [], min(offset, end)
                 continue
@@ -65,7 +65,7 @@ class PartitionReader:
             (partition,) = (each for topic in body["responses"] for each in topic["partitions"])
             records, next_offset = committed_records(answer.records, partition["aborted_transactions"], offset)
             if next_offset == offset:
-                # The leader that says so is behind the one that told the end.
+                # This leader is behind the one that returned the end.
                 find_again = True
                 self._wait_or_raise(Meaning.REPEAT, FETCH, 0, give_up_ms)
                 continue

@@ -1,7 +1,7 @@
-"""Topics as somebody wants them: made where they are missing, compared where they are not.
+"""Topics by plan: created if missing, compared if they exist.
 
-Assumed of brokers: Metadata says whether a topic is there, also to somebody who may not read its configuration; each
-broker answers with what it knows itself, and learns of a new topic a little later than the one that made it.
+Assumed of brokers: Metadata tells whether a topic exists, even without permission to read its configuration; each
+broker answers from its own metadata, and learns of a new topic a little later than the controller.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.wire.apis import METADATA
 
 UNKNOWN_TOPIC, TOPIC_AUTHORIZATION_FAILED = 3, 29
-# What is said of a topic that is being made, or whose leaders are being elected.
+# Errors of a topic that is being created, or whose leaders are being elected.
 UNSETTLED = (5, 9)
 LOOK_AGAIN_MS = 20
-# Refused for what was asked, not for how the brokers are.
+# Refused because of the request, not because of the brokers' state.
 INVALID = frozenset({37, 38, 40, 44})
 
 
 class TopicState(NamedTuple):
-    """As one broker knows it. `configs` None: it does not tell us."""
+    """A topic as known to one broker. `configs` None: not returned."""
 
     replicas: tuple[tuple[int, ...], ...]
     in_sync: tuple[tuple[int, ...], ...]
@@ -39,7 +39,7 @@ class TopicState(NamedTuple):
 
 
 def topic_state(client: Client, name: str, configs: Iterable[str] | None = ()) -> TopicState | None:
-    """None: there is no such topic. `configs`: those that are of interest; None stands for all."""
+    """None: there is no such topic. `configs`: the names to read; None means all."""
     answer = client.ask_metadata(topic_query(name))
     row = answer["topics"][0]
     if row["error_code"] == UNKNOWN_TOPIC:
@@ -61,7 +61,7 @@ def topic_state(client: Client, name: str, configs: Iterable[str] | None = ()) -
 
 
 def create_where_missing(client: Client, name: str, plan: TopicPlan) -> list[str] | None:
-    """None: it was made, and every broker knows it. Else in what the topic that was there differs from the plan."""
+    """None: it was created, and every broker knows it. Else how the existing topic differs from the plan."""
     state = topic_state(client, name, [config for config, _ in plan.configs])
     if state is not None:
         return list(differences(state, plan))
@@ -87,7 +87,7 @@ def differences(state: TopicState, plan: TopicPlan) -> Iterator[str]:
 
 
 def wait_on_all_brokers(client: Client, name: str, partitions: int) -> None:
-    """Tasks ask whichever broker they meet. One that does not answer is not waited for."""
+    """Tasks may ask any broker. An unreachable one is not waited for."""
     deadline_ms = client.now_ms() + client.options.max_block_ms
     while True:
         rows = [body["topics"][0] for body in client.answers_of_all(METADATA, topic_query(name))]

@@ -1,1 +1,1 @@
-"""Logins that need the world: tokens, Kerberos, credentials of AWS. Loaded only where options ask for them."""
+"""Authentication that needs I/O: tokens, Kerberos, AWS credentials. Imported only if options need it."""

@@ -1,14 +1,14 @@
-"""Credentials of AWS, found where Amazon's own libraries find them, and those of a role that is taken on with them.
+"""AWS credentials, from the same sources as in Amazon's own libraries, and those of a role assumed with them.
 
-    what the options or sasl.jaas.config name: keys, or a profile
+    keys or a profile in the options or sasl.jaas.config
     AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN
-    AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN (EKS)      asked of STS
+    AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN (EKS)      from STS
     the profile AWS_PROFILE or default, of ~/.aws
-    AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI      asked of the container's host
-    the role of the instance                                 asked of 169.254.169.254 (IMDSv2)
+    AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI      from the container's host
+    the role of the instance                                 from 169.254.169.254 (IMDSv2)
 
-The first place where something stands is the one: what is wrong there is an error, and nothing else is tried. Keys in
-files and in the environment are read anew for each session; what ends is renewed as tokens are (`Renewed`).
+The first source that is set is used: an error there is raised, and no other one is tried. Keys in files and in the
+environment are read anew for each session; expiring credentials are renewed like tokens (`Renewed`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kafka_sink.security.mechanisms import AWS_MSK_IAM
 from kafka_sink.security.sigv4 import AwsCredentials
 
 ROLE_SESSION_NAME = "pykafka-sink"
-# What a profile may say that only Amazon's own programs can do.
+# Profile settings that only Amazon's own programs support.
 _ELSEWHERE = ("sso_session", "sso_start_url", "credential_process", "mfa_serial", "login_session")
 ModuleOptions = Mapping[str, str]
 
@@ -37,7 +37,7 @@ ModuleOptions = Mapping[str, str]
 def credentials_source(
     options: ProducerOptions, module_options: Callable[[], ModuleOptions]
 ) -> Renewed[AwsCredentials]:
-    """`module_options`: what stands in sasl.jaas.config now."""
+    """`module_options`: the current entries of sasl.jaas.config."""
     return Renewed(
         lambda: _get_credentials(options, module_options()),
         lambda found: found.end_s,
@@ -48,7 +48,7 @@ def credentials_source(
 
 
 def find_region(options: ProducerOptions, host: str) -> str:
-    """That of a broker."""
+    """The region of a broker."""
     found = options.sasl_aws_region or region_of(host) or _region_from_environment()
     if found is None or not REGION.fullmatch(found):
         raise ConfigError(f"{AWS_MSK_IAM}: the host name {host} says no region of AWS: set sasl.aws.region", AWS_LOGIN)
@@ -131,7 +131,7 @@ def _require_credentials(what: str, key_id: str, secret: str, session_token: str
 
 
 def _read_profiles() -> aws_answers.Profiles:
-    """Of both files; what the credentials file says of a profile counts more."""
+    """Of both files; the credentials file takes precedence."""
     profiles: dict[str, dict[str, str]] = {}
     for variable, name in (("AWS_CONFIG_FILE", "config"), ("AWS_SHARED_CREDENTIALS_FILE", "credentials")):
         path = Path(os.environ.get(variable) or f"~/.aws/{name}").expanduser()
@@ -173,7 +173,7 @@ def _credentials_from_profile(
 def _source_credentials(
     options: ProducerOptions, name: str, profiles: aws_answers.Profiles, above: tuple[str, ...]
 ) -> AwsCredentials:
-    """What the role of that profile is taken on with."""
+    """The credentials with which that profile's role is assumed."""
     profile = profiles[name]
     source = profile.get("source_profile")
     if source == name:

@@ -1,7 +1,7 @@
-"""The three places of AWS that give out credentials: STS for roles, the container's host, the instance's metadata.
+"""The three AWS endpoints for credentials: STS for roles, the container's host, the instance's metadata.
 
-Each is found where Amazon's own libraries find it, and can be moved by the same variables of the environment. All
-answers are bounded and checked (`security/aws_answers.py`); of their words only the error code of STS is shown.
+Each has the same address as in Amazon's own libraries, and the same environment variables change it. All responses are
+bounded and checked (`security/aws_answers.py`); only the error code of STS is shown.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kafka_sink.security.aws_answers import ANSWER_BYTES_MAX
 from kafka_sink.security.sigv4 import AwsCredentials, scope_at, sign_headers
 
 STS_TIMEOUT_MS = 10_000
-# They are next door, or not there at all.
+# They are local, or do not exist.
 NEAR_TIMEOUT_MS = 2_000
 STS_VERSION, STS_GLOBAL_REGION = "2011-06-15", "us-east-1"
 CONTAINER, INSTANCE = "http://169.254.170.2", "http://169.254.169.254"
-# Where a container may be told to send its authorization token without TLS (ECS and EKS).
+# Hosts to which a container may send its authorization token without TLS (ECS and EKS).
 _CONTAINER_HOSTS = ("169.254.170.2", "169.254.170.23", "fd00:ec2::23")
 _ROLES = "/latest/meta-data/iam/security-credentials/"
 _TOKEN_LIFE_S = 21_600
@@ -43,7 +43,7 @@ def assume_role(
 def ask_sts(
     options: ProducerOptions, action: str, form: Mapping[str, str], own: AwsCredentials | None, region: str | None
 ) -> AwsCredentials:
-    """Signed with `own` credentials, or not at all."""
+    """Signed with `own` credentials, or unsigned."""
     url = _sts_url(region)
     web.check_is_safe("AWS_ENDPOINT_URL_STS", url)
     source = f"{action} at {web.redact_url(url)}"
@@ -116,7 +116,7 @@ def get_instance_credentials(options: ProducerOptions) -> AwsCredentials:
 
 
 def _parse_word(answer: web.HttpAnswer, source: str) -> str:
-    """A token or a role's name: what is put into the next request is one printable word."""
+    """A token or a role name: it is put into the next request, so it must be one printable word."""
     lines = answer.body.decode("ascii", errors="replace").split()
     if not lines or not lines[0].isprintable() or len(lines[0]) > ANSWER_BYTES_MAX // 8 or not lines[0].isascii():
         raise AuthenticationError(f"{source} answered without credentials", AWS_LOGIN)

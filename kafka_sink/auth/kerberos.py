@@ -1,9 +1,9 @@
 """Kerberos by the package `gssapi`: credentials from a keytab or a ticket cache, and one security context per session.
 
-The package wraps the host's Kerberos library, which finds realms and their servers (krb5.conf, KRB5_CONFIG) and asks
-them. It is loaded only when somebody chooses GSSAPI. A keytab's tickets live in a cache in memory, shared by all
-connections of the process with that principal and keytab; the library gets new ones at half of their life, or when they
-have ended, whenever a session begins.
+The package wraps the host's Kerberos library, which finds realms and their servers (krb5.conf, KRB5_CONFIG). It is
+imported only for GSSAPI. A keytab's tickets are in an in-memory cache, shared by all connections of the process with
+that principal and keytab; when a session begins, the library gets new ones if they have expired or are past half of
+their life.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 INSTALL = "pip install 'pykafka-sink[kerberos]'"
 TOLD_CHARACTERS_MAX = 500
-# Numbers of the library's errors, counted from the first one of its table (krb5.h).
+# The library's error codes, relative to the first one of its table (krb5.h).
 _TABLE = -1765328384
 _CLIENT_UNKNOWN, _SERVER_UNKNOWN, _WRONG_KEY, _EXPIRED, _CLOCKS = 6, 7, 24, 32, 37
 _BAD_INTEGRITY = 31
-# Also said when a keytab has no key for the principal.
+# Also returned if a keytab has no key for the principal.
 _NO_CACHE = 195
 _DEFECTIVE_TOKEN = 9 << 16  # a major status (RFC 2744)
 # The realm's server is down, cannot be reached, or its name is not resolved at the moment.
@@ -47,7 +47,7 @@ _HINT = "check principal, keytab or ticket cache (klist shows them), and krb5.co
 def kerberos_authenticator(
     options: ProducerOptions, module_options: Callable[[], Mapping[str, str] | None]
 ) -> Authenticator:
-    """`module_options`: the entries of sasl.jaas.config, None if that is not set."""
+    """`module_options`: the entries of sasl.jaas.config; None if it is not set."""
     check_library()
 
     def next_exchange(host: str) -> GssapiExchange:
@@ -61,7 +61,7 @@ def kerberos_authenticator(
 
 
 def check_library() -> None:
-    """Raises if the package, or the library that it wraps, cannot be loaded."""
+    """Raises if the package or the wrapped library cannot be loaded."""
     try:
         import gssapi  # noqa: F401
     except (ImportError, OSError) as error:
@@ -74,7 +74,7 @@ def check_library() -> None:
 
 
 class KerberosContext:
-    """A client's side of one security context; `host` is the broker's as it is advertised."""
+    """A client's side of one security context; `host` is the broker's advertised host."""
 
     def __init__(self, login: KerberosLogin, host: str) -> None:
         import gssapi
@@ -124,11 +124,11 @@ class KerberosContext:
     def _make_error(self, what: str, error: gssapi.exceptions.GSSError) -> KafkaSinkError:
         # The library's numbers are signed, those of the package are not.
         number = (error.min_code - _TABLE) % (1 << 32)
-        # Of bytes that are no token at all only the major status tells; the number beside it is called "Success".
+        # For bytes that are no token only the major status is set; the minor one is "Success".
         is_major = error.min_code == 0 or error.maj_code == _DEFECTIVE_TOKEN
         statuses = error.get_all_statuses(error.maj_code if is_major else error.min_code, is_major)
         if number == _BAD_INTEGRITY and what == "no credentials":
-            number = _WRONG_KEY  # what a KDC says to that without pre-authentication
+            number = _WRONG_KEY  # a KDC's answer to that without pre-authentication
         said = "".join(letter if letter.isprintable() else "?" for letter in "; ".join(statuses))[:TOLD_CHARACTERS_MAX]
         if number == _NO_CACHE and self._login.keytab is not None:
             said = f"the keytab {self._login.keytab} has no key for the principal {self._login.principal}"
@@ -141,7 +141,7 @@ class KerberosContext:
 
 
 def _acquire_credentials(login: KerberosLogin) -> gssapi.Credentials:
-    """Of this moment: a cache or a keytab that was replaced is read anew."""
+    """Acquired anew each time: a cache or a keytab may have been replaced."""
     import gssapi
 
     name = None
@@ -158,10 +158,10 @@ def _acquire_credentials(login: KerberosLogin) -> gssapi.Credentials:
 
 
 def _resolve_file(what: str, name: str) -> str:
-    """FILE:/path, with the path found as other files are; places that are no files (KEYRING:, KCM:) as they stand."""
+    """FILE:/path, with the path resolved like other files; other types (KEYRING:, KCM:) unchanged."""
     kind, colon, path = name.partition(":")
     if colon and kind.upper() != "FILE" and "/" not in kind:
         return name
     path = path if colon and kind.upper() == "FILE" else name
-    read_file(what, path)  # the library would call a file that it may not read empty
+    read_file(what, path)  # the library would report an unreadable file as empty
     return f"FILE:{locate_file(what, path)}"

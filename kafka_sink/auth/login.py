@@ -1,7 +1,7 @@
-"""Makes the exchange for each new session: reads the credentials as they are at that moment, and draws the nonce.
+"""Makes the exchange for each new session: reads the current credentials, and generates the nonce.
 
-So a password that was changed in a file or in the environment is used by the next connection, without a restart. What
-asks others for credentials (HTTP, the Kerberos library) is loaded when it is chosen: a Spark worker starts with this.
+So a password that was changed in a file or in the environment is used by the next connection, without a restart. HTTP
+and the Kerberos library are imported only if needed: every Spark worker imports this module.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ def _read_login(options: ProducerOptions, tokens: Renewed[str] | None) -> Login:
 
 
 def read_login_options(options: ProducerOptions) -> Mapping[str, str]:
-    """What stands in sasl.jaas.config, references replaced; nothing if it is not set.
+    """The entries of sasl.jaas.config, references replaced; empty if it is not set.
 
-    A value is looked up after the text was taken apart: a secret may contain quotes.
+    References are replaced after parsing: a secret may contain quotes.
     """
     text = options.sasl_jaas_config
     if text is None:

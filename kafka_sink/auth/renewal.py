@@ -1,8 +1,8 @@
-"""Credentials that expire and are renewed in time: access tokens, credentials of AWS.
+"""Credentials that expire and are renewed in time: access tokens, AWS credentials.
 
-The first one is fetched when the producer or client is made, as in the Java client, so that a wrong secret shows there.
-Later ones are fetched by a timer before the current one ends: a session of Kafka may end with its token, so a
-connection that authenticates again needs a new one by then. It waits for one only when the current one has ended.
+The first one is fetched when the producer or client is created, as in the Java client, so that a wrong secret fails
+there. Later ones are fetched by a timer before the current one expires: a Kafka session may end with its token, so
+reauthentication needs a new one by then. It blocks only if the current one has expired.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from kafka_sink.security.token import renewal_s
 
 T = TypeVar("T")
 _LOGGER = logging.getLogger("kafka_sink")
-# Whatever a token says of its life and an option of waits, nobody is asked more often than this.
+# Lower limits of the waits, whatever lifetime a token has and whatever the options are.
 RENEWAL_S_MIN, RETRY_S_MIN = 1.0, 0.1
-# A token that is good for longer is renewed after this time. Locks cannot wait for ever.
+# A token with a longer lifetime is renewed after this time. Lock waits need a limit.
 WAIT_S_MAX = 7 * 24 * 3600.0
 
 
 class Renewed(Generic[T]):
-    """`get` blocks and returns a new one, or raises; `end_s_of` says when it ends, None: it does not say.
+    """`get` blocks and returns a new one, or raises; `end_s_of` returns its expiry, None: unknown.
 
-    What does not say is used for ever if `is_kept`, or else got anew each time: it stands in a file that may change.
+    If unknown, it is kept forever if `is_kept`, or else fetched each time: it is in a file that may change.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Renewed(Generic[T]):
             timer.cancel()
 
     def _get_first(self) -> T:
-        """An endpoint that is in trouble is asked again for as long as the longest wait between two tries."""
+        """A failing endpoint is retried for as long as the longest wait between two tries."""
         wait_s, longest_s = (
             each / 1000
             for each in (self._options.sasl_login_retry_backoff_ms, self._options.sasl_login_retry_backoff_max_ms)
@@ -77,13 +77,13 @@ class Renewed(Generic[T]):
         with self._lock:
             value, end_s = self._value, self._end_s
         if (end_s is None and not self._is_kept) or (end_s is not None and time.time() >= end_s):
-            # Or the timer failed again and again, slept with its host, or did not come along through a fork.
+            # Or the timer failed repeatedly, its host was suspended, or it was lost in a fork.
             self._store(self._get())
             return self._value
         return value
 
     def on_renewed(self, value: T | None, trouble: str) -> None:
-        """By the timer; None: there is none for now."""
+        """Called by the timer; None: the renewal failed."""
         if value is not None:
             self._store(value)
             return
@@ -109,7 +109,7 @@ class Renewed(Generic[T]):
             self._set_timer(max(at_s - now_s, RENEWAL_S_MIN))
 
     def _set_timer(self, wait_s: float) -> None:
-        # It must not keep alive what nobody uses any more.
+        # It must not keep an unused object alive.
         timer = threading.Timer(min(wait_s, WAIT_S_MAX), _renew, (weakref.ref(self), self._get))
         timer.daemon = True
         timer.name = "kafka-sink-token"
@@ -121,8 +121,8 @@ class Renewed(Generic[T]):
 
 
 def _renew(source: weakref.ref[Renewed[T]], get: Callable[[], T]) -> None:
-    # Three functions, because an error keeps alive what the frames below it see, sometimes for good. None of these
-    # frames may see the source, or one whose endpoint is down would go on asking after its producer is gone.
+    # Three functions, because an exception keeps the locals of its frames alive, sometimes forever. None of these
+    # frames may reference the source, or one with a failing endpoint would keep retrying after its producer is gone.
     _notify(source, *_try_get(get))
 
 

@@ -1,5 +1,5 @@
-"""TLS and SASL, loaded only where options ask for them: they bring the tables of options along, which a task of Spark
-needs for nothing else."""
+"""TLS and SASL, imported only if options need them: they import the option tables, which a Spark task needs for nothing
+else."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Access tokens for OAUTHBEARER: from a function of the user's, or from a token endpoint (OIDC).
+"""Access tokens for OAUTHBEARER: from a user function, or from a token endpoint (OIDC).
 
-The endpoint wants a client id and secret, or an assertion that somebody else has signed (RFC 7523).
+The endpoint requires a client id and secret, or an assertion signed by a third party (RFC 7523).
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _JWT = "urn:ietf:params:oauth"
 
 
 def token_source(options: ProducerOptions, module_options: Callable[[], Mapping[str, str]]) -> Renewed[str]:
-    """`module_options`: what stands in sasl.jaas.config now."""
+    """`module_options`: the current entries of sasl.jaas.config."""
     provider = options.sasl_oauthbearer_token_provider
     get = _wrap_provider(provider) if provider is not None else lambda: _fetch_token(options, module_options())
     return Renewed(get, expiry_s, options, what="token for OAUTHBEARER", is_kept=True)
 
 
-# ---- a function of the user's ----------------------------------------------------------------------------------
+# ---- a user function -------------------------------------------------------------------------------------------
 
 
 def _wrap_provider(provider: str | Callable[[], str]) -> Callable[[], str]:
@@ -47,7 +47,7 @@ def _wrap_provider(provider: str | Callable[[], str]) -> Callable[[], str]:
         except (AuthenticationError, ConfigError, TransportError):
             raise
         except Exception as error:
-            # Its text may hold the token, or what the token was got with.
+            # Its text may contain the token, or the credentials for it.
             raise AuthenticationError(
                 f"the function of {PROVIDER} raised {type(error).__name__}", TOKEN_UNUSABLE
             ) from None
@@ -121,7 +121,7 @@ def _basic_authorization(options: ProducerOptions, module_options: Mapping[str, 
 
 
 def _read_assertion(name: str) -> str:
-    """Read anew each time: whoever signs it replaces it before it ends."""
+    """Read anew each time: its issuer replaces it before it expires."""
     text = read_file(ASSERTION, name).decode("ascii", errors="replace").strip()
     if not text:
         raise ConfigError(f"{ASSERTION}={name} is empty", TOKEN_UNUSABLE)

@@ -1,4 +1,4 @@
-"""Will a job with these options work here? Probes of everything it rests on, before it runs: `check`.
+"""Checks whether a job with these options will work here, by probing everything it needs before it runs: `check`.
 
-Each probe asks one thing of the real brokers, registry or installation, and yields findings; printing is elsewhere.
+Each probe checks one aspect of the real brokers, registry or installation, and yields findings; printing is elsewhere.
 """

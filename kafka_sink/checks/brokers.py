@@ -1,4 +1,4 @@
-"""Are the brokers there, do they let us in, and is each of them where it says it is?"""
+"""Are the brokers reachable, is the login accepted, and is each broker reachable at its advertised address?"""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kafka_sink.client.admin_request import Controller
 from kafka_sink.errors import BrokerError, KafkaSinkError
 from kafka_sink.wire.apis import API_VERSIONS, DESCRIBE_QUORUM
 
-# Of the time there is, one after the other: a host that swallows packets must not use it up.
+# Shares of the timeout, one after the other: a host that drops packets must not use it up.
 CONNECT_SHARE, LOGIN_SHARE = 0.35, 0.6
 CLOCK_WARN_MS, CLOCK_FAIL_MS = 5_000, 3_600_000
 _QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
-# What an error says -> what to do. The texts are those of client/, io/ and security/.
+# Advice by error text; the texts are those of client/, io/ and security/.
 LOGIN_ADVICE = (
     ("refused the credentials", "compare user, password and mechanism with what the brokers know"),
     ("does not take sasl.mechanism", "set kafka.sasl.mechanism to one that is offered"),
@@ -35,7 +35,7 @@ ANY_LOGIN_ADVICE = "see docs/security.md, what an error means"
 
 
 def bootstrap(job: CheckedJob) -> Iterator[ProbeResult]:
-    """Names resolved and ports open, each server by itself; nobody logs in."""
+    """Resolves names and opens ports, for each server; without login."""
     servers = job.options.producer.bootstrap_servers
     limit_s = job.timeout_s * CONNECT_SHARE
     with ThreadPoolExecutor(len(servers)) as threads:
@@ -61,7 +61,7 @@ def trouble_of(server: tuple[str, int], limit_s: float) -> str | None:
 
 
 def login(job: CheckedJob) -> Iterator[ProbeResult]:
-    """One connection, so that a wrong password is tried once."""
+    """Uses one connection, so that a wrong password is tried only once."""
     options = job.options.producer
     has_tls, has_sasl = options.security_protocol.endswith("SSL"), options.security_protocol.startswith("SASL")
     title = f"security.protocol={options.security_protocol}"
@@ -88,7 +88,7 @@ def login_advice(text: str) -> str:
 
 
 def listeners(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
-    """Every broker, by the address that it advertises: tasks write to whichever leads a partition."""
+    """Connects to every broker at its advertised address: tasks write to all partition leaders."""
     answers = client.answers_by_broker(API_VERSIONS, ABOUT_US)
     dead = {node: answer for node, answer in answers.items() if isinstance(answer, KafkaSinkError)}
     for node, error in sorted(dead.items()):
@@ -115,7 +115,7 @@ def listeners(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 
 
 def clock(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
-    """By what the controller says of itself. Nothing, where it does not: no KRaft, or no Describe on the cluster."""
+    """Compares with the controller's time. No result without it: no KRaft, or no Describe on the cluster."""
     before_ms = time.time() * 1000
     try:
         answer = client.ask(Controller(), DESCRIBE_QUORUM, _QUORUM, changes_nothing=True)
@@ -133,7 +133,7 @@ def clock(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 
 
 def clock_finding(told_ms: int, before_ms: float, after_ms: float, whose: str) -> ProbeResult:
-    """What lies between question and answer is not known, and counts for nothing."""
+    """The time between request and response is uncertain and is not counted."""
     difference_ms = 0.0
     if not before_ms <= told_ms <= after_ms:
         difference_ms = told_ms - (before_ms if told_ms < before_ms else after_ms)

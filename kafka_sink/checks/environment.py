@@ -1,4 +1,4 @@
-"""What the job runs on, on this machine: versions, and what makes Spark's Python side slower than it has to be."""
+"""The environment of the job on this machine: versions, and settings that slow down Spark's Python side."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def environment() -> Iterator[ProbeResult]:
 
 
 def versions(python: tuple[int, ...], pyarrow: str | None, pyspark: str | None) -> Iterator[ProbeResult]:
-    """`None`: it is not installed."""
+    """`None`: not installed."""
     said = ".".join(map(str, python))
     if python < PYTHON_MIN:
         yield ProbeResult("python", FAIL, f"Python {said}", "use Python 3.10 or newer, also on executors")
@@ -50,7 +50,7 @@ def versions(python: tuple[int, ...], pyarrow: str | None, pyspark: str | None) 
 
 
 def sockets(session: Any | None, environment: Mapping[str, str]) -> Iterator[ProbeResult]:
-    """By the session that runs, else by the defaults that a new one would read. Nothing, where neither is there."""
+    """Reads the running session, else the defaults for a new one. No result without either."""
     if session is not None:
         value, where = str(session.conf.get(SOCKETS, "false")), "this session"
     else:
@@ -84,7 +84,7 @@ def pyspark_zip(environment: Mapping[str, str]) -> Iterator[ProbeResult]:
 
 def active_session() -> Any | None:
     if "pyspark" not in sys.modules:
-        return None  # nobody in this process has one
+        return None  # there is none in this process
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()
@@ -124,7 +124,7 @@ def _version_of(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        module = sys.modules.get(package)  # a platform may bring its own, which pip knows nothing of
+        module = sys.modules.get(package)  # a platform may include its own, unknown to pip
         return getattr(module, "__version__", None)
 
 

@@ -1,4 +1,4 @@
-"""What a preset sets, what the service needs beside it, and what it cannot do: for people, and as objects."""
+"""What a preset sets, what else the service needs, and its limits: for people, and as objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NOT_RUN = "from the service's documentation; run here only against the embedded 
 
 
 def explain_preset(name: str, settings: Mapping[str, str]) -> list[ProbeResult]:
-    """`settings` are those of the job: what they name is not set by the preset."""
+    """`settings` are those of the job, which override the preset."""
     preset = get_preset(name)
     left = unset_preset_settings(preset, {given.lower(): value for given, value in settings.items()})
     found = [ProbeResult("service", OK, f"{preset.title}: {NOT_RUN}", " ".join(preset.sources))]
@@ -26,5 +26,5 @@ def explain_preset(name: str, settings: Mapping[str, str]) -> list[ProbeResult]:
 
 
 def format_explanation(results: Iterable[ProbeResult]) -> list[str]:
-    """Lines without marks: nothing was looked at."""
+    """Lines without marks: nothing was checked."""
     return [f"{each.name:8} {each.text}" + (f" ({each.advice})" if each.advice else "") for each in results]

@@ -1,4 +1,4 @@
-"""What probes say, and how it is shown: a table for people, objects for programs."""
+"""Results of probes: a table for people, objects for programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLAIN_MARKS = {OK: "ok", WARN: "warn", FAIL: "FAIL"}
 
 @frozen
 class ProbeResult:
-    """`name` is what was looked at; `advice` is what to do, and may come with an ok that could be better."""
+    """`name` is what was checked; `advice` is what to do, possibly also with an ok."""
 
     name: str
     verdict: str
@@ -48,7 +48,7 @@ class CheckReport(Sequence[ProbeResult]):
 
     @property
     def exit_code(self) -> int:
-        """0: all is well, 1: there are warnings, 2: something will not work."""
+        """0: no problem, 1: warnings, 2: something will not work."""
         return max((_EXIT_CODES[finding.verdict] for finding in self), default=0)
 
     @property
@@ -59,7 +59,7 @@ class CheckReport(Sequence[ProbeResult]):
         return [{"name": each.name, "verdict": each.verdict, "text": each.text, "advice": each.advice} for each in self]
 
     def lines(self, encoding: str | None = "utf-8") -> list[str]:
-        """Marks are words where the terminal has no letters for them."""
+        """Marks are words if the terminal cannot show the symbols."""
         marks = _MARKS if (encoding or "").lower().replace("-", "") == "utf8" else _PLAIN_MARKS
         mark_width, name_width = max(map(len, marks.values())), max((len(each.name) for each in self), default=0)
         shown = []

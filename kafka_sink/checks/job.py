@@ -1,4 +1,4 @@
-"""What is checked: the options of a job, the columns that it writes, and how long there is to look."""
+"""The subject of a check: the options of a job, the columns that it writes, and the timeout."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_options import SinkOptions
 
 ANSWER_SHARE = 0.4
-# A batch write without a name calls its transactions so.
+# Sink id in the transactional ids of a batch write without a label.
 UNNAMED = "batch"
 
 
 @dataclass(frozen=True)
 class CheckedJob:
-    """`schema` is Spark's, or None: not told. `timeout_s` is for the whole check. `writes`: something may be written,
-    and is taken back."""
+    """`schema` is Spark's, or None: unknown. `timeout_s` is for the whole check. `writes`: a record may be written and
+    aborted."""
 
     settings: Mapping[str, str]
     options: SinkOptions
@@ -36,12 +36,12 @@ class CheckedJob:
 
     @property
     def probing_id(self) -> str:
-        """A transactional id that permissions for the job's own ids cover, and that no task is called by."""
+        """A transactional id covered by the permissions for the job's own ids, but used by no task."""
         return f"{transactional_id_prefix(self.sink_id or UNNAMED)}check"
 
     @property
     def unused_id(self) -> str:
-        """As the one before, and nobody ever begins a transaction under it."""
+        """Like `probing_id`, but no transaction is ever begun under it."""
         return f"{self.probing_id}-permission"
 
     @property
@@ -50,9 +50,9 @@ class CheckedJob:
         return tuple(topic for topic in named if topic is not None)
 
     def options_with_deadline(self, share: float = 1.0) -> ProducerOptions:
-        """The job's own way to the brokers, with this part of the time to wait for them."""
+        """The job's own connection options, with this share of the timeout."""
         limit_ms = max(1, int(self.timeout_s * share * 1000))
-        # So that there is time for another broker when the first one says nothing.
+        # Leaves time for another broker if the first one does not answer.
         answer_ms = max(1, int(limit_ms * ANSWER_SHARE))
         producer = self.options.producer
         return replace(

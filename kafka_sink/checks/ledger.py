@@ -1,4 +1,4 @@
-"""The ledger: is its topic safe, and what does it say of this sink?"""
+"""The ledger: is its topic safe, and what does it contain about this sink?"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every permission that the mode needs (docs/exactly-once.md#permissions), asked without using it.
+"""Every permission that the mode needs (docs/exactly-once.md#permissions), checked without using it.
 
-Topics: Metadata tells what the client may do. Transactional ids have nothing of the kind, so an EndTxn is sent for an
-id that nobody has: permission is judged before the id is looked for, and what is not known is not changed.
+Topics: Metadata returns the client's authorized operations. There is no such request for transactional ids, so an
+EndTxn is sent for an unused id: authorization is checked before the id is looked up, and an unknown id changes nothing.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kafka_sink.client.outcome import describe
 from kafka_sink.errors import AuthorizationError, KafkaSinkError
 from kafka_sink.wire.apis import END_TXN
 
-# By the numbers of Kafka's AclOperation, which are bits here.
+# Kafka's AclOperation codes, which are bit positions here.
 READ, WRITE = 3, 4
 NOT_TOLD = -(1 << 31)
 UNKNOWN_TOPIC, TOPIC_AUTHORIZATION_FAILED, ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 3, 29, 53, 31
-# The coordinator knows no such id, and so nothing was done.
+# The coordinator does not know the id, so nothing was done.
 NOT_KNOWN = (48, 49, 105)
-# No broker has given out so many producer ids.
+# A producer id that no broker has assigned.
 NO_ONES = 1 << 62
 _NAMES = {READ: "Read", WRITE: "Write"}
 _TRANSACTION_LOG = "__transaction_state"
@@ -45,7 +45,7 @@ def permissions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 def _on_topic(client: Client, topic: str, operations: tuple[int, ...]) -> Iterator[ProbeResult]:
     row = metadata_of(client, topic)
     if row["error_code"] == UNKNOWN_TOPIC:
-        return  # another line says so
+        return  # reported by another probe
     if row["error_code"] == TOPIC_AUTHORIZATION_FAILED:
         text = f"not authorized for topic {topic}: not even Describe, which Read and Write imply"
         yield ProbeResult("permissions", FAIL, text, acl("--topic", topic, [_NAMES[each] for each in operations]))
@@ -66,12 +66,12 @@ def _on_topic(client: Client, topic: str, operations: tuple[int, ...]) -> Iterat
 
 
 def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
-    """Is there one, and may ids of this sink be used?"""
+    """Checks that there is one, and that ids of this sink may be used."""
     if not job.options.is_exactly_once or client.transaction_support().missing:
         return
     seen = metadata_of(client, _TRANSACTION_LOG)["error_code"]
     if seen == UNKNOWN_TOPIC:
-        # Looking for a coordinator would make the brokers create their topic.
+        # A coordinator lookup would make the brokers create the transaction state topic.
         text = "no transaction was ever begun in this cluster, so coordinators were not asked"
         yield ProbeResult("coordinator", OK, text, "--probe-write begins one, and aborts it")
         return
@@ -83,7 +83,7 @@ def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         error_code = ID_AUTHORIZATION_FAILED
     except KafkaSinkError as error:
         if seen == TOPIC_AUTHORIZATION_FAILED:
-            # Hidden from us. If it was not there, the brokers are making it now.
+            # Not visible to this client. If it did not exist, the brokers are creating it now.
             yield ProbeResult("coordinator", WARN, f"no coordinator of transactions yet: {error}", "repeat the check")
         else:
             yield ProbeResult("coordinator", FAIL, f"no coordinator of transactions: {error}", _LOG_ADVICE)

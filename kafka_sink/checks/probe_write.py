@@ -1,7 +1,7 @@
-"""One record in a transaction that is aborted: the only probe that writes, and only if it is asked for.
+"""One record in a transaction that is aborted: the only probe that writes, and only on request.
 
 Readers with isolation.level=read_uncommitted see the record, as they see those of every aborted transaction. The id is
-the same each time, so that repeating the check leaves one id behind.
+the same each time, so that repeated checks leave only one id behind.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
             producer.init_transactions()
             producer.begin_transaction()
             before_ms = time.time() * 1000
-            # A key, for a topic that is compacted.
+            # A key, for a compacted topic.
             producer.send(job.options.topic, value=PROBE, key=b"pykafka-sink-check")
             producer.flush(job.timeout_s)
             after_ms = time.time() * 1000
@@ -63,7 +63,7 @@ def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 
 
 def _ask_start_ms(job: CheckedJob, client: Client) -> int | None:
-    """When the transaction began, by the coordinator's clock."""
+    """The transaction's start time by the coordinator's clock."""
     describe = DescribeTransactions(settings_of(job, client), (job.probing_id,), client.now_ms())
     found = client.run(SingleStep(describe, client.now_ms() + client.options.max_block_ms)).found
     state = found.get(job.probing_id)

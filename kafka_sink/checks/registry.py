@@ -1,4 +1,4 @@
-"""The schema registry: does it answer, let us in, and do the columns fit what it has? Nothing is registered."""
+"""The schema registry: does it answer, accept the login, and do the columns fit its schema? Nothing is registered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka_sink.errors import KafkaSinkError
 from kafka_sink.options.format_names import ENCODED
 from kafka_sink.options.format_options import SideFormat
 
-# As registry/resolution.py says it.
+# Texts of registry/resolution.py.
 _TO_REGISTER, _MISFIT = "set auto.register.schemas=true", "is not compatible with"
 _REACH_ADVICE = "compare schema.registry.url, its TLS options and credentials with the registry"
 

@@ -1,9 +1,9 @@
-"""The list of probes, and how they are run: what is independent side by side, and all of it within the time.
+"""The list of probes, and running them: independent ones in parallel, all within the timeout.
 
-    options -> environment, bootstrap, registry side by side -> login, once -> groups of probes side by side
+    options -> environment, bootstrap, registry in parallel -> login, once -> groups of probes in parallel
 
-Probes of a group share one client and so one login; each group has a thread. Whoever has not ended in time is left
-behind, and what it found until then counts.
+Probes of a group share one client and so one login; each group has a thread. A group that does not finish in time is
+abandoned, and its findings until then count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafka_sink.options.presets import PRESETS
 
 TIMEOUT_S = 2.0
 ClusterProbe = Callable[[CheckedJob, Client], Iterable[ProbeResult]]
-# Each group by the name of its line when it does not end.
+# Groups by the name used in the report if one does not finish.
 GROUPS: Mapping[str, Sequence[ClusterProbe]] = {
     "brokers": (brokers.listeners, brokers.clock),
     "topic": (topics.topics,),
@@ -34,7 +34,7 @@ GROUPS: Mapping[str, Sequence[ClusterProbe]] = {
 }
 WRITING: Mapping[str, Sequence[ClusterProbe]] = {"write": (probe_write.probe_write,)}
 _ANY_ADVICE = "docs/troubleshooting.md"
-# In this order they are shown, whoever was first.
+# Order of the report.
 _ORDER = (
     *("options", "preset", "columns", "python", "pyarrow", "pyspark", "sockets", "pyspark.zip", "bootstrap", "login"),
     *("brokers", "versions", "clock", "topic", "replicas", "sizes", "permissions", "transactions", "time limits"),
@@ -45,14 +45,14 @@ _ORDER = (
 def check(
     options: Mapping[str, object], schema: Any | None = None, *, timeout_s: float = TIMEOUT_S, probe_write: bool = False
 ) -> CheckReport:
-    """Will a job with these options work here? `options` as the Spark job has them, `schema` of its DataFrame.
+    """Checks whether a job with these options will work here. `options` of the Spark job, `schema` of its DataFrame.
 
     Nothing is written, unless `probe_write`: then one record in a transaction that is aborted.
     """
     if environment.active_session() is not None:
         from kafka_sink.spark.files import look_in_spark_files
 
-        look_in_spark_files()  # options name files that Spark has distributed
+        look_in_spark_files()  # options may name files that Spark has distributed
     settings = {str(name): _as_text(value) for name, value in options.items()}
     findings: list[ProbeResult] = []
     try:
@@ -65,7 +65,7 @@ def check(
 
 
 def _problems(text: str) -> list[str]:
-    """Of a text that lists several, each for itself."""
+    """Splits a text that lists several problems."""
     title, *problems = text.split("\n- ")
     return [" ".join(problem.splitlines()) for problem in problems or [title]]
 
@@ -113,7 +113,7 @@ def _run_probes(job: CheckedJob) -> list[ProbeResult]:
     groups = {name: _with_client(hurried, probes) for name, probes in GROUPS.items()}
     found += run_side_by_side(groups, left_s)
     if job.writes:
-        # Afterwards: the others would see its transaction.
+        # Last: other probes would see its transaction.
         patient = replace(job, timeout_s=max(job.timeout_s, TIMEOUT_S))
         found += run_side_by_side(
             {name: _with_client(patient, probes) for name, probes in WRITING.items()}, patient.timeout_s * 2
@@ -139,7 +139,7 @@ def _with_client(job: CheckedJob, probes: Sequence[ClusterProbe]) -> Callable[[]
 
 
 def run_side_by_side(work: Mapping[str, Callable[[], Iterable[ProbeResult]]], limit_s: float) -> list[ProbeResult]:
-    """A thread for each. One that is late goes on as a daemon, and nobody listens to it any more."""
+    """Runs each in a thread. A late one continues as a daemon thread, and its result is ignored."""
     boxes: dict[str, list[ProbeResult]] = {name: [] for name in work}
 
     def collect(name: str) -> None:

@@ -1,4 +1,4 @@
-"""The topics: are they there, safe, and do rows of this job fit?"""
+"""The topics: do they exist, are they safe, and do rows of this job fit?"""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def size_findings(job: CheckedJob, topic: str, configs: Mapping[str, str | None]
         text = f"{topic} has {MESSAGE_BYTES}={largest}, below batch.size={producer.batch_size}: full batches are "
         yield ProbeResult("sizes", WARN, f"{text}refused, and sent again in pieces",
                       f"set kafka.batch.size={largest // 2}, or {raise_it}")  # fmt: skip
-    # The rest is the header of a batch: Kafka's own defaults are this far apart.
+    # The difference is the batch header: Kafka's defaults differ by this much.
     elif producer.max_request_size > largest + 1024:
         text = f"{topic} has {MESSAGE_BYTES}={largest}, below max.request.size={producer.max_request_size}: a row "
         yield ProbeResult("sizes", WARN, f"{text}between the two is refused by the broker, and its write fails",
@@ -134,7 +134,7 @@ def _missing(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResul
 
 
 def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:
-    """By a request that is only validated: permission, configuration and replicas are judged, nothing is made."""
+    """Sends a validate-only request: permission, configuration and replicas are checked, nothing is created."""
     row: dict[str, Any] = {
         "name": topic,
         "num_partitions": plan.partitions,
@@ -154,7 +154,7 @@ def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:
 
 
 def metadata_of(client: Client, topic: str) -> Mapping[str, Any]:
-    """With what the client may do there."""
+    """Includes the client's authorized operations."""
     body = {**topic_query(topic), "include_topic_authorized_operations": True}
     found: Mapping[str, Any] = client.ask_metadata(body)["topics"][0]
     return found

@@ -1,4 +1,4 @@
-"""Transactions: are they there, how long may they last, and which of this sink's are open?"""
+"""Transactions: are they supported, what is their maximum timeout, and which of this sink's are open?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafka_sink.exactly_once.sweep import NOT_VERIFIED
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
 
 MAX_TIMEOUT = "transaction.max.timeout.ms"
-# A driver that crashed has to be back within the time of its transactions.
+# A crashed driver must be restarted within the timeout of its transactions.
 RESTART_MS = 60_000
 _EVERY: dict[str, list[str]] = {"state_filters": [], "producer_id_filters": []}
 
@@ -71,7 +71,7 @@ def time_limits(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 
 
 def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
-    """How many ids of this sink the coordinators keep, and whether transactions of it were left open."""
+    """How many ids of this sink the coordinators have, and whether there are open transactions."""
     sink_id = job.sink_id
     if not job.options.is_exactly_once or sink_id is None or LIST_TRANSACTIONS.key not in client.list_apis():
         return

@@ -1,5 +1,5 @@
-"""The console script `pykafka-sink`: what an operator asks and orders when no query is running. A shell without Spark.
+"""The console script `pykafka-sink`: the operator's commands when no query is running. Needs no Spark.
 
-arguments (what is typed, and which function runs it) -> session (a client and settings made of them) -> read_commands
-and write_commands (what an operator asks, and orders) -> report (text or JSON) -> __main__ (errors and exit codes).
+arguments (command line, and the function for each command) -> session (client and settings) -> read_commands and
+write_commands (the operator's commands) -> report (text or JSON) -> __main__ (errors and exit codes).
 """

@@ -1,7 +1,7 @@
 """`pykafka-sink`, also as `python -m kafka_sink.cli`: one command, its report, an exit code.
 
-An error is one line on standard error, and with --json an object on standard output as well. Its texts come from where
-it arose and hold no secret; a trace is shown for nothing but a bug of this program.
+An error is one line on standard error, and with --json an object on standard output as well. Its text comes from its
+origin and contains no secret; a traceback is shown only for a bug of this program.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafka_sink.errors import (
     TransportError,
 )
 
-# As a shell says it of those that a signal ends: SIGINT, SIGPIPE.
+# A shell's exit codes for processes ended by a signal: SIGINT, SIGPIPE.
 INTERRUPTED, UNREAD = 130, 141
 _LOGGER = logging.getLogger("kafka_sink")
 
@@ -58,7 +58,7 @@ def _report_error(error: KafkaSinkError | Declined) -> Report:
 
 
 def _show(report: Report, *, is_json: bool) -> int:
-    """What was done stays done when nobody reads of it."""
+    """The exit code is that of the command even if the output is not read."""
     try:
         if is_json and (report.content or report.objects is not None):
             _print_json(report.content, report.exit_code, report.objects)
@@ -95,7 +95,7 @@ def _print_json(content: dict[str, Any], exit_code: int, objects: list[dict[str,
 
 
 def _show_log(*, is_wanted: bool) -> None:
-    """Without a handler Python would print warnings among what the command says."""
+    """Without a handler Python would print warnings among the command's output."""
     if is_wanted:
         logging.basicConfig(level=logging.DEBUG)
     else:

@@ -1,7 +1,7 @@
-"""What can be typed behind `pykafka-sink`: everything about words, nothing of what they do.
+"""The command line of `pykafka-sink`: only parsing, no behaviour.
 
-A command names the function that runs it, and what it works at (a client of the cluster, say), as `module:name`. They
-are imported when the command is typed, so that `explain` need not wait for what `perf` computes with.
+A command has the function that runs it, and its session (a client of the cluster, for example), as `module:name`. They
+are imported when the command is run, so that `explain` does not load what `perf` needs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    """With `run` and `session` replaced by the callables that they name."""
+    """Replaces `run` and `session` by the callables that they name."""
     reader = parser()
     given = reader.parse_args(words)
     if getattr(given, "abort", False):
@@ -286,14 +286,14 @@ def _add_completion(commands: Commands) -> None:
     command.set_defaults(parser=parser)
 
 
-# ---- what several commands have --------------------------------------------------------------------------------------
+# ---- shared by several commands --------------------------------------------------------------------------------------
 
 
 def _add_command(
     commands: Commands, name: str, title: str, about: str, *, codes: str | None = texts.CODES,
     run: str, session: str | None = None,
 ) -> argparse.ArgumentParser:  # fmt: skip
-    """`about` has examples in it: lines that can be typed."""
+    """`about` contains examples: lines that can be typed."""
     command = commands.add_parser(
         name, help=title, description=about, epilog=codes, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -322,7 +322,7 @@ def _add_cluster_command(
 
 def _parse_option(text: str) -> tuple[str, str]:
     name, value = _parse_property(text)
-    # Only the name is repeated: the value may be a secret.
+    # Only the name is shown: the value may be a secret.
     if not name.startswith("kafka."):
         raise argparse.ArgumentTypeError(f"{name!r} has no prefix kafka.: options of the producer are meant")
     return name.removeprefix("kafka."), value

@@ -1,4 +1,4 @@
-"""Which cluster a command is about: options from the command line and from a file, as one set of producer options."""
+"""The cluster of a command: options from the command line and from a file, as one set of producer options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafka_sink.options.properties import ENCODING, parse_properties
 
 
 def producer_options(given: argparse.Namespace, own: Mapping[str, str] | None = None) -> ProducerOptions:
-    """What is nearer to the command wins: its own arguments, then --option, then the file."""
+    """Precedence: the command's own arguments, then --option, then the file."""
     settings = read_options(given)
     if given.bootstrap_servers is not None:
         settings["bootstrap.servers"] = given.bootstrap_servers

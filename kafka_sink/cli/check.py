@@ -26,7 +26,7 @@ def run(given: argparse.Namespace) -> Report:
 
 
 def _run_checks(given: argparse.Namespace) -> CheckReport:
-    """What is wrong with the options themselves is a line of the report, as everything else."""
+    """An error in the options is a line of the report, too."""
     try:
         settings = read_settings(given)
         if given.explain:
@@ -40,7 +40,7 @@ def _run_checks(given: argparse.Namespace) -> CheckReport:
 
 
 def read_settings(given: argparse.Namespace) -> dict[str, str]:
-    """What is nearer to the command wins: its own arguments, then --option, then the file."""
+    """Precedence: the command's own arguments, then --option, then the file."""
     settings = {_add_prefix(name): value for name, value in read_properties(given.properties).items()}
     settings |= unique_options(given.option)
     named: Mapping[str, str | None] = {
@@ -54,7 +54,7 @@ def read_settings(given: argparse.Namespace) -> dict[str, str]:
 
 
 def _add_prefix(name: str) -> str:
-    """Files of Kafka's own tools have no prefix."""
+    """Files for Kafka's own tools have no prefix."""
     return f"{PREFIX}{name}" if name in OPTIONS or name in ALIASES else name
 
 

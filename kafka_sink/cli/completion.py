@@ -1,8 +1,8 @@
-"""`pykafka-sink completion bash|zsh|fish`: a script for the shell, made of the parsers.
+"""`pykafka-sink completion bash|zsh|fish`: a script for the shell, made from the parsers.
 
-The script knows all words by itself, so that a Tab starts no Python; after an update it is made anew. What can be typed
-is read from the parsers: a command that is added there is known here, and to the tests that hold every command to the
-same rules.
+The script contains all words, so that a Tab does not start Python; it must be regenerated after an update. The words
+are read from the parsers: a command added there is included here, and in the tests that apply the same rules to every
+command.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from kafka_sink.cli.report import DONE, Report
 
 PROGRAM = "pykafka-sink"
-# Shown beside a word; shells cut longer ones off in the middle.
+# Limit of a title shown next to a word; shells truncate longer ones.
 TITLE_CHARACTERS_MAX = 70
-# A metavar by which an option asks for a file.
+# The metavar of options that take a file.
 FILE = "FILE"
 
 _BASH = """\
@@ -75,7 +75,7 @@ def completion(given: argparse.Namespace) -> Report:
     return Report(DONE, {"shell": given.shell, "script": script}, [script.rstrip("\n")])
 
 
-# ---- what can be typed -----------------------------------------------------------------------------------------------
+# ---- words of the command line ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -91,18 +91,18 @@ class OptionWords:
 
 @dataclass(frozen=True)
 class CommandWords:
-    """`path` is empty for the program itself. `commands`: what may follow, with its title."""
+    """`path` is empty for the program itself. `commands`: subcommands with their titles."""
 
     path: tuple[str, ...]
     parser: argparse.ArgumentParser
     options: tuple[OptionWords, ...] = ()
     commands: tuple[tuple[str, str], ...] = ()
-    # Of the argument that has no name.
+    # Choices of the positional argument.
     choices: tuple[str, ...] = ()
 
     @property
     def is_command(self) -> bool:
-        """Something that can be run."""
+        """Whether it can be run."""
         return not self.commands
 
 
@@ -138,7 +138,7 @@ def _option(action: argparse.Action, parser: argparse.ArgumentParser) -> OptionW
     )
 
 
-# ---- bash and zsh, which are told a case for each path of commands ---------------------------------------------------
+# ---- bash and zsh: a case for each path of commands ------------------------------------------------------------------
 
 
 def bash(commands: Sequence[CommandWords]) -> str:
@@ -203,7 +203,7 @@ def _quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
-# ---- fish, which is told a line for each word ------------------------------------------------------------------------
+# ---- fish: a line for each word --------------------------------------------------------------------------------------
 
 
 def fish(commands: Sequence[CommandWords]) -> str:
@@ -221,7 +221,7 @@ def fish(commands: Sequence[CommandWords]) -> str:
 
 
 def _condition(command: CommandWords) -> str:
-    """All names of the path are there, and none of what may follow."""
+    """All words of the path are present, and no subcommand."""
     seen = [f"__fish_seen_subcommand_from {name}" for name in command.path]
     following = " ".join(name for name, _ in command.commands)
     return "; and ".join([*seen, *([f"not __fish_seen_subcommand_from {following}"] if following else [])])

@@ -31,11 +31,11 @@ def explain(given: argparse.Namespace) -> Report:
 
 
 def address(entry: ErrorEntry) -> str:
-    """In the documentation of this release."""
+    """Its URL in the documentation of this release."""
     return f"docs/errors.md#{entry.name.lower()}"
 
 
 def _normalize_name(given: str) -> str:
-    """1001 and pks1001 will do."""
+    """Also accepts 1001 and pks1001."""
     digits = "".join(letter for letter in given if letter.isdigit())
     return f"PKS-{digits}"

@@ -1,8 +1,8 @@
 """`pykafka-sink perf`: how fast this producer writes to a cluster; options and lines of Kafka's producer-perf-test.
 
-Records go in as Arrow batches, as a Spark task gives them. A batch has one creation time and one latency: from the
-moment it is handed over, waiting for room included, until its last record is acknowledged. So latencies are upper
-bounds, and with --throughput they are those of a stream, because then batches are as small as the pace wants them.
+Records are sent as Arrow batches, as by a Spark task. A batch has one creation time and one latency: from the send
+call, including the wait for buffer memory, until its last record is acknowledged. So latencies are upper bounds, and
+with --throughput they are those of a stream, because then the rate determines the size of batches.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.producer import Producer
 
 ROWS_MAX = 10_000
-# Of these bytes of different records the batches are made, again and again.
+# Bytes of distinct records, from which batches are made repeatedly.
 SOURCE_BYTES = 16 * 1024 * 1024
-# With a pace: a batch each so many milliseconds.
+# With --throughput: milliseconds between batches.
 PACE_MS = 10
 BAR_WIDTH = 30
 
 
 class LoadTest:
-    """What `perf` is about, and the producer that does it."""
+    """The parameters of `perf`, and its producer."""
 
     def __init__(self, given: argparse.Namespace) -> None:
         self.topic = TOPIC_NAME.parse("--topic", given.topic)
@@ -91,7 +91,7 @@ def _run_load(load: LoadTest, given: argparse.Namespace) -> Report:
 
 
 def _write(load: LoadTest, count: int, meter: Meter) -> None:
-    """Hands over so many records at the pace that is wanted, and waits until all are acknowledged."""
+    """Sends `count` records at the requested rate, and waits until all are acknowledged."""
     started_s = committed_s = time.monotonic()
     sent = 0
     with _Bar(count) as bar:
@@ -126,7 +126,7 @@ def _on_done(meter: Meter, byte_count: int, handed_over_s: float, future: ArrowF
 
 
 class _Repeated:
-    """Slices of one batch of different records, over and over."""
+    """Repeated slices of one batch of distinct records."""
 
     def __init__(self, values: pa.Array, rows: int) -> None:
         self._values = pa.RecordBatch.from_arrays([values], ["value"])
@@ -142,7 +142,7 @@ class _Repeated:
 
 
 class _Rising:
-    """1, 2, 3 and so on as text, going on where the last call ended."""
+    """1, 2, 3 and so on as text, continued from call to call."""
 
     def __init__(self, rows: int) -> None:
         self._next = 1
@@ -179,7 +179,7 @@ def _lines(name: str, delimiter: str) -> list[bytes]:
         content = Path(name).read_bytes()
     except OSError as error:
         raise ConfigError(f"--payload-file {name} cannot be read: {error.strerror}", COMMAND_WRONG) from None
-    # As in a shell: \n stands for a new line.
+    # As in a shell: \n is a newline.
     found = [line for line in content.split(delimiter.encode().decode("unicode_escape").encode()) if line]
     if not found:
         raise ConfigError(f"--payload-file {name} holds no record", COMMAND_WRONG)
@@ -187,7 +187,7 @@ def _lines(name: str, delimiter: str) -> list[bytes]:
 
 
 class _Bar:
-    """On a terminal, one line on standard error that grows; elsewhere nothing."""
+    """A progress bar on standard error, only on a terminal."""
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -1,4 +1,4 @@
-"""What `perf` measures: rates and latencies, in all and since the last line, in the words of Kafka's own tool."""
+"""The measurements of `perf`: rates and latencies, in total and since the last line, formatted as in Kafka's tool."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Meter:
 
 
 def percentile(latencies: list[tuple[float, int]], share: float) -> float:
-    """The latency that so many percent of the records do not exceed; each entry stands for some records."""
+    """The latency not exceeded by this share of the records; each entry counts for some records."""
     wanted = sum(records for _, records in latencies) * share / 100
     seen = 0
     for latency_ms, records in sorted(latencies):

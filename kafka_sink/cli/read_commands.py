@@ -1,4 +1,4 @@
-"""The commands that only look: `ledger` and `transactions`."""
+"""The read-only commands: `ledger` and `transactions`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kafka_sink.exactly_once.listing import Listed
 from kafka_sink.exactly_once.preflight import TransactionDescription
 from kafka_sink.exactly_once.session import DeliverySettings
 
-# Of a topic that is no ledger every record would be one that cannot be read.
+# In a topic that is not a ledger every record is unreadable.
 UNREADABLE_SHOWN_MAX = 10
 _LEDGER_TITLES = ("SINK", "NAME", "BATCH", "VERDICT", "ROWS", "TOPICS", "AGE")
 _TRANSACTION_TITLES = ("TRANSACTIONAL ID", "STATE", "AGE", "TIMEOUT", "DECIDED", "PARTITIONS")
@@ -55,7 +55,7 @@ def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
 
 
 def _unreadable_lines(each: Listed) -> list[str]:
-    """A key of somebody else may hold anything, and what is shown here as a command is typed into shells."""
+    """A foreign key may contain anything, and the commands shown here are pasted into shells."""
     is_shown = each.ledger_key.isprintable()
     shown = each.ledger_key if is_shown else ascii(each.ledger_key)
     problem = f"{shown}: the record at offset {each.offset} cannot be read: {each.problem}"
@@ -67,7 +67,7 @@ def _unreadable_lines(each: Listed) -> list[str]:
 
 
 def _follow(sink: SinkClient, given: argparse.Namespace) -> Report:
-    """The same look again and again; a line per look says what is new since the one before."""
+    """Repeats the same listing; one line per refresh says what is new."""
     sink.check_ledger()
     known: dict[str, LedgerRecord | None] = {}
 
@@ -131,7 +131,7 @@ def transactions(sink: SinkClient, _given: object) -> Report:
 
 
 def list_decided_ids(found: Sequence[Listed]) -> frozenset[str]:
-    """Transactions of open decisions: they are to be committed."""
+    """Transactions of open decisions, which must be committed."""
     return frozenset(
         each.record.transactional_id(entry)
         for each in found

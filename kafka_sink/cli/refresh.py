@@ -1,7 +1,7 @@
-"""Looks that are repeated until Ctrl-C: a screen that is drawn again, or one line each where there is no terminal.
+"""Views refreshed until Ctrl-C: a screen that is redrawn, or one line per refresh without a terminal.
 
-A terminal is drawn by rich if it is installed, else by clearing it. What goes into a file or a pipe is one line per
-look, or with --json one object per line.
+A terminal is drawn with rich if it is installed, else by clearing it. A file or pipe gets one line per refresh, or with
+--json one object per line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLEAR = "\x1b[2J\x1b[H"
 
 @frozen
 class Look:
-    """`line` says the same as `lines`, shorter."""
+    """`line` is a short form of `lines`."""
 
     lines: Sequence[str]
     line: str
@@ -31,7 +31,7 @@ class Look:
 
 
 def repeat(look: Callable[[], Look], given: argparse.Namespace) -> Report:
-    """Ctrl-C is how it ends, or that nobody reads it any more; neither is an error."""
+    """Ends by Ctrl-C, or if the output is not read any more; neither is an error."""
     done = 0
     try:
         with _display(given) as show:

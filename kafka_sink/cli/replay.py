@@ -1,7 +1,7 @@
-"""`pykafka-sink replay`: dead letters become the records again that they were made of, in a topic, exactly once.
+"""`pykafka-sink replay`: restores the original records from dead letters and writes them to a topic, exactly once.
 
-Each transaction holds some records and, in the ledger, how far the replay has come (exactly_once/replay_progress.py).
-Nothing else is remembered: a run that is cut short, wherever that is, is taken up by the next one.
+Each transaction contains some records and, in the ledger, the progress of the replay (exactly_once/replay_progress.py).
+There is no other state: the next run resumes an interrupted one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NO_LETTER = "no dead letter of this sink"
 OTHER = "left out by --filter"
 UNKNOWN_TOPIC = 3
 TOLD_EVERY_S = 5.0
-# A transaction is closed when it holds so much, whatever --batch-size says.
+# A transaction is ended at this size, whatever --batch-size is.
 BATCH_BYTES_MAX = 16 * 1024 * 1024
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -51,7 +51,7 @@ Filters = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run would do. `extents`: for each partition where to begin, and where to end."""
+    """The plan of a run. `extents`: start and end offset of each partition."""
 
     progress: ReplayProgress
     extents: Mapping[int, tuple[int, int]]
@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def left_count(self) -> int:
-        """At most: markers of transactions and aborted records count as well."""
+        """An upper bound: transaction markers and aborted records count as well."""
         return sum(max(0, end - begin) for begin, end in self.extents.values())
 
     def lines(self) -> list[str]:
@@ -103,7 +103,7 @@ class ReplaySession:
     def close(self) -> None:
         self.client.close()
 
-    # ---- looking ---------------------------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
         self.client.reach(self._patience_ms)
@@ -123,7 +123,7 @@ class ReplaySession:
         return Plan(progress, extents, others)
 
     def resume(self, known: ReplayProgress | None, source_id: str) -> ReplayProgress:
-        """The progress of an earlier run, or none so far. A topic that was made anew has other letters."""
+        """The progress of an earlier run, or a new one. A recreated topic has other letters."""
         if known is not None and known.source_id == source_id:
             same = (known.source, known.target, {name: tuple(of) for name, of in known.filters.items()})
             if same != (self.source, self.target, self.filters):
@@ -159,7 +159,7 @@ class ReplaySession:
         return max(first, progress.next_offsets.get(partition, 0)), end
 
     def _topics(self, *names: str) -> dict[str, tuple[str, tuple[int, ...]] | None]:
-        """Id and partitions of each; None: it is not there. None of them is created by the question."""
+        """Id and partitions of each; None: it does not exist. The request does not create topics."""
         body = {"topics": [{"name": name} for name in dict.fromkeys(names)], "allow_auto_topic_creation": False}
         answer = self.client.ask(AnyBroker(), METADATA, body, changes_nothing=True)
         found: dict[str, tuple[str, tuple[int, ...]] | None] = dict.fromkeys(names)
@@ -206,7 +206,7 @@ class ReplaySession:
     def split_letters(
         self, records: Sequence[tuple[int, Record]]
     ) -> tuple[list[tuple[int, Record]], Mapping[str, int]]:
-        """The records that letters were made of, each with its letter's offset; and why others are left out."""
+        """The restored records, each with its letter's offset; and why other letters are skipped."""
         chosen, left_out = [], Counter[str]()
         for offset, letter in records:
             found = parse_dead_letter(letter.headers)
@@ -228,7 +228,7 @@ class _Writer:
         self._ledger_topic = ledger_topic
 
     def claim(self, name: str) -> int:
-        """Fences every other run of this replay; the offset of a record that stands behind all that they did."""
+        """Fences every other run of this replay; returns the offset of a claim record after all of theirs."""
         self._producer.init_transactions()
         with self._producer.transaction():
             future = self._producer.send(self._ledger_topic, b"{}", RUN_PREFIX + name, partition=LEDGER_PARTITION)
@@ -265,7 +265,7 @@ def _advance(
 def _split_parts(
     records: list[tuple[int, Record]], next_offset: int, size: int
 ) -> Iterator[tuple[list[tuple[int, Record]], int]]:
-    """At most `size` of them at a time, each time with the offset to go on with."""
+    """At most `size` of them at a time, each with the next offset."""
     part: list[tuple[int, Record]] = []
     byte_count = 0
     for offset, record in records:
@@ -279,7 +279,7 @@ def _split_parts(
 
 def _columns(records: Sequence[Record]) -> pa.RecordBatch:
     pairs = [[{"key": name, "value": said} for name, said in record.headers] for record in records]
-    # -1 stands for a record of an old format, which has no timestamp.
+    # -1 is for a record of an old format without a timestamp.
     times = [record.timestamp_ms if record.timestamp_ms >= 0 else None for record in records]
     arrays = [
         pa.array([record.key for record in records], pa.binary()),
@@ -298,7 +298,7 @@ def _transactional(options: ProducerOptions, name: str) -> ProducerOptions:
     return replace(options, transactional_id=name)
 
 
-# ---- what was chosen -------------------------------------------------------------------------------------------------
+# ---- selection -------------------------------------------------------------------------------------------------------
 
 
 def filters_of(pairs: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
@@ -315,7 +315,7 @@ def _is_wanted(about: Mapping[str, str], filters: Filters) -> bool:
 
 
 def _name(given: argparse.Namespace, source: str, target: str, filters: Filters) -> str:
-    """The same for the same choice, so that the same words typed again go on."""
+    """The same for the same arguments, so that repeating the command continues."""
     if given.name is not None:
         return check_sink_id(given.name)
     told = repr((source, target, sorted(filters.items())))
@@ -343,7 +343,7 @@ def replay(session: ReplaySession, given: argparse.Namespace) -> Report:
 
 
 def _dry_run(session: ReplaySession, plan: Plan) -> Report:
-    """Reads all of them and writes nothing: what there is, by reason."""
+    """Reads all letters and writes nothing: counts them by reason."""
     chosen_count, left_out, reasons = 0, Counter[str](), Counter[str]()
     for partition, (begin, end) in plan.extents.items():
         for records, _ in session.reader(partition).read(begin, end):
@@ -389,7 +389,7 @@ def _content(progress: ReplayProgress) -> dict[str, object]:
 
 
 class Display:
-    """On standard error: a line that changes on a terminal, elsewhere a line now and then."""
+    """Progress on standard error: one updated line on a terminal, elsewhere occasional lines."""
 
     def __init__(self, plan: Plan, *, is_silent: bool) -> None:
         self._extents = plan.extents

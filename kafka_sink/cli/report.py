@@ -1,5 +1,5 @@
-"""What a command says in the end: a JSON object, or lines for people, with the same words and figures; and what it asks
-before it changes anything."""
+"""The output of a command: a JSON object, or lines for people, with the same content; and the confirmation before
+changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Report:
     exit_code: int
     content: dict[str, Any]
     lines: Sequence[str] = field(default_factory=list)
-    # In place of the content: a bare list.
+    # Instead of the content: a plain list.
     objects: list[dict[str, str]] | None = None
 
 
@@ -40,7 +40,7 @@ def verdict_word(record: LedgerRecord) -> str:
 
 
 def decision(record: LedgerRecord, wall_ms: int) -> dict[str, Any]:
-    """`transactions` are named until the decision is closed."""
+    """`transactions` are listed until the decision is closed."""
     outcomes: list[str | None] = [_OUTCOMES[outcome] for outcome in record.outcomes] or [None] * len(record.entries)
     return {
         "sink_id": record.sink_id,
@@ -71,7 +71,7 @@ def batch_word(key: BatchKey) -> str:
 
 
 def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Columns as wide as they have to be; numbers to the right."""
+    """Columns of minimal width; numbers right-aligned."""
     every = [list(row) for row in rows]
     cells = [list(titles), *([str(cell) for cell in row] for row in every)]
     widths = [max(len(row[index]) for row in cells) for index in range(len(titles))]
@@ -94,11 +94,11 @@ def age_word(age_ms: int) -> str:
 
 
 class Declined(Exception):
-    """The person said no."""
+    """The user declined."""
 
 
 def confirm(given: argparse.Namespace, lines: Sequence[str]) -> None:
-    """On standard error, so that a JSON object stays alone on standard output."""
+    """Asks on standard error, so that standard output has only the JSON object."""
     if given.yes:
         return
     sys.stderr.write("\n".join([*lines, "Go on? [yes/no] "]))

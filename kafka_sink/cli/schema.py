@@ -1,6 +1,6 @@
-"""`schema show` and `schema check`: what would be registered for some columns, and whether they fit what is.
+"""`schema show` and `schema check`: the schema to register for columns, and whether they fit the registered one.
 
-Columns are told as `df.schema.json()`, as DDL, or as a file of either. Nothing is registered here.
+Columns are given as `df.schema.json()`, as DDL, or as a file with either. Nothing is registered here.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def show(given: argparse.Namespace) -> Report:
 
 
 def check(given: argparse.Namespace) -> Report:
-    """By what the registry has now. A schema that is not registered is no error of the columns, so the text says
-    whether it could be."""
+    """By the registry's current schema. An unregistered schema is not an error of the columns, so the text says whether
+    it could be registered."""
     kind = _kind(given.columns, given.column)
     registry, chosen = _format(given)
     try:
@@ -63,9 +63,9 @@ def _format(given: argparse.Namespace) -> tuple[RegistryOptions | None, SideForm
         settings[f"{given.side}.format"] = given.format
     if given.record_name is not None:
         settings[f"{given.side}.record.name"] = given.record_name
-    # Nobody connects to it: what the registry may inherit is not known to this command.
+    # Never connected to: this command does not know settings that the registry could inherit.
     kafka = parse_producer_options({"bootstrap.servers": "localhost:9092"})
-    # A look changes nothing.
+    # Showing must not register.
     options, _ = parse_format_options({**settings, "auto.register.schemas": "false"}, kafka)
     chosen = options.value if given.side == "value" else options.key
     if chosen is None or chosen.format not in ENCODED:
@@ -76,7 +76,7 @@ def _format(given: argparse.Namespace) -> tuple[RegistryOptions | None, SideForm
 
 
 def parse_columns(columns: str) -> pa.StructType:
-    """By a text, or by a file of it."""
+    """From a text or a file."""
     is_text = any(mark in columns for mark in " {<")
     if not is_text:
         try:

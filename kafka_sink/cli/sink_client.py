@@ -1,7 +1,7 @@
-"""What an operator's commands work with: a client of the cluster, the settings, and the sink in question.
+"""The session of an operator's command: a client of the cluster, the settings, and the sink.
 
-A command that changes something acts as the driver of the sink, by the machines of exactly_once/. Nothing is decided
-here.
+A command that changes something acts as the driver of the sink, with the state machines of exactly_once/. Nothing is
+decided here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PartT = TypeVar("PartT", bound=CommitStep)
 
 
 class NotAnswered(KafkaSinkError):
-    """The brokers answered, but not what was asked for."""
+    """The brokers answered, but without the requested data."""
 
     default_entry = NOT_HAD
 
@@ -53,7 +53,7 @@ class SinkClient:
         self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
         options = producer_options(given)
         self._patience_ms: int = given.timeout * 1000
-        # A broker that takes a request and is silent must leave time to ask again, and another one.
+        # If a broker accepts a request but does not answer, there must be time to try another one.
         request_ms = min(options.request_timeout_ms, self._patience_ms // 2)
         self.client = Client(replace(options, max_block_ms=self._patience_ms, request_timeout_ms=request_ms))
         self._known_settings: DeliverySettings | None = None
@@ -70,7 +70,7 @@ class SinkClient:
     def wall_ms(self) -> int:
         return int(time.time() * 1000)
 
-    # ---- looking ---------------------------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------------------------------
 
     def has_ledger(self) -> bool:
         self.client.reach(self._patience_ms)
@@ -92,13 +92,13 @@ class SinkClient:
             )
 
     def list_decisions(self) -> list[Listed]:
-        """Of the sink that was named, or of all."""
+        """Decisions of the given sink, or of all."""
         found = self._run_step(LedgerListing(self.settings(), self.sink_id, self.client.now_ms()), "the ledger").listed
         assert found is not None
         return found
 
     def check_sink_is_known(self) -> None:
-        """A misspelled sink must not be told that all is well with it."""
+        """Nothing may be reported as fine for a misspelled sink."""
         if self.list_decisions():
             return
         listing = LedgerListing(self.settings(), None, self.client.now_ms())
@@ -108,9 +108,9 @@ class SinkClient:
         raise ConfigError(f"the ledger {self.ledger_topic} has no record of sink {self.named_sink}{hint}", NO_SUCH_SINK)
 
     def check_ledger_is_theirs(self) -> None:
-        """Before what no decision names is aborted: the ledger at hand has to be the one that would name it. A driver
-        claims its ledger before it decides anything, so one that the brokers know and this ledger does not has
-        another. Of a sink that never had a driver nothing can be decided."""
+        """Before transactions without a decision are aborted: this ledger must be the one that would contain the
+        decision. A driver claims its ledger before it decides anything, so a driver that is known to the brokers but
+        not to this ledger has another one. A sink that never had a driver has no decisions."""
         for sink_id in sorted(_sink_ids_of(self.list_open_transactions().found)):
             state = self._run_step(LedgerRead(self.settings(), sink_id, self.client.now_ms()), "the ledger").state
             if state is not None and (state.newest or state.claims):
@@ -129,7 +129,7 @@ class SinkClient:
         return self._run_step(listing, "the list of transactions")
 
     def list_log_ends(self, topics: Sequence[str]) -> tuple[dict[tuple[str, int], tuple[int, int]], str]:
-        """Of each partition its end and its stable offset, and why some are missing."""
+        """High watermark and last stable offset of each partition, and why some are missing."""
         partitions: list[tuple[str, int]] = []
         trouble = ""
         for topic in topics:
@@ -145,7 +145,7 @@ class SinkClient:
         return ends, trouble or found.last_trouble
 
     def list_transactions_left(self) -> TransactionListing:
-        """After some were ended. The brokers answer that before the markers are written, and list them until then."""
+        """After some were ended. Brokers answer EndTxn before writing markers, and list the transactions until then."""
         give_up_ms = self.client.now_ms() + self._patience_ms
         while True:
             left = self.list_open_transactions()
@@ -160,18 +160,18 @@ class SinkClient:
         return finished
 
     def is_elsewhere(self, record: LedgerRecord) -> bool:
-        """Decided in another cluster, of which this ledger is a copy: nothing of it can be finished here."""
+        """Decided in another cluster, of which this ledger is a copy: it cannot be finished here."""
         return record.kind is Kind.INTENT and record.is_of_another_cluster(self.settings().cluster_id)
 
     # ---- acting ----------------------------------------------------------------------------------------------------
 
     def run(self, operation: DriverOperation, sink_id: str, key: BatchKey | None = None) -> CommitResult:
-        """As the driver of the sink: whoever was it is fenced."""
+        """Runs as the driver of the sink: the current one is fenced."""
         job = Job(operation, key, wall_ms=self.wall_ms)
         return self.client.run(Committer(self.settings(), DriverSession(sink_id), job, self.client.now_ms()))
 
     def run_for_each(self, operation: DriverOperation) -> list[CommitResult]:
-        """For every sink under the name: the query of a stream is part of its sink's id."""
+        """For every sink under the name: a stream's query is part of its sink id."""
         known = {each.sink_id for each in self.list_decisions()}
         known |= _sink_ids_of(self.list_open_transactions().found)
         return [self.run(operation, sink_id) for sink_id in sorted(known)]

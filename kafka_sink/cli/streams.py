@@ -1,5 +1,4 @@
-"""Standard input, output and error as whoever calls leaves them: closed, full, in an encoding without our letters, or
-with nobody at the other end any more."""
+"""Handles standard input, output and error that are closed, full, in a limited encoding, or without a reader."""
 
 from __future__ import annotations
 
@@ -10,20 +9,20 @@ from contextlib import suppress
 
 
 class ReaderGone(Exception):
-    """Nobody reads standard output any more, as behind `| head -1`."""
+    """Standard output has no reader any more, as with `| head -1`."""
 
 
 class OutputFailed(Exception):
-    """Standard output cannot be written, for lack of space perhaps."""
+    """Standard output cannot be written, perhaps for lack of space."""
 
 
 def prepare_streams() -> None:
-    """Python has None for a stream that was closed before it started."""
+    """A stream that was closed before Python started is None."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 (as long as the program)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # as standard error has it
+        sys.stdout.reconfigure(errors="backslashreplace")  # as for standard error
 
 
 def print_text(text: str) -> None:
@@ -43,6 +42,6 @@ def print_error(text: str) -> None:
 
 
 def _drop_output() -> None:
-    """What was not written is still there, and Python tries again when it ends."""
+    """Python would try to write the remaining output again at exit."""
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""What --help says of each command: what it does, examples that can be typed, exit codes."""
+"""The --help texts of commands: what each does, examples, exit codes."""
 
 from __future__ import annotations
 

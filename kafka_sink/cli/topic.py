@@ -1,4 +1,4 @@
-"""`pykafka-sink topic`: shows a topic, or creates it as `topic.create` of a job would, after it has said what."""
+"""`pykafka-sink topic`: shows a topic, or creates it as `topic.create` of a job would, after showing the plan."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`pykafka-sink watch`: what a sink does, look by look. It only reads.
+"""`pykafka-sink watch`: shows what a sink does, periodically. Read-only.
 
-Batches and rows are those of the ledger, transactions and offsets those of the brokers. Nothing in Kafka tells how long
-a commit took; with --metrics-url the endpoint of the application does.
+Batches and rows come from the ledger, transactions and offsets from the brokers. The duration of commits is not in
+Kafka; with --metrics-url it comes from the application's endpoint.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from kafka_sink.frozen import frozen
 from kafka_sink.metrics.notebook import mean_s, sink_metrics
 from kafka_sink.metrics.stream_figures import StreamFigures
 
-# A screen has no more room; the others are added up.
+# A screen has no more room; the others are summed.
 PARTITIONS_SHOWN_MAX = 20
 
 
 @frozen
 class Snapshot:
-    """One look. `ends`: of each partition its end and its stable offset."""
+    """`ends`: high watermark and last stable offset of each partition."""
 
     at_ms: int
     records: Sequence[LedgerRecord]
@@ -94,8 +94,8 @@ def make_look(sink_id: str, now: Snapshot, before: Snapshot | None) -> Look:
 
 
 def _pace(record: LedgerRecord, now: Snapshot, before: Snapshot | None) -> str:
-    """Rows per second since the look before. Of several batches in between the ledger keeps the newest, and then the
-    others count as large as that one, which `~` says."""
+    """Rows per second since the previous snapshot. Of several batches in between the ledger has only the newest; the
+    others are assumed to be as large, marked by `~`."""
     number = record.key.batch_id
     if before is None or not isinstance(number, int):
         return "-"
@@ -120,7 +120,7 @@ def _commit_word(record: LedgerRecord, now: Snapshot) -> str:
 def _partition_lines(
     ends: Mapping[tuple[str, int], tuple[int, int]], behind: Mapping[tuple[str, int], int]
 ) -> Sequence[str]:
-    """Those that hold most back first."""
+    """Partitions that hold back most first."""
     ordered = sorted(ends, key=lambda where: (-behind[where], where))
     rows = [
         (f"{topic}-{partition}", *ends[topic, partition], behind[topic, partition])

@@ -1,6 +1,6 @@
-"""The commands that change something: `recover`, `resolve`, also with --set-aside, and `transactions --abort`.
+"""The commands that make changes: `recover`, `resolve`, also with --set-aside, and `transactions --abort`.
 
-Each is an operation of the driver's machine. A person is asked before something happens that cannot be taken back.
+Each is an operation of the driver's state machine. Irreversible changes need a confirmation.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def recover(sink: SinkClient, given: argparse.Namespace) -> Report:
         rows = sum(record.row_count for record in before)
         text = f"finished {named} of sink {sink.named_sink}: {rows} rows are visible"
     elif recovered:
-        # Of a query that runs: it was decided after the look at the ledger.
+        # From a running query: decided after the ledger was read.
         text = f"finished a batch of sink {sink.named_sink} that has been decided just now: its rows are visible"
     else:
         text = f"no decision of sink {sink.named_sink} is open; nothing was to be done"
@@ -49,7 +49,7 @@ def abort_transactions(sink: SinkClient, given: argparse.Namespace) -> Report:
     sink.check_ledger()
     found = read_commands.transactions(sink, given)
     if found.exit_code == DONE:
-        sink.check_sink_is_known()  # of a misspelled one nothing is open, either
+        sink.check_sink_is_known()  # a misspelled sink has no open transactions, either
         return Report(DONE, {**found.content, "aborted": []}, found.lines)
     sink.check_ledger_is_theirs()
     confirm(given, [*found.lines, "", "Whatever is not decided will be aborted; a running query would be disturbed."])
@@ -140,12 +140,12 @@ def _verdict_report(sink: SinkClient, verdict: CommitResult, exit_code: int, tex
     return Report(exit_code, dict(content), [text, *verdict.notes])
 
 
-# ---- a record that cannot be read ------------------------------------------------------------------------------------
+# ---- an unreadable record --------------------------------------------------------------------------------------------
 
 
 def set_aside(sink: SinkClient, given: argparse.Namespace) -> Report:
-    """The way on for a sink whose newest record cannot be read. Nothing is known of what the record says, so the person
-    is told what that may cost before anything is written."""
+    """Unblocks a sink whose newest record is unreadable. The record's content is unknown, so the possible loss is shown
+    before anything is written."""
     sink.check_ledger()
     sink.check_sink_is_known()
     unreadable = [

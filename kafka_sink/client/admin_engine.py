@@ -1,18 +1,18 @@
-"""Single requests to brokers in one pure function: `step(now_ms, events, requests) -> commands, responses`.
+"""Admin requests to brokers as one pure function: `step(now_ms, events, requests) -> commands, responses`.
 
-A request names whom it is for by role: the leader of a partition, the coordinator of a transactional id, every broker.
-Here the brokers are found, the request divided where there are several, sent over the connections that `NodeSet`
-keeps, and the parts of the response put together. All requests are on their way at the same time; the ends of many
-transactions over several connections to a coordinator, which carries out one request of a connection after the other.
+A request names its destination by role: the leader of a partition, the coordinator of a transactional id, every broker.
+This finds the brokers, splits the request if there are several, sends the parts over the connections of `NodeSet`, and
+merges the responses. All requests are in flight at the same time. Many EndTxn requests use several connections to a
+coordinator, because a broker processes the requests of one connection one by one.
 
-    begun -> brokers known -> divided -> each part sent -> each part answered or lost -> one response
+    begun -> brokers known -> split -> each part sent -> each part answered or lost -> one response
 
-Nothing that may have arrived is sent twice, and nothing waits for better times: a broker that is down, a leader that
-nobody knows, a time limit that has passed make the response LOST, and whoever asked decides whether to ask again. Only
-lookups, which change nothing, are repeated here.
+A request that may have arrived is never resent, and none waits for the cluster to recover: if a broker is down, a
+leader unknown, or the time limit has passed, the response is LOST, and the caller decides whether to retry. Only
+lookups, which change nothing, are retried here.
 
-What was found is remembered until a connection to that broker fails or a request says `find_again`. Error codes in
-the answers mean nothing here.
+Brokers found are cached until a connection to the broker fails or a request says `find_again`. Error codes in responses
+are not interpreted here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from kafka_sink.errors import KafkaSinkError, TransportError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.wire.apis import END_TXN, FIND_COORDINATOR
 
-# Of one connection: one is carried out while the next are there already. More are better left to another connection.
+# Per connection: one is processed while the next ones are already there. More are better sent on another connection.
 ENDS_IN_FLIGHT = 4
 
 
@@ -60,15 +60,15 @@ class AdminStep(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _PendingCall:
-    """A request on its way."""
+    """A request in progress."""
 
     request: AdminRequest
     begun_ms: int
-    # What was known when it began. Another view is a newer one.
+    # The cluster view when it began. A different view is newer.
     begun_view: ClusterView
-    # Is what was known then too old to be divided by?
+    # Whether that view is too old to split by.
     needs_news: bool = False
-    # Transactional ids whose coordinator is being looked for, and those for which that failed.
+    # Transactional ids whose coordinator is being looked up, and those whose lookup failed.
     missing: set[str] = field(default_factory=set)
     failed_ids: set[str] = field(default_factory=set)
     unsent: list[_BrokerRequest] = field(default_factory=list)
@@ -97,14 +97,14 @@ class _PendingCall:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _BrokerRequest:
-    """What one broker is asked. `node_id` None: whoever is free."""
+    """The request to one broker. `node_id` None: any broker."""
 
     call: _PendingCall
     node_id: int | None
     body: Mapping[str, Any]
 
 
-# LOST before the others: it is the one that asking again may mend, and then the others show.
+# LOST takes precedence: a retry may fix it, and then the others are reported.
 _GRAVITY = {ResponseKind.LOST: 0, ResponseKind.REFUSED: 1, ResponseKind.UNSUPPORTED: 2}
 
 
@@ -150,13 +150,13 @@ class AdminEngine:
         return AdminStep(self.nodes.take_commands(), responses, self._wake_at_ms(now_ms))
 
     def forget_requests(self) -> None:
-        """Nobody waits for the responses any more. What has been sent may be carried out all the same."""
+        """The callers have given up. Requests that were sent may still be carried out."""
         for call in self._calls:
             call.is_over = True
         self._calls = []
         self._lookup.clear_queue()
 
-    # ---- a request begins -----------------------------------------------------------------------------------------
+    # ---- new requests ---------------------------------------------------------------------------------------------
 
     def _begin(self, now_ms: int, request: AdminRequest) -> None:
         call = _PendingCall(request, now_ms, self.cluster)
@@ -195,7 +195,7 @@ class AdminEngine:
         call.is_over = call.is_over or (call.is_divided and call.unanswered_count == 0)
 
     def _divide(self, call: _PendingCall) -> list[_BrokerRequest] | None:
-        """None: not known yet. Parts for which nobody can be found become failures of the call."""
+        """None: not known yet. Parts without a broker become failures of the call."""
         target, body = call.request.target, call.request.body
         if isinstance(target, AnyBroker):
             return [_BrokerRequest(call, None, body)]
@@ -227,7 +227,7 @@ class AdminEngine:
         )
 
     def _refresh_or_fail(self, call: _PendingCall, text: str) -> list[_BrokerRequest] | None:
-        """What was known already does not answer it: that may be old. What came since is the answer."""
+        """Data known before the call may be outdated and is not an answer; newer data is."""
         if self.cluster is call.begun_view:
             self.metadata.request_update()
             return None
@@ -235,7 +235,7 @@ class AdminEngine:
         return []
 
     def _divide_by_leader(self, call: _PendingCall, target: Leaders) -> list[_BrokerRequest] | None:
-        """A partition without a leader is a failure of the call; the others are asked all the same."""
+        """A partition without a leader is a failure of the call; the other partitions are still requested."""
         leaders = {partition: self.cluster.leader(*partition) for partition in target.partitions}
         if None in leaders.values() and self.cluster is call.begun_view:
             self.metadata.request_update()
@@ -258,12 +258,12 @@ class AdminEngine:
             if transactional_id in call.missing or transactional_id in call.failed_ids:
                 continue
             if found is None:
-                self._enqueue_lookup(call, transactional_id)  # its broker was lost a moment ago
+                self._enqueue_lookup(call, transactional_id)  # its broker was just lost
                 is_waiting = True
             elif found.node_id in self.cluster.brokers:
                 by_node.setdefault(found.node_id, []).append(transactional_id)
             elif self.cluster is found.view:
-                self.metadata.request_update()  # it joined a moment ago, or is leaving
+                self.metadata.request_update()  # it has just joined, or is leaving
                 is_waiting = True
             else:
                 self._lookup.forget(transactional_id)
@@ -282,7 +282,7 @@ class AdminEngine:
     # ---- sending ---------------------------------------------------------------------------------------------------
 
     def _send(self, now_ms: int, part: _BrokerRequest) -> bool:
-        """False: it has to wait."""
+        """False: it must wait."""
         call, asked = part.call, part.call.request
         node_id = self.nodes.least_loaded(now_ms) if part.node_id is None else part.node_id
         if node_id is None:
@@ -328,7 +328,7 @@ class AdminEngine:
             self.nodes.send(node_id, request, now_ms)
 
     def _can_use(self, node_id: int, now_ms: int) -> bool:
-        """Is the node ready for a request? If not, the connection is begun, or the end of its back-off noted."""
+        """Whether the node is ready for a request. If not, starts connecting, or notes the end of the back-off."""
         if self.nodes.is_ready(node_id, now_ms):
             return True
         self.nodes.connect(node_id, now_ms)
@@ -337,7 +337,7 @@ class AdminEngine:
             self._moments.append(blocked_until_ms)
         return False
 
-    # ---- answers ---------------------------------------------------------------------------------------------------
+    # ---- responses -------------------------------------------------------------------------------------------------
 
     def _on_answer(self, now_ms: int, answer: Answer) -> None:
         purpose = answer.request.purpose
@@ -371,14 +371,14 @@ class AdminEngine:
                     call.fail(failure)
 
     def _on_node_lost(self, node_id: int) -> None:
-        """Others may lead and coordinate by now."""
+        """Other brokers may be leaders and coordinators by now."""
         self._lookup.forget_node(node_id)
         self.metadata.request_update()
 
-    # ---- time ------------------------------------------------------------------------------------------------------
+    # ---- timeouts --------------------------------------------------------------------------------------------------
 
     def _give_up(self, now_ms: int) -> None:
-        """What is over its time, and, while nobody at all can be reached, what has not left."""
+        """Gives up requests past their deadline and, while no broker is reachable, those not sent yet."""
         refusal = self.nodes.refusal
         is_alone = not self.nodes.is_any_reachable(now_ms)
         for call in self._calls:
@@ -400,7 +400,7 @@ class AdminEngine:
             call.is_over = True
 
     def _obstacle_of(self, call: _PendingCall) -> KafkaSinkError | None:
-        """Of the brokers that it waits for. That others answer meanwhile takes nothing away from it."""
+        """The failure of a broker that it waits for, even if other brokers answer."""
         wanted = [part.node_id for part in call.unsent if part.node_id is not None]
         known = [failure for node_id in wanted if (failure := self.nodes.failure_of(node_id)) is not None]
         return known[0] if known else self.metadata.last_failure or self.nodes.last_failure

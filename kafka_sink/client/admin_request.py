@@ -1,11 +1,11 @@
-"""One request to one or several brokers, and the response: what is given to `AdminEngine` and comes back from it.
+"""One request to one or several brokers, and the response: input and output of `AdminEngine`.
 
-Whom a request is for is said by role, not by number: coordinators and leaders move, and where they are is found on the
-way. `find_again` says that what is remembered of that is probably out of date.
+The destination is given by role, not by broker id: coordinators and leaders move, and are looked up when the request is
+sent. `find_again` says that the cached broker is probably out of date.
 
-Each request is answered exactly once. The difference that everything hangs on is between LOST (bytes may have left: the
-broker may have carried it out, or may yet) and REFUSED or UNSUPPORTED (it certainly was not carried out, and repeating
-it will not help).
+Each request is answered exactly once. The important distinction is between LOST (bytes may have been sent: the broker
+may have carried it out, or may do so later) and REFUSED or UNSUPPORTED (certainly not carried out, and a retry will not
+help).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Coordinator(NamedTuple):
 
 
 class Coordinators(NamedTuple):
-    """Each gets the body with its own ids only, under `transactional_ids`."""
+    """Each coordinator gets the body with its own ids only, under `transactional_ids`."""
 
     transactional_ids: tuple[str, ...]
 
@@ -45,13 +45,13 @@ class Leader(NamedTuple):
 
 
 class Leaders(NamedTuple):
-    """Each gets the body with its own partitions only, by topic name and `partition_index` under `topics`."""
+    """Each leader gets the body with its own partitions only, by topic name and `partition_index` under `topics`."""
 
     partitions: tuple[tuple[str, int], ...]
 
 
 class AllBrokers(NamedTuple):
-    """All that the cluster knows of when asked anew: one that joined a moment ago must not be left out."""
+    """All brokers of fresh metadata: one that has just joined must not be left out."""
 
 
 class AnyBroker(NamedTuple):
@@ -63,14 +63,14 @@ class OneBroker(NamedTuple):
 
 
 class Controller(NamedTuple):
-    """With KRaft any broker does, and Metadata names one at random; with ZooKeeper it must be this one."""
+    """With KRaft any broker will do, and Metadata returns a random one; with ZooKeeper it is the controller."""
 
 
 Target = Coordinator | Coordinators | Leader | Leaders | AllBrokers | AnyBroker | OneBroker | Controller
 
 
 class RequestKey(NamedTuple):
-    """Names one request of one operation; only one request with a given key is out at a time."""
+    """Identifies a request of an operation; only one request with a given key is in flight at a time."""
 
     purpose: str
     number: int = 0
@@ -81,7 +81,7 @@ NO_KEY = RequestKey("")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AdminRequest:
-    """`timeout_ms` is for everything: finding the broker, sending, the answer. `key` is for whoever asks."""
+    """`timeout_ms` covers everything: finding the broker, sending, the response. `key` is for the caller."""
 
     target: Target
     api: Api
@@ -95,18 +95,18 @@ class AdminRequest:
 
 class ResponseKind(Enum):
     ANSWERED = "answered"
-    # Disconnected, timed out, or the broker could not be found just now.
+    # Disconnected, timed out, or the broker could not be found.
     LOST = "lost"
-    # The broker does not speak this API, or none of the versions asked for.
+    # The broker does not support this API, or none of the requested versions.
     UNSUPPORTED = "unsupported"
-    # Credentials or permissions; repeating it does not help.
+    # Credentials or permissions; a retry does not help.
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AdminResponse:
-    """`bodies`: one, or one of each broker that answered (LOST if any did not). `was_sent` False: no byte of it left,
-    so that it was certainly not carried out."""
+    """`bodies`: one, or one of each broker that answered (LOST if any did not). `was_sent` False: no byte was sent, so
+    it was certainly not carried out."""
 
     request: AdminRequest
     kind: ResponseKind
@@ -120,8 +120,8 @@ class AdminResponse:
 
 
 def match_responses(out: dict[RequestKey, AdminRequest], responses: Iterable[AdminResponse]) -> list[AdminResponse]:
-    """Those to requests that are still `out`, which they are then no longer. A key that is used again before it was
-    answered belongs to the newer request: whoever asked has given the older one up."""
+    """Returns the responses to requests in `out` and removes these. A key that is reused before a response belongs to
+    the newer request: the caller has given up the older one."""
     found = [response for response in responses if out.get(response.key) is response.request]
     for response in found:
         del out[response.key]
@@ -129,13 +129,13 @@ def match_responses(out: dict[RequestKey, AdminRequest], responses: Iterable[Adm
 
 
 def response_kind(error: KafkaSinkError, *, was_sent: bool) -> ResponseKind:
-    """What a failure means for whoever asked. Once bytes have left there is but one answer."""
+    """What a failure means for the caller. Once bytes were sent it is always LOST."""
     if was_sent:
         return ResponseKind.LOST
     if isinstance(error, (AuthenticationError, AuthorizationError, ConfigError)):
         return ResponseKind.REFUSED
     is_unsupported = isinstance(error, BrokerError) and error.code == UNSUPPORTED_VERSION
-    # A field that matters has no place in the version that the broker speaks.
+    # A field that must not be dropped does not exist in the broker's version.
     return ResponseKind.UNSUPPORTED if is_unsupported or isinstance(error, LocalProtocolError) else ResponseKind.LOST
 
 

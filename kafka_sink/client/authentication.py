@@ -1,8 +1,8 @@
-"""What the answers to SaslHandshake and SaslAuthenticate mean: the next token, the end of the session, or a refusal.
+"""Interprets the responses to SaslHandshake and SaslAuthenticate: next token, end of the session, or a refusal.
 
-The mechanism's own exchange decides what is said; here are the broker's error codes around it. A refusal is an
-`AuthenticationError`, which ends the producer: whoever tries wrong credentials again and again locks the account. Other
-codes are troubles of the broker, and the connection is tried again.
+The mechanism's exchange makes the tokens; this handles the broker's error codes. A refusal is an `AuthenticationError`,
+which ends the producer: retrying wrong credentials can lock the account. Other codes are broker problems, and the
+connection is retried.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from kafka_sink.error_table.brokers import MECHANISM_NOT_OFFERED, TLS_MISMATCH
 from kafka_sink.errors import AuthenticationError, KafkaSinkError, TransportError
 from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, Exchange
 
-# Makes the exchange of a new session, with the credentials as they are now, for the broker of that host name.
+# Makes the exchange for a new session with the current credentials, for the broker with that host name.
 Authenticator = Callable[[str], Exchange]
 
 UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 33, 34, 58
-# Java's: somewhere between these shares of its life a session is renewed, so that not all connections do it at once.
+# Java's values: a session is renewed at a random point between these shares of its lifetime, to spread the load.
 RENEWED_FROM, RENEWED_UNTIL = 0.85, 0.95
-# Of a broker's own words, in an error text and in the log.
+# Limit for a broker's message in error texts and in the log.
 TOLD_CHARACTERS_MAX = 1000
 WHERE = "sasl.jaas.config, or sasl.username and sasl.password"
 WHERE_OF_AWS = (
@@ -32,7 +32,7 @@ _WHERE_OF = {AWS_MSK_IAM: WHERE_OF_AWS, GSSAPI: WHERE_OF_KERBEROS}
 
 
 def next_token(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> bytes | None:
-    """What to send next after an answer to SaslAuthenticate; None: both sides are content."""
+    """The next token after a response to SaslAuthenticate; None: authentication is complete."""
     error_code = answer["error_code"]
     if error_code:
         raise _refusal_error(exchange, title, error_code, answer["error_message"])
@@ -45,7 +45,7 @@ def next_token(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> byt
 def check_handshake(exchange: Exchange, title: str, answer: Mapping[str, Any], *, is_renewal: bool) -> None:
     error_code = answer["error_code"]
     if is_renewal and error_code:
-        # Such as a second time within a second, which Kafka forbids: a new connection is the way out.
+        # For example a second time within a second, which Kafka forbids: use a new connection.
         raise TransportError(f"{title} did not begin a new session: {describe(error_code)}")
     if error_code == UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(_printable(name) for name in answer["mechanisms"]) or "none"

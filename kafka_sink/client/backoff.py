@@ -1,7 +1,7 @@
 """Exponential back-off with jitter: how long to wait before the next try, given how many failed in a row.
 
 Knows neither clock nor randomness: both come in as arguments. Jitter of 20 % both ways is Kafka's own figure (KIP-144,
-KIP-580); it keeps a thousand producers from returning to a restarted broker in the same millisecond.
+KIP-580); it keeps a thousand producers from reconnecting to a restarted broker in the same millisecond.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from kafka_sink.frozen import frozen
 
 JITTER = 0.2
-# 2**31 ms are 24 days: no option can ask for more, and the power stays a small integer.
+# 2**31 ms are 24 days: no option allows more, and the power stays a small integer.
 DOUBLINGS_MAX = 31
 
 
@@ -22,7 +22,7 @@ class Backoff:
     jitter: Callable[[], float]
 
     def delay_ms(self, failures: int) -> int:
-        """After so many failures in a row, at least one. The longest delay holds with the jitter included."""
+        """The delay after this many consecutive failures (at least one). The maximum includes the jitter."""
         doublings = min(max(0, failures - 1), DOUBLINGS_MAX)
         grown_ms = min(self.first_ms << doublings, max(self.first_ms, self.longest_ms))
         factor = 1 - JITTER + 2 * JITTER * self.jitter()

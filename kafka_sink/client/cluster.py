@@ -1,12 +1,12 @@
-"""What the cluster looks like: brokers, topics, partition leaders. Immutable, so that application threads may read it.
+"""A view of the cluster: brokers, topics, partition leaders. Immutable, so that application threads may read it.
 
-Every change makes a new view out of the old one and an answer of a broker. Brokers learn of changes one after the
-other, so an answer may be older than what is known already. Two rules keep an old answer from undoing a newer one:
+Every change makes a new view from the old one and a response of a broker. Brokers learn of changes at different times,
+so a response may be older than the view. Two rules keep an old response from undoing a newer one:
 
-1. The leader epoch of a partition never goes back (KIP-320). An answer with a lower epoch changes nothing.
-2. Except when the topic was deleted and created again: its topic id is another one, and its epochs start over.
+1. The leader epoch of a partition never goes back (KIP-320). A response with a lower epoch changes nothing.
+2. Except when the topic was deleted and created again: it has a new topic id, and its epochs start over.
 
-It must not know connections, time or how the answers were obtained.
+It must not know connections, time or how the responses were obtained.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ NO_EPOCH = -1
 NO_TOPIC_ID = bytes(16)
 UNKNOWN_TOPIC_OR_PARTITION = 3
 
-# The largest clusters known run a few thousand brokers and, with KRaft, about two million partitions. An answer that
-# claims more is a broken or hostile peer, and believing it would cost memory without end.
+# The largest clusters known run a few thousand brokers and, with KRaft, about two million partitions. A response with
+# more is from a broken or hostile peer, and would cost unbounded memory.
 BROKERS_MAX = 10_000
 PARTITIONS_MAX = 4_000_000
 HOST_CHARACTERS_MAX = 255  # RFC 1035: a domain name has at most 255 octets
-# Of printable ASCII these never occur in a host name or address and do occur in attempts to pass something else.
+# Printable ASCII that never occurs in a host name or address, but in attempts to inject something else.
 HOST_CHARACTERS_REFUSED = frozenset("/\\@?#\"'<>`{}|^&;,*$()=!+~")
 
 
@@ -65,11 +65,11 @@ class ClusterView:
     controller_id: int = NO_LEADER
 
     def partition_count(self, topic: str) -> int | None:
-        """None while the topic is unknown or has an error: nobody can tell yet where its records go."""
+        """None while the topic is unknown or has an error: its records cannot be assigned to partitions yet."""
         topic_view = self.topics.get(topic)
         if topic_view is None or topic_view.error_code or not topic_view.partitions:
             return None
-        # Partition numbers are dense in Kafka; a gap in an answer must not shift the key hash of all other records.
+        # Partition numbers are dense in Kafka; a gap in a response must not change the partition of all other keys.
         return max(topic_view.partitions) + 1
 
     def available_partitions(self, topic: str) -> tuple[int, ...]:
@@ -116,21 +116,21 @@ def merge(
     asked: Collection[str] = (),
     has_reliable_epochs: bool = True,
 ) -> ClusterView:
-    """The view after a Metadata answer. Topics the answer does not mention stay, unless they were `asked` for.
+    """The view after a Metadata response. Topics that are not in it are kept, unless they were `asked` for.
 
-    `has_reliable_epochs` is False for answers before version 9: brokers older than 2.4 report wrong epochs while a
-    partition is being moved, so that the guard would lock out the truth.
+    `has_reliable_epochs` is False for responses before version 9: brokers older than 2.4 report wrong epochs during a
+    reassignment, so that the epoch check would drop correct responses.
     """
     brokers = _read_brokers(metadata_body["brokers"])
     _check_partition_count(metadata_body["topics"])
     cluster_id = metadata_body.get("cluster_id")
     known = view.topics
     if view.cluster_id is not None and cluster_id is not None and cluster_id != view.cluster_id:
-        known = {}  # another cluster: neither its epochs nor its ids compare with what was known
+        known = {}  # another cluster: its epochs and ids are not comparable
     topics = dict(known)
     for answer in metadata_body["topics"]:
         name = answer["name"]
-        # A null name answers a question by topic id, which is never asked here.
+        # A null name is for a request by topic id, which is never sent here.
         if name is not None:
             topics[name] = _merge_topic(known.get(name), answer, has_reliable_epochs)
     for name in set(asked) - {answer["name"] for answer in metadata_body["topics"]}:
@@ -144,9 +144,9 @@ def merge(
 
 
 def with_leader_hints(view: ClusterView, produce_body: Mapping[str, Any]) -> ClusterView:
-    """The view after the leader hints of a Produce answer (KIP-951); the same object when there was nothing new.
+    """The view after the leader hints of a Produce response (KIP-951); the same object if nothing is new.
 
-    A hint counts only if it is complete, newer than what is known, and about a partition that is known.
+    A hint counts only if it is complete, newer than the view, and about a known partition.
     """
     endpoints = dict(view.brokers)
     endpoints.update(_read_brokers(produce_body.get("node_endpoints") or ()))
@@ -184,14 +184,14 @@ def _merge_topic(known: TopicView | None, answer: Mapping[str, Any], has_reliabl
     name, error_code = answer["name"], answer["error_code"]
     topic_id = answer.get("topic_id") or NO_TOPIC_ID
     if error_code:
-        # Kept under the old id: a topic that comes back with another id is a new one, with the same id it is the old.
+        # Kept under the old id: if the topic reappears with another id it is a new one, with the same id the old one.
         return _without_leaders(known or TopicView(name), error_code)
     old_partitions: Mapping[int, PartitionLeader] = {} if known is None else known.partitions
     if known is not None and topic_id not in (NO_TOPIC_ID, known.topic_id):
         old_partitions = {}
     partitions: dict[int, PartitionLeader] = {}
     if known is not None and topic_id != NO_TOPIC_ID and topic_id == known.topic_id:
-        # The partitions of one topic never become fewer: an answer that lacks some is older than their creation.
+        # A topic's partition count never decreases: a response that lacks some is older than their creation.
         partitions.update(old_partitions)
     for partition_answer in answer["partitions"]:
         index = partition_answer["partition_index"]

@@ -1,11 +1,11 @@
-"""What the network tells and what it is told: events go into an engine's step, commands come out of it.
+"""Network events, which go into an engine's step, and network commands, which come out of it.
 
-Events are facts (a socket connected, bytes came). Commands are nouns: what the shell has to carry out, in the order
-given, before the next step. Nothing here has behaviour.
+Events are facts (a socket connected, bytes came). Commands are what the shell has to carry out, in the order given,
+before the next step. Nothing here has behaviour.
 
 Two kinds of ids: `node_id` is a broker's id from metadata (bootstrap servers have ids below -1, in the order of their
-listing: -2, -3, ...), `connection_id` names one TCP connection for ever; an event that carries an old connection id is
-stale and is ignored.
+listing: -2, -3, ...), `connection_id` identifies one TCP connection and is never reused; an event with an old
+connection id is ignored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Buffer = bytes | bytearray | memoryview
 
 @frozen
 class Resolved:
-    """All addresses of a node's host name; none and a reason when the name did not resolve."""
+    """All addresses of a node's host name; none and a reason if it did not resolve."""
 
     node_id: int
     addresses: tuple[Address, ...]
@@ -48,14 +48,14 @@ class Received:
 
 @frozen
 class Written:
-    """All buffers sent so far on this connection have been handed to the operating system. Only who asked is told."""
+    """The operating system has taken all buffers sent so far on this connection. Only after `Send.tells_written`."""
 
     connection_id: int
 
 
 @frozen
 class Disconnected:
-    """An `AuthenticationError`: one side did not accept the other's certificate."""
+    """An `AuthenticationError`: one side rejected the other's certificate."""
 
     connection_id: int
     reason: TransportError | AuthenticationError | ConfigError
@@ -76,7 +76,7 @@ class Resolve:
 
 @frozen
 class Connect:
-    """`host` is the name that the broker's certificate has to prove."""
+    """`host` is the name that the broker's certificate must match."""
 
     connection_id: int
     node_id: int
@@ -86,7 +86,7 @@ class Connect:
 
 @frozen
 class Send:
-    """`tells_written`: nobody answers this request (acks=0), so it is over when it is `Written`."""
+    """`tells_written`: this request gets no response (acks=0), so it is done when it is `Written`."""
 
     connection_id: int
     buffers: Sequence[Buffer]
@@ -105,7 +105,7 @@ class Disconnect:
 
 @frozen
 class Notice:
-    """Something an operator may want to read. `level` is debug, info or warning."""
+    """A log message for an operator. `level` is debug, info or warning."""
 
     level: str
     text: str

@@ -1,18 +1,17 @@
-"""One TCP connection to a broker: requests in, buffers out; bytes in, answers out, each exactly once and in order.
+"""One TCP connection to a broker: requests in, buffers out; bytes in, responses out, each exactly once and in order.
 
-Theory of operation. A connection is born when the shell is told to connect. Once connected it asks which versions the
-broker speaks (ApiVersions); nothing else may be sent before that is answered. Where SASL is wanted the two agree on a
-mechanism (SaslHandshake) and exchange tokens (SaslAuthenticate) until both are content; no request leaves before. Then
-requests are pipelined: a broker answers in the order of the requests, so the oldest unanswered request owns the next
-frame, and a different correlation id there means that the two sides have lost each other: there is no way back but to
-close.
+Theory of operation. A connection object is made when the shell is told to connect. Once connected it requests the
+broker's versions (ApiVersions); nothing else may be sent before the response. With SASL the two agree on a mechanism
+(SaslHandshake) and exchange tokens (SaslAuthenticate) until authentication is complete; no other request is sent
+before. Then requests are pipelined: a broker answers in request order, so the next frame belongs to the oldest
+unanswered request. A different correlation id means that the stream is out of sync, and the connection must be closed.
 
-A session may end before the connection does (KIP-368). Once most of its time is over the connection takes no new
-request; whoever wants it next has it authenticate again, behind the requests that are still in flight. Their answers
-come first, as the order says. A connection that nobody wants is left to grow old.
+A session may end before the connection does (KIP-368). Once most of its lifetime is over the connection accepts no new
+request; its next use begins with reauthentication, sent after the requests that are still in flight. Their responses
+come first. An unused connection is not reauthenticated.
 
-It must not know other connections, back-off, or what a request is for. It never raises for what the broker sends:
-`failure` is set, and the owner closes the connection and fails what was in flight.
+It must not know other connections, back-off, or what a request is for. It never raises for what the broker sends: it
+sets `failure`, and the owner closes the connection and fails the requests in flight.
 """
 
 from __future__ import annotations
@@ -40,24 +39,24 @@ from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
 from kafka_sink.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 from kafka_sink.wire.frames import FrameBuffer
 
-# Before the versions are known nothing larger than a list of them can arrive: 512 KiB hold 40,000 rows of it. A TLS
-# alert or an HTTP answer read as a length is far above.
+# Before the versions are known only an ApiVersions response can arrive: 512 KiB hold 40,000 rows. A TLS alert or an
+# HTTP response read as a length is far above.
 NEGOTIATION_FRAME_BYTES_MAX = 512 * 1024
-# The Java broker's own limit for a frame (socket.request.max.bytes) is 100 MiB, and librdkafka's for an answer is
-# 100 MB. The largest answer a producer sees is Metadata: 100 MiB hold about two million partitions.
+# The Java broker's own limit for a frame (socket.request.max.bytes) is 100 MiB, and librdkafka's for a response is 100
+# MB. The largest response a producer sees is Metadata: 100 MiB hold about two million partitions.
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 
-# How setting up a session fails: refused, without credentials, or for now.
+# How setting up a session fails: refused, no credentials, or temporarily.
 _FAILURES = (AuthenticationError, ConfigError, TransportError)
 UNSUPPORTED_VERSION = 35
 CORRELATION_ID_MAX = 2**31 - 1
 
-# First version of each API since which the broker answers before it throttles, so that the client has to keep quiet
-# (KIP-219). Answers of older versions were held back by the broker already. APIs younger than the KIP: all versions.
+# First version of each API in which the broker responds before it throttles, so that the client must stop sending
+# (KIP-219). With older versions the broker delays the response. APIs newer than the KIP: all versions.
 THROTTLED_SINCE = {0: 6, 1: 8, 2: 3, 3: 6, 8: 4, 10: 2, 18: 2, 19: 3, 22: 1, 24: 1, 25: 1, 26: 1, 28: 1, 32: 2}
-# A broker computes the time from its quota windows (11 of one second by default). A minute leaves room for longer
-# windows; what lies above is a broken peer that would silence a node for up to 24 days. Obeying only in part does no
-# harm: the broker does not read from a throttled connection anyway.
+# A broker computes the time from its quota windows (11 of one second by default). A minute allows for longer windows; a
+# larger value is from a broken peer and would block a node for up to 24 days. A shorter wait does no harm: the broker
+# does not read from a throttled connection anyway.
 THROTTLE_MS_MAX = 60_000
 
 
@@ -123,7 +122,7 @@ class Connection:
         dice: Callable[[], float] = lambda: 0.0,
         commands: list[NetworkCommand] | None = None,
     ) -> None:
-        """`commands`: where what it wants done is put, behind what others want."""
+        """`commands`: the shared list to which it appends its commands."""
         self.connection_id = connection_id
         self.node_id = node_id
         self.title = title
@@ -133,7 +132,7 @@ class Connection:
         self.active_ms = now_ms
         self.finalized_features: Mapping[str, int] = {}
         self.finalized_features_epoch = -1
-        # How often it became ready: once, and once more for each renewed session.
+        # How often it became ready: once, plus once per reauthentication.
         self.sessions = 0
         # Whether any request of the owner was ever answered.
         self.has_served = False
@@ -144,14 +143,14 @@ class Connection:
         self._client_id = client_id
         self._negotiation_timeout_ms = negotiation_timeout_ms
         self._frames = FrameBuffer(NEGOTIATION_FRAME_BYTES_MAX)
-        # In the order in which they were sent, which is that of the answers.
+        # In the order sent, which is that of the responses.
         self.in_flight: deque[Request] = deque()
-        # When the first of them is overdue.
+        # When the first of them times out.
         self.deadline_ms: int | None = None
         self.commands: list[NetworkCommand] = [] if commands is None else commands
         self._next_correlation_id = 0
         self._ranges: dict[int, tuple[int, int]] = {}
-        # What came out for requests so far, by API and the versions that they allow.
+        # Cache of negotiated versions, by API and the versions that the request allows.
         self._versions: dict[tuple[int, int, int], int] = {}
 
     def __repr__(self) -> str:
@@ -159,7 +158,7 @@ class Connection:
 
     @property
     def in_flight_count(self) -> int:
-        """The owner's requests; what this connection itself asks is nobody's."""
+        """The owner's requests, without those of the connection itself."""
         if self.state is ConnectionState.READY:
             return len(self.in_flight)
         return sum(request.purpose is not self for request in self.in_flight)
@@ -174,11 +173,11 @@ class Connection:
         return self._new_exchange is not None and self.sessions > 0
 
     def is_session_over(self, now_ms: int) -> bool:
-        """True: before the next request the session has to be renewed."""
+        """True: before the next request the session must be renewed."""
         return self.state is ConnectionState.READY and self.session_end_ms is not None and now_ms >= self.session_end_ms
 
     def is_idle(self, now_ms: int, idle_ms: int) -> bool:
-        """Ready, and unused for so long; a negative time never passes."""
+        """Ready, and unused for this long; negative: never."""
         return self.state is ConnectionState.READY and 0 <= idle_ms <= now_ms - self.active_ms
 
     # ---- events ----------------------------------------------------------------------------------------------------
@@ -188,7 +187,7 @@ class Connection:
         self._ask_versions(API_VERSIONS.version_max, now_ms)
 
     def on_received(self, now_ms: int, data: Buffer) -> list[Answer]:
-        """Answers of the frames that are complete. Those before a broken frame count; `failure` tells of the rest."""
+        """Responses in the complete frames. Those before a broken frame count; then `failure` is set."""
         answers: list[Answer] = []
         self.active_ms = now_ms
         try:
@@ -202,14 +201,14 @@ class Connection:
         return answers
 
     def on_written(self, now_ms: int) -> list[Answer]:
-        """Requests without an answer (acks=0) are over when the operating system has taken them."""
+        """Requests without a response (acks=0) are done when the operating system has taken them."""
         done = [request for request in self.in_flight if not request.expects_answer]
         self.in_flight = deque(request for request in self.in_flight if request.expects_answer)
         self.deadline_ms = min([request.deadline_ms for request in self.in_flight], default=None)
         return [self._make_answer(request, now_ms) for request in done]
 
     def on_lost(self, now_ms: int, failure: KafkaSinkError) -> list[Answer]:
-        """Fails all that is in flight, in order. Every one of them may have reached the broker."""
+        """Fails all requests in flight, in order. Each may have reached the broker."""
         self._transition(ConnectionEvent.LOST)
         lost, self.in_flight = self.in_flight, deque()
         self.deadline_ms = None
@@ -218,7 +217,7 @@ class Connection:
     # ---- requests --------------------------------------------------------------------------------------------------
 
     def version_for(self, api: Api, version_min: int = 0, version_max: int = CORRELATION_ID_MAX) -> int | None:
-        """The highest version that the broker, this package and the request allow."""
+        """The highest version that broker, package and request allow."""
         if api.key not in self._ranges:
             return None
         broker_min, broker_max = self._ranges[api.key]
@@ -226,7 +225,7 @@ class Connection:
         return version if version >= max(broker_min, api.version_min, version_min) else None
 
     def send(self, request: Request, now_ms: int) -> Answer | None:
-        """None when it is on its way; an answer at once when this broker can never take it."""
+        """None if it was sent; an immediate answer if this broker does not support it."""
         if self.state is not ConnectionState.READY:
             raise LocalProtocolError(f"{request.api.name} sent to {self.title}, which is {self.state.value}")
         wanted = (request.api.key, request.version_min, request.version_max)
@@ -239,7 +238,7 @@ class Connection:
         try:
             self._send(request, version, now_ms)
         except LocalProtocolError as error:
-            # A field that matters has no place in the version that this broker speaks.
+            # A field that must not be dropped does not exist in this broker's version.
             return self._make_refusal(request, error)
         return None
 
@@ -269,7 +268,7 @@ class Connection:
     # ---- frames ----------------------------------------------------------------------------------------------------
 
     def _on_frame(self, now_ms: int, frame: bytes) -> Answer | None:
-        # Requests without an answer leave no trace in the stream: the frame belongs to the oldest that expects one.
+        # Requests without a response are skipped: the frame belongs to the oldest that expects one.
         in_flight = self.in_flight
         if in_flight and in_flight[0].expects_answer:
             request = in_flight[0]
@@ -297,7 +296,7 @@ class Connection:
         if throttle_ms and request.version >= THROTTLED_SINCE.get(api_key, 0):
             mute_ms = min(throttle_ms, THROTTLE_MS_MAX)
             self.throttled_until_ms = max(self.throttled_until_ms, now_ms + mute_ms)
-            # The broker reads nothing meanwhile: waiting for it is no sign of trouble.
+            # A throttling broker reads nothing, so the wait is not a timeout.
             for waiting in self.in_flight:
                 waiting.deadline_ms += mute_ms
         self.commands.append(RequestObserved(self.node_id, api_key, now_ms - request.sent_ms, throttle_ms))
@@ -333,7 +332,7 @@ class Connection:
         ranges = {row["api_key"]: (row["min_version"], row["max_version"]) for row in body["api_keys"]}
         if body["error_code"] == UNSUPPORTED_VERSION and version > 0:
             self._transition(ConnectionEvent.VERSIONS_REFUSED)
-            # Brokers since 2.4 say which version they speak. Always lower than the last one: this ends.
+            # Brokers since 2.4 return their version. It must be lower than the last one, so this terminates.
             offered = ranges.get(API_VERSIONS.key, (0, 0))[1]
             self._ask_versions(max(0, min(offered, version - 1)), now_ms)
             return
@@ -351,7 +350,7 @@ class Connection:
             self._begin_authentication(now_ms)
 
     def renew_session(self, now_ms: int) -> None:
-        """Authenticates again; what is in flight is answered before (KIP-368)."""
+        """Reauthenticates; requests in flight are answered before (KIP-368)."""
         try:
             self._begin_authentication(now_ms)
         except _FAILURES as error:
@@ -361,7 +360,7 @@ class Connection:
         self._transition(ConnectionEvent.AUTHENTICATION_BEGUN)
         assert self._new_exchange is not None
         self._exchange = self._new_exchange()
-        # Version 0 would go on in frames without headers; brokers before 1.0 know nothing else.
+        # Version 0 continues with frames without headers; brokers before 1.0 support nothing else.
         version = self.version_for(SASL_HANDSHAKE, version_min=1)
         if version is None or self.version_for(SASL_AUTHENTICATE) is None:
             raise TransportError(
@@ -392,7 +391,7 @@ class Connection:
         self._ask(SASL_AUTHENTICATE, {"auth_bytes": token}, version, now_ms)
 
     def _become_ready(self, event: ConnectionEvent) -> None:
-        # Nothing was asked since: bytes that came along already belong to no request.
+        # No request was sent since: further bytes belong to no request.
         if self._frames.size:
             raise RemoteProtocolError(f"{self._frames.size} bytes that nobody asked for, before the first request")
         self._transition(event)

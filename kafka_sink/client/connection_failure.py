@@ -1,4 +1,4 @@
-"""What it means that a connection was lost: the text by its state, and whether there is any sense in another one."""
+"""The meaning of a lost connection: error text by state, and whether reconnecting makes sense."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, 
 
 
 def is_final(failure: KafkaSinkError) -> bool:
-    """Credentials or a certificate were refused, or what they should be read from is not there."""
+    """Credentials or a certificate were refused, or their source does not exist."""
     return isinstance(failure, (AuthenticationError, ConfigError))
 
 
@@ -29,10 +29,10 @@ def failure_of_loss(connection: Connection, reason: KafkaSinkError) -> KafkaSink
 def notice_level(failure: KafkaSinkError, *, was_ready: bool, failures: int) -> str:
     if is_final(failure):
         return "warning"
-    # Of a row of failures the first, second, fourth, eighth are told: a broker that is gone must not fill the log.
+    # Only the first, second, fourth, eighth ... consecutive failure is logged: a dead broker must not fill the log.
     if failures & (failures - 1):
         return "debug"
-    # A lost connection that had worked is daily life (a broker restarts); one that never worked needs a look.
+    # Losing a connection that had worked is normal (a broker restarts); one that never worked needs attention.
     return "info" if was_ready and isinstance(failure, TransportError) else "warning"
 
 

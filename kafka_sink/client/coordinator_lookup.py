@@ -1,11 +1,10 @@
-"""Which broker coordinates which transactional id: what was found, and the questions that find the rest.
+"""Which broker coordinates which transactional id: a cache, and the lookups for the rest.
 
-Ids that somebody waits for are asked for together, in one FindCoordinator as far as the broker takes many keys
-(KIP-699), else one request for each. A lookup changes nothing, so one that got lost is simply sent again, to whoever
-can be reached by then. What a broker says about an id goes to those who wait for it, good or bad: whether it is worth
-asking again they know, this does not.
+Pending ids are looked up together, in one FindCoordinator if the broker supports many keys (KIP-699), else one request
+each. A lookup changes nothing, so a lost one is sent again, to any reachable broker. The result for an id goes to its
+waiters, success or error: they decide whether to retry.
 
-It must not know who waits, nor send anything.
+It must not know the waiters, nor send anything.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ KEYS_MAX = 1_000
 
 
 class FoundCoordinator(NamedTuple):
-    """`view` is what was known of the cluster then: a coordinator that joined since is not in it yet."""
+    """`view` is the cluster view at that time: a coordinator that joined later is not in it."""
 
     node_id: int
     view: ClusterView
@@ -68,7 +67,7 @@ class CoordinatorLookup:
         self._queued.clear()
 
     def next_request(self, version: int | None) -> Request | None:
-        """`version`: what the broker that will be asked has in common with us; None: let the connection refuse it."""
+        """`version`: the common version with the chosen broker; None: the connection will refuse the request."""
         if not self._queued:
             return None
         is_batched = version is None or version >= FIRST_BATCHED
@@ -88,7 +87,7 @@ class CoordinatorLookup:
         )
 
     def on_answer(self, answer: Answer, view: ClusterView) -> dict[str, KafkaSinkError | None]:
-        """What became of the ids that were asked for: None for those that were found. Missing: asked for again."""
+        """Results for the requested ids: None if found, else the error. Missing ids are looked up again."""
         question = answer.request.purpose
         assert isinstance(question, LookupRequest)
         self._asked.difference_update(question.transactional_ids)

@@ -1,15 +1,15 @@
-"""Keeps the view of the cluster fresh: which topics are wanted, when to ask, and what an answer changes.
+"""Keeps the cluster view up to date: which topics are needed, when to request, and what a response changes.
 
-Asked are topics by name only. A full refresh asks for every wanted topic, a partial one only for topics nobody asked
-for before, so that a first record does not wait for a thousand known topics. One request is under way at a time.
+Topics are requested by name only. A full refresh requests every topic in use, a partial one only new topics, so that a
+first record does not wait for a thousand known topics. One request is in flight at a time.
 
-Between two requests there is always a wait: after a failure, and after an answer that brought nothing new, it grows
-(a topic that does not exist yet is asked for again and again). A new topic does not wait.
+There is always a wait between two requests; it grows after a failure, and after a response with nothing new (a topic
+that does not exist yet is requested repeatedly). A new topic does not wait.
 
-Going back to the bootstrap servers (KIP-899, KIP-1102) happens when all known brokers have just failed, when nobody
-answered for too long, or when a broker says so. What was learnt of topics stays; only the addresses are dropped.
+Rebootstrapping (KIP-899, KIP-1102) happens when all known brokers have just failed, when none answered for too long, or
+when a broker requires it. Topic metadata is kept; only the addresses are dropped.
 
-It must not know who waits for a topic, nor how long, nor send anything: the engine does.
+It must not know who waits for a topic or how long, nor send anything: the engine does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from kafka_sink.wire.codes import code
 INVALID_TOPIC = 17
 TOPIC_AUTHORIZATION_FAILED = 29
 REBOOTSTRAP_REQUIRED = 129
-# Asking again does not help before somebody else has done something: whoever waits for the topic is told at once.
+# A retry does not help before the cause is fixed: waiters for the topic fail at once.
 FINAL_TOPIC_ERRORS = frozenset((INVALID_TOPIC, TOPIC_AUTHORIZATION_FAILED))
 # Brokers before 2.4 (which do not speak this version) report wrong leader epochs while a partition is moved.
 RELIABLE_EPOCHS_SINCE = 9
@@ -68,14 +68,14 @@ class Metadata:
         self._allowed_at_ms = 0
         self._failures = 0
         self._answers_without_news = 0
-        # Since when an answer is overdue; None: the last question was answered.
+        # Since when a response is outstanding; None: the last request was answered.
         self._wanting_since_ms: int | None = None
         self._losses_seen = 0
 
-    # ---- what is wanted --------------------------------------------------------------------------------------------
+    # ---- topics in use ---------------------------------------------------------------------------------------------
 
     def want_topic(self, topic: str, now_ms: int) -> None:
-        """Call it at every use, too: an unused topic is forgotten."""
+        """Call it at every use: an unused topic is forgotten."""
         is_new = topic not in self._last_used_ms
         self._last_used_ms[topic] = now_ms
         if is_new:
@@ -89,23 +89,23 @@ class Metadata:
         return self._succeeded_ms is not None and self._succeeded_ms > moment_ms
 
     def request_update(self) -> None:
-        """A leader was wrong, or is missing. Asked is at the next moment the back-off allows."""
+        """A leader was wrong or is missing. The request is sent as soon as the back-off allows."""
         self._is_full_wanted = True
 
     def is_just_learnt(self, now_ms: int) -> bool:
-        """Nothing speaks against it, and it is younger than the shortest wait between two requests: asking again would
-        be waiting for nothing."""
+        """Nothing contradicts the view, and it is younger than the shortest wait between two requests: a new request
+        would only cost time."""
         is_doubted = self._is_full_wanted or self._nodes.losses != self._losses_seen
         is_young = self._succeeded_ms is not None and now_ms < self._succeeded_ms + self._options.retry_backoff_ms
         return is_young and not is_doubted
 
     def refresh(self) -> None:
-        """Somebody wants to know it as it is now, though nothing is wrong: no news is no reason to ask less often."""
+        """A caller wants the current view though nothing is wrong: an unchanged response does not increase the wait."""
         self._is_full_wanted = True
         self._answers_without_news = 0
 
     def topic_error(self, topic: str) -> KafkaSinkError | None:
-        """What makes waiting for the topic pointless. An unknown topic may still be created: None."""
+        """An error that makes waiting for the topic pointless. None if unknown: it may be created."""
         topic_view = self.view.topics.get(topic)
         if topic_view is None or topic_view.error_code not in FINAL_TOPIC_ERRORS:
             return None
@@ -117,7 +117,7 @@ class Metadata:
         return BrokerError(text, TOPIC_UNKNOWN, code=topic_view.error_code, api=METADATA.name, topic=topic)
 
     def topic_trouble(self, topic: str) -> str:
-        """Why the topic cannot be written to now, for the text of a time-out. Empty: nothing is known to be wrong."""
+        """Why the topic cannot be written to now, for the text of a timeout error. Empty: no known problem."""
         topic_view = self.view.topics.get(topic)
         if topic_view is not None and topic_view.error_code:
             row = code(topic_view.error_code)
@@ -125,13 +125,13 @@ class Metadata:
         failure = self.last_failure or self._nodes.last_failure
         return "" if failure is None else str(failure)
 
-    # ---- asking ----------------------------------------------------------------------------------------------------
+    # ---- requests --------------------------------------------------------------------------------------------------
 
     def wants_request(self, now_ms: int) -> bool:
-        """Is it time to ask? Also the place where a hopeless set of brokers is given up."""
+        """Whether to send a request now. Also decides to rebootstrap."""
         if self._nodes.losses != self._losses_seen:
             self._losses_seen = self._nodes.losses
-            self._is_full_wanted = True  # a broker went away: somebody else leads its partitions, or soon will
+            self._is_full_wanted = True  # a broker was lost: its partitions have a new leader, or soon will
         if self._question is not None or now_ms < self._allowed_at_ms:
             return False
         if not (self._is_full_wanted or self._new_topics or self._is_expired(now_ms)):
@@ -158,7 +158,7 @@ class Metadata:
         return Request(METADATA, body, self._question, self._options.request_timeout_ms)
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
-        """When to look again though nothing happens. While a request is under way its own time limit counts."""
+        """When to call again without an event. While a request is in flight its timeout counts."""
         if self._question is not None:
             return None
         if self._is_full_wanted or self._new_topics or self._succeeded_ms is None:
@@ -175,7 +175,7 @@ class Metadata:
     def _is_expired(self, now_ms: int) -> bool:
         return self._succeeded_ms is None or now_ms >= self._succeeded_ms + self._max_age_ms
 
-    # ---- answers ---------------------------------------------------------------------------------------------------
+    # ---- responses -------------------------------------------------------------------------------------------------
 
     def on_answer(self, now_ms: int, answer: Answer) -> None:
         question = answer.request.purpose
@@ -191,13 +191,13 @@ class Metadata:
         elif body.get("error_code", 0):
             self._on_failure(now_ms, _refusal_error(body))
         elif not body["brokers"]:
-            # A broker that has just started and knows nobody yet, itself included.
+            # A broker that has just started and knows no brokers yet, not even itself.
             self._on_failure(now_ms, RemoteProtocolError("a Metadata answer names no broker"))
         else:
             self._on_body(now_ms, question, body, answer.version)
 
     def on_leader_hints(self, produce_body: Mapping[str, Any], now_ms: int) -> bool:
-        """True if the answer of a Produce request named a leader that was not known yet (KIP-951)."""
+        """True if a Produce response contained a leader that was not known yet (KIP-951)."""
         try:
             view = with_leader_hints(self.view, produce_body)
         except RemoteProtocolError as error:
@@ -211,7 +211,7 @@ class Metadata:
 
     def _on_body(self, now_ms: int, question: MetadataRequest, body: Mapping[str, Any], version: int) -> None:
         has_reliable_epochs = version >= RELIABLE_EPOCHS_SINCE
-        # The expiry of the last refresh is no sign of being stuck: the waits start short again.
+        # An expired refresh is not a failure: the back-off starts short again.
         if self._is_expired(now_ms):
             self._answers_without_news = 0
         try:
@@ -244,7 +244,7 @@ class Metadata:
     def _without_unused(self, view: ClusterView, now_ms: int) -> ClusterView:
         idle_ms = self._options.metadata_max_idle_ms
         for topic, used_ms in list(self._last_used_ms.items()):
-            # Not before it was answered once: somebody may wait for it longer than that.
+            # Not before it was answered once: a caller may wait for it longer than that.
             if now_ms - used_ms >= idle_ms and topic not in self._new_topics:
                 del self._last_used_ms[topic]
         unused = view.topics.keys() - self._last_used_ms.keys()
@@ -280,7 +280,7 @@ def _refusal_error(body: Mapping[str, Any]) -> BrokerError:
 
 
 def _is_incomplete(body: Mapping[str, Any], view: ClusterView, question: MetadataRequest) -> bool:
-    """Does somebody have to ask again soon, because a topic or a leader is missing that may come?"""
+    """Whether to request again soon, because a topic or a leader is missing that may appear."""
     for topic in question.topics:
         error_code = view.topics[topic].error_code
         if error_code and error_code not in FINAL_TOPIC_ERRORS:

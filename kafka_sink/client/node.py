@@ -1,8 +1,8 @@
-"""What is known of one broker's reachability: its addresses, and when which attempt to connect may be made.
+"""Reachability of one broker: its addresses, and when the next connection attempt may be made.
 
 Addresses are tried in turn, each with its own wait before the next; when all have failed the name is resolved again
-(KIP-302). After a connection that had worked the name is resolved again too, because the broker may have moved, and
-the address just lost is not the first to be tried (it may be a dead load balancer).
+(KIP-302). It is also resolved again after a connection that had worked, because the broker may have moved; the lost
+address is then not tried first (it may be a dead load balancer).
 
 It must not know the protocol, nor decide that a connection is wanted.
 """
@@ -18,7 +18,7 @@ from kafka_sink.client.commands import Address
 from kafka_sink.client.connection import Connection, ConnectionState
 from kafka_sink.errors import KafkaSinkError
 
-# Node ids of brokers have 32 bits: what lies above says which further connection to it a node is.
+# Broker ids have 32 bits: the bits above number the further connections to the broker.
 LANE_STEP = 2**32
 
 
@@ -35,11 +35,11 @@ class Node:
     connection: Connection | None = None
     # The endpoint that `connection` was made for: metadata may have moved the node since.
     connected_endpoint: Endpoint | None = None
-    # Vanished from the metadata: no new requests, closed as soon as all answers are there.
+    # Gone from the metadata: no new requests, closed as soon as all responses have arrived.
     is_leaving: bool = False
-    # A connection is wanted as soon as the name is resolved.
+    # Connect as soon as the name is resolved.
     is_resolving: bool = False
-    # Host and port that the shell resolves right now; never two at once, and a late answer may be for an old name.
+    # Host and port that the shell is resolving; never two at once, and a late result may be for an old name.
     asked_endpoint: Endpoint | None = None
     addresses: Sequence[Address] = ()
     last_address: Address | None = None
@@ -47,7 +47,7 @@ class Node:
     setup_deadline_ms: int = 0
     setup_failures: int = 0
     failures: int = 0
-    # Why it cannot be used, from the first failure until a request is answered again.
+    # Why it is unusable, from the first failure until a request is answered again.
     failure: KafkaSinkError | None = None
     retry_at_ms: int = 0
     throttled_until_ms: int = 0
@@ -60,7 +60,7 @@ class Node:
 
     @property
     def attempt_title(self) -> str:
-        """Names the address too, where it is not the host itself: of several only one may be broken."""
+        """Includes the address if it is not the host itself: one of several may be broken."""
         address = "" if self.last_address is None else str(self.last_address[1][0])
         return self.title if address in ("", self.endpoint.host) else f"{self.title[:-1]}, address {address})"
 
@@ -69,7 +69,7 @@ class Node:
         return self.connection is not None and self.connection.state is ConnectionState.READY and not self.is_outdated
 
     def can_take(self, now_ms: int, in_flight_max: int) -> bool:
-        """Is it ready for one more request? Asked often, hence at one go."""
+        """Whether it can take one more request. Called often, hence one expression."""
         connection = self.connection
         return (
             connection is not None
@@ -92,7 +92,7 @@ class Node:
         return self.is_leaving or (self.connection is not None and self.connected_endpoint != self.endpoint)
 
     def is_connectable(self, now_ms: int) -> bool:
-        """Could a connection be begun, or a new session on the one there is?"""
+        """Whether a connection could be started, or the current one reauthenticated."""
         if self.connection is not None:
             return self.is_session_over(now_ms) and now_ms >= self.throttled_until_ms
         return not self.is_resolving and now_ms >= self.retry_at_ms
@@ -105,7 +105,7 @@ class Node:
 
     @property
     def is_setting_up(self) -> bool:
-        """Until TCP, and TLS, is established; what is asked before the first request has the time limit of one."""
+        """Until TCP, and TLS, is established; the requests before the first one of the owner have a request timeout."""
         return self.is_resolving or (
             self.connection is not None and self.connection.state is ConnectionState.CONNECTING
         )
@@ -141,7 +141,7 @@ class Node:
         self.forget_connection()
 
     def on_closed(self) -> None:
-        """Closed by choice: no failure, so nothing to wait for."""
+        """Closed on purpose: not a failure, so there is no back-off."""
         self.addresses = ()
         self.unavailable_since_ms = None
         self.forget_connection()
@@ -152,8 +152,8 @@ class Node:
 
 
 def first_due_ms(nodes: Iterable[Node], now_ms: int, idle_ms: int) -> int | None:
-    """When something is due first: a time limit, the end of a pause, the end of an idle connection. It is looked for
-    in nearly every turn of the sender, hence in one loop."""
+    """The next deadline: a timeout, the end of a back-off, the end of an idle connection. Computed in nearly every
+    sender iteration, hence one loop."""
     due = []
     for node in nodes:
         connection = node.connection

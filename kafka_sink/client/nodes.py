@@ -1,11 +1,11 @@
-"""All brokers and the connections to them: who can take a request now, who must be waited for, who answered what.
+"""All brokers and the connections to them: which can take a request now, which are blocked, and the responses.
 
-Bootstrap servers are nodes too, with the ids -2, -3, ... in the order of their listing. They are connected to only
-while no broker is known: at the start, and again after `rebootstrap`. There is one connection per node, and more of
-them only for requests whose order does not matter (`pick_lane`): each is a node of its own, with the same broker.
+Bootstrap servers are nodes too, with the ids -2, -3, ... in the order of their listing. They are used only while no
+broker is known: at the start, and after `rebootstrap`. There is one connection per node; requests whose order does not
+matter may use further ones (`pick_lane`), each a node of its own for the same broker.
 
-It must not know what requests mean, nor which of them is worth a connection: callers ask `connect` for that. It
-decides when a connection is given up; it never decides that a request is tried again.
+It must not know what requests mean, nor when a connection is needed: callers use `connect`. It decides when a
+connection is closed, but never to retry a request.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.wire.apis import Api
 
 BOOTSTRAP_ID_FIRST = -2
-# A broker carries out one request of a connection after the other, and several connections at once.
+# A broker processes the requests of one connection one by one, and several connections in parallel.
 LANES_MAX = 4
 
 
@@ -60,25 +60,25 @@ class NodeSet:
             for index, (host, port) in enumerate(options.bootstrap_servers)
         }
         self._brokers: dict[int, Node] = {}
-        # Further connections to them.
+        # Further connections to brokers.
         self._lanes: dict[int, Node] = {}
         self._by_connection: dict[int, Node] = {}
         self._next_connection_id = 1
         self.answers: list[Answer] = []
-        # Connections put theirs in, too.
+        # Connections append theirs, too.
         self.commands: list[NetworkCommand] = []
-        # When something is due on some node. Looked for again only after something happened on one of them.
+        # The next deadline of any node. Recomputed only after an event on a node.
         self.due_ms: int | None = None
         self._has_changed = True
-        # Connections that failed since the start. Whoever cares for the cluster's shape compares it with last time.
+        # Number of failed connections since the start; the metadata code watches it for changes.
         self.losses = 0
         self.last_failure: KafkaSinkError | None = None
-        # Why nothing is tried any more, on no node: credentials or certificates were refused, by us or by a broker.
+        # Why no node is tried any more: credentials or certificates were refused, by us or by a broker.
         self.refusal: KafkaSinkError | None = None
         self.finalized_features: Mapping[str, int] = MappingProxyType({})
         self.finalized_features_epoch = -1
 
-    # ---- what the metadata says ------------------------------------------------------------------------------------
+    # ---- metadata --------------------------------------------------------------------------------------------------
 
     def set_brokers(self, now_ms: int, brokers: Mapping[int, Endpoint]) -> None:
         self._has_changed = True
@@ -91,7 +91,7 @@ class NodeSet:
         for node_id, endpoint in brokers.items():
             node = nodes.setdefault(node_id, Node(node_id, endpoint))
             node.is_leaving = False
-            # Another rack is no other place.
+            # A changed rack alone does not matter.
             if (node.endpoint.host, node.endpoint.port) != (endpoint.host, endpoint.port):
                 node.addresses = ()
                 node.last_address = None
@@ -104,23 +104,23 @@ class NodeSet:
             self._settle(nodes[node_id])
 
     def rebootstrap(self, now_ms: int) -> None:
-        """Forget the brokers; what they still owe is awaited, within its time limits.
+        """Forgets the brokers; responses in flight are awaited, within their timeouts.
 
-        A bootstrap connection that is still open leads to where the name pointed then: that is given up, too.
+        An open bootstrap connection leads to where the name pointed then, so it is closed, too.
         """
         self.set_brokers(now_ms, {})
         for node in self._bootstrap.values():
             node.connected_endpoint = None
             self._settle(node)
 
-    # ---- questions -------------------------------------------------------------------------------------------------
+    # ---- queries ---------------------------------------------------------------------------------------------------
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         node = self._brokers.get(node_id) or self._find(node_id)
         return node is not None and node.can_take(now_ms, self._in_flight_max)
 
     def is_full(self, node_id: int, now_ms: int) -> bool:
-        """Nothing is wrong with it: it only has to answer something first."""
+        """It works, but must answer a request first."""
         node = self._brokers.get(node_id)
         connection = None if node is None else node.connection
         return (
@@ -137,7 +137,7 @@ class NodeSet:
         return until_ms if until_ms > now_ms else None
 
     def stalled_since_ms(self, node_id: int) -> int | None:
-        """Since when it was wanted and could take nothing: not connected, throttled or full. None: it can."""
+        """Since when it was needed but could take no request: not connected, throttled or full. None: it can."""
         node = self._find(node_id)
         return None if node is None else node.unavailable_since_ms
 
@@ -154,13 +154,13 @@ class NodeSet:
         return 0 if node is None or node.connection is None else node.connection.in_flight_count
 
     def version_of(self, node_id: int, api: Api) -> int | None:
-        """The version a request would have. None: not connected now, or the broker speaks no common version."""
+        """The version a request would have. None: not connected, or no common version."""
         node = self._find(node_id)
         return None if node is None or node.connection is None else node.connection.version_for(api)
 
     def pick_lane(self, node_id: int, now_ms: int, in_flight_max: int) -> int | None:
-        """For a request to this broker, which `is_ready`, that need not keep its place among others: the connection
-        with the fewest in flight. None: all of them have enough to do; another one is begun if there may be more."""
+        """For a request to this broker (which `is_ready`) whose order does not matter: the connection with the fewest
+        requests in flight. None: all are busy; another connection is started if the limit allows."""
         lanes = [node_id + number * LANE_STEP for number in range(LANES_MAX)]
         free = [
             lane
@@ -179,12 +179,12 @@ class NodeSet:
         return None
 
     def least_loaded(self, now_ms: int) -> int | None:
-        """Whom to ask what any broker can answer: connected before connecting before connectable."""
+        """The node for a request that any broker can answer: connected before connecting before connectable."""
         active = list(self._active().values())
-        # Equals are taken in turn, or all producers of a fleet would ask the broker that is listed first.
+        # Ties are broken at random, or all producers of a fleet would ask the broker that is listed first.
         offset = int(self._jitter() * len(active))
         active = active[offset:] + active[:offset]
-        # A bootstrap connection that is still open saves a new one, but no broker is passed over for it.
+        # An open bootstrap connection saves a new one, but brokers are preferred.
         extra = [node for node in self._bootstrap.values() if node not in active]
         ready = [node for node in active + extra if node.can_take(now_ms, self._in_flight_max)]
         if ready:
@@ -196,7 +196,7 @@ class NodeSet:
         return min(connectable, key=lambda node: node.attempt_ms).node_id if connectable else None
 
     def is_any_reachable(self, now_ms: int) -> bool:
-        """False: every known node has just failed, and waits before it may be tried again."""
+        """False: every known node has just failed and is in back-off."""
         if any(node.is_ready for node in self._bootstrap.values()):
             return True
         return any(
@@ -210,7 +210,7 @@ class NodeSet:
         return min(waiting, default=None)
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
-        # A request that was refused here has its answer already, and nothing from outside will announce it.
+        # A request refused here has its answer already, and no network event will announce it.
         if self.answers:
             return now_ms
         if self._has_changed:
@@ -219,7 +219,7 @@ class NodeSet:
             self._has_changed = False
         return self.due_ms
 
-    # ---- wishes ----------------------------------------------------------------------------------------------------
+    # ---- requests --------------------------------------------------------------------------------------------------
 
     def connect(self, node_id: int, now_ms: int) -> None:
         self._has_changed = True
@@ -245,7 +245,7 @@ class NodeSet:
         if refusal is not None:
             self.answers.append(refusal)
         self._has_changed = True
-        # Nothing else about it has changed since it was asked.
+        # Nothing else has changed.
         if len(node.connection.in_flight) < self._in_flight_max:
             node.unavailable_since_ms = None
         elif node.unavailable_since_ms is None:
@@ -262,7 +262,7 @@ class NodeSet:
             node.forget_connection()
 
     def tell(self, level: str, text: str) -> None:
-        """Something an operator may want to read, in its place among the commands."""
+        """A log message for an operator, in order among the commands."""
         self.commands.append(Notice(level, text))
 
     def take_answers(self) -> list[Answer]:
@@ -283,7 +283,7 @@ class NodeSet:
             return
         node = self._by_connection.get(event.connection_id)
         if node is None or node.connection is None:
-            return  # closed by us before the event was made: whatever it says is settled
+            return  # closed by us before the event: already handled
         connection = node.connection
         if isinstance(event, Disconnected):
             del self._by_connection[event.connection_id]
@@ -296,7 +296,7 @@ class NodeSet:
         else:
             was_ready = connection.state is ConnectionState.READY
             answers = connection.on_received(now_ms, event.data)
-            if answers:  # not before: a listener that wants SASL agrees on versions all the same
+            if answers:  # not before: a SASL listener answers ApiVersions in any case
                 node.failure = self.last_failure = None
             self.answers += answers
             if connection.state is ConnectionState.READY and not was_ready:
@@ -304,7 +304,7 @@ class NodeSet:
         self._take_from(node, connection, now_ms)
 
     def _take_from(self, node: Node, connection: Connection, now_ms: int) -> None:
-        """What the connection wants to be done after it was told something."""
+        """Handles the state of the connection after an event."""
         if connection.throttled_until_ms > node.throttled_until_ms:
             node.throttled_until_ms = connection.throttled_until_ms
         if connection.failure is not None:
@@ -315,7 +315,7 @@ class NodeSet:
         self._note_availability(node, now_ms)
 
     def on_time(self, now_ms: int) -> None:
-        """Ends what is overdue. Before `due_ms`, found when somebody asked for the deadline, nothing is."""
+        """Handles timeouts. Before `due_ms`, set when the deadline was computed, there are none."""
         self._has_changed = True
         for node in self._all():
             connection = node.connection
@@ -349,7 +349,7 @@ class NodeSet:
         if event.addresses and is_current:
             node.on_resolved(event.addresses)
         if not node.is_resolving:
-            return  # given up meanwhile; the addresses serve the next attempt
+            return  # given up meanwhile; the next attempt uses the addresses
         if not is_current:
             self._resolve(node)
         elif event.addresses:
@@ -387,7 +387,7 @@ class NodeSet:
     def _on_negotiated(self, node: Node, connection: Connection) -> None:
         node.on_negotiated()
         self.tell("debug", f"{'connected to' if connection.sessions == 1 else 'new session with'} {connection.title}")
-        # Brokers learn of a feature one after the other; the highest epoch is the newest word of the cluster (KIP-584).
+        # Brokers learn of a feature at different times; the highest epoch is the newest (KIP-584).
         if connection.finalized_features_epoch > self.finalized_features_epoch:
             self.finalized_features_epoch = connection.finalized_features_epoch
             self.finalized_features = connection.finalized_features
@@ -397,7 +397,7 @@ class NodeSet:
         was_ready = connection is not None and connection.state is ConnectionState.READY
         is_theirs = isinstance(failure, TransportError) and failure.entry is not NO_DESCRIPTOR
         if is_theirs and node.is_setting_up and not node.is_bootstrap:
-            # Whoever wrote the bootstrap servers does not know where this address comes from.
+            # A user who set only the bootstrap servers does not know where this address comes from.
             origin = f"node {broker_of(node.node_id)} advertises this address (advertised.listeners)"
             failure = TransportError(f"{failure}; {origin}", failure.entry)
         node.on_failed(now_ms, self._reconnect, failure)
@@ -411,13 +411,13 @@ class NodeSet:
         self._settle(node)
 
     def _disconnect(self, node: Node) -> None:
-        """The shell closes the socket; the caller decides what becomes of the node."""
+        """The shell closes the socket; the caller updates the node."""
         if node.connection is not None:
             del self._by_connection[node.connection.connection_id]
             self.commands.append(Disconnect(node.connection.connection_id))
 
     def _settle(self, node: Node) -> None:
-        """Ends what is outdated, once it owes no answer."""
+        """Closes an outdated node once it has no request in flight."""
         if not node.is_outdated:
             return
         if node.connection is not None and node.connection.in_flight_count == 0:
@@ -426,7 +426,7 @@ class NodeSet:
             node.on_closed()
         if node.is_leaving and node.connection is None:
             node.is_resolving = False
-            # An answer of the resolver that is under way must not be taken for one to a later question.
+            # A pending result of the resolver must not be taken for that of a later query.
             if node.asked_endpoint is None:
                 self._brokers.pop(node.node_id, None)
                 self._lanes.pop(node.node_id, None)

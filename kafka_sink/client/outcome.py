@@ -1,10 +1,10 @@
-"""What an answer means: the one place where an error code is interpreted.
+"""What a response means: the only place where an error code is interpreted.
 
-`wire/codes.py` gives facts about a code (its name, whether Java calls it retriable). The meaning depends on who asked:
-the same INVALID_PRODUCER_EPOCH is abortable when it comes from a partition leader and final when it comes from the
-transaction coordinator. So there are two tables here, one for Produce and one for the transactional requests, and
-nothing else in the engine compares a code with a number. Table rows follow what the Java client does; where we differ
-the row says why.
+`wire/codes.py` gives facts about a code (its name, whether Java calls it retriable). The meaning depends on the
+request: the same INVALID_PRODUCER_EPOCH is abortable when it comes from a partition leader and final when it comes from
+the transaction coordinator. So there are two tables here, one for Produce and one for the transactional requests, and
+nothing else in the engine compares a code with a number. Table rows follow the Java client; where they differ the row
+says why.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class ProduceOutcome(Enum):
     OUT_OF_ORDER = auto()
     STATE_LOST = auto()  # the broker forgot the producer id
     REFUSED = auto()  # this batch fails; a transaction must be aborted
-    ABORT = auto()  # the transaction must be aborted, the batch is only its victim
-    FATAL = auto()  # this producer can do nothing any more
+    ABORT = auto()  # the transaction must be aborted; the batch is not the cause
+    FATAL = auto()  # this producer is unusable
 
 
-# Codes of Produce that are more than "retry" or "this batch is refused".
+# Codes of Produce with a meaning other than "retry" or "this batch is refused".
 _PRODUCE = {
     0: ProduceOutcome.ACKED,
     46: ProduceOutcome.ACKED,  # DUPLICATE_SEQUENCE_NUMBER: it is in the log, only the offset is unknown
     10: ProduceOutcome.SPLIT,
     45: ProduceOutcome.OUT_OF_ORDER,
     59: ProduceOutcome.STATE_LOST,
-    # From a leader a stale epoch ends the transaction, not the producer: the coordinator may only have timed it out.
+    # A stale epoch from a leader ends the transaction, not the producer: the transaction may only have timed out.
     47: ProduceOutcome.ABORT,
     48: ProduceOutcome.ABORT,
     120: ProduceOutcome.ABORT,
@@ -50,7 +50,7 @@ _PRODUCE = {
     49: ProduceOutcome.FATAL,
     53: ProduceOutcome.FATAL,
     90: ProduceOutcome.FATAL,
-    # Coordinator trouble that a leader passes on (KIP-890); nothing about the leader is stale.
+    # A coordinator error that the leader passes on (KIP-890); the leader itself is right.
     14: ProduceOutcome.RETRY,
     15: ProduceOutcome.RETRY,
     16: ProduceOutcome.RETRY,
@@ -58,8 +58,8 @@ _PRODUCE = {
 }
 
 # After these the batch may have been appended: REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND say so; an
-# UNKNOWN_SERVER_ERROR or KAFKA_STORAGE_ERROR can come after the append as well as before it; and a leader that loses
-# its office while it waits for the replicas answers NOT_LEADER_OR_FOLLOWER, though they may have the batch by then.
+# UNKNOWN_SERVER_ERROR or KAFKA_STORAGE_ERROR can come after the append as well as before it; and a leader that is
+# demoted while it waits for the replicas answers NOT_LEADER_OR_FOLLOWER, though they may have the batch by then.
 _INDEFINITE = frozenset({-1, 6, 7, 20, 56})
 
 
@@ -74,18 +74,18 @@ def produce_outcome(error_code: int) -> ProduceOutcome:
 
 
 def is_definite(error_code: int) -> bool:
-    """Does this answer to Produce say for certain whether this send put the batch into the log?"""
+    """Whether this error code of Produce says for certain if this send appended the batch to the log."""
     return error_code not in _INDEFINITE
 
 
 class CoordinatorVerdict(Enum):
-    """What an answer to a transactional request asks for."""
+    """What a response to a transactional request requires."""
 
     DONE = auto()
     REPEAT = auto()  # the same request again, after a back-off
-    REPEAT_SOON = auto()  # the previous transaction is still being finished: the shortest back-off
+    REPEAT_SOON = auto()  # the previous transaction is still completing: the shortest back-off
     FIND_COORDINATOR = auto()  # and then the same request again
-    ABORT = auto()  # this transaction must be aborted, the producer is fine
+    ABORT = auto()  # this transaction must be aborted, the producer is usable
     FENCED = auto()
     UNAUTHORIZED = auto()
     FATAL = auto()
@@ -102,15 +102,15 @@ _COORDINATOR = {
     120: CoordinatorVerdict.ABORT,
     31: CoordinatorVerdict.UNAUTHORIZED,
     53: CoordinatorVerdict.UNAUTHORIZED,
-    # The coordinator sees another transaction, or another producer, than we do: no request of ours can mend that.
+    # The coordinator's state does not match the producer's: no request can fix that.
     48: CoordinatorVerdict.FATAL,
     49: CoordinatorVerdict.FATAL,
-    # Java gives up on UNKNOWN_SERVER_ERROR. The coordinator may have carried out the request, and repeating it is
-    # harmless, so that is what finds out.
+    # Java gives up on UNKNOWN_SERVER_ERROR. The coordinator may have carried out the request, and a retry is harmless
+    # and tells.
     -1: CoordinatorVerdict.REPEAT,
 }
 
-# Rows where one request differs from the rest.
+# Rows for requests that differ from the rest.
 _PER_API = {
     (FIND_COORDINATOR.key, 30): CoordinatorVerdict.ABORT,  # GROUP_AUTHORIZATION_FAILED
     (ADD_PARTITIONS_TO_TXN.key, 29): CoordinatorVerdict.ABORT,  # TOPIC_AUTHORIZATION_FAILED
@@ -123,15 +123,15 @@ _PER_API = {
     (TXN_OFFSET_COMMIT.key, 29): CoordinatorVerdict.ABORT,
     (TXN_OFFSET_COMMIT.key, 59): CoordinatorVerdict.ABORT,
     (TXN_OFFSET_COMMIT.key, 12): CoordinatorVerdict.ABORT,  # OFFSET_METADATA_TOO_LARGE
-    (TXN_OFFSET_COMMIT.key, 22): CoordinatorVerdict.ABORT,  # the consumer group moved on (KIP-447)
+    (TXN_OFFSET_COMMIT.key, 22): CoordinatorVerdict.ABORT,  # the consumer group has rebalanced (KIP-447)
     (TXN_OFFSET_COMMIT.key, 25): CoordinatorVerdict.ABORT,
     (TXN_OFFSET_COMMIT.key, 82): CoordinatorVerdict.ABORT,
     (TXN_OFFSET_COMMIT.key, 113): CoordinatorVerdict.ABORT,
     (TXN_OFFSET_COMMIT.key, 7): CoordinatorVerdict.FIND_COORDINATOR,
-    # Java calls it abortable; but while an identity is asked for there is no transaction to abort.
+    # Java calls it abortable; but during InitProducerId there is no transaction to abort.
     (INIT_PRODUCER_ID.key, 120): CoordinatorVerdict.REPEAT,
-    # Here Java's answer is the right one: a coordinator that has given out the last epoch of a producer id fails in
-    # this way at every repeat of the request whose answer was lost; only a new producer gets a new id.
+    # Here Java is right: a coordinator that has assigned the last epoch of a producer id fails like this at every retry
+    # of a request whose response was lost; only a new producer gets a new id.
     (INIT_PRODUCER_ID.key, -1): CoordinatorVerdict.FATAL,
 }
 
@@ -140,10 +140,10 @@ def coordinator_verdict(
     api_key: int, error_code: int, *, committing: bool = True, may_not_have_begun: bool = False
 ) -> CoordinatorVerdict:
     if api_key == END_TXN.key and error_code == 120 and not committing:
-        # An abort that must be aborted first makes no sense; nothing is left to try.
+        # An abort cannot require an abort; nothing is left to try.
         return CoordinatorVerdict.FATAL
     if api_key == END_TXN.key and error_code == 48 and may_not_have_begun and not committing:
-        # INVALID_TXN_STATE: the registration whose fate was unknown has not arrived, so there is nothing to abort.
+        # INVALID_TXN_STATE: the registration with an unknown outcome has not arrived, so there is nothing to abort.
         return CoordinatorVerdict.DONE
     listed = _PER_API.get((api_key, error_code)) or _COORDINATOR.get(error_code)
     if listed is not None:

@@ -1,4 +1,4 @@
-"""What users are told of a topic's partitions."""
+"""Partition information for users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafka_sink.client.cluster import ClusterView
 
 
 class PartitionInfo(NamedTuple):
-    """`leader_id` is None while nobody leads the partition."""
+    """`leader_id` is None while the partition has no leader."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""One request on its way to a broker, and the answer to it: what the engine gives to a connection and gets back."""
+"""One request to a broker and the answer to it: what the engine passes to a connection and gets back."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ VERSION_MAX = 32767
 
 
 class Request:
-    """What is asked, and what became of it: the last four fields are the connection's, from the moment it is sent.
+    """A request and its state: the connection sets the last four fields when it is sent.
 
-    `purpose` belongs to whoever asked: it comes back untouched in the `Answer`. The body is a mapping of Kafka's field
-    names in snake case; a request that is written or read by hand overrides `encode` and `decode`.
+    `purpose` belongs to the caller: it is returned unchanged in the `Answer`. The body maps Kafka's field names in
+    snake case; a request with its own codec overrides `encode` and `decode`.
     """
 
     __slots__ = (
@@ -51,7 +51,7 @@ class Request:
         return [encode_request(self.api, version, correlation_id=correlation_id, client_id=client_id, body=self.body)]
 
     def decode(self, frame: bytes) -> tuple[Any, int]:
-        """The body of the answer, and for how many milliseconds the broker wants to be left alone."""
+        """The body of the response, and the throttle time in milliseconds."""
         body = decode_response(self.api, self.version, frame, self.correlation_id)
         return body, body.get("throttle_time_ms") or 0
 
@@ -60,7 +60,7 @@ class Request:
 class Answer:
     """Exactly one per request. Either `body` or `failure` is set (neither for a request that expects no answer).
 
-    `was_sent` False means that no byte of the request left: the broker certainly does not know it.
+    `was_sent` False: no byte of the request was sent, so the broker certainly does not know it.
     """
 
     request: Request

@@ -1,15 +1,15 @@
-"""Closed batches waiting for their partition's leader: one queue per partition, and which of them may go now.
+"""Closed batches waiting for their partition's leader: one queue per partition, and which may be sent now.
 
-Batches arrive closed (the task thread owns the open ones), so linger and fill level are settled before a batch gets
-here; what remains is back-off, order and fairness. It knows no broker: leaders come in as a view, whether a batch may
-go as a question to the caller.
+Batches arrive closed (the task thread owns the open ones), so linger and batch size are already handled; what remains
+is back-off, order and fairness. It knows no broker: leaders are passed in as a view, and the caller decides whether a
+batch may be sent.
 
-Order: a queue is in append order; a batch that comes back for another try goes to where its sequence puts it, or to
-the front where there are no sequences. At most one batch per partition goes into one request, as brokers expect.
+Order: a queue is in append order; a batch to be retried is inserted by its sequence, or at the front if there are no
+sequences. A request contains at most one batch per partition, as brokers require.
 
-A turn of the sender must not cost more with many partitions. So partitions that have something to send are kept by
-leader, in the order in which it is their turn, and sorted anew only when the view of the cluster is another one. Only
-those with a batch that was sent before are looked at one by one: it may have to wait.
+The cost of a sender iteration must not grow with the number of partitions. So partitions with something to send are
+kept by leader in round-robin order, and regrouped only when the cluster view changes. Only partitions with a batch that
+was sent before are checked one by one, because of its back-off.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Leader = tuple[int, int]
 
 @frozen
 class Readiness:
-    """Nodes with something to send, topics whose leader has to be found first, and when a back-off ends next."""
+    """Nodes with something to send, topics without a known leader, and when the next back-off ends."""
 
     node_ids: tuple[int, ...]
     leaderless_topics: tuple[str, ...]
@@ -35,14 +35,14 @@ class Readiness:
 
 class Accumulator:
     def __init__(self, loads: dict[str, dict[int, int]] | None = None) -> None:
-        """`loads`, by topic and partition: how many batches are queued; without partitions that have none."""
+        """`loads`, by topic and partition: how many batches are queued; partitions with none are absent."""
         self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
         self.loads = {} if loads is None else loads
         self.batch_count = 0
         self._muted: set[TopicPartition] = set()
-        # Those whose queue may hold batches that were sent before.
+        # Partitions whose queue may hold batches that were sent before.
         self._retried: set[TopicPartition] = set()
-        # By leader the partitions that have something queued and are not muted; the first one is next.
+        # By leader: the unmuted partitions with queued batches; the first is next.
         self._waiting: dict[int, dict[TopicPartition, None]] = {}
         self._leaderless: dict[TopicPartition, None] = {}
         self._cluster = ClusterView()
@@ -55,7 +55,7 @@ class Accumulator:
         for queue in self._queues.values():
             yield from queue
 
-    # ---- coming and going ----
+    # ---- adding and removing ----
 
     def append(self, batch: ProducerBatch) -> None:
         queue = self._queues.get(batch.topic_partition)
@@ -66,7 +66,7 @@ class Accumulator:
         self.loads[batch.topic][batch.partition] = len(queue)
 
     def requeue(self, batch: ProducerBatch) -> None:
-        """Puts a batch back that was drained before: among those with sequences in their order, else at the front."""
+        """Puts a drained batch back: by sequence if it has one, else at the front."""
         queue = self._queue_of(batch)
         self._retried.add(batch.topic_partition)
         self.batch_count += 1
@@ -100,7 +100,7 @@ class Accumulator:
             self._take_out(topic_partition)
 
     def take_expired(self, opened_before_ms: int) -> list[ProducerBatch]:
-        """Takes out every queued batch that was opened before the given time, whatever stands in front of it."""
+        """Takes out every queued batch that was opened before the given time, wherever it is in its queue."""
         expired = [batch for batch in self if batch.opened_ms <= opened_before_ms]
         for batch in expired:
             self.remove(batch)
@@ -121,7 +121,7 @@ class Accumulator:
         if topic_partition in self._queues:
             self._put_in(topic_partition)
 
-    # ---- going on ----
+    # ---- draining ----
 
     def readiness(self, now_ms: int, cluster: ClusterView) -> Readiness:
         if cluster is not self._cluster:
@@ -159,7 +159,7 @@ class Accumulator:
     ) -> dict[TopicPartition, ProducerBatch]:
         """Takes the batches of one request: the head of each queue led by the node, as far as they fit.
 
-        The first batch goes whatever its size, so that one large batch cannot block its partition for ever.
+        The first batch is taken whatever its size, so that a large batch cannot block its partition forever.
         """
         if cluster is not self._cluster:
             self._sort(cluster)
@@ -180,7 +180,7 @@ class Accumulator:
             if drained and size + batch.size > request_bytes_max:
                 break
             self.remove(batch)
-            if topic_partition in waiting:  # behind all others: no partition starves
+            if topic_partition in waiting:  # after all others: no partition starves
                 del waiting[topic_partition]
                 waiting[topic_partition] = None
             size += batch.size
@@ -190,7 +190,7 @@ class Accumulator:
     def _next_retry(
         self, topic_partition: TopicPartition, now_ms: int, may_send: Callable[[ProducerBatch], bool]
     ) -> ProducerBatch | None:
-        """Of a partition in which batches were sent before."""
+        """When the next retry is due in a partition with batches that were sent before."""
         queue = self._queues[topic_partition]
         if not _is_retried(queue[0]):
             self._retried.remove(topic_partition)
@@ -212,7 +212,7 @@ class Accumulator:
         return queue
 
     def _sort(self, cluster: ClusterView) -> None:
-        """Leaders have changed, perhaps; whose turn it is has not."""
+        """Regroups by leader; the order of the partitions is kept."""
         order = [each for waiting in self._waiting.values() for each in waiting]
         order += [each for each in self._queues if each not in self._muted]
         self._cluster = cluster
@@ -239,7 +239,7 @@ class Accumulator:
 
 
 def _candidates(queue: deque[ProducerBatch]) -> Iterator[ProducerBatch]:
-    """The head, and those behind it that come back with a number; nothing new goes past them."""
+    """The head, and the retried batches with a sequence that follow it; no new batch overtakes them."""
     for position, batch in enumerate(queue):
         if position and not batch.has_sequence:
             return
@@ -247,17 +247,17 @@ def _candidates(queue: deque[ProducerBatch]) -> Iterator[ProducerBatch]:
 
 
 def _is_retried(batch: ProducerBatch) -> bool:
-    """It was drained before, or is a part of one that was. All of them stand in front of those that were not."""
+    """It was drained before, or is part of a split batch that was. These precede all new batches in the queue."""
     return batch.attempts > 0 or batch.has_sequence or batch.split_from is not None
 
 
 def _is_backing_off(batch: ProducerBatch, now_ms: int, leader: Leader) -> bool:
-    # A new leader has not refused anything yet: the wait was for the old one.
+    # The back-off was for the old leader; a new one has not refused anything yet.
     return now_ms < batch.retry_at_ms and batch.sent_to == leader
 
 
 def _comes_before(queued: ProducerBatch, batch: ProducerBatch) -> bool:
-    """Sequence order, across the wrap from 2**31 - 1 to 0; another identity is older and was queued before."""
+    """Sequence order, across the wrap from 2**31 - 1 to 0; a batch of another identity is older and goes first."""
     if queued.identity != batch.identity:
         return True
     return 0 < (batch.base_sequence - queued.base_sequence) % 2**31 < 2**30

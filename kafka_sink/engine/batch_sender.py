@@ -1,8 +1,8 @@
-"""Batches from their arrival to their end: queue, number, send, read the answer, try again, split, give up.
+"""The life cycle of batches: queue, assign sequences, send, read the response, retry, split, give up.
 
-It decides about batches only. Connections, metadata and transactions are asked or told through the engine. A batch is
-in exactly one place: queued in the accumulator, on the wire in a `ProduceRequest`, or done. `incomplete` holds all that
-are not done, in order of arrival; whoever is not in it has had its one `Delivered` or `Failed`.
+It decides about batches only; the engine connects it to connections, metadata and transactions. A batch is in exactly
+one place: queued in the accumulator, in flight in a `ProduceRequest`, or done. `incomplete` holds all that are not
+done, in order of arrival; every other batch has had its one `Delivered` or `Failed`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from kafka_sink.records.scalar import split
 from kafka_sink.wire.apis import PRODUCE
 from kafka_sink.wire.produce import Acknowledgements
 
-# The last Produce of transaction version 1 (the client registers partitions); from the next one on the leader does it.
+# The last Produce of transaction version 1 (the client registers partitions); from the next version on the leader does.
 PRODUCE_LAST_V1 = 11
-# From here topics go by id.
+# From this version on requests contain topic ids.
 PRODUCE_FIRST_TOPIC_ID = 13
 PRODUCE_LAST = PRODUCE.version_max
 REQUEST_OVERHEAD_BYTES = 512
@@ -50,18 +50,18 @@ class BatchSender:
         self._sequences = sequences
         self._transaction = transaction
         self._keeps_order_by_muting = options.max_in_flight_requests_per_connection == 1
-        # When the first batch is to be given up; None while there are none.
+        # When the first batch expires; None if there is none.
         self.next_expiry_ms: int | None = None
         self._heads: dict[int, bytes] = {}
-        # How many batches were appended so far; each has its number.
+        # How many batches were appended so far; also the number of the last one.
         self.appended_count = 0
-        # Of the answer that is being read.
+        # Batches of the response that is being read.
         self._delivered: list[ProducerBatch] = []
         self.accumulator = Accumulator(loads)
         self._may_send: Callable[[ProducerBatch], bool] = self._may_send_in_transaction
         if transaction is None:
             self._may_send = sequences.may_send if sequences is not None else lambda _: True
-        # Topic ids of the cluster as it was seen last, and back.
+        # Topic ids of the last cluster view, and the reverse.
         self._cluster: ClusterView | None = None
         self._topic_ids: dict[str, bytes | None] = {}
         self._topic_names: dict[bytes, str] = {}
@@ -70,10 +70,10 @@ class BatchSender:
         # What the engine collects after each step.
         self.commands: list[Command] = []
         self.metadata_is_stale = False
-        # Answers that may name new leaders themselves (KIP-951).
+        # Responses that may contain new leaders (KIP-951).
         self.answers_with_hints: list[Mapping[str, Any]] = []
 
-    # ---- questions ----
+    # ---- queries ----
 
     @property
     def is_quiet(self) -> bool:
@@ -93,7 +93,7 @@ class BatchSender:
             self.appended_count += 1
             batch.number = self.appended_count
             if refusal is not None:
-                # It was never part of the transaction, whose commit may be on its way: only the batch fails.
+                # It was never part of the transaction, whose commit may be in flight: only the batch fails.
                 batch.finish()
                 self.commands.append(Failed(batch, failure.dropped_error(batch, refusal)))
                 continue
@@ -116,7 +116,7 @@ class BatchSender:
         elif answer.failure is not None:
             self._on_no_answer(now_ms, request, answer.failure, was_sent=answer.was_sent)
         elif answer.body is None:
-            for batch in request.batches.values():  # acks=0: that it left is all there is to know
+            for batch in request.batches.values():  # acks=0: sent is all that can be known
                 self._on_acknowledged(batch, UNKNOWN_OFFSET, -1)
         else:
             self._on_body(now_ms, request, answer.body)
@@ -128,9 +128,9 @@ class BatchSender:
                 self.accumulator.unmute(topic_partition)
 
     def expire(self, now_ms: int, trouble_of: Callable[[ProducerBatch], str]) -> None:
-        """Gives up what is older than delivery.timeout.ms, counted from the first record, on the wire or not.
+        """Expires batches older than delivery.timeout.ms, counted from the first record, in flight or not.
 
-        `trouble_of`: what keeps a batch from its leader, if anything is known.
+        `trouble_of`: why a batch cannot be delivered, if known.
         """
         if self.next_expiry_ms is None or now_ms < self.next_expiry_ms:
             return
@@ -144,7 +144,7 @@ class BatchSender:
         self.next_expiry_ms = None if oldest is None else oldest + limit_ms
 
     def settle(self) -> None:
-        """Gets over partitions with unknown sequences; drops what a doomed transaction still has queued."""
+        """Resolves partitions with unknown sequences; drops the queued batches of a doomed transaction."""
         if self._sequences is None:
             return
         drops_unsent = self._transaction is not None and self._transaction.drops_unsent
@@ -164,7 +164,7 @@ class BatchSender:
                 self._give_up(batch, failure.dropped_error(batch, cause))
 
     def fail_all(self, error: KafkaSinkError) -> None:
-        """The producer is finished: nothing will be sent or answered any more."""
+        """The producer is finished: nothing more is sent, no response is read."""
         self.accumulator.take_all()
         for batch in list(self.incomplete):
             self._give_up(batch, failure.dropped_error(batch, error))
@@ -201,7 +201,7 @@ class BatchSender:
 
     def _make_request(self, batches: dict[TopicPartition, ProducerBatch], cluster: ClusterView) -> ProduceRequest:
         if cluster is not self._cluster:
-            # Requests that are on the wire keep what they were sent by.
+            # Requests in flight keep the maps that they were sent with.
             self._cluster, self._topic_ids, self._topic_names = cluster, {}, {}
         version_min, version_max = 0, PRODUCE_LAST
         for topic, _ in batches:
@@ -220,10 +220,10 @@ class BatchSender:
             batches, self._topic_ids, self._topic_names, self._options, self._heads, version_min, version_max
         )
 
-    # ---- answers ----
+    # ---- responses ----
 
     def _on_unsendable(self, request: ProduceRequest, error: KafkaSinkError) -> None:
-        """The leader speaks no version that could carry the request: another try would end the same way."""
+        """The leader supports no suitable version: a retry would fail in the same way."""
         if self._transaction is not None:
             self._transaction.on_fatal(error)
         for batch in request.batches.values():
@@ -242,7 +242,7 @@ class BatchSender:
                 self._try_again(now_ms, batch, str(error), None)
 
     def _on_acknowledgements(self, now_ms: int, request: ProduceRequest, answer: Acknowledgements) -> None:
-        """All is well in every partition, as it is nearly always."""
+        """No partition has an error, which is nearly always the case."""
         unanswered = request.batches.copy()
         for topic, partition, base_offset, log_append_time_ms in answer.partitions:
             name = topic if isinstance(topic, str) else request.topic_names.get(topic, "")
@@ -275,7 +275,7 @@ class BatchSender:
         if not batch.is_done:
             self._deliver(batch, base_offset, log_append_time_ms)
         elif self._sequences is not None and batch.base_sequence != NO_SEQUENCE:
-            # Given up meanwhile. That it is in the log after all closes the question about its sequences.
+            # Given up meanwhile. It is in the log after all, which resolves its sequences.
             self._sequences.on_acked(batch, base_offset)
 
     def _on_partition(self, now_ms: int, batch: ProducerBatch, answer: Mapping[str, Any]) -> None:
@@ -307,7 +307,7 @@ class BatchSender:
         return outcome is ProduceOutcome.RETRY
 
     def _survives_gap(self, batch: ProducerBatch) -> bool:
-        """OUT_OF_ORDER_SEQUENCE_NUMBER. Usually an earlier batch failed first: then the resend heals it."""
+        """OUT_OF_ORDER_SEQUENCE_NUMBER. Usually an earlier batch failed first: then resending is enough."""
         if self._sequences is None or not batch.has_sequence:
             return False
         self._sequences.on_out_of_order(batch)
@@ -360,7 +360,7 @@ class BatchSender:
             self.commands.append(BatchObserved("retried", batch, error_code))
 
     def _split(self, batch: ProducerBatch) -> None:
-        """Too large for the broker after all: in parts of half the size, in order, under the same sequences."""
+        """Too large for the broker: splits it into parts of half the size, in order, with the same sequences."""
         codec = make_compressor(*self._options.compression_of(batch.topic))
         parts = batch.split(split(batch.encoded, batch_bytes_max=batch.encoded.records_bytes // 2, codec=codec))
         if len(parts) < 2:
@@ -368,7 +368,7 @@ class BatchSender:
         if self._sequences is not None and batch.has_sequence:
             self._sequences.on_split(batch, parts)
         batch.finish()
-        # In the place of the whole: whoever waits for the oldest looks at the first.
+        # In place of the whole: waiters for the oldest batch look at the first.
         self.incomplete = {each: None for one in self.incomplete for each in (parts if one is batch else (one,))}
         self.accumulator.requeue_parts(parts)
         self.commands.append(BatchObserved("split", batch))
@@ -395,7 +395,7 @@ class BatchSender:
             self.next_expiry_ms = None
         if self._sequences is not None and batch.has_sequence:
             self._sequences.on_given_up(batch)
-            # Its sequences will never be used: whatever comes behind it would be out of order.
+            # Its sequences will never be used: every later batch would be out of order.
             if self._transaction is None and batch.is_surely_not_in_log:
                 self._sequences.mark_for_renumbering(batch.topic_partition)
         if self._transaction is not None:

@@ -1,7 +1,7 @@
-"""What `Engine.step` is given and what it gives back, beside events and commands of the network (client/commands.py).
+"""Inputs and outputs of `Engine.step`, besides network events and commands (client/commands.py).
 
-Wishes go in (append these batches, commit), results come out, in the order in which they have to be told. Nothing here
-has behaviour.
+Requests of the application go in (append these batches, commit), results come out, in the order in which they must be
+reported. Nothing here has behaviour.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kafka_sink.engine.transaction import TransactionReceipt
 
 
-# ---- inputs: the user ------------------------------------------------------------------------------------------
-# Every wish that ends carries an `operation_id`; the engine answers it with exactly one `Finished`.
+# ---- inputs: the application -----------------------------------------------------------------------------------
+# Every request with a result has an `operation_id`; the engine answers it with exactly one `Finished`.
 
 
 @frozen
@@ -30,14 +30,14 @@ class Append:
 
 @frozen
 class WantTopic:
-    """Somebody waits for the metadata of this topic. No `Finished`: the shell watches the published cluster view."""
+    """A caller waits for the metadata of this topic. No `Finished`: the shell watches the published cluster view."""
 
     topic: str
 
 
 @frozen
 class Flush:
-    """Ends when every batch appended before it has been delivered or has failed."""
+    """Finishes when every batch appended before it has been delivered or has failed."""
 
     operation_id: int
 
@@ -72,7 +72,7 @@ class EndTransaction:
 
 @frozen
 class PrepareTransaction:
-    """Ends when all records are acknowledged; the result is the receipt with which anybody may end the transaction.
+    """Finishes when all records are acknowledged; any process can end the transaction with the resulting receipt.
 
     From then on this producer never ends the transaction itself, not even when it is closed.
     """
@@ -82,7 +82,7 @@ class PrepareTransaction:
 
 @frozen
 class ResumeTransaction:
-    """Takes over a prepared transaction of another producer; the next wish must be `EndTransaction`."""
+    """Takes over a prepared transaction of another producer; the next request must be `EndTransaction`."""
 
     operation_id: int
     receipt: TransactionReceipt
@@ -90,8 +90,8 @@ class ResumeTransaction:
 
 @frozen
 class StartOver:
-    """A producer at rest becomes a new one, with this transactional id or without: own identity, own sequences, own
-    transaction. It keeps the connections and what it knows of the cluster."""
+    """An idle producer becomes a new one, with this transactional id or none: new producer id, sequences and
+    transaction. Connections and cluster metadata are kept."""
 
     operation_id: int
     transactional_id: str | None
@@ -99,14 +99,14 @@ class StartOver:
 
 @frozen
 class Close:
-    """Graceful: nothing new is accepted, what is queued is sent, an open transaction is aborted."""
+    """Graceful: nothing new is accepted, queued batches are sent, an open transaction is aborted."""
 
     operation_id: int
 
 
 @frozen
 class Abandon:
-    """At once: every queued batch fails, every operation fails, all connections close."""
+    """Immediate: every queued batch and every operation fails, all connections close."""
 
     reason: KafkaSinkError
 
@@ -123,7 +123,7 @@ Input = NetworkEvent | Wish
 
 @frozen
 class Delivered:
-    """The batches of one answer that are in the log; where is noted in them."""
+    """The batches of one response that are in the log; each has its offset."""
 
     batches: Sequence[ProducerBatch]
 
@@ -146,14 +146,14 @@ class Finished:
 
 @frozen
 class Drained:
-    """Batches of one request that are sent for the first time."""
+    """Batches of one request, sent for the first time."""
 
     batches: Sequence[ProducerBatch]
 
 
 @frozen
 class BatchObserved:
-    """What happened to a batch on its way: `retried` or `split`. `error_code`: why; None: there was no answer."""
+    """A batch was `retried` or `split`. `error_code`: why; None: there was no response."""
 
     event: str
     batch: ProducerBatch

@@ -1,14 +1,14 @@
 """The producer as one pure function: `step(now_ms, inputs) -> commands`. No I/O, no clock, no thread.
 
-A step has a fixed order, so that each decision sees the consequences of those before it:
+A step has a fixed order, so that each part sees the results of those before it:
 
- 1  inputs            wishes of the user, events of connections
- 2  time-outs         of connections and requests; they end as answers too
+ 1  inputs            requests of the application, events of connections
+ 2  time-outs         of connections and requests; they are answers too
  3  answers           to Produce, Metadata and coordinator requests
  4  expiry            batches older than delivery.timeout.ms
- 5  settling          unknown sequences, epoch bumps, doomed transactions
+ 5  settling          unknown sequences, epoch bumps, transactions that must abort
  6  transaction       the next request to a coordinator
- 7  batches           drained for every leader that can take them
+ 7  batches           drained for every leader that can take a request
  8  metadata          if something above found it stale
  9  results           flushes and closes that ended; completions go out last
 
@@ -50,24 +50,24 @@ class Engine:
         self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, jitter)
         self._nodes = NodeSet(options, jitter=jitter, authenticator=authenticator)
         self._metadata = Metadata(options, self._nodes, jitter=jitter)
-        # How many batches wait for their leader, by topic and partition: one object that changes.
+        # How many batches are queued, by topic and partition: one object, updated in place.
         self.queue_loads: dict[str, dict[int, int]] = {}
-        # Of the transactional ids of earlier lives, the longest unused first: whoever starts over as one of them need
-        # not ask again. One that moved says so itself.
+        # Coordinators of earlier transactional ids of this producer, least recently used first, to save a lookup after
+        # `StartOver`. A coordinator that has moved answers so.
         self._coordinators: dict[str, CoordinatorClient] = {}
         self._transaction_requests: TransactionRequests | None = None
         self._reset_producer(options)
-        # With the number of the last batch that each waits for.
+        # Operation id, and the number of the last batch that it waits for.
         self._flushes: list[tuple[int, int]] = []
         self._closes: list[int] = []
         self._commands: list[c.Command] = []
         # Why nothing is accepted or sent any more.
         self._end: KafkaSinkError | None = None
-        # Moments at which something that could not go now may go, collected anew in each step.
+        # Times at which something that is blocked now may proceed, collected anew in each step.
         self._moments: list[int] = []
 
     def _reset_producer(self, options: ProducerOptions) -> None:
-        """Everything that belongs to one producer; connections and what is known of the cluster do not."""
+        """The state of one producer; connections and cluster metadata are not part of it."""
         self._remember_coordinator()
         self._options = options
         self._sequences = Sequences() if options.enable_idempotence else None
@@ -95,7 +95,7 @@ class Engine:
         while len(self._coordinators) > COORDINATORS_MAX:
             del self._coordinators[next(iter(self._coordinators))]
 
-    # ---- what the sender publishes ----
+    # ---- published by the sender ----
 
     @property
     def cluster(self) -> ClusterView:
@@ -115,16 +115,16 @@ class Engine:
         return None if self._transaction is None else self._transaction.refusal
 
     def topic_error(self, topic: str) -> KafkaSinkError | None:
-        """What makes waiting for the topic pointless."""
+        """An error that makes waiting for the topic pointless."""
         return self._metadata.topic_error(topic)
 
     def topic_trouble(self, topic: str) -> str:
-        """Why the topic cannot be written to yet, for the text of a time-out."""
+        """Why the topic cannot be written to yet, for the text of a timeout error."""
         return self._metadata.topic_trouble(topic)
 
     @property
     def trouble(self) -> str:
-        """What keeps those waiting who wait for records or for a step of a transaction. Empty: nothing is known."""
+        """Why records or a transaction are delayed. Empty: unknown."""
         requests, last_failure = self._transaction_requests, self._nodes.last_failure
         if requests is not None and requests.trouble:
             return requests.trouble
@@ -133,7 +133,7 @@ class Engine:
         return trouble or ("" if last_failure is None else str(last_failure))
 
     def _trouble_of(self, batch: ProducerBatch) -> str:
-        """What keeps the batch from its leader, if anything is known."""
+        """Why the batch cannot be delivered, if known."""
         node_id = self.cluster.leader(batch.topic, batch.partition)
         failure = None if node_id is None else self._nodes.failure_of(node_id)
         if failure is not None:
@@ -174,7 +174,7 @@ class Engine:
             self._take_leader_hints(now_ms)
         if production.next_expiry_ms is not None and production.next_expiry_ms <= now_ms:
             production.expire(now_ms, self._trouble_of)
-        # Before settling: a new epoch makes an end of all doubts about sequences of the transaction before.
+        # Before settling: a new epoch resolves all unknown sequences of the previous transaction.
         if self._transaction is not None or (self._producer_ids is not None and self._producer_ids.error is not None):
             self._adopt_identity()
         production.settle()
@@ -198,7 +198,7 @@ class Engine:
         elif isinstance(event, c.WantTopic):
             self._metadata.want_topic(event.topic, now_ms)
             if event.topic in self.cluster.topics:
-                self._metadata.request_update()  # whoever waits has seen what is known, and it was not enough
+                self._metadata.request_update()  # the caller has seen the current view and still waits
         elif isinstance(event, c.Flush):
             self._flushes.append((event.operation_id, self._production.appended_count))
         elif isinstance(event, c.Close):
@@ -213,7 +213,7 @@ class Engine:
             self._on_transaction_wish(event)
 
     def _start_over(self, wish: c.StartOver) -> None:
-        """A new producer in the place of this one, which must have nothing left that could still happen."""
+        """Replaces this producer by a new one; it must have nothing pending."""
         error = self._end
         if error is None and not self._is_at_rest():
             error = LocalProtocolError("a producer with records or requests under way cannot start over")
@@ -222,7 +222,7 @@ class Engine:
         self._commands.append(c.Finished(wish.operation_id, error))
 
     def _is_at_rest(self) -> bool:
-        # A producer id that is on its way may come: it was for an earlier life, and nobody will use it.
+        # A pending InitProducerId does not matter: it was for an earlier producer, and its id will not be used.
         is_asking = self._transaction_requests is not None and self._transaction_requests.is_waiting
         return not (is_asking or self._flushes or self._closes) and self._is_over()
 
@@ -256,7 +256,7 @@ class Engine:
     def _transaction_version(self) -> int:
         return 2 if self._nodes.finalized_features.get(TRANSACTION_FEATURE, 0) >= 2 else 1
 
-    # ---- answers ----
+    # ---- responses ----
 
     def _on_answer(self, now_ms: int, answer: Answer) -> None:
         purpose = answer.request.purpose
@@ -280,7 +280,7 @@ class Engine:
         self._production.answers_with_hints.clear()
 
     def _adopt_identity(self) -> None:
-        """Takes over what the transaction was given, and what ends the producer for good."""
+        """Takes over the transaction's producer id and epoch, and its fatal error."""
         transaction = self._transaction
         if transaction is not None and self._sequences is not None:
             if transaction.state is TransactionState.FATAL and self._end is None:
@@ -292,7 +292,7 @@ class Engine:
             self._finish_with(self._producer_ids.error)
 
     def _finish_with(self, error: KafkaSinkError) -> None:
-        """Nothing more will be sent: everything that waits gets this error."""
+        """Nothing more will be sent: everything pending fails with this error."""
         self._end = error
         if self._transaction is not None:
             self._transaction.on_fatal(error)
@@ -313,7 +313,7 @@ class Engine:
         coordinator = requests.coordinator_for(request)
         node_id = self._nodes.least_loaded(now_ms) if coordinator is None else coordinator.node_id
         if coordinator is not None and coordinator.node_id not in self.cluster.brokers:
-            # It joined a moment ago and the metadata is older than that; or it left, and another one does its work.
+            # It joined after the last metadata update; or it left, and another broker has taken over.
             self._metadata.request_update()
             if self._metadata.is_newer_than(coordinator.found_ms):
                 requests.on_coordinator_gone(now_ms, coordinator.node_id, self._nodes.failure_of(coordinator.node_id))
@@ -324,7 +324,7 @@ class Engine:
             self._nodes.send(node_id, request, now_ms)
             requests.on_sent(request)
         elif self._nodes.blocked_until_ms(node_id, now_ms) is not None:
-            # Its host is down, or it asked for a pause: perhaps another broker took over.
+            # Its host is down, or it throttles: perhaps another broker took over.
             requests.on_coordinator_gone(now_ms, node_id, self._nodes.failure_of(node_id))
 
     def _ask_producer_id(self, now_ms: int) -> None:
@@ -371,7 +371,7 @@ class Engine:
             self._nodes.send(node_id, request, now_ms)
 
     def _can_use(self, node_id: int, now_ms: int) -> bool:
-        """Is the node ready for a request? If not, the connection is begun, or the end of its back-off noted."""
+        """Whether the node is ready for a request. If not, starts connecting, or notes the end of the back-off."""
         if self._nodes.is_ready(node_id, now_ms):
             return True
         self._nodes.connect(node_id, now_ms)
@@ -397,11 +397,11 @@ class Engine:
 
     def _is_over(self) -> bool:
         if self._end is not None:
-            return True  # every batch has failed; what is on the wire is nobody's any more
+            return True  # every batch has failed; requests in flight no longer matter
         return self._production.is_quiet and (self._transaction is None or self._transaction.is_settled)
 
     def _take_commands(self) -> list[c.Command]:
-        """What the network must do first, then what the user is told."""
+        """Network commands first, then results for the application."""
         taken: list[c.Command] = [*self._nodes.commands]
         self._nodes.commands.clear()
         if self._production.commands:

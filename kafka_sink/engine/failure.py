@@ -1,4 +1,4 @@
-"""Error values for batches that were given up: what happened, to which records, whether they are safe, what to do."""
+"""Errors for batches that were given up: what happened, to which records, whether they are safe, what to do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ADVICE = {
 
 
 def refused_error(batch: ProducerBatch, error_code: int, broker_text: str | None) -> KafkaSinkError:
-    """The broker's answer was final."""
+    """The broker's response was final."""
     text = f"{_records(batch)} refused: {describe(error_code)}"
     if broker_text:
         text += f"; the broker says: {broker_text}"
@@ -48,7 +48,7 @@ def timeout_error(batch: ProducerBatch, delivery_timeout_ms: int, reason: str, t
 
 
 def dropped_error(batch: ProducerBatch, cause: KafkaSinkError) -> DeliveryError:
-    """Nothing is wrong with the batch; the producer or its transaction ended before it could be delivered."""
+    """The batch is valid; the producer or its transaction ended before it was delivered."""
     error = _delivery_error(DeliveryError, batch, f"{_records(batch)} dropped: {cause}. {_safety(batch)}", None)
     error.__cause__ = cause
     return error

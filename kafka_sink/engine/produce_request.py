@@ -1,7 +1,7 @@
-"""One Produce request, from the drain of its batches to the answer: the only object that is made for it.
+"""One Produce request, from draining its batches to the response: the only object allocated for it.
 
-What stands before the topics is the same in all requests of a producer and is made once (`heads`, by version). The
-answer is read by hand where all is well, by the generic rows otherwise (wire/produce.py).
+The fields before the topics are the same in all requests of a producer and encoded once (`heads`, by version). A
+response without errors is decoded by hand, any other by the generic decoder (wire/produce.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafka_sink.wire.produce import TopicBatches, encode_after_head, encode_prod
 
 
 class ProduceRequest(Request):
-    """It is its own `purpose`: the answer leads back to the batches."""
+    """It is its own `purpose`, so that a response leads to the batches."""
 
     __slots__ = ("_heads", "_options", "_topic_ids", "batches", "topic_names")
 
@@ -38,9 +38,9 @@ class ProduceRequest(Request):
         self.batches = batches
         self._options = options
         self._topic_ids = topic_ids
-        # To read answers by id.
+        # To read responses with topic ids.
         self.topic_names = topic_names
-        # By version, what all requests of the producer begin with.
+        # By version, the encoded fields before the topics.
         self._heads = heads
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> list[Buffer]:

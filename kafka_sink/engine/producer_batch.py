@@ -1,9 +1,8 @@
-"""One closed record batch on its way into the log: the facts about its journey.
+"""One closed record batch and the state of its delivery.
 
-The content (`encoded`) never changes. What changes is what we know: how often it was sent, under which producer id,
-epoch and sequence, and whether some earlier send may have put it into the log. That last fact is the heart of it:
-`unknown_sends` counts the sends to which no definite answer came. As long as it is not zero nobody may say that the
-batch is not in the log.
+The content (`encoded`) never changes. The rest is state: how often it was sent, under which producer id, epoch and
+sequence, and whether an earlier send may have appended it to the log. The last is the most important: `unknown_sends`
+counts the sends without a definite response. As long as it is not zero, the batch may be in the log.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ UNKNOWN_OFFSET = -1
 
 
 class ProducerIdentity(NamedTuple):
-    """Who writes: sequences count within one (producer id, producer epoch)."""
+    """Producer id and epoch; sequences are counted per identity."""
 
     producer_id: int
     producer_epoch: int
@@ -34,7 +33,7 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 
 
 class ProducerBatch:
-    """Written out, not a dataclass: one is made for every batch, and that costs one call instead of two."""
+    """Not a dataclass: one is made for every batch, and this costs one call instead of two."""
 
     __slots__ = (
         "attempts", "base_offset", "base_sequence", "encoded", "identity", "is_done", "is_on_wire", "is_out_of_order",
@@ -59,38 +58,37 @@ class ProducerBatch:
         self.opened_ms = opened_ms
         self.shares = shares
         self.record_count = encoded.record_count
-        # In a request, header and all.
+        # Size in a request, including the header.
         self.size = HEADER_BYTES + len(encoded.payload)
-        # The place among all that were ever appended; parts of a split batch have that of the whole.
+        # Consecutive number of appended batches; parts of a split batch have that of the whole.
         self.number = 0
 
         self.identity = NO_IDENTITY
         self.base_sequence = NO_SEQUENCE
-        # The sequence was replaced since the last send: an answer to that send says nothing about the new number.
+        # The sequence was replaced since the last send: a response to that send says nothing about the new sequence.
         self.sequence_was_reset = False
 
         self.attempts = 0
-        # Why the last try failed, for the text of a time-out.
+        # Why the last try failed, for the text of a timeout error.
         self.last_trouble = ""
         self.retry_at_ms = 0
-        # The leader of the last send: a batch whose leader changed since then need not wait out its back-off (KIP-951).
+        # The leader of the last send: if the leader has changed since, the batch skips its back-off (KIP-951).
         self.sent_to: tuple[int, int] | None = None
         self.is_on_wire = False
         self.unknown_sends = 0
-        # The last send was answered with "out of order". What that says of earlier sends depends on the batches behind
-        # it.
+        # The last response was "out of order". Its meaning for earlier sends depends on later batches (sequences.py).
         self.is_out_of_order = False
         self.is_done = False
-        # Where it is, once it is delivered; -1 where the broker did not say (acks=0, or an old duplicate).
+        # Set once it is delivered; -1 if the broker did not return it (acks=0, or an old duplicate).
         self.base_offset = UNKNOWN_OFFSET
         self.log_append_time_ms = -1
 
         self.split_from = split_from
-        # It is a part, and the whole was sent without a definite answer before it was split. A leader that has the
-        # whole does not know the part's numbers as a duplicate, so no answer about them says anything about the whole.
+        # It is part of a split batch that was sent without a definite response. A leader that has the whole does not
+        # recognise the part's sequences as a duplicate, so no response about the part says anything about the whole.
         self.whole_may_be_in_log = False
-        # A send was lost with its connection. What a leader says on another one does not end it: its bytes may still
-        # lie in a socket of a broker that stood still.
+        # A send was lost with its connection. A response on another connection does not settle it: its bytes may still
+        # be in a socket buffer of a broker that was frozen.
         self.may_arrive_late = False
 
     def __repr__(self) -> str:
@@ -110,14 +108,14 @@ class ProducerBatch:
 
     @property
     def is_surely_not_in_log(self) -> bool:
-        """Neither now nor later."""
+        """Neither now nor through a late arrival."""
         return not (self.may_be_in_log or self.may_arrive_late)
 
     @property
     def is_bound_to_its_number(self) -> bool:
-        """Bytes that were sent before can be in the log, or still get there, and no answer of a leader rules that out.
+        """Bytes sent before may be in the log, or may still arrive, and no response of a leader rules that out.
 
-        A new number would take away what keeps the records from being written twice.
+        With a new sequence the records could be written twice.
         """
         return self.whole_may_be_in_log or self.may_arrive_late
 
@@ -130,18 +128,18 @@ class ProducerBatch:
         self.unknown_sends += 1
 
     def on_answered(self, *, is_definite: bool) -> None:
-        """The send came back. A definite refusal takes its doubt away; the doubt of earlier sends stays."""
+        """A response arrived. A definite error settles this send, but not earlier ones."""
         self.is_on_wire = False
         if is_definite:
             self.unknown_sends -= 1
 
     def on_lost(self) -> None:
-        """The connection ended before an answer came."""
+        """The connection was lost before the response."""
         self.is_on_wire = False
         self.may_arrive_late = True
 
     def on_denied(self) -> None:
-        """The leader does not have this number: no send of it got through."""
+        """The leader does not have this sequence: no send was appended."""
         self.unknown_sends = int(self.is_on_wire)
         self.whole_may_be_in_log = False
 
@@ -151,7 +149,7 @@ class ProducerBatch:
         self.is_done = True
 
     def split(self, parts: list[EncodedBatch]) -> list[ProducerBatch]:
-        """Children for `parts` of the same records, each with its shares and the doubt of earlier sends."""
+        """Batches for `parts` of the same records, each with its shares and the unknown sends of the whole."""
         children = []
         first_record = 0
         for part in parts:

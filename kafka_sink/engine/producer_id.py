@@ -1,6 +1,6 @@
-"""The producer id of an idempotent producer without transactions: fetched once, and again when its epochs are used up.
+"""The producer id of an idempotent producer without transactions: requested once, and again when its epochs run out.
 
-Any broker hands one out. Until there is one nothing is numbered, so nothing is sent.
+Any broker assigns one. Until then batches have no sequences, so nothing is sent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kafka_sink.engine.producer_batch import ProducerIdentity
 from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, RemoteProtocolError, TransportError
 from kafka_sink.wire.apis import INIT_PRODUCER_ID
 
-# There is no transaction to time out; the field has to hold something.
+# There is no transaction to time out, but the field needs a value.
 NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 
 
@@ -23,7 +23,7 @@ class ProducerIdSource:
         self.is_waiting = False
         self._failures = 0
         self.retry_at_ms = 0
-        # Set when ids are refused for good; the producer cannot go on.
+        # Set if the request is refused for good; the producer has failed.
         self.error: KafkaSinkError | None = None
 
     def next_request(self, now_ms: int) -> Request | None:

@@ -1,36 +1,34 @@
-"""Sequence numbers: what makes a resend harmless and an order provable (KIP-98, KIP-360).
+"""Sequence numbers: they make resends idempotent and prove the order (KIP-98, KIP-360).
 
-A broker keeps the last five batches of each (producer id, epoch) per partition. A batch it has seen is answered with
-its old offset; a batch whose base sequence is not the next one is refused as out of order. So a batch gets its
-sequence when it is first drained and keeps it over all resends, and batches that wait for an answer are resent in
-sequence order.
+A broker keeps the last five batches of each (producer id, epoch) per partition. A batch it remembers is acknowledged
+with its old offset; one whose base sequence is not the next is rejected as out of order. So a batch gets its sequence
+when it is first drained and keeps it over all resends, and unacknowledged batches are resent in sequence order.
 
-The first batch of a producer id goes to a partition alone. A leader that knows nothing of the producer takes any first
-sequence, so with several on the wire and the first of them refused (too large, too few replicas for a moment) the
-second would be taken in its place, and the first could never be written any more. A topic that was deleted and created
-again knows nothing either.
+The first batch of a producer id is sent to a partition alone. A leader without state for the producer accepts any first
+sequence, so with several in flight and the first one refused (too large, too few replicas for a moment) the second
+would be accepted in its place, and the first could never be written. A recreated topic has no state either.
 
-A batch is overtaken by four others at most. With one more in the log behind it a leader has forgotten it and answers
-"out of order" for a batch that it has. While a resend waits for its answer others may be acknowledged, for instance if
-the resend went to an old leader; so what counts is how many got a number since, not how many are on the wire.
+At most four batches may overtake a batch. With one more after it in the log the leader has forgotten it and answers
+"out of order" for a batch that it has. While a resend is unacknowledged later batches may be acknowledged, for instance
+if the resend went to an old leader; so the limit is on sequences assigned since, not on batches in flight.
 
-Two situations leave that path:
+Two exceptions:
 
-Unresolved. A batch was given up (delivery.timeout.ms) after it had been sent without a definite answer: nobody knows
-whether its sequences are used. No new sequence is handed out in that partition until every batch behind it has its
-answer. If the last of them was acknowledged, the broker accepted all sequences, so the lost one was in the log after
-all. If not, there may be a gap, and only a new epoch (sequences start at 0 again) gets over it.
+Unresolved. A batch expired (delivery.timeout.ms) after it had been sent without a definite response: whether its
+sequences are used is unknown. No new sequence is assigned in that partition until every later batch has a response. If
+the last of them was acknowledged, the broker accepted all sequences, so the expired batch is in the log. If not, there
+may be a gap, which only a new epoch (sequences start at 0 again) resolves.
 
-Epoch bump. Without transactions the producer raises its epoch by itself: brokers do not fence ids that belong to
-nobody else. A batch that is in the log under its old number must not get a new one, or it would be written twice. So
-it happens only when every unsettled batch of the affected partitions is certainly not in the log. Those that may be
-are resent under their old numbers, one by one, until a broker says yes or no. Java renumbers at once. In a transaction
-nothing is ever renumbered: the transaction is aborted instead.
+Epoch bump. Without transactions the producer bumps its epoch locally: no other producer uses the id, so brokers accept
+it. A batch that is in the log under its old sequence must not get a new one, or it would be written twice. So the epoch
+is bumped only when every unsettled batch of the affected partitions is certainly not in the log. Those that may be are
+resent with their old sequences, one by one, until a broker gives a definite response. Java renumbers at once. In a
+transaction nothing is ever renumbered: the transaction is aborted instead.
 
-"Out of order" is a no for all sends of a batch only if nothing behind it is in the log. That a broker takes a number
-only after the one before holds as long as it remembers the producer: a re-created topic takes any first number, and a
-broker that was started again remembers the last batch only. Then the batch behind the refused one is a duplicate, and
-nobody can say any more whether the refused one is in the log. So a refusal counts from the last batch backwards.
+"Out of order" means that no send of a batch was appended only if no later batch is in the log. A broker enforces the
+order only as long as it has the producer's state: a recreated topic accepts any first sequence, and a restarted broker
+remembers only the last batch. Then the batch after the refused one is a duplicate, and whether the refused one is in
+the log is unknown. So refusals are evaluated from the last batch backwards.
 """
 
 from __future__ import annotations
@@ -42,9 +40,9 @@ from kafka_sink.engine.producer_batch import NO_IDENTITY, NO_SEQUENCE, ProducerB
 from kafka_sink.errors import LocalProtocolError
 
 SEQUENCE_MODULUS = 2**31
-# One below the largest: brokers keep 32767 for fencing, so a producer id with this epoch is used up.
+# One below the maximum: brokers reserve 32767 for fencing, so a producer id with this epoch is used up.
 PRODUCER_EPOCH_MAX = 32766
-# Of each producer a broker remembers so many batches per partition.
+# How many batches a broker remembers per producer and partition.
 BATCHES_REMEMBERED = 5
 
 
@@ -60,14 +58,14 @@ class PartitionSequences:
     # The sequence of the last record known to be in the log; -1 before the first.
     last_acked_sequence: int = NO_SEQUENCE
     last_acked_offset: int = -1
-    # Every batch with a sequence and no final answer, in sequence order: on the wire or queued for another try.
+    # Every batch with a sequence and no final response, in sequence order: in flight or queued for a retry.
     unacked: list[ProducerBatch] = field(default_factory=list)
-    # Base sequences of acknowledged batches behind the first of `unacked`.
+    # Base sequences of acknowledged batches after the first of `unacked`.
     overtakers: list[int] = field(default_factory=list)
     is_unresolved: bool = False
 
     def is_overtaken(self, batch: ProducerBatch) -> bool:
-        """Is a batch behind this one known to be in the log?"""
+        """Whether a later batch is known to be in the log."""
         last = self.last_acked_sequence
         return last != NO_SEQUENCE and batch.identity == self.identity and _is_later(last, batch.base_sequence)
 
@@ -84,13 +82,13 @@ class Sequences:
         self.identity = NO_IDENTITY
         self._partitions: dict[TopicPartition, PartitionSequences] = {}
         self.to_renumber: dict[TopicPartition, None] = {}
-        # Partitions whose leader has taken a batch of this producer id; see above on the first batch.
+        # Partitions whose leader has accepted a batch of this producer id; see above on the first batch.
         self._known_at: set[TopicPartition] = set()
         self._topic_ids: dict[str, bytes] = {}
-        # False: no partition is unresolved, and nobody need look.
+        # False: no partition is unresolved, so none needs to be checked.
         self.may_be_unresolved = False
 
-    # ---- questions ----
+    # ---- queries ----
 
     def may_send(self, batch: ProducerBatch) -> bool:
         partition = self._partitions.get(batch.topic_partition)
@@ -99,9 +97,9 @@ class Sequences:
                 return False
             if batch.topic_partition in self.to_renumber:
                 return batch is _next_in_doubt(partition)
-            # A resend goes only when everything before it is settled: in effect one in flight until it is through.
+            # A resend waits until everything before it is settled: in effect one batch in flight meanwhile.
             return partition.unacked[0] is batch
-        # May it get a number?
+        # May it get a sequence?
         if self.identity.producer_id < 0:
             return False
         if partition is None:
@@ -110,16 +108,16 @@ class Sequences:
             return False
         unacked = partition.unacked
         if unacked and (
-            # With one more batch behind it the first open one could be forgotten by its broker.
+            # After one more batch the broker could forget the first unacknowledged one.
             len(unacked) + len(partition.overtakers) >= BATCHES_REMEMBERED
             or batch.topic_partition not in self._known_at
         ):
             return False
-        # Batches of the old epoch first: a broker that saw the new epoch refuses them.
+        # Batches of the old epoch first: a broker rejects them after one with the new epoch.
         return not unacked or partition.identity == self.identity
 
     def is_next_expected(self, batch: ProducerBatch) -> bool:
-        """Does this batch directly follow what the broker is known to have?"""
+        """Whether this batch directly follows the last one that the broker is known to have."""
         partition = self._partition_of(batch)
         expected = 0
         if partition.last_acked_sequence != NO_SEQUENCE:
@@ -127,7 +125,7 @@ class Sequences:
         return batch.base_sequence == expected
 
     def is_first_unsettled(self, batch: ProducerBatch) -> bool:
-        """Has everything before this batch had its end?"""
+        """Whether every batch before this one is settled."""
         return self._partition_of(batch).unacked[0] is batch
 
     def is_unresolved(self, topic_partition: TopicPartition) -> bool:
@@ -135,7 +133,7 @@ class Sequences:
         return partition is not None and partition.is_unresolved
 
     def settle_unresolved(self) -> tuple[TopicPartition, ...]:
-        """Looks at unresolved partitions in which nothing is open any more; returns those that may have a gap."""
+        """Checks unresolved partitions in which nothing is unacknowledged; returns those that may have a gap."""
         if not self.may_be_unresolved:
             return ()
         unresolved = [key for key, value in self._partitions.items() if value.is_unresolved]
@@ -158,14 +156,14 @@ class Sequences:
     # ---- events ----
 
     def on_topics(self, topic_ids: Mapping[str, bytes]) -> None:
-        """A topic with another id than before has new logs, which know no producer."""
+        """A topic with a new id has new logs without producer state."""
         for topic, topic_id in topic_ids.items():
             if self._topic_ids.setdefault(topic, topic_id) != topic_id:
                 self._topic_ids[topic] = topic_id
                 self._known_at = {key for key in self._known_at if key[0] != topic}
 
     def on_drained(self, batch: ProducerBatch) -> None:
-        """Numbers a batch that is about to be sent for the first time."""
+        """Assigns the sequence of a batch that is about to be sent for the first time."""
         if batch.base_sequence != NO_SEQUENCE:
             return
         partition = self._partitions.get(batch.topic_partition)
@@ -177,7 +175,7 @@ class Sequences:
         partition.unacked.append(batch)
 
     def on_acked(self, batch: ProducerBatch, base_offset: int) -> None:
-        """Also for a batch that was given up meanwhile: that it is in the log after all may settle its partition."""
+        """Also for a batch that was given up meanwhile: an acknowledgement may resolve its partition."""
         partition = self._partitions.get(batch.topic_partition)
         if partition is None or batch.base_sequence == NO_SEQUENCE:
             partition = self._partition_of(batch)
@@ -209,12 +207,12 @@ class Sequences:
             partition.is_unresolved = self.may_be_unresolved = True
 
     def on_out_of_order(self, batch: ProducerBatch) -> None:
-        """The leader took this batch neither as new nor as a duplicate."""
+        """The leader accepted this batch neither as new nor as a duplicate."""
         batch.is_out_of_order = True
         _settle_doubts(self._partition_of(batch))
 
     def on_split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
-        """The parts take over the sequences of the refused whole: consecutive ones from the same base."""
+        """The parts take over the sequences of the refused batch: consecutive, from the same base."""
         partition = self._partition_of(batch)
         position = partition.unacked.index(batch)
         sequence = batch.base_sequence
@@ -228,9 +226,9 @@ class Sequences:
         self.to_renumber[topic_partition] = None
 
     def renumber_when_quiet(self) -> bool:
-        """Raises the epoch once all marked partitions can be renumbered; tells whether it did.
+        """Bumps the epoch once all marked partitions can be renumbered; returns whether it did.
 
-        With the epoch used up the identity becomes invalid: the owner must fetch a new producer id and `adopt` it.
+        If the epochs are used up, the identity becomes invalid: the owner must fetch a new producer id and `adopt` it.
         """
         if not self.to_renumber or not self.identity.is_valid:
             return False
@@ -246,9 +244,9 @@ class Sequences:
         return True
 
     def adopt(self, identity: ProducerIdentity) -> None:
-        """Takes a new identity; marked partitions restart under it, others when their old batches are done.
+        """Sets a new identity; marked partitions restart under it now, others when their old batches are done.
 
-        One that was marked while a new producer id was fetched may have to wait for yet another epoch.
+        A partition marked while the new producer id was requested may have to wait for another epoch.
         """
         self._become(identity)
         for topic_partition in [key for key in self.to_renumber if self._can_renumber(key)]:
@@ -256,7 +254,7 @@ class Sequences:
             del self.to_renumber[topic_partition]
 
     def restart_all(self, identity: ProducerIdentity) -> None:
-        """A new transaction epoch: every partition starts at 0. Nothing may be unacknowledged any more."""
+        """A new transaction epoch: every partition starts at 0. Nothing may be unacknowledged."""
         unsettled = [key for key, value in self._partitions.items() if value.unacked]
         if unsettled:
             raise LocalProtocolError(f"new producer epoch while batches of {unsettled[0]} are unsettled")
@@ -297,7 +295,7 @@ class Sequences:
 
 
 def _next_in_doubt(partition: PartitionSequences) -> ProducerBatch | None:
-    """Before new numbers the leader is asked about the first batch that may be in the log, and then about the next."""
+    """Before renumbering, batches that may be in the log are resent one by one; this is the next."""
     if any(batch.is_on_wire for batch in partition.unacked):
         return None
     in_doubt = [batch for batch in partition.unacked if batch.may_be_in_log]
@@ -306,7 +304,7 @@ def _next_in_doubt(partition: PartitionSequences) -> ProducerBatch | None:
 
 
 def _settle_doubts(partition: PartitionSequences) -> None:
-    """Takes the doubt from batches that were refused as out of order, from the last one backwards; see above."""
+    """Settles the batches that were refused as out of order, from the last one backwards; see above."""
     for batch in reversed(partition.unacked):
         if batch.is_on_wire:
             return

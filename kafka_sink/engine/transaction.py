@@ -1,23 +1,24 @@
-"""The transaction of one producer: where it stands, what may happen next, what the coordinator has to be asked.
+"""The transaction of one producer: its state, what may happen next, what to request from the coordinator.
 
-It knows neither sockets nor queues. Three kinds of callers: wishes of the user (`init`, `begin`, `end`, ...), facts
-from the produce side (a batch was appended, sent, given up), and answers of coordinators. The state moves only through
+It knows neither sockets nor queues. Its inputs: calls of the application (`init`, `begin`, `end`, ...), events of the
+produce side (a batch was appended, sent, given up), and responses of coordinators. The state changes only through
 `_move`, by the table TRANSITIONS; anything that is not in the table raises and changes nothing.
 
-What is asked next is derived from the state each time (transaction_requests.py), not kept in a queue: first the
-coordinator, then the producer id, then partitions to register, then offsets, then the end. One request is out at a
-time, so an answer always belongs to the state it meets.
+The next request is derived from the state each time (transaction_requests.py), not queued: first the coordinator, then
+the producer id, then partitions to register, then offsets, then EndTxn. One request is in flight at a time, so a
+response always belongs to the current state.
 
 Two transaction versions (KIP-890), chosen when a transaction begins and kept until it has ended:
  1  partitions are registered before the first produce to them; the epoch stays the same over many transactions;
- 2  the leader registers a partition with the first batch; ending a transaction raises the epoch.
-In version 1 a delayed request of one transaction can hit the next one, since both have the same epoch. The remedy
-is a new epoch (InitProducerId) whenever a request to a coordinator stayed without a definite answer, and after each
-abort: that is the state RENEWING.
+ 2  the leader registers a partition with the first batch; ending a transaction bumps the epoch.
+In version 1 a delayed request of one transaction can hit the next one, since both have the same epoch. The remedy is a
+new epoch (InitProducerId) whenever a request to a coordinator got no definite response, and after each abort: the state
+RENEWING.
 
-A prepared transaction (PREPARED) has all its records in the log and belongs to whoever holds its receipt. Nothing here
-ends it by itself, not even closing the producer. Whoever resumes a receipt may end that transaction and, after that,
-has no identity: a new epoch under the id would turn the answer to somebody's repeated end from "done" into "fenced".
+A prepared transaction (PREPARED) has all its records in the log and belongs to the holder of its receipt. Nothing here
+ends it, not even closing the producer. A producer that resumes a receipt may end that transaction and then has no
+identity: a new epoch under the id would change the response to another process's retried EndTxn from "done" to
+"fenced".
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ TRANSITIONS: Mapping[TransactionState, Mapping[TransactionEvent, TransactionStat
     TransactionState.FATAL: {},
 }
 
-# What a call in the wrong state should have been preceded by.
+# The call that is missing before a call in the wrong state.
 _ADVICE = {
     TransactionState.UNINITIALIZED: "call init_transactions() first",
     TransactionState.INITIALIZING: "init_transactions() has not finished",
@@ -135,9 +136,9 @@ _ADVICE = {
 
 @frozen
 class TransactionReceipt:
-    """All that is needed to end a prepared transaction from anywhere: another process, another host.
+    """All that is needed to end a prepared transaction from another process or host.
 
-    `transaction_version` is part of it: a repeated end by the rules of the other version gets a wrong answer.
+    `transaction_version` is part of it: a retried EndTxn by the other version's rules gets a wrong response.
     """
 
     transactional_id: str
@@ -150,7 +151,7 @@ class TransactionReceipt:
 
 
 class Transaction:
-    """See the module. `transaction_requests.TransactionRequests` asks it what to send and tells it the answers."""
+    """See the module. `transaction_requests.TransactionRequests` asks it what to send and passes it the responses."""
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
@@ -159,25 +160,25 @@ class Transaction:
         self.identity = NO_IDENTITY
         self.error: KafkaSinkError | None = None
 
-        # What this transaction touched. `registered` counts only in version 1, `written` are acknowledged offsets.
+        # Partitions of this transaction. `registered` matters only in version 1, `written` are acknowledged offsets.
         self.unregistered: dict[TopicPartition, None] = {}
         self.registered: set[TopicPartition] = set()
         self.written: dict[TopicPartition, int] = {}
         self.offsets: SendOffsets | None = None
         self.registered_groups: set[str] = set()
-        # The coordinator may know of this transaction, so it has to be ended there.
+        # The coordinator may know this transaction, so it needs an EndTxn.
         self.is_started = False
-        # A registration went out and its fate is unknown: ending could be refused, a new epoch cannot.
+        # A registration was sent and its outcome is unknown: EndTxn could be refused, a new epoch cannot.
         self.has_unknown_start = False
-        # Some request of this epoch may still arrive late; see the module on transaction version 1.
+        # A request with this epoch may still arrive late; see the module on transaction version 1.
         self.epoch_is_stale = False
-        self.is_resumed = False  # the epoch is that of a receipt
+        self.is_resumed = False  # the epoch comes from a receipt
 
         self._waiting: dict[str, list[int]] = {"init": [], "begin": [], "prepare": [], "end": []}
         self._version_to_begin = 1
         self._finished: list[Finished] = []
 
-    # ---- questions ----
+    # ---- queries ----
 
     @property
     def refusal(self) -> KafkaSinkError | None:
@@ -195,12 +196,12 @@ class Transaction:
 
     @property
     def drops_unsent(self) -> bool:
-        """Batches that are not on the wire are pointless: the transaction will be aborted."""
+        """Batches that are not in flight are pointless: the transaction will be aborted."""
         return self.state in (TransactionState.ABORTABLE, TransactionState.ABORTING)
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is open that closing the producer would have to end."""
+        """Closing the producer would have nothing to end."""
         return not self.drops_unsent and self.state not in (
             TransactionState.IN_TRANSACTION,
             TransactionState.PREPARING,
@@ -217,7 +218,7 @@ class Transaction:
             last_offsets=dict(self.written),
         )
 
-    # ---- wishes ----
+    # ---- requests of the application ----
 
     def init(self, operation_id: int) -> None:
         if self.state is not TransactionState.INITIALIZING and not self._accepts(operation_id, TransactionEvent.INIT):
@@ -230,7 +231,7 @@ class Transaction:
             self._version_to_begin = transaction_version
             return
         if self.state is TransactionState.READY and transaction_version != self.transaction_version:
-            # An id that has written by the rules of one version starts the other one with an epoch of its own.
+            # After a change of the transaction version the id continues with a new epoch.
             self._move(TransactionEvent.RENEW)
             self.begin(operation_id, transaction_version)
             return
@@ -263,7 +264,7 @@ class Transaction:
         self._finished.append(Finished(operation_id))
 
     def end(self, operation_id: int, *, commit: bool) -> None:
-        """Ends the transaction. Calling it again the same way (after a time-out) waits for the same end."""
+        """Ends the transaction. The same call again (after a time-out) waits for the same end."""
         running = TransactionState.COMMITTING if commit else TransactionState.ABORTING
         if self.state is not running and not self._accepts(
             operation_id, TransactionEvent.COMMIT if commit else TransactionEvent.ABORT
@@ -277,7 +278,7 @@ class Transaction:
             self._finish_offsets(error)
 
     def abort_before_close(self) -> None:
-        """A graceful close ends what is open; what is prepared belongs to the holder of the receipt."""
+        """A graceful close aborts an open transaction; a prepared one belongs to the holder of the receipt."""
         if self.state in (TransactionState.IN_TRANSACTION, TransactionState.PREPARING, TransactionState.ABORTABLE):
             self.error = self.error or TransactionAborted("the producer was closed")
             self._finish_all(self._current_error())
@@ -286,7 +287,7 @@ class Transaction:
         elif self.state in (TransactionState.INITIALIZING, TransactionState.RENEWING):
             self._finish_all(LocalProtocolError("the producer was closed"))
 
-    # ---- facts from the produce side ----
+    # ---- events of the produce side ----
 
     def on_appended(self, topic_partition: TopicPartition) -> None:
         if self.transaction_version == 1 and topic_partition not in self.registered:
@@ -299,7 +300,8 @@ class Transaction:
         self.written[topic_partition] = max(last_offset, self.written.get(topic_partition, -1))
 
     def on_error(self, error: KafkaSinkError) -> bool:
-        """This transaction cannot be committed any more; the first error is told. False: nothing could be committed."""
+        """This transaction can no longer be committed; the first error is reported. False: there was nothing to
+        commit."""
         if TransactionEvent.ERROR not in TRANSITIONS[self.state]:
             return False
         self._move(TransactionEvent.ERROR)
@@ -314,7 +316,7 @@ class Transaction:
         self.error = error
         self._finish_all(error)
 
-    # ---- facts from the coordinator, told by TransactionRequests ----
+    # ---- events of the coordinator, from TransactionRequests ----
 
     def on_initialized(self, identity: ProducerIdentity, *, is_alone: bool) -> None:
         self._move(TransactionEvent.INITIALIZED)
@@ -329,17 +331,17 @@ class Transaction:
             self._finish("begin", None)
 
     def on_initial_version(self, transaction_version: int) -> None:
-        """The first transaction has nothing before it that another version could have written."""
+        """Before the first transaction nothing was written by the rules of another version."""
         self.transaction_version = transaction_version
 
     def on_prepared(self) -> None:
         self._move(TransactionEvent.PREPARED)
-        # From now on somebody else may end this transaction, once or again: no other one may have its epoch.
+        # From now on another process may end this transaction, with retries: no later one may have its epoch.
         self.epoch_is_stale = self.transaction_version == 1
         self._finish("prepare", None, self.receipt())
 
     def on_ended(self, next_identity: ProducerIdentity | None) -> None:
-        """The end is certain. `next_identity` is what transaction version 2 gives for the next transaction."""
+        """The end is certain. `next_identity`: in transaction version 2, for the next transaction."""
         was_aborted_by_old_rules = (
             self.state is TransactionState.ABORTING and self.transaction_version == 1 and self.is_started
         )
@@ -374,7 +376,7 @@ class Transaction:
         self.state = target
 
     def _accepts(self, operation_id: int, event: TransactionEvent) -> bool:
-        """Moves if the table allows it; otherwise the wish is refused and nothing changes."""
+        """Changes the state if the table allows it; otherwise the operation is refused."""
         if event in TRANSITIONS[self.state]:
             self._move(event)
             return True

@@ -1,6 +1,6 @@
-"""Error values for what coordinators refuse: what was asked, what was answered, what it means, what to do.
+"""Errors for requests that coordinators refuse: request, response, what it means, what to do.
 
-It only finds words. What a code does to the transaction is the verdict of `outcome`, which comes in.
+It only makes the texts. The effect of a code on the transaction is decided by `outcome` and passed in.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def coordinator_error(
         names = ", ".join(f"topic {topic!r}" for topic in topics)
         return AuthorizationError(f"{who}: {answer}. The principal needs {operation} on {names}")
     if error_code == INVALID_TXN_STATE and is_commit:
-        # What brokers of transaction.version 2 say of one that they have aborted, if nothing was sent since.
+        # Brokers with transaction.version 2 answer this for a transaction that they aborted, if nothing was sent since.
         answer = (
             f"the broker has no open transaction to commit. Most likely it was open for longer than "
             f"transaction.timeout.ms={transaction_timeout_ms} and was aborted by the broker ({answer}). Nothing more "

@@ -1,4 +1,4 @@
-"""What a producer asks of coordinators, and what their answers do to the transaction.
+"""Requests of a producer to coordinators, and the effect of the responses on the transaction.
 
 One request at a time, derived from the state of the `Transaction` each time something may have changed:
 
@@ -6,14 +6,14 @@ One request at a time, derived from the state of the `Transaction` each time som
   initializing or renewing     -> InitProducerId
   partitions to register (v1)  -> AddPartitionsToTxn
   offsets to send              -> AddOffsetsToTxn (v1), FindCoordinator of the group, TxnOffsetCommit
-  ending, nothing on the wire  -> EndTxn
+  ending, nothing in flight  -> EndTxn
 
 An answer is read in three steps: find its error code, ask `outcome` for the verdict, act on the verdict. Transport
 failures are verdicts too: the coordinator may have moved, and the request may have been carried out.
 
-An InitProducerId without an answer may also arrive much later, and then it takes this producer's own epoch away and
-aborts what is open or prepared. Initializing therefore ends with whether this producer is alone: True if no such
-request is left. Who hands prepared transactions on and is not alone takes another transactional id.
+An InitProducerId without a response may also arrive much later; it then bumps the epoch under this producer and aborts
+its open or prepared transaction. Initializing therefore returns whether the producer is alone: True if there is no such
+request. A producer of prepared transactions that is not alone must use another transactional id.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ from kafka_sink.wire.apis import (
 )
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-# While the broker writes the markers of the previous transaction (code 51): that takes milliseconds as a rule, and
-# each further wait is longer by as much, for the cluster in which it takes minutes.
+# While the broker writes the markers of the previous transaction (code 51): usually milliseconds. Each further wait is
+# longer by this much, for clusters where it takes minutes.
 MARKERS_BACKOFF_MS = 20
 MARKERS_BACKOFF_MAX_MS = 1_000
 
-# The last version of each request that belongs to transaction version 1, and the first that belongs to version 2.
+# The last versions of requests for transaction version 1, and the first for version 2.
 END_TXN_LAST_V1, TXN_OFFSET_COMMIT_LAST_V1, ADD_PARTITIONS_LAST_CLIENT = 4, 4, 3
-# Up to here a FindCoordinator asks for one key, which is all that a producer needs.
+# Up to this version FindCoordinator has one key, which is all that a producer needs.
 FIND_COORDINATOR_LAST_SINGLE = 3
-# From here a request can carry the identity it wants renewed, so that a fenced producer cannot fence back (KIP-360).
+# From this version on it has the current identity, so that a fenced producer cannot fence its successor (KIP-360).
 INIT_PRODUCER_ID_FIRST_RENEWING = 3
 
 
 @frozen
 class CoordinatorRequest:
-    """The purpose of a request: what it was and what it was about."""
+    """The purpose of a request: its type and subject."""
 
     api: Api
     key_type: int = TRANSACTION_KEY
@@ -78,7 +78,7 @@ class TransactionRequests:
         backoff: Backoff,
         coordinator: CoordinatorClient | None = None,
     ) -> None:
-        """`coordinator`: as an earlier producer with this transactional id knew it."""
+        """`coordinator`: as known to an earlier producer with this transactional id."""
         self._transaction = transaction
         self._transaction_timeout_ms = transaction_timeout_ms
         self._request_timeout_ms = request_timeout_ms
@@ -86,12 +86,12 @@ class TransactionRequests:
         # By key type.
         self._coordinators: dict[int, CoordinatorClient] = {} if coordinator is None else {TRANSACTION_KEY: coordinator}
         self.is_waiting = False
-        # Whether an earlier try of the registration that is out may have begun the transaction.
+        # Whether an earlier try of the registration in flight may have begun the transaction.
         self._start_was_unknown = False
         self._is_alone = True
         self._failures = 0
         self._retry_at_ms = 0
-        # Why the request of this step has no good answer yet, for the text of a time-out.
+        # Why the current request has not succeeded yet, for the text of a timeout error.
         self.trouble = ""
 
     @property
@@ -103,7 +103,7 @@ class TransactionRequests:
         return self._retry_at_ms
 
     def next_request(self, now_ms: int, *, is_quiet: bool) -> Request | None:
-        """`is_quiet`: no batch waits for an answer or for another try, so the transaction may be ended."""
+        """`is_quiet`: no batch is in flight or queued for a retry, so the transaction may be ended."""
         if self.is_waiting or now_ms < self._retry_at_ms:
             return None
         transaction = self._transaction
@@ -117,7 +117,7 @@ class TransactionRequests:
         return self._make_request(asked)
 
     def coordinator_for(self, request: Request) -> CoordinatorClient | None:
-        """Whom to send it to, or None: any broker will do."""
+        """The broker to send it to; None: any broker."""
         asked = _purpose_of(request)
         return None if asked.api is FIND_COORDINATOR else self._coordinators[asked.key_type]
 
@@ -135,7 +135,7 @@ class TransactionRequests:
         self.is_waiting = False
         asked = _purpose_of(answer.request)
         if self._transaction.state is TransactionState.FATAL:
-            return  # the producer was given up in the same step, or by what closed this connection
+            return  # the producer failed in the same step, or for the reason that closed this connection
         if answer.failure is not None:
             self._on_failure(now_ms, asked, answer)
             return
@@ -150,14 +150,14 @@ class TransactionRequests:
         self._on_verdict(now_ms, asked, verdict, code, answer)
 
     def on_coordinator_gone(self, now_ms: int, node_id: int, failure: KafkaSinkError | None) -> None:
-        """The node cannot be reached. Whom to ask instead is known only after the cluster noticed it too."""
+        """The node cannot be reached. The new coordinator is known only after the cluster has noticed it, too."""
         self._repeat_later(now_ms)
         if failure is not None:
             self.trouble = f"the broker to be asked cannot be used: {failure}"
         for key_type in [key for key, value in self._coordinators.items() if value.node_id == node_id]:
             del self._coordinators[key_type]
 
-    # ---- what to ask ----
+    # ---- the next request ----
 
     def _next_coordinator_request(self, is_quiet: bool) -> CoordinatorRequest | None:
         transaction = self._transaction
@@ -186,9 +186,9 @@ class TransactionRequests:
         if transaction.is_started:
             return CoordinatorRequest(END_TXN)
         if transaction.has_unknown_start:
-            # The registration may have arrived or not. Asking for a new epoch at once would be quicker, but where it
-            # did arrive the coordinator ends the transaction by fencing its owner, and that is this producer. So it is
-            # ended first, "there is none" counts as ended too, and the new epoch then shuts out a late arrival.
+            # The registration may have arrived or not. Requesting a new epoch at once would be quicker, but if it did
+            # arrive, the coordinator aborts the transaction by fencing its owner, this producer. So EndTxn is sent
+            # first ("no transaction" counts as ended), and the new epoch then rejects a late arrival.
             transaction.epoch_is_stale = True
             return CoordinatorRequest(END_TXN)
         transaction.on_ended(None)
@@ -207,12 +207,12 @@ class TransactionRequests:
             version_max=version_max,
         )
 
-    # ---- what the answer does ----
+    # ---- responses ----
 
     def _on_failure(self, now_ms: int, asked: CoordinatorRequest, answer: Answer) -> None:
-        """No answer. If bytes left, the request may have been carried out or may still be on its way."""
+        """No response. If bytes were sent, the request may have been carried out or may still arrive."""
         if not isinstance(answer.failure, (TransportError, RemoteProtocolError)):
-            # Not a matter of the network: the broker does not speak the version, or the credentials are refused.
+            # Not a network failure: the broker does not support the version, or the credentials are refused.
             assert answer.failure is not None
             self._transaction.on_fatal(answer.failure)
             return
@@ -233,7 +233,7 @@ class TransactionRequests:
         if verdict is CoordinatorVerdict.DONE:
             self._failures = 0
             self._retry_at_ms = 0
-            if asked.api is not FIND_COORDINATOR:  # that any broker answers says nothing of the one to be asked
+            if asked.api is not FIND_COORDINATOR:  # any broker may answer FindCoordinator
                 self.trouble = ""
             assert answer.body is not None
             self._on_done(now_ms, asked, answer.body)
@@ -248,7 +248,7 @@ class TransactionRequests:
         elif verdict is CoordinatorVerdict.ABORT:
             transaction.has_unknown_start = self._start_was_unknown  # this try did not begin it
             if not transaction.on_error(self._error(asked, verdict, code)):
-                self._repeat_later(now_ms)  # nothing to abort, or on its way: the same may be asked again
+                self._repeat_later(now_ms)  # nothing to abort, or still in flight: the request may be retried
         else:
             transaction.on_fatal(self._error(asked, verdict, code))
 
@@ -371,7 +371,7 @@ _BODIES: Mapping[int, Callable[[Transaction, CoordinatorRequest], tuple[dict[str
 }
 
 
-# ---- reading ----
+# ---- decoding ----
 
 
 def _purpose_of(request: Request) -> CoordinatorRequest:
@@ -380,7 +380,7 @@ def _purpose_of(request: Request) -> CoordinatorRequest:
 
 
 def _error_code(asked: CoordinatorRequest, body: Mapping[str, Any]) -> int:
-    """The code that decides: the only one, or the first bad one of several partitions.
+    """The only error code, or the first error of several partitions.
 
     A code that means "this partition was not tried because of another one" must not hide that other one.
     """

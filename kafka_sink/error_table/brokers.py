@@ -1,4 +1,4 @@
-"""Errors of talking to brokers: topics, logins, permissions, sending."""
+"""Errors in communication with brokers: topics, logins, permissions, sending."""
 
 from __future__ import annotations
 

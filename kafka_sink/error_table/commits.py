@@ -1,4 +1,4 @@
-"""Errors of committing a batch, of schemas and their registry, of the command line."""
+"""Errors of commits, of schemas and their registry, of the command line."""
 
 from __future__ import annotations
 

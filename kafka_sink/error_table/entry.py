@@ -1,4 +1,4 @@
-"""What the table says about an error, and the answers that many errors share to: is my data safe?"""
+"""One entry of the table, and common answers to: is my data safe?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class ErrorEntry(NamedTuple):
-    """`phrases` are words of the texts that are raised, by which people search; `page` is where there is more."""
+    """`phrases` are parts of the error texts, for searching; `page` has more."""
 
     name: str
     title: str

@@ -1,7 +1,7 @@
-"""What the parts of the driver's machine have in common: questions out, answers in, a result when there is one.
+"""What the steps of the driver's state machine have in common: requests out, responses in, a result at the end.
 
-A part is told of answers and asked for its result; it knows nothing of the other parts and of deadlines. Whoever runs
-it gives up on it when time is up, and `last_trouble` then says what it was waiting for.
+A step is given responses and asked for its result; it knows nothing of the other steps or of deadlines. The caller
+gives up on it when time is up, and `last_trouble` then says what it was waiting for.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ V_co = TypeVar("V_co", covariant=True)
 
 @frozen
 class Progress(Generic[V_co]):
-    """What a machine wants next: send `requests`; call again with any answer, or at `wake_at_ms`. A verdict ends it."""
+    """What a state machine wants next: send `requests`; step again on any answer, or at `wake_at_ms`. With a verdict it
+    is done."""
 
     requests: Sequence[AdminRequest]
     wake_at_ms: int | None = None
@@ -40,7 +41,7 @@ class Progress(Generic[V_co]):
 
 @frozen
 class StepFailure:
-    """Why a part ended without what it was for."""
+    """Why a step ended without a result."""
 
     reason: str
     is_fenced: bool = False
@@ -56,7 +57,7 @@ class CommitStep(ABC):
 
     @property
     def entry(self) -> ErrorEntry:
-        """What an error about the failure of this step is called."""
+        """The entry of the error table for a failure of this step."""
         return LEDGER_UNREADABLE if self.failure is not None and self.failure.is_unreadable else NOT_COMMITTED
 
     @property
@@ -80,7 +81,7 @@ class CommitStep(ABC):
 
     @abstractmethod
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        """One answer of one broker."""
+        """Handles one response of one broker."""
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         if not self.queue.accept(answer):
@@ -102,7 +103,7 @@ class CommitStep(ABC):
             self.on_body(now_ms, answer.key, body)
 
     def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
-        """It may have been carried out, so nothing but the same request again is right."""
+        """It may have been carried out, so only the identical request may be sent again."""
         self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
         self.queue.repeat(now_ms, answer.key, find_again=True)
 
@@ -114,7 +115,7 @@ class CommitStep(ABC):
         self.failure = StepFailure(reason, is_fenced)
 
     def repeat_if_needed(self, now_ms: int, key: RequestKey, found: Meaning, api_name: str, error_code: int) -> bool:
-        """True: this meaning asks for nothing but another try, and it is on its way."""
+        """True: the meaning is only "retry", and the retry is queued."""
         if found not in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN):
             return False
         self.last_trouble = describe_answer(api_name, error_code)

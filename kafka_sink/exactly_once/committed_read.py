@@ -1,4 +1,4 @@
-"""Fetched bytes as the records that a read_committed consumer sees: none of aborted transactions, no markers."""
+"""Decodes fetched bytes to what a read_committed consumer sees: no records of aborted transactions, no markers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kafka_sink.records.scalar import Record
 def committed_records(
     records: bytes, aborted: Iterable[Mapping[str, Any]] | None, fetch_offset: int
 ) -> tuple[list[tuple[int, Record]], int]:
-    """Records with their offsets, and the offset to go on with (`fetch_offset` if there was no whole batch).
+    """Records with their offsets, and the offset to fetch next (`fetch_offset` if there was no whole batch).
 
-    `aborted` is the list that the leader sends along: producers, and where their aborted transactions begin. It holds
-    those that reach into what was fetched, each until its marker.
+    `aborted` is the list in the fetch response: producer ids, and the first offset of each aborted transaction. It
+    holds those that overlap the fetched range; each ends at its marker.
     """
     beginnings = sorted((row["first_offset"], row["producer_id"]) for row in aborted or ())
     aborting: set[int] = set()

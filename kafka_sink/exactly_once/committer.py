@@ -1,15 +1,15 @@
-"""The driver's machine: one operation on one batch, from its receipts to a verdict. Phases and their order: phase.py.
+"""The driver's state machine: one operation on one batch, from receipts to verdict. Phases and their order: phase.py.
 
-It is driven by `step`: responses in, requests out, when to call again, and in the end a verdict. It does no I/O and
-knows no clock; the same machine runs against Kafka, against a model of it, and against tests.
+It is driven by `step`: responses in; requests out, when to call again, and finally a verdict. It does no I/O and reads
+no clock; the same code runs against Kafka, against a model of Kafka, and in tests.
 
-Each phase is a `CommitStep` that asks and is answered, or a record to be written. When a part is finished its phase
-draws the conclusion and moves on; when the deadline has passed, the phase says what being late means there. Before
-DECIDING it means that nothing happened; from the moment EndTxn of the intent is asked for it means that a decision may
-be made, and then every transaction of the batch is left to whoever is the driver next.
+Each phase is a `CommitStep` that sends requests, or writes a record. When a step is finished, its phase decides what
+comes next; when the deadline has passed, the phase defines what being late means. Before DECIDING it means that nothing
+happened. Once EndTxn for the intent has been sent, a decision may exist, and every transaction of the batch is left to
+the next driver.
 
-Every operation that needs the ledger begins with C1: fence and claim (or only look), read, and as long as there is an
-open decision, finish it and record how it ended.
+Every operation that needs the ledger begins with C1: fence and claim (or only look), read, and if there is an open
+decision, finish it and record its outcome.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from kafka_sink.exactly_once.takeover import Claim, Fence
 from kafka_sink.exactly_once.visible import Visible
 
 NO_KEY = BatchKey("", "")
-# How often one operation goes on after it was fenced although no other run came. Spark runs one commit of a query at a
-# time, so once is the rule. Requests of a process that was killed may come late, and a coordinator that is none any
-# more may say it for seconds: with the waits between them these are some seven seconds.
+# How often one operation continues after it was fenced although no other run has appeared. Spark runs one commit of a
+# query at a time, so once is normal. But requests of a killed process may arrive late, and a former coordinator may
+# answer "fenced" for seconds: with the waits in between, 12 tries last about seven seconds.
 LOOKS_MAX = 12
 
 
@@ -68,27 +68,27 @@ class Committer:
         self._receipts = job.prepared_receipts(session.run)
         self._summary = summarize_receipts(job.receipts)
         self._part: CommitStep | None = None
-        # What goes on beside it: the intent as a draft while its batch is checked, then the list of open transactions.
+        # Steps in parallel: the intent as a draft while its batch is checked, then the list of open transactions.
         self._draft: LedgerWrite | None = None
         self._listing: OpenTransactions | None = None
         self._verdict: CommitResult | None = None
         # What the verdict will be if nothing more goes wrong; set before discarding and sweeping.
         self._intended = CommitResult(Conclusion.NOTHING_TO_DO, summary=self._summary)
         self._notes: list[str] = []
-        # The ledger as this operation knows it: the session's once fenced, its own when only looked at.
+        # The ledger as this operation knows it: the session's after fencing, its own copy when it was only read.
         self._ledger: LedgerState | None = session.ledger if session.identity is not None else None
         self._claim_offset: int | None = None
-        # What stands in the ledger up to here was there before the last fence of this operation, so it has ended.
+        # Transactions of records up to this offset were open before this operation's last fence, so they have ended.
         self._ended_offset = -1
         # This operation has decided its batch; all of its transactions are committed.
         self._has_decided = False
         self._has_committed = False
         self._record: LedgerRecord | None = None
         self._outcomes: list[TransactionOutcome | None] = []
-        # It was read by an operation before this one, and may be old.
+        # The ledger was read by an earlier operation and may be out of date.
         self._is_remembered = True
         self._looks_left = LOOKS_MAX
-        # Transactions of decisions that were finished here: nothing aborts them.
+        # Transactions of decisions that this operation finished: they are never aborted.
         self._decided: set[PreparedTransaction] = set()
         self._started_ms = now_ms
         self._deadline_ms = now_ms + settings.patience_ms
@@ -115,7 +115,7 @@ class Committer:
         return Progress(requests, self._wake_at_ms(now_ms), None)
 
     def _parts(self) -> list[CommitStep]:
-        """The one that the phase is about, and what goes on beside it."""
+        """The step of the current phase and those that run in parallel."""
         return [part for part in (self._part, self._draft, self._listing) if part is not None]
 
     def _wake_at_ms(self, now_ms: int) -> int | None:
@@ -224,8 +224,8 @@ class Committer:
         )
 
     def _look_again(self, now_ms: int, part: LedgerWrite) -> bool:
-        """The record was refused because somebody else has been the driver since: another process of this run, or
-        another run. False: it was not that, or it has happened too often."""
+        """The record was refused because another driver has fenced this one: another process of this run, or another
+        run. False: the cause is different, or it has happened too often."""
         if part.state is not WriteState.NOT_WRITTEN or not part.is_fenced or self._looks_left == 0:
             return False
         again = LOOKS_MAX - self._looks_left
@@ -247,8 +247,8 @@ class Committer:
             self._session.ledger = part.state
             self._session.note_claim(part.state, self._claim_offset)
             if part.unmarked_offset > self._ended_offset:
-                # It may be of a driver that fenced this one before its claim was there, and be open still: believed,
-                # it could be aborted later, and then the ledger would not know what Spark was told.
+                # The record may be from a driver that fenced this one before this claim was written, and still be open.
+                # If it were believed now and aborted later, the ledger would not contain what Spark was told.
                 self._ended_offset = self._claim_offset
                 self._follow(now_ms, NextStep(StepKind.FENCE))
                 return
@@ -261,7 +261,7 @@ class Committer:
             self._fail_after_decision(reason)
             return
         if self._job.operation is DriverOperation.ABORT:
-            # A decision can be neither found nor ruled out.
+            # Whether there is a decision is unknown.
             self._notes.append(f"transactions were left to their time-out: {reason}")
             self._end(Conclusion.LEFT_ALONE)
         elif self._job.key is None:
@@ -269,7 +269,7 @@ class Committer:
         else:
             self._fail(messages.aborted_error(self._session.sink_id, self._key, self._summary, reason, part.entry))
 
-    # ---- an open decision of before ----
+    # ---- an open decision of an earlier driver ----
 
     def _finish(self, now_ms: int, record: LedgerRecord) -> None:
         if record.is_of_another_cluster(self._settings.cluster_id):
@@ -288,7 +288,7 @@ class Committer:
         assert isinstance(part, CommitTransactions) and self._record is not None and self._ledger is not None
         record, outcomes = self._record, part.outcomes
         if self._ledger.is_unmarked(record) and all(outcome is TransactionOutcome.LOST for outcome in outcomes):
-            # Nobody can have decided it: a decision is carried out until something of it is visible.
+            # It was never decided: the transactions of a decision are retried until at least one of them is committed.
             self._ledger = self._ledger.without_unmarked(record)
             self._decided.difference_update(transactions_to_end(record))
             self._judge(now_ms)
@@ -304,7 +304,7 @@ class Committer:
         if self._session.identity is not None:
             self._write(now_ms, PhaseEvent.CLOSE, closing)
             return
-        # Nobody was fenced, so nothing may be written: the next commit finds the decision and closes it.
+        # This operation has fenced no one, so it must not write: the next commit finds the decision and closes it.
         self._ledger = self._ledger.with_record(closing)
         if closing.outcomes:
             self._fail(messages.lost_error(closing, closing.outcomes))
@@ -324,7 +324,7 @@ class Committer:
         elif part.state is not WriteState.WRITTEN:
             self._fail(messages.not_recorded_error(part.record, part.reason))
         elif self._session.identity is None:
-            # Written, but the identity for the next record is gone.
+            # Written, but the producer id and epoch for the next record are lost.
             self._follow(now_ms, NextStep(StepKind.FENCE))
         else:
             self._ledger = self._session.ledger
@@ -345,7 +345,7 @@ class Committer:
         part.release(now_ms)
 
     def _on_unrecordable(self, now_ms: int, event: PhaseEvent, record: LedgerRecord, reason: str) -> None:
-        """What closes a decision has less to say than the decision had, so this is about new batches."""
+        """A closing record is smaller than its intent, so this only happens for new batches."""
         if event is PhaseEvent.DECIDE:
             self._abandon(now_ms, reason)
         elif self.phase in (Phase.COMMITTING, Phase.FINISHING):
@@ -360,7 +360,7 @@ class Committer:
         self._part = DescribeTransactions(self._settings, [tx.transactional_id for tx in self._transactions()], now_ms)
         previous = self._previous()
         if previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME:
-            # Nothing in the intent depends on what is being asked: it is appended meanwhile, and not decided.
+            # The intent does not depend on the result of the check: it is appended in the meantime, without EndTxn.
             try:
                 record = self._intent(UNKNOWN_TIME)
                 self._draft = LedgerWrite(self._settings, self._session, record, now_ms, is_draft=True)
@@ -408,7 +408,7 @@ class Committer:
     def _abandon(self, now_ms: int, reason: str) -> None:
         """No decision was made and none will be."""
         if self._draft is not None:
-            # What was appended stays without an end until the next fencing, or its time-out, aborts it.
+            # The appended record stays in an open transaction until the next fence or its time-out aborts it.
             self._draft.give_up()
             self._draft = None
         self._session.remember(self._key, Decision.NONE)
@@ -440,7 +440,7 @@ class Committer:
         self._session.remember(self._key, Decision.MADE)
         self._has_decided = True
         if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
-            # Nobody will finish it later: go on past the margin, until time-outs make every answer definite.
+            # No later driver will finish it: continue past the margin, until time-outs make every outcome definite.
             self._deadline_ms += self._settings.margin_ms + self._settings.patience_ms
         self._end_transactions(now_ms, self._record)
         self._listing = open_transactions(self._settings, self._session, now_ms)
@@ -488,7 +488,7 @@ class Committer:
         else:
             self._on_delivered(now_ms)
 
-    # ---- whether readers see it ----
+    # ---- visibility to readers ----
 
     def _on_delivered(self, now_ms: int) -> None:
         self._intended = CommitResult(Conclusion.DELIVERED)
@@ -505,7 +505,7 @@ class Committer:
             self._notes.append(part.note)
         self._sweep(now_ms)
 
-    # ---- what no decision names ----
+    # ---- transactions without a decision ----
 
     def _discard(self, now_ms: int) -> None:
         self._move(PhaseEvent.DISCARD)
@@ -521,8 +521,8 @@ class Committer:
         may_be_decided = is_replaced_run and self._job.operation is DriverOperation.ABORT
         may_be_decided = may_be_decided or self._job.operation is DriverOperation.ABORT_WITHOUT_LEDGER
         if may_be_decided and len(part.aborted) < len(self._receipts):
-            # What was not aborted just now may have been committed: by a successor, which finishes what this run
-            # decided; without a ledger by the commit that failed in another process.
+            # A transaction that was not aborted just now may have been committed: by a successor, which finishes this
+            # run's decisions; or, without a ledger, by the commit that failed in another process.
             self._intended = CommitResult(Conclusion.LEFT_ALONE)
         self._sweep(now_ms)
 
@@ -534,7 +534,7 @@ class Committer:
         if listing is None:
             listing = open_transactions(self._settings, self._session, now_ms)
         elif self._record is not None:
-            # It was asked for while these were being committed.
+            # The list was requested while these were being committed.
             committed_ids = frozenset(ending.transactional_id for ending in transactions_to_end(self._record))
         rule = sweep_rule(self._session, self._previous(), self._job)
         self._part = Sweep(self._settings, rule, listing, now_ms, committed_ids=committed_ids)

@@ -1,13 +1,13 @@
-"""Ending transactions: C4 and the aborts. Two classes that share no code that could confuse them.
+"""Ending transactions: C4 and the aborts. Two separate classes, so that they cannot be confused.
 
-`CommitTransactions` asks EndTxn(commit) of every transaction of a decision until each has an outcome. That it is
-committed is believed at once; any other word of a coordinator is held against the log: the first control record of the
-transaction behind the witness tells. While the log shows it open, the coordinator is looked up and asked again.
-`AbortTransactions` asks EndTxn(abort) and takes any sign that the transaction is not open for an answer.
+`CommitTransactions` sends EndTxn(commit) for every transaction of a decision until each has an outcome. "Committed" is
+believed at once; any other answer of a coordinator is checked against the log: the first control record of the
+transaction after the witness offset decides. While the log shows it open, the coordinator is looked up and asked again.
+`AbortTransactions` sends EndTxn(abort) and accepts any sign that the transaction is not open.
 
-Both name producer id and epoch exactly, and the coordinator compares them: a request that arrives late, or twice, finds
-either its own transaction or nothing. That is why aborting never uses InitProducerId, which asks no such question and
-would kill whatever runs under the id by then.
+Both send the exact producer id and epoch, and the coordinator compares them: a late or repeated request affects its own
+transaction or none. Hence aborting never uses InitProducerId, which would abort whatever transaction is open under the
+id when it arrives.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.wire.apis import END_TXN, FETCH, LIST_OFFSETS
 
-# The last EndTxn of transaction version 1; its version, not the cluster's feature, chooses the rules (KIP-890).
+# The last EndTxn version with the rules of transaction version 1: the request's version selects them, not the cluster's
+# feature level (KIP-890).
 END_LAST_OF_VERSION_1 = 4
 COMMIT, MARKER, MARKER_START, ABORT = "commit transaction", "look for marker", "find log start", "abort transaction"
 
@@ -47,7 +48,7 @@ class LastWrite(NamedTuple):
 
 
 def ask_end(queue: RetryQueue, now_ms: int, key: RequestKey, ending: PreparedTransaction, *, commit: bool) -> None:
-    """Repeated by the same version always: the other one's rules give a committed transaction a wrong answer."""
+    """Retries must use the same version: the other version's rules give a wrong answer for a committed transaction."""
     body = {
         "transactional_id": ending.transactional_id,
         "producer_id": ending.producer_id,
@@ -60,7 +61,7 @@ def ask_end(queue: RetryQueue, now_ms: int, key: RequestKey, ending: PreparedTra
 
 
 class CommitTransactions(CommitStep):
-    """`outcomes[i]` belongs to `endings[i]`; None when the question is still open at the end."""
+    """`outcomes[i]` belongs to `endings[i]`; None if it is still unknown at the end."""
 
     def __init__(
         self,
@@ -71,13 +72,13 @@ class CommitTransactions(CommitStep):
     ) -> None:
         super().__init__(settings)
         self.outcomes: list[TransactionOutcome | None] = [None] * len(endings)
-        # Why some questions were given up although nothing is decided about them.
+        # Why some were given up without an outcome.
         self.obstacles: dict[int, str] = {}
         self._endings = endings
         self._witnesses = witnesses
         self._next_index = 0
         self._search_offsets: dict[int, int] = {}
-        # Since when a log has ended before the witness.
+        # Since when the log end has been below the witness offset.
         self._short_since_ms: dict[int, int] = {}
         self._stops_retrying = False
         self._ask_more(now_ms)
@@ -86,7 +87,7 @@ class CommitTransactions(CommitStep):
     def for_search(
         cls, settings: DeliverySettings, ending: PreparedTransaction, witness: LastWrite, now_ms: int
     ) -> CommitTransactions:
-        """Only the log is asked, because the coordinator has said already that it does not know."""
+        """Only searches the log, because the coordinator has already answered that it does not know the transaction."""
         found = cls(settings, (), (), now_ms)
         found.outcomes = [None]
         found._endings, found._witnesses, found._next_index = (ending,), (witness,), 1
@@ -105,7 +106,7 @@ class CommitTransactions(CommitStep):
         return super().reason
 
     def stop_retrying(self, now_ms: int) -> None:
-        """Time is up: every question is still asked once and answered once, but none is repeated."""
+        """Time is up: every request is still sent and answered once, but not retried."""
         self._stops_retrying = True
         for key in self.queue.keys:
             if self.queue.has_tried(key) and not self.queue.is_out(key):
@@ -113,7 +114,7 @@ class CommitTransactions(CommitStep):
         self._ask_more(now_ms)
 
     def _ask_more(self, now_ms: int) -> None:
-        """At most `parallel_requests` questions are open at a time, however many transactions there are."""
+        """At most `parallel_requests` requests are in flight, however many transactions there are."""
         while self._next_index < len(self._endings) and self.queue.count < self.settings.parallel_requests:
             key = RequestKey(COMMIT, self._next_index)
             ask_end(self.queue, now_ms, key, self._endings[self._next_index], commit=True)
@@ -126,7 +127,7 @@ class CommitTransactions(CommitStep):
         self._ask_more(now_ms)
 
     def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
-        """The decision stays; only asking makes no sense for now."""
+        """The decision stands; only further requests are pointless for now."""
         self.obstacles[key.number] = reason
         self.queue.drop(key)
 
@@ -154,7 +155,7 @@ class CommitTransactions(CommitStep):
         elif not self.repeat_if_needed(now_ms, key, found, END_TXN.name, error_code):
             self.on_refused(now_ms, key, describe_answer(END_TXN.name, error_code))
 
-    # ---- the log, where the coordinator has forgotten ----
+    # ---- the log, if the coordinator has forgotten ----
 
     def _search_on(self, now_ms: int, index: int) -> None:
         topic, partition, _ = self._witnesses[index]
@@ -182,13 +183,13 @@ class CommitTransactions(CommitStep):
             self.queue.drop(key)
             self._search_on(now_ms, index)
         elif answer.last_stable_offset > last_offset:
-            # It is not open any more, and nothing is left that says how it ended.
+            # It is no longer open, and no marker is left that tells the outcome.
             self._settle(key, TransactionOutcome.UNRESOLVED)
         else:
             self._ask_again(now_ms, index)
 
     def _ask_again(self, now_ms: int, index: int) -> None:
-        """The log shows it open: whoever said otherwise was wrong, or its marker is on the way."""
+        """The log shows it open: the coordinator that said otherwise was wrong, or the marker is not written yet."""
         self.queue.drop(RequestKey(MARKER, index))
         key = RequestKey(COMMIT, index)
         ask_end(self.queue, now_ms, key, self._endings[index], commit=True)
@@ -218,7 +219,7 @@ class CommitTransactions(CommitStep):
             topic, partition, _ = self._witnesses[index]
             self.on_refused(now_ms, key, f"{topic}-{partition}: {describe_answer(LIST_OFFSETS.name, error_code)}")
         elif offset > self._search_offsets[index]:
-            # Retention took the beginning; the marker may be in what is left.
+            # Retention deleted the beginning of the range; the marker may be in what remains.
             self._search_offsets[index] = offset
             self.queue.drop(key)
             self._search_on(now_ms, index)
@@ -226,8 +227,8 @@ class CommitTransactions(CommitStep):
             self._on_short_log(now_ms, key)
 
     def _on_short_log(self, now_ms: int, key: RequestKey) -> None:
-        """It ends before a record that was acknowledged: it is another log under the same name, or it is told by a
-        broker that was frozen or cut off and does not know yet that it leads no longer."""
+        """The log ends below an acknowledged record: the topic was created anew under the same name, or the answer is
+        from a broker that was frozen or cut off and does not know yet that it is no longer the leader."""
         since_ms = self._short_since_ms.setdefault(key.number, now_ms)
         if now_ms - since_ms >= self.settings.short_log_ms:
             self._settle(key, TransactionOutcome.UNRESOLVED)
@@ -240,15 +241,15 @@ class CommitTransactions(CommitStep):
 def _can_end(raw: RawBatch, ending: PreparedTransaction) -> bool:
     """Is this marker the end of this transaction, and not that of a later one under the same id?
 
-    It carries the epoch of the transaction, or the next one: where a time-out or a fence ended it, and always in
-    transaction version 2. A later transaction begins by asking for a new epoch: in version 2 its marker is two above or
-    more. In version 1 it may be one above, but then it stands behind the marker that is looked for.
+    Its epoch is that of the transaction or, after a time-out or a fence and always in transaction version 2, the next
+    one. A later transaction begins with a new epoch: in version 2 its marker is at least two above. In version 1 it may
+    be one above, but then it comes after the marker that is searched for.
     """
     return raw.producer_id == ending.producer_id and 0 <= raw.producer_epoch - ending.producer_epoch <= 1
 
 
 class AbortTransactions(CommitStep):
-    """Best effort: what could not be aborted is counted in `left_open` and ends by its own time-out."""
+    """Best effort: a transaction that could not be aborted is listed in `left_open` and ends by its time-out."""
 
     def __init__(self, settings: DeliverySettings, endings: Sequence[PreparedTransaction], now_ms: int) -> None:
         super().__init__(settings)

@@ -1,17 +1,17 @@
-"""Names that decide who may end what: the sink, the run, and the transactional ids made of them.
+"""The names that separate transactions of different writers: sink id, run, and the transactional ids made of them.
 
-A transactional id belongs to one run of a query, because InitProducerId on an id aborts what is prepared under it: a
-query that starts again must never use an id of the run that crashed. It is named after the attempt of a task that used
-it first, which no other attempt of an application is called; a later attempt in the same process may use it again
-(identity_pool.py). All ids of a sink begin with `{sink_id}-`: one prefixed ACL covers them, and a dangling transaction
-can be told to be ours.
+A transactional id belongs to one run of a query, because InitProducerId on an id aborts the transaction prepared under
+it: a restarted query must never use an id of the run that crashed. The id contains the number of the task attempt that
+used it first, which is unique in an application; a later attempt in the same process may reuse it (identity_pool.py).
+All ids of a sink begin with `{sink_id}-`: one prefixed ACL covers them, and a hanging transaction can be recognised as
+the sink's.
 
-A query is a sink of its own: `{sink_id}-{hash of the query id}`. A name alone does not do, because two queries can have
-the same one without knowing it (every pod mounts its volume at /checkpoint; a relative path in two folders). The query
-id is Spark's, made with the checkpoint and kept in it, so it moves with a checkpoint and is new with a new one.
+Each query has its own sink id: `{sink_id}-{hash of the query id}`. A name alone is not enough, because two queries can
+have the same name by accident (every pod mounts its volume at /checkpoint; a relative path in two folders). Spark
+creates the query id with the checkpoint and stores it there, so it moves with a checkpoint and a new checkpoint gets a
+new one.
 
-Everything is read from the right, since a sink id may contain dashes: three parts behind the sink, or the one word
-"driver".
+Ids are parsed from the right, since a sink id may contain dashes: three parts follow the sink id, or the word "driver".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import mmh3
 from kafka_sink.errors import ConfigError
 
 DRIVER = "driver"
-# A transactional id is a string of at most 32,767 bytes in the protocol; metrics and logs want it short.
+# A transactional id is a string of at most 32,767 bytes in the protocol; metrics and logs need it short.
 SINK_ID_CHARACTERS_MAX = 200
 _SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
 _RUN_HASH = re.compile(r"[0-9a-f]{16}")
@@ -33,10 +33,10 @@ _OF_QUERY = re.compile(r"-[0-9a-f]{16}")
 # Spark counts its attempts in 64 bits.
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 NUMBER_MAX = 2**63 - 1
-# Between the further names of one attempt. They differ in the number of the partition, of which no job has so many: the
-# attempt's own number has to stay what no other attempt has.
+# Distance between further ids of one attempt. They differ in the partition number, and no job has this many partitions;
+# the attempt number must remain unique.
 PARTITION_STEP = 100_000_000
-# Of an address: up to the last @ in front of a slash.
+# User and password of a URI: up to the last @ before a slash.
 _USER = re.compile(r"://[^/]*@")
 SINK_LABEL_MAX = 120
 _SLASHES = re.compile(r"/{2,}")
@@ -44,7 +44,7 @@ _SLASHES = re.compile(r"/{2,}")
 
 @dataclass(frozen=True, slots=True)
 class TaskIdentity:
-    """What a transactional id of a task says. `run` is the hash, not the run id itself."""
+    """The parts of a task's transactional id. `run` is the hash, not the run id itself."""
 
     sink_id: str
     run: str
@@ -56,7 +56,7 @@ class TaskIdentity:
         return f"{self.sink_id}-{self.run}-{self.spark_partition}-{self.attempt}"
 
     def another(self) -> TaskIdentity:
-        """For the same attempt, when it must not use this one any more."""
+        """Another id for the same attempt, when it must no longer use this one."""
         return replace(self, spark_partition=self.spark_partition + PARTITION_STEP)
 
 
@@ -66,8 +66,8 @@ def sink_id_of_checkpoint(location: str) -> str:
 
 
 def label_of(query_name: str | None, location: str | None) -> str:
-    """By what a person knows a stream whose sink id is a hash: its name, or the end of its checkpoint's location. What
-    some file systems let stand in front of the host, a user and a password, is nobody's to read in a topic."""
+    """A readable name for a stream whose sink id is a hash: the query's name, or the end of its checkpoint location. A
+    user and password before the host, which some file systems allow, must not appear in a topic."""
     text = query_name or _USER.sub("://", location or "", count=1)
     text = "".join(letter if letter.isprintable() else "?" for letter in text)
     return text if len(text) <= SINK_LABEL_MAX else "..." + text[3 - SINK_LABEL_MAX :]
@@ -103,8 +103,8 @@ def run_hash(run_id: str) -> str:
 
 
 def run_of_label(label: str, unique: str) -> str:
-    """The run of a batch write that is named: half of it tells the label, so that what a crashed run of the same export
-    left open can be told from an export with another label that goes on beside it."""
+    """The run of a labelled batch write. Half of it is a hash of the label, so that transactions left open by a crashed
+    run of the same export can be told from those of a concurrent export with another label."""
     return f"{_short_hash(label)}{_short_hash(unique)}"
 
 
@@ -117,12 +117,12 @@ def _short_hash(text: str) -> str:
 
 
 def sink_id_of_query(sink_id: str, query_id: str) -> str:
-    """The sink that one query writes to. Without a query (a batch write) it is the one that was named."""
+    """The sink id of one query. Without a query (a batch write) it is the given one."""
     return f"{sink_id}-{run_hash(query_id)}" if query_id else sink_id
 
 
 def belongs_to(sink_id: str, named: str) -> bool:
-    """Is it the sink that was named, or the one of a query under that name?"""
+    """Whether the sink id is the given one, or that of a query under it."""
     return sink_id == named or (sink_id.startswith(named) and bool(_OF_QUERY.fullmatch(sink_id, len(named))))
 
 
@@ -131,12 +131,12 @@ def driver_transactional_id(sink_id: str) -> str:
 
 
 def transactional_id_prefix(sink_id: str) -> str:
-    """Of the ids of a sink's driver and tasks: what a prefixed ACL allows."""
+    """Common prefix of the ids of a sink's driver and tasks, for a prefixed ACL."""
     return f"{sink_id}-"
 
 
 def parse_task_identity(transactional_id: str) -> TaskIdentity | None:
-    """None: not an id of a task of any sink, such as the driver's or a foreign one."""
+    """None: not a task's id, such as the driver's or that of another application."""
     parts = transactional_id.rsplit("-", 3)
     if len(parts) != 4:
         return None

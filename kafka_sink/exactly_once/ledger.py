@@ -1,18 +1,18 @@
 """The ledger: one durable record per decision, and what the newest one means for a batch.
 
-A batch is decided by an intent record that names all its transactions. From then on there is one way only: each of them
-is committed, by whoever is the driver, and a done record closes the decision. If a transaction turns out to have ended
-otherwise, a stuck record keeps the outcome of each until an operator accepts the batch as it is (a done record with
-`is_accepted`) or has it run again (a replay record).
+A batch is decided by an intent record that names all its transactions. From then on each of them must be committed, by
+whichever process is the driver, and a done record closes the decision. If a transaction was not committed, a stuck
+record keeps the outcome of each until an operator accepts the batch as it is (a done record with `is_accepted`) or has
+it run again (a replay record).
 
-A stream has one ledger key, its sink id with the query in it: batches are numbered, so the newest record says all. A
-batch write with a label has a key of its own, or else re-running an older export could not be told from running a new
-one. The release before kept a stream under the sink id without the query; such a record of the same query is the
-beginning of this one's.
+A stream has one ledger key, its sink id with the query in it: batches are numbered, so the newest record is enough. A
+batch write with a label has its own key; otherwise re-running an older export could not be told from a new one. The
+previous release kept a stream under the sink id without the query; such a record of the same query belongs to this
+stream.
 
 `runs` are the runs that the run of this record has replaced, oldest first. A driver that finds itself among them has
-been replaced: it must not fence its successor back. `since_ms` is when the run's first transaction began, on the
-brokers' clock: what began before it under another run's name belongs to a run that is over.
+been replaced and must not fence its successor. `since_ms` is when the run's first transaction began, by the brokers'
+clock: a transaction of another run that began earlier belongs to a run that is over.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kafka_sink.errors import LocalProtocolError
 from kafka_sink.exactly_once.identity import TaskIdentity, parse_task_identity, sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, TaskReceipt, digest_of
 
-# A driver that was replaced this many runs ago and still lives is told so by the broker (it is fenced), not by us.
+# A driver that was replaced more runs ago than this and still lives is fenced by the broker; the list does not help it.
 RUNS_MAX = 32
 UNKNOWN_TIME = -1
 
@@ -41,15 +41,15 @@ class Kind(Enum):
 class TransactionOutcome(Enum):
     COMMITTED = "c"
     LOST = "l"
-    # It has ended, but no marker is left that would say how.
+    # It has ended, but no marker is left that tells the outcome.
     UNRESOLVED = "u"
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionEntry:
-    """One transaction of a decision: all that ending it takes, and one witness of its outcome.
+    """One transaction of a decision: what EndTxn needs, and one record whose partition shows the outcome.
 
-    The first two numbers are those of its id, which may have been named after a task of an earlier batch.
+    The first two numbers are those in its id, which may come from a task of an earlier batch.
     """
 
     spark_partition: int
@@ -61,7 +61,7 @@ class TransactionEntry:
     partition: int
     last_offset: int
     row_count: int
-    # Of the task that wrote it; None: as in the id.
+    # Spark partition of the task that wrote it; None: as in the id.
     task_partition: int | None = None
 
     @property
@@ -81,15 +81,15 @@ class LedgerRecord:
     row_count: int = 0
     # Rows per topic.
     topics: Mapping[str, int] = field(default_factory=dict)
-    # What tells the rows from others under the same name, beside their counts; None in a record of an older release.
+    # Besides the counts, this tells the rows from other rows under the same name; None in records of older releases.
     digest: int | None = None
     entries: tuple[TransactionEntry, ...] = ()
-    # Of a stuck record, one per entry.
+    # In a stuck record, one per entry.
     outcomes: tuple[TransactionOutcome, ...] = ()
     is_accepted: bool = False
-    # Where its transactions are; empty if it is not known.
+    # The cluster of its transactions; empty if unknown.
     cluster_id: str = ""
-    # What people call the sink (identity.py); empty where nobody said, and in a record of an older release.
+    # Readable name of the sink (identity.py); empty if there is none, and in records of older releases.
     label: str = ""
 
     def is_of_another_cluster(self, cluster_id: str) -> bool:
@@ -120,10 +120,11 @@ class LedgerState:
     """The newest committed record of each ledger key of one sink.
 
     `unmarked` are keys whose newest record has no marker although its transaction has ended: an intent that may have
-    been decided. `settled` has what the ledger says without it.
+    been decided. `settled` has the newest records without those.
 
-    `claims` has for each run the offset of its first claim, as far as compaction has left them. `older_key` is where
-    the release before kept the decisions of this stream; None if there are none, or if there are newer ones.
+    `claims` has for each run the offset of its first claim, as far as compaction has kept them. `older_key` is the key
+    under which the previous release kept the decisions of this stream; None if there are none, or if there are newer
+    ones.
     """
 
     sink_id: str
@@ -138,7 +139,7 @@ class LedgerState:
         return replace(self, newest={**self.newest, key: record}, unmarked=self.unmarked - {key})
 
     def without_unmarked(self, record: LedgerRecord) -> LedgerState:
-        """It turned out that nobody can have decided it."""
+        """The state without an intent that was found to be undecided."""
         key = ledger_key(record.sink_id, record.key)
         others = {name: known for name, known in self.newest.items() if name != key}
         settled = {key: self.settled[key]} if key in self.settled else {}
@@ -161,7 +162,7 @@ class LedgerState:
 
 
 class Finding(Enum):
-    """What the ledger says to a run that wants to commit a batch."""
+    """What the ledger implies for a run that wants to commit a batch."""
 
     GO_ON = "go on"
     FINISH_OWN = "finish this batch"
@@ -184,15 +185,15 @@ def claim_key(sink_id: str) -> str:
 
 
 def is_of_stream(record: LedgerRecord, sink_id: str) -> bool:
-    """Does a record of the release before, under the sink id without the query, belong to this query? A stream's first
-    batch without any task names no query: whoever comes next under that name is taken for its continuation."""
+    """Whether a record of the previous release, under the sink id without the query, belongs to this query. A first
+    batch without tasks has no query id: the next query under that sink id is taken for its continuation."""
     return not record.key.query_id or sink_id_of_query(record.sink_id, record.key.query_id) == sink_id
 
 
 def finding(
     state: LedgerState, key: BatchKey, run: str, *, accept_unknown_sink: bool = False
 ) -> tuple[Finding, LedgerRecord | None]:
-    """The first row that applies; the record is the one it is about."""
+    """The first row that applies, and the record that it refers to."""
     newest = state.find(key)
     if newest is not None:
         if newest.kind is Kind.STUCK:
@@ -213,7 +214,7 @@ def finding(
 
 
 class Likeness(Enum):
-    """How the rows that a batch has now compare with those that were delivered under its name."""
+    """How the rows that a batch has now compare with those that were delivered under the same key."""
 
     SAME = "same"
     OTHER_CONTENT = "as many rows, with other content or in another order"
@@ -233,14 +234,14 @@ def _is_later(one: BatchKey, other: BatchKey) -> bool:
 
 
 def is_decided(state: LedgerState, key: BatchKey, run: str) -> bool:
-    """May the transactions of this run for this batch be part of a decision? Asked before aborting any of them."""
+    """Whether this run's transactions for this batch may be part of a decision. Checked before aborting any of them."""
     newest = state.find(key)
     return newest is not None and newest.run == run and newest.key == key and newest.kind is not Kind.REPLAY
 
 
 def is_replaced(state: LedgerState, key: BatchKey, run: str) -> bool:
-    """Has a successor of this run decided something? It was fenced in and had finished what this run decided before,
-    so no transaction of this run that is still open can be part of a decision."""
+    """Whether a successor of this run has decided something. Before that it had fenced this run and finished its
+    decisions, so no transaction of this run that is still open can be part of a decision."""
     newest = state.find(key)
     return newest is not None and run in newest.runs
 
@@ -255,7 +256,7 @@ def intent_of(
     since_ms: int,
     wall_ms: int,
 ) -> LedgerRecord:
-    """`previous` is the newest record of the same ledger key; its list of runs goes on."""
+    """`previous` is the newest record of the same ledger key; its list of runs is continued."""
     rows: dict[str, int] = {}
     for receipt in receipts:
         for written in receipt.written:
@@ -278,7 +279,7 @@ def intent_of(
 def record_without_rows(
     sink_id: str, key: BatchKey, run: str, previous: LedgerRecord | None, wall_ms: int
 ) -> LedgerRecord:
-    """There is nothing to decide about; that the batch was here is all it says."""
+    """There is nothing to decide; the record only says that the batch was seen."""
     intent = intent_of(sink_id, key, run, (), previous=previous, since_ms=UNKNOWN_TIME, wall_ms=wall_ms)
     return intent.as_done(wall_ms)
 
@@ -297,7 +298,7 @@ def successor_runs(previous: LedgerRecord | None, run: str) -> tuple[str, ...]:
 
 
 def transaction_entries_of(sink_id: str, run: str, receipts: Sequence[TaskReceipt]) -> tuple[TransactionEntry, ...]:
-    """Of every receipt with a transaction, in the order of the Spark partitions."""
+    """One entry per receipt with a transaction, in the order of the Spark partitions."""
     return tuple(
         transaction_entry_of(sink_id, run, receipt)
         for receipt in sorted(receipts, key=lambda receipt: (receipt.spark_partition, receipt.attempt))

@@ -1,19 +1,19 @@
-"""Ledger records as bytes, and back, without trust in what is read.
+"""Encodes and decodes ledger records; what is read is not trusted.
 
 A value is one line of text and a body: `pykafka-sink-ledger 1 json` and JSON, or `... zlib` and compressed JSON when
-that is worth it. So a person with any Kafka reader sees what it is, small records are legible as they are, and a later
-version is refused by its number rather than misread.
+that saves space. So any Kafka reader shows what it is, small records are readable as they are, and a later version is
+rejected by its number rather than misread.
 
-An intent can name thousands of transactions. Their ids are derived, not stored; their numbers stand in columns, and
-where neighbours are alike (partitions, producer ids, offsets) as differences, which is what makes them compress well:
-10,000 fit into a fraction of the megabyte that a broker takes by default.
+An intent can name thousands of transactions. Their ids are derived, not stored; their numbers are stored in columns,
+delta-encoded where neighbours are similar (partitions, producer ids, offsets), so that they compress well: 10,000 fit
+into a fraction of the megabyte that a broker accepts by default.
 
-Reading takes hostile bytes: every size, count and number has a bound, decompression stops at its bound, and what is
-wrong is a `RemoteProtocolError`, whatever was wrong with it.
+Decoding is safe on hostile bytes: every size, count and number has a bound, decompression stops at its bound, and any
+defect is a `RemoteProtocolError`.
 
-What can be written can be read: writing has no bounds of its own. It reads what it has made before anybody sends it,
-and refuses (`Unrecordable`) what could not be read, or would be read as something else. One unreadable record, once it
-is the newest of its key, would stop the sink for ever.
+Whatever is written can be read: encoding has no bounds of its own. It decodes its result before it is sent, and raises
+`Unrecordable` if that fails or differs. One unreadable record, once it is the newest of its key, would block the sink
+permanently.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kafka_sink.exactly_once.receipt import BatchId, BatchKey
 FORMAT = "pykafka-sink-ledger"
 VERSION = 1
 _HEADER_BYTES_MAX = 64
-# A broker takes 1 MiB by default; an operator may have raised it.
+# A broker accepts 1 MiB by default; an operator may have raised the limit.
 VALUE_BYTES_MAX = 8 * 1024 * 1024
 JSON_BYTES_MAX = 32 * 1024 * 1024
 ENTRIES_MAX = 100_000
@@ -41,7 +41,7 @@ _COMPRESSED_FROM_BYTES = 1_024
 
 INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 
-# Column, bound of its numbers, whether it is kept as differences. The names are those of the records that are there.
+# Column, bound of its numbers, whether it is delta-encoded. Existing records use these names.
 _COLUMNS = (
     ("spark_partition", INT64_MAX, True),
     ("attempt", INT64_MAX, False),
@@ -53,10 +53,10 @@ _COLUMNS = (
     ("row_count", INT64_MAX, False),
 )
 _ATTRIBUTES = {"generation": "transaction_version"}
-# Left out where every task is the one that its id is named after. Older releases skip it and name the id's number.
+# Omitted if every task is the one in its id. Older releases ignore it and report the number in the id.
 _TASK_PARTITION = "task_partition"
 
-# What a person can do about a field that does not fit.
+# What the user can do about a field that does not fit.
 _ADVICE = {
     "batch": "Choose a shorter batch.id",
     "topics": "Write to fewer topics in one batch (smaller batches, for example by maxOffsetsPerTrigger)",
@@ -131,7 +131,7 @@ def encode_claim(sink_id: str, run: str, wall_ms: int) -> bytes:
 
 
 def decode_claim(value: bytes) -> str:
-    """Whose run it names."""
+    """The run in a claim."""
     return _text(_parse_content(value), "run")
 
 
@@ -285,7 +285,7 @@ def _text(content: dict[str, Any], name: str) -> str:
 
 
 def _label(found: Any) -> str:
-    """Nothing depends on it, so nothing may be refused for it."""
+    """Nothing depends on it, so an invalid one is not an error."""
     return found if isinstance(found, str) and len(found) <= TEXT_CHARACTERS_MAX else ""
 
 

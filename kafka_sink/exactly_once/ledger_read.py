@@ -1,26 +1,26 @@
-"""C1, second half: learn what the ledger says.
+"""C1, second half: read the ledger.
 
-A driver that has fenced the others off and written its claim (takeover.py) reads up to the claim: that is all there is
-and will be from others. Without a claim, at planning, the end is the high watermark that the leader tells, and nothing
-proves that it is the leader: what is found was written, what is not found may have been. The next commit looks again.
+A driver that has fenced the others and written its claim (takeover.py) reads up to the claim: others can add nothing
+after that. Without a claim, at planning, the end is the leader's high watermark, and nothing proves that the broker is
+still the leader: a record that is found was written, one that is not found may have been. The next commit reads again.
 
-Records are read uncommitted and judged here by the control records behind them. A read_committed reader would stop at
-the last stable offset, which the open transaction of any other sink in the same ledger holds back; a decision of ours
-behind it would be missed. A record whose marker is not there yet counts as not written. Who only looks (listing.py)
-waits for it, a moment: a coordinator answers a commit before it has written the markers, and a look right after a
-decision would find none.
+Records are fetched with read_uncommitted and judged here by the control records that follow them. A read_committed
+reader would stop at the last stable offset, which the open transaction of any other sink in the same ledger holds back;
+a decision of this sink after it would be missed. A record whose marker is not there yet counts as not written. A reader
+that only looks (listing.py) waits briefly for the marker: a coordinator answers a commit before it has written the
+markers, so right after a decision there may be none.
 
-A record without a marker below the last stable offset has ended; aborted ones are filtered by their marker, which the
-cleaner keeps as long as the records, so it was committed.
+A record without a marker below the last stable offset has ended. The cleaner keeps an abort marker as long as the
+records of the transaction, so the record was committed.
 
-A fence ends every transaction of the drivers before. A record that was there when it began, and still has no marker
-behind the claim that follows, has lost it with its only replica (KAFKA-20734), and whether it was committed cannot be
-told any more. An intent is then taken for decided, because the opposite could double its rows. How a decision ended
-(done, stuck) is a fact whether or not its record was committed. A choice of an operator is none: it is asked for again.
-`Committer` sees to it that there was such a fence (a record that is merely open could still be aborted, and nothing in
-the ledger would say what was believed), and what has become of the transactions of an intent.
+A fence ends every transaction of earlier drivers. If a record written before the fence still has no marker below the
+claim that follows, the marker was lost with its only replica (KAFKA-20734), and whether the record was committed is
+unknown. An intent is then treated as decided, because the opposite could duplicate its rows. How a decision ended
+(done, stuck) is true whether or not its record was committed. An operator's choice is not assumed: it must be made
+again. `Committer` makes sure that there was such a fence (an open record could still be aborted, and the ledger would
+not contain what was believed), and checks the outcome of the intent's transactions.
 
-A null value (set_aside.py) takes away what its key had before, as compaction does.
+A null value (set_aside.py) deletes the earlier records of its key, as compaction does.
 """
 
 from __future__ import annotations
@@ -55,17 +55,18 @@ LOG_START, LOG_STOP = RequestKey("ledger start"), RequestKey("ledger stop")
 READ = RequestKey("read ledger")
 # Ledger keys of one sink: one for its stream and one per labelled batch write.
 KEYS_MAX = 100_000
-# Stands for a null value; no record begins like this.
+# Represents a null value; no record begins with this byte.
 ERASED = b"\0"
 # A live coordinator writes its markers within milliseconds; the open transaction of a driver that died has none.
 MARKER_QUESTIONS, MARKER_WAIT_MS = 5, 100
 
 
 class LedgerRead(CommitStep):
-    """`claim_offset`: read up to there, whatever the leader takes for the end; None: up to the high watermark.
+    """`claim_offset`: read up to there, whatever the leader's high watermark is; None: up to the high watermark.
 
-    `named_sink_id`: the sink id without the query, where the release before kept this stream. `is_of_name`: every sink
-    under the name `sink_id`, those of its queries as well. `awaits_markers`: of records that are there already.
+    `named_sink_id`: the sink id without the query, under which the previous release kept this stream. `is_of_name`:
+    every sink under the name `sink_id`, including those of its queries. `awaits_markers`: wait for the markers of
+    records that are already there.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class LedgerRead(CommitStep):
     ) -> None:
         super().__init__(settings)
         self.state: LedgerState | None = None
-        # Of the last record that is believed although it has no marker; -1: there is none.
+        # Offset of the last record that is believed although it has no marker; -1: none.
         self.unmarked_offset = -1
         self._sink_id = sink_id
         self._named_sink_id = named_sink_id
@@ -133,7 +134,7 @@ class LedgerRead(CommitStep):
         if self.repeat_if_needed(now_ms, READ, found, FETCH.name, answer.error_code):
             return
         if found is Meaning.OUT_OF_RANGE:
-            # The cleaner moved the beginning of the log meanwhile.
+            # The cleaner has moved the log start offset meanwhile.
             self.queue.drop_all()
             self._begin(now_ms)
             return
@@ -147,7 +148,7 @@ class LedgerRead(CommitStep):
         if self._next_offset == before < self._stop_offset:
             if answer.records:
                 raise RemoteProtocolError(self._error_text(f"no whole batch at offset {before}"), LEDGER_UNREADABLE)
-            # More has to come: whoever says that there is none is not the leader any more.
+            # There are more records: a broker that returns none is no longer the leader.
             self.queue.repeat(now_ms, READ, find_again=True)
             return
         self.queue.drop(READ)
@@ -169,7 +170,7 @@ class LedgerRead(CommitStep):
             for offset, record in zip(decoded.offsets, decoded.records, strict=True):
                 own_key = self._own_key(record.key)
                 if own_key is not None:
-                    # One byte too many is enough to be refused, should it be the newest.
+                    # One byte over the limit is enough for it to be rejected if it is the newest.
                     value = ERASED if record.value is None else record.value[: VALUE_BYTES_MAX + 1]
                     transaction = (raw.producer_id, raw.producer_epoch)
                     self._waiting.setdefault(transaction, []).append((offset, own_key, value))
@@ -180,13 +181,13 @@ class LedgerRead(CommitStep):
                     self._take_claim(offset, record.value)
 
     def _transaction_ended_by(self, marker: RawBatch) -> tuple[int, int]:
-        """A marker has the epoch of its transaction, or the next one (a fence, a time-out, version 2 always). It is
-        not the end of an older one of the same producer id, whose own marker was lost."""
+        """A marker has the epoch of its transaction, or the next one (a fence, a time-out, version 2 always). It does
+        not end an older transaction of the same producer id whose own marker was lost."""
         same, before = ((marker.producer_id, marker.producer_epoch - lead) for lead in (0, 1))
         return same if same in self._waiting else before
 
     def _take_claim(self, offset: int, value: bytes) -> None:
-        # One that cannot be read names no run; a driver is never stopped by it.
+        # An unreadable claim gives no run; it never stops a driver.
         with suppress(RemoteProtocolError):
             self._claims.setdefault(decode_claim(value), offset)
 
@@ -234,7 +235,7 @@ class LedgerRead(CommitStep):
     def _on_newest(
         self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, list[tuple[int, bytes]]]
     ) -> None:
-        """Only the newest record of a key is decoded: what an older release wrote before it is nobody's concern."""
+        """Only the newest record of a key is decoded: earlier ones, perhaps of an older release, do not matter."""
         newest = {key: self._decode(offset, value) for key, (offset, value) in found.items()}
         settled = dict(newest)
         doubtful = set()
@@ -260,13 +261,13 @@ class LedgerRead(CommitStep):
         )
 
     def _older_key(self, newest: Mapping[str, LedgerRecord]) -> str | None:
-        """Where the release before kept this stream, as long as there is nothing newer of it."""
+        """The previous release's key of this stream, as long as there is no newer record of the stream."""
         older = newest.get(self._named_sink_id)
         is_known = older is not None and self._sink_id not in newest and is_of_stream(older, self._sink_id)
         return self._named_sink_id if is_known else None
 
     def _decode_believed(self, unmarked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, LedgerRecord]]:
-        """The newest first."""
+        """Newest first."""
         for offset, value in sorted(unmarked, reverse=True):
             record = None if value == ERASED else self._decode(offset, value)
             if record is not None and record.kind is not Kind.REPLAY and not record.is_accepted:

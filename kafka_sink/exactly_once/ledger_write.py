@@ -1,16 +1,16 @@
 """One record into the ledger in a transaction of the driver's id: C3 and C5.
 
-  RENEWING   version 1 after a transaction of ours: a new epoch, asked for with the old one, so that a fenced driver
-             hears so instead of fencing back (KIP-360)
+  RENEWING   version 1, after an own transaction: requests a new epoch with the old one, so that a fenced driver
+             is told so instead of fencing its successor (KIP-360)
   ADDING     version 1: the ledger's partition becomes part of the transaction
-  PRODUCING  one batch with one record; the same bytes at each try, so a repeat is recognised by its sequence
-  HELD       it is in the log; its end is asked for when whoever writes it says so (`release`)
-  ENDING     EndTxn(commit); from the moment it is asked for, the record may be there
-  SEARCHING  the coordinator has forgotten the transaction: its marker in the ledger knows
+  PRODUCING  one batch with one record; the same bytes at each try, so a retry is recognised by its sequence
+  HELD       it is in the log; EndTxn is sent when the caller asks for it (`release`)
+  ENDING     EndTxn(commit); from the moment it is sent, the record may be committed
+  SEARCHING  the coordinator has forgotten the transaction: search the ledger for its marker
   WRITTEN, NOT_WRITTEN
 
-What is given up before ENDING is certainly not written: nobody else ends this transaction by commit. "Fenced" as the
-answer to the very first EndTxn is just as certain; after a try without answer it is not, and the log is asked.
+A write given up before ENDING is certainly not committed: no one else commits this transaction. "Fenced" in response to
+the very first EndTxn is just as certain; after a try without a response it is not, and the log is searched.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RENEW, ADD, WRITE, END = (
     RequestKey("write ledger record"),
     RequestKey("end ledger transaction"),
 )
-# The last versions that belong to transaction version 1, and the first InitProducerId that carries an identity.
+# The last versions with the rules of transaction version 1, and the first InitProducerId with producer id and epoch.
 ADD_PARTITIONS_LAST_CLIENT, PRODUCE_LAST_OF_VERSION_1 = 3, 11
 INIT_FIRST_WITH_IDENTITY = 3
 MESSAGE_TOO_LARGE = 10
@@ -90,7 +90,7 @@ WRITE_TRANSITIONS: Mapping[WriteState, Mapping[WriteEvent, WriteState]] = {
 
 
 class LedgerWrite(CommitStep):
-    """`is_draft`: the record is appended and not decided before `release`."""
+    """`is_draft`: the record is appended but not committed before `release`."""
 
     def __init__(
         self,
@@ -109,9 +109,9 @@ class LedgerWrite(CommitStep):
         self._is_draft = is_draft
         self._search: CommitTransactions | None = None
         self._offset = -1
-        # An EndTxn was asked for and not answered definitely: it may have been carried out.
+        # An EndTxn was sent without a definite answer: it may have been carried out.
         self._end_is_in_doubt = False
-        # Without a timestamp: a broker refuses one that is far ahead, and the driver's clock may be wrong.
+        # No timestamp: a broker rejects one that is far in the future, and the driver's clock may be wrong.
         self._batch = encode_batch([Record(NO_TIMESTAMP, *self._content())], make_compressor("none"))
         transaction_version = settings.transaction_version
         if transaction_version == 1 and session.is_used:
@@ -126,7 +126,7 @@ class LedgerWrite(CommitStep):
         session.is_used = True
 
     def _content(self) -> tuple[bytes, bytes | None]:
-        """Key and value, which can be read again; before anything is asked."""
+        """Key and value, checked to be readable, before any request is sent."""
         key, ledger = ledger_key(self.record.sink_id, self.record.key), self._session.ledger
         if ledger is not None and key not in ledger.newest and len(ledger.newest) >= KEYS_MAX:
             raise Unrecordable(
@@ -144,26 +144,26 @@ class LedgerWrite(CommitStep):
         return self.state in (WriteState.ENDING, WriteState.SEARCHING, WriteState.WRITTEN)
 
     def release(self, now_ms: int) -> None:
-        """From here on the record may be there."""
+        """Sends EndTxn: from here on the record may be committed."""
         self._is_draft = False
         if self.state is WriteState.HELD:
             self._move(WriteEvent.RELEASED)
             self._ask_end(now_ms)
 
     def give_up(self) -> None:
-        """Time is up. Whether the record is there follows from the state; the identity cannot be used again."""
+        """Time is up. The state tells whether the record is committed; the epoch cannot be used again."""
         self.queue.drop_all()
         self._session.forget_identity()
         if self.is_finished:
             return
-        # Not the last trouble alone: a coordinator's "fenced" that was still being held against the log is no verdict.
+        # Not only `last_trouble`: a coordinator's "fenced" that is still being checked is not a result.
         reason = f"no time left ({self.reason})"
         if self.may_be_written:
             self.fail(reason)
         else:
             self._refuse(reason)
 
-    # ---- asking ----
+    # ---- requests ----
 
     def _owner(self) -> dict[str, Any]:
         return {
@@ -210,7 +210,7 @@ class LedgerWrite(CommitStep):
     def _ending(self) -> PreparedTransaction:
         return PreparedTransaction(self._session.transactional_id, *self._identity, self.settings.transaction_version)
 
-    # ---- answers ----
+    # ---- responses ----
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         if self._search is None:
@@ -237,12 +237,12 @@ class LedgerWrite(CommitStep):
     def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
         if key == END and self._end_is_in_doubt:
             self.last_trouble = reason
-            self.queue.repeat(now_ms, key)  # an earlier try may have been carried out: only an answer settles that
+            self.queue.repeat(now_ms, key)  # an earlier try may have been carried out: only a response tells
         else:
             self._refuse(reason)
 
     def _is_done(self, now_ms: int, key: RequestKey, api: Api, error_code: int) -> bool:
-        """False: it is repeated, or it was refused."""
+        """False: it is retried, or it was refused."""
         found = meaning(api, error_code)
         if self.repeat_if_needed(now_ms, key, found, api.name, error_code):
             return False
@@ -257,9 +257,9 @@ class LedgerWrite(CommitStep):
             return
         renewed = DriverIdentity(body["producer_id"], body["producer_epoch"])
         if renewed.producer_id != self._identity.producer_id:
-            # The coordinator has forgotten the id, which expires when it is not used, and then gives a new producer id
-            # to whoever asks, whatever epoch he names. Another driver may have come and gone before: what this process
-            # knows of the ledger is not to be relied on.
+            # The unused transactional id has expired: the coordinator then assigns a new producer id to any request,
+            # whatever its epoch. Another driver may have been active in between, so this process's view of the ledger
+            # is not reliable.
             self._refuse(f"{self._session.transactional_id} has expired and is another producer now", is_fenced=True)
             return
         self._move(WriteEvent.RENEWED)
@@ -311,13 +311,13 @@ class LedgerWrite(CommitStep):
         if is_first:
             session.identity = self._identity
         elif body.get("producer_id", -1) >= 0:
-            # Version 2 gives the epoch of the next transaction with the end of this one, at a repeat as well.
+            # In version 2 the response to EndTxn has the epoch of the next transaction, for a retry as well.
             session.identity = DriverIdentity(body["producer_id"], body["producer_epoch"])
         else:
             session.forget_identity()
 
     def _begin_search(self, now_ms: int, error_code: int) -> None:
-        """Superseded after a try that got no answer. Somebody is the driver now; was this record still written?"""
+        """Superseded after a try without a response. There is another driver now; was this record committed?"""
         self.queue.drop_all()
         self._session.forget_identity()
         self.last_trouble = describe_answer(END_TXN.name, error_code)
@@ -335,7 +335,7 @@ class LedgerWrite(CommitStep):
         elif outcome is TransactionOutcome.LOST:
             self._refuse(self.last_trouble, is_fenced=True)
         else:
-            # Nobody can say: it stays in doubt.
+            # The outcome remains unknown.
             self.failure = StepFailure(self._search.obstacles.get(0) or self.last_trouble, is_fenced=True)
 
     def _error_text(self, api: Api, error_code: int) -> str:

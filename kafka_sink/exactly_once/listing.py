@@ -1,9 +1,9 @@
-"""Looking without touching: what the ledger holds, and which transactions are open. For an operator's eyes.
+"""Read-only views for an operator: what the ledger holds, and which transactions are open.
 
-Nothing here fences, ends or writes anything, so it may be done while queries run; what it shows may be out of date by
-the time it is read. A record whose marker is not there yet counts as not written, as in every reading of the ledger.
+Nothing here fences, ends or writes anything, so it is safe while queries run; the result may be out of date by the time
+it is shown. A record whose marker is not there yet counts as not written, as everywhere in reading the ledger.
 
-`SingleStep` runs one part as a machine of its own: `client.run(SingleStep(part, deadline_ms))` returns the part,
+`SingleStep` runs one step as a state machine of its own: `client.run(SingleStep(part, deadline_ms))` returns the step,
 finished, failed or given up.
 """
 
@@ -52,7 +52,7 @@ class SingleStep(Generic[PartT]):
 
 @frozen
 class Listed:
-    """The newest record of one ledger key. `record` None: it cannot be read, and `problem` says why."""
+    """The newest record of one ledger key. `record` is None if it cannot be read; `problem` then says why."""
 
     ledger_key: str
     offset: int
@@ -65,7 +65,7 @@ class Listed:
 
 
 class LedgerListing(LedgerRead):
-    """The newest record of each key, of one sink or (None) of all. What cannot be read hides nothing else."""
+    """The newest record of each key, of one sink or (None) of all. An unreadable record does not hide the others."""
 
     def __init__(
         self, settings: DeliverySettings, sink_id: str | None, now_ms: int, *, claim_offset: int | None = None
@@ -84,7 +84,7 @@ class LedgerListing(LedgerRead):
     def _own_key(self, key: bytes | None) -> str | None:
         if self._is_of_all:
             text = (key or b"").decode("utf-8", "replace")
-            # No sink id is empty: what begins with a slash is no decision.
+            # No sink id is empty: a key that begins with a slash is not a decision's.
             return None if text.startswith("/") else text or None
         return super()._own_key(key)
 
@@ -102,7 +102,7 @@ def _decode_listed(ledger_key: str, offset: int, value: bytes) -> Listed:
 
 
 class OpenTransactions(CommitStep):
-    """The ids of tasks under which a transaction is open, as far as the brokers tell."""
+    """The ids of tasks under which a transaction is open, as far as the brokers report them."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class OpenTransactions(CommitStep):
         super().on_answer(now_ms, answer)
 
     def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
-        """A broker that is away lists nothing; what it coordinates is missing here."""
+        """An unreachable broker lists nothing; the transactions that it coordinates are missing here."""
         self.notes.append(f"not every broker listed its transactions: {answer.error or 'no answer'}")
         self.on_bodies(now_ms, answer)
 
@@ -155,7 +155,7 @@ class OpenTransactions(CommitStep):
 
 
 class TransactionListing(OpenTransactions):
-    """With their descriptions: of one sink, or (None) of all sinks that a broker tells us about."""
+    """Open transactions with their descriptions, of one sink, or (None) of all sinks that the brokers list."""
 
     def __init__(self, settings: DeliverySettings, sink_id: str | None, now_ms: int) -> None:
         self._describe: DescribeTransactions | None = None
@@ -167,7 +167,7 @@ class TransactionListing(OpenTransactions):
 
     @property
     def found(self) -> list[TransactionDescription]:
-        """By id. One that ended between the two questions is left out."""
+        """Sorted by id. A transaction that ended between the two requests is left out."""
         known = self._describe.found if self._describe is not None else {}
         return [known[one] for one in sorted(known) if known[one].state in OPEN_STATES]
 

@@ -1,4 +1,4 @@
-"""One batch to the end of the ledger, acknowledged by every replica in sync."""
+"""Appends one batch to the ledger, acknowledged by all in-sync replicas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.wire.apis import PRODUCE
 
 ACKS_ALL = -1
-# Up to here requests name topics by name rather than by id.
+# Up to this version requests contain topic names rather than ids.
 PRODUCE_LAST_BY_NAME = 12
 
 

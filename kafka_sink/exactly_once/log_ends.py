@@ -1,6 +1,6 @@
-"""Where logs end, and up to where readers of committed records get: two questions to each leader, for an operator.
+"""High watermarks and last stable offsets, from two requests to each leader, for an operator.
 
-The distance between the two is what open transactions hold back, of whomever they are.
+The distance between the two is what open transactions hold back, whichever application owns them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ TopicPartition = tuple[str, int]
 
 
 class LogEnds(CommitStep):
-    """`end` and `stable` by partition; one that a broker does not tell is in neither, and `last_trouble` says why."""
+    """`end` and `stable` by partition; a partition without an answer is in neither, and `last_trouble` says why."""
 
     def __init__(self, settings: DeliverySettings, partitions: Sequence[TopicPartition], now_ms: int) -> None:
         super().__init__(settings)
         self.end: dict[TopicPartition, int] = {}
         self.stable: dict[TopicPartition, int] = {}
-        # The stable one first: what is written in between must not look like a transaction that went back.
+        # The stable one first: records written in between must not put it above the end.
         for key, isolation in ((STABLE, READ_COMMITTED), (END, READ_UNCOMMITTED)):
             if partitions:
                 body, target = offsets_body(partitions, LATEST, isolation), Leaders(tuple(partitions))

@@ -1,7 +1,7 @@
-"""Fetched bytes as batches, read only as far as the driver needs them: headers of everything, contents of few.
+"""Splits fetched bytes into batches, decoded only as far as the driver needs: all headers, few contents.
 
-Finding the marker that ended a transaction means walking over other people's records. Their content is not decoded and
-their checksum not compared; a batch of an older format than 2 cannot be transactional and is stepped over.
+To find the marker of a transaction, records of other producers must be skipped. They are not decoded and their checksum
+is not verified; a batch with a format before 2 cannot be transactional and is skipped.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 FETCH_BYTES_MAX = 4 * 1024 * 1024
 FETCH_WAIT_MS = 500
-# Up to here requests name topics by name rather than by id.
+# Up to this version requests contain topic names rather than ids.
 FETCH_LAST_BY_NAME = 12
-# The first version of ListOffsets that knows isolation levels.
+# The first version of ListOffsets with isolation levels.
 LIST_OFFSETS_FIRST_ISOLATED = 2
 
 
@@ -75,7 +75,7 @@ def raw_batches(records: bytes) -> Iterator[RawBatch]:
                 is_control=bool(attributes & layout.CONTROL_BIT),
             )
         else:
-            # Formats 0 and 1: the offset of a message, or of the last one of a compressed set.
+            # Formats 0 and 1: the offset of a message, or of the last one in a compressed set.
             yield RawBatch(records[position:stop], base_offset, base_offset + 1, -1, -1, False, False)
         position = stop
 
@@ -89,7 +89,7 @@ def ask_fetch(
     offset: int,
     wait_ms: int = FETCH_WAIT_MS,
 ) -> None:
-    """`wait_ms`: so long a broker waits for something to come, well below any time limit of a request."""
+    """`wait_ms`: how long a broker waits for records, well below any request timeout."""
     body = fetch_body(topic, partition, offset, READ_UNCOMMITTED, wait_ms)
     queue.ask(now_ms, key, Leader(topic, partition), FETCH, body, version_max=FETCH_LAST_BY_NAME)
 
@@ -116,7 +116,7 @@ def ask_offset(queue: RetryQueue, now_ms: int, key: RequestKey, topic: str, part
 
 
 def offsets_body(partitions: Iterable[tuple[str, int]], timestamp: int, isolation_level: int) -> dict[str, Any]:
-    """LATEST is the last stable offset for READ_COMMITTED, up to which every transaction has ended; else the high
+    """LATEST is the last stable offset for READ_COMMITTED, below which every transaction has ended; otherwise the high
     watermark."""
     by_topic: dict[str, list[dict[str, int]]] = {}
     for topic, partition in partitions:
@@ -126,7 +126,7 @@ def offsets_body(partitions: Iterable[tuple[str, int]], timestamp: int, isolatio
 
 
 def read_fetch_answer(body: Mapping[str, Any]) -> FetchedPartition:
-    """The one partition that was asked for; an error of the whole answer stands for it."""
+    """The one requested partition; a top-level error is returned as its error."""
     if body.get("error_code", 0):
         return FetchedPartition(body["error_code"], -1, -1, b"")
     partition = _only(body["responses"])

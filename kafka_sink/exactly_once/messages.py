@@ -1,6 +1,6 @@
 """What an operator reads when a batch was not delivered: which batch and rows, whether data is safe, what to do next.
 
-One function per situation. No text holds record contents or settings that could be secret.
+One function per situation. No text contains record contents or settings that could be secret.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary
 from kafka_sink.exactly_once.session import DeliverySettings
 
-# So many slots or topics are named; of the rest the text says how many.
+# At most this many slots or topics are named; the rest is only counted.
 NAMED_MAX = 10
 
 
@@ -86,7 +86,7 @@ def rolled_back_error(sink_id: str, key: BatchKey, summary: BatchSummary, newest
 def other_rows_error(
     sink_id: str, record: LedgerRecord, summary: BatchSummary, how: str, *, is_own: bool
 ) -> CommitAborted:
-    """`is_own`: the same run has delivered them."""
+    """`is_own`: they were delivered by the same run."""
     key = record.key
     if is_own:
         cause = (
@@ -134,7 +134,7 @@ def unknown_sink_error(sink_id: str, key: BatchKey, summary: BatchSummary, ledge
 
 
 def other_cluster_error(record: LedgerRecord, settings: DeliverySettings) -> CommitAborted:
-    """About the record, whatever batch was to be committed: of that one nothing is visible either."""
+    """The text is about the record, whichever batch was to be committed: nothing of that batch is visible either."""
     text = (
         f"{_of_record(record)} was decided in the Kafka cluster {record.cluster_id!r}, and this one is "
         f"{settings.cluster_id!r}: the ledger topic {settings.ledger_topic!r} was copied from there, and the "

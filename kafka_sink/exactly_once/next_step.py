@@ -1,13 +1,12 @@
-"""Which way an operation goes: at its start by what the process remembers, later by what the ledger says.
+"""The next step of an operation: at first from what the process remembers, later from the ledger.
 
-Memory is a cache. A commit may go on from it, because what follows is a write under the remembered epoch: if the broker
-takes it, nobody has been the driver since, and the memory was true. Anything else than going on is read first. A write
-that is refused as fenced sends the driver back to look. It looks without fencing, to spare a successor. If no other run
-has claimed the ledger since, the one that came in between was another process of its own run: it fences, reads and goes
-on.
+Memory is a cache. A commit may proceed from it, because it writes under the remembered epoch: if the broker accepts the
+write, there was no other driver in between and the memory was right. Any other conclusion requires reading first. After
+a write that is refused as fenced, the driver reads the ledger again, without fencing, to leave a successor alone. If no
+other run has claimed the ledger since, it was fenced by another process of its own run: it fences, reads and continues.
 
-abort() in a process that did not run commit() reads the ledger twice for the same reason, without and then with
-fencing: the first reading spares a successor, the second one makes sure that no decision of this run can still arrive.
+For the same reason abort() in a process that did not run commit() reads the ledger twice, without and then with
+fencing: the first time leaves a successor alone, the second makes sure that no decision of this run can still arrive.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class StepKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """`conclusion` is what the verdict becomes if the rest goes well; with an `error` it fails all the same."""
+    """`conclusion` is the verdict if all further steps succeed; with an `error` the operation fails in any case."""
 
     kind: StepKind
     record: LedgerRecord | None = None
@@ -94,7 +93,7 @@ def _abort_at_start(job: Job, session: DriverSession, decision: Decision | None)
         return NextStep(StepKind.END, conclusion=Conclusion.LEFT_ALONE)
     if decision is Decision.NONE or job.operation is DriverOperation.ABORT_WITHOUT_LEDGER:
         return NextStep(StepKind.DISCARD, conclusion=Conclusion.ABORTED)
-    # What this process knows of the ledger may be older than a commit in another process of the same run.
+    # Another process of the same run may have committed since this one read the ledger.
     session.forget_identity()
     return NextStep(StepKind.LOOK)
 
@@ -108,8 +107,8 @@ def next_step(
     *,
     is_remembered: bool,
 ) -> NextStep:
-    """`is_remembered`: the ledger was read by an operation before this one."""
-    # Whoever was the driver before is none any more.
+    """`is_remembered`: the ledger was read by an earlier operation."""
+    # Earlier drivers have been fenced.
     is_fenced = session.identity is not None
     if is_fenced and ledger.older_key is not None and not session.older_is_fenced:
         return NextStep(StepKind.FENCE)
@@ -128,10 +127,10 @@ def next_step(
         assert job.key is not None
         if is_decided(ledger, job.key, session.run):
             newest = ledger.find(job.key)
-            # All that it named has ended. What is open is of a second writing of the batch, inside foreachBatch.
+            # All its transactions have ended. Open ones are from a second write of the batch, inside foreachBatch.
             move = StepKind.SWEEP if newest is not None and newest.kind is Kind.DONE else StepKind.END
             return NextStep(move, conclusion=Conclusion.LEFT_ALONE)
-        # Whoever was replaced can decide nothing any more, and must not fence its successor.
+        # A driver that was replaced can decide nothing any more and must not fence its successor.
         is_settled = is_fenced or is_replaced(ledger, job.key, session.run)
         return NextStep(StepKind.DISCARD, conclusion=Conclusion.ABORTED) if is_settled else NextStep(StepKind.FENCE)
     if job.operation is not DriverOperation.RECOVER and not is_fenced:
@@ -169,12 +168,12 @@ def _judge_commit(
 def _judge_delivered(
     session: DriverSession, settings: DeliverySettings, record: LedgerRecord, summary: BatchSummary
 ) -> NextStep:
-    """What was written again is aborted. It should be the same rows, since Spark logs the input of a batch before it
-    runs it. If it is not, a checkpoint was set back, or two things are written under one name: rows would be lost
-    without a word. Equal counts are let pass with a warning: that is what rand() and shuffles do. But not within one
-    run: Spark repeats no batch there, so these are two writes inside foreachBatch."""
+    """The second write is aborted. It should have the same rows, since Spark logs the input of a batch before running
+    it. Otherwise a checkpoint was set back, or two outputs use one name, and rows would be lost silently. Equal counts
+    are accepted with a warning, as rand() and shuffles cause them. Not so within one run: Spark repeats no batch there,
+    so these are two writes inside foreachBatch."""
     is_own = record.run == session.run
-    # By this very run: the transactions at hand may be those of the decision. The sweep ends only what is open.
+    # Delivered by this very run: the transactions at hand may be those of the decision. The sweep ends only open ones.
     move = StepKind.SWEEP if is_own else StepKind.DISCARD
     found = likeness(record, summary)
     if found is Likeness.SAME or settings.on_mismatch is OnMismatch.SKIP:
@@ -187,7 +186,7 @@ def _judge_delivered(
 
 
 def _judge_choice(job: Job, ledger: LedgerState, settings: DeliverySettings) -> NextStep:
-    """Without a batch named, the choice is about the only stuck one. What was decided in another cluster is stuck."""
+    """Without a batch, the choice is about the only stuck one. A decision made in another cluster is stuck."""
     foreign = [record for record in ledger.open_intents() if record.is_of_another_cluster(settings.cluster_id)]
     stuck = [record for record in (*ledger.stuck_records(), *foreign) if job.key in (None, record.key)]
     if len(stuck) != 1:
@@ -197,7 +196,7 @@ def _judge_choice(job: Job, ledger: LedgerState, settings: DeliverySettings) -> 
 
 
 def _judge_open(job: Job, ledger: LedgerState) -> NextStep:
-    """RECOVER, FINISH and SWEEP: open decisions first. A lost labelled write stops nobody but its own repetition."""
+    """RECOVER, FINISH and SWEEP: open decisions first. A lost labelled write blocks only its own repetition."""
     intents = ledger.open_intents()
     if intents:
         return NextStep(StepKind.FINISH, intents[0])

@@ -1,10 +1,10 @@
-"""What an answer means to the driver: the one place in this folder where an error code is interpreted.
+"""What a response means to the driver: the only place in this folder where error codes are interpreted.
 
-The producer's table (client/outcome.py) does not fit: to a producer "fenced" is the end, while to a driver that repeats
-the end of a transaction it only means that somebody else has been there, and says nothing about commit or abort.
+The producer's table (client/outcome.py) does not fit: for a producer "fenced" is final, while for a driver that retries
+EndTxn it only means that another producer has taken over, and says nothing about commit or abort.
 
-One table per request, in the words of what to do next. A code that no table knows is repeated while the question is
-whether a transaction was ended (the decision stays open, and a later answer may be clearer), and refused elsewhere.
+One table per request; each value says what to do next. A code in no table is retried where the outcome of a transaction
+is in question (the decision stays open, and a later response may be clearer), and is a refusal elsewhere.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from kafka_sink.wire.codes import code
 class Meaning(Enum):
     DONE = "done"
     REPEAT = "repeat"
-    # Markers of the transaction before are being written: a short wait.
+    # Markers of the previous transaction are being written: a short wait.
     REPEAT_SOON = "repeat soon"
     FIND_AGAIN = "find the coordinator again and repeat"
-    # DescribeTransactions: nobody knows this id.
+    # DescribeTransactions: no such transactional id.
     NEVER = "never"
-    # EndTxn: not by this coordinator any more; only the markers in the log know how the transaction ended, or that it
-    # has not. A coordinator that was frozen or is not told yet that it is none any more says the same for seconds.
+    # EndTxn: this coordinator can no longer do it; only the markers in the log tell whether and how the transaction
+    # ended. A former coordinator that was frozen or does not know about its replacement yet answers the same for
+    # seconds.
     SUPERSEDED = "superseded"
     FENCED = "fenced"
-    # Fetch: the log begins behind the offset.
+    # Fetch: the log start offset is above the requested one.
     OUT_OF_RANGE = "out of range"
     UNAUTHORIZED = "unauthorized"
     REFUSED = "refused"
@@ -63,11 +64,11 @@ _END_COMMIT: Mapping[int, Meaning] = {
     90: Meaning.SUPERSEDED,
     47: Meaning.SUPERSEDED,
     49: Meaning.SUPERSEDED,
-    # Said instead of 48 by newer brokers. They mean "abort it", but the log alone can prove that nobody committed it.
+    # Newer brokers send this instead of 48. It means "abort it", but only the log can prove that it was not committed.
     120: Meaning.SUPERSEDED,
 }
 
-# What is not open any more needs no aborting; which of the reasons it is does not matter.
+# A transaction that is no longer open need not be aborted, for whichever reason.
 _END_ABORT: Mapping[int, Meaning] = {
     **_COORDINATOR_MOVED,
     0: Meaning.DONE,
@@ -153,7 +154,7 @@ def meaning(api: Api, error_code: int) -> Meaning:
     return Meaning.REPEAT if facts.retriable else Meaning.REFUSED
 
 
-# What a principal lacks that is refused, by code and request; else Write, on topics and transactional ids alike.
+# The missing permission, by code and request; by default Write, for topics and transactional ids.
 _NEEDED: Mapping[int, str] = {29: "topic", 53: "transactional id"}
 _LESS_NEEDED: Mapping[str, str] = {
     FETCH.name: "Read",

@@ -14,9 +14,9 @@
   VERIFYING   whether readers can see it, if an option asks for that
   SWEEPING    EndTxn(abort) of what nobody will end
 
-From DECIDING there is no way to DISCARDING but by LOOK_AGAIN, and none at all from COMMITTING: a transaction of a
-decision, made or in doubt, is aborted by no operation. A test walks the table to prove it. LOOK_AGAIN is for a record
-that was refused and is certainly not written; what was decided before it stays decided (`Committer._decided`).
+After DECIDING, DISCARDING is reachable only through LOOK_AGAIN, and after COMMITTING not at all: no operation aborts a
+transaction of a decision, made or in doubt. A test walks the table to prove it. LOOK_AGAIN is for a record that was
+refused and is certainly not written; earlier decisions stand (`Committer._decided`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class PhaseEvent(Enum):
     FENCE = "fence"
     CLAIM = "claim"
     READ = "read"
-    # A write was refused as fenced and is certainly not in the ledger: look who came.
+    # A write was refused as fenced and is certainly not in the ledger: read who took over.
     LOOK_AGAIN = "look again"
     FINISH = "finish"
     CLOSE = "close"
@@ -98,7 +98,7 @@ TRANSITIONS: Mapping[Phase, Mapping[PhaseEvent, Phase]] = {
     Phase.FENCING: _rows(PhaseEvent.CLAIM, PhaseEvent.END),
     Phase.CLAIMING: _rows(PhaseEvent.READ, PhaseEvent.END),
     Phase.READING: _rows(*_JUDGED),
-    # Judged again: an intent without a marker that turned out not to have been decided.
+    # Judged again if an intent without a marker turned out to be undecided.
     Phase.FINISHING: _rows(PhaseEvent.CLOSE, *_JUDGED),
     Phase.CLOSING: _rows(PhaseEvent.LOOK_AGAIN, *_JUDGED),
     Phase.CHECKING: _rows(PhaseEvent.DECIDE, PhaseEvent.COMMIT, PhaseEvent.DISCARD),

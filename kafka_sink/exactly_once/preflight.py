@@ -1,10 +1,10 @@
-"""C2: are all transactions of the batch still what their receipts say, and is there time to commit them?
+"""C2: checks that all transactions of the batch are as their receipts say, and that there is time to commit them.
 
 DescribeTransactions changes nothing: it answers with state, producer id, epoch, and when the transaction began on the
-coordinator's clock. Only differences of broker times are used. A task that says it had so much time left when it made
-its receipt thereby says what the brokers' clock showed then; the latest of these moments is a moment ago, because the
-driver commits when the last task is done. From it the time left to each transaction follows without anybody's wall
-clock. What is missed, the way from the last task to here, is what the margin is for.
+coordinator's clock. Only differences of broker times are used. A receipt's remaining time gives the brokers' time when
+it was made; the latest of these is about now, because the driver commits when the last task is done. From it follows
+the time left to each transaction, without any wall clock of a host. The margin covers the delay between the last task
+and this check.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS
 
 DESCRIBE = "describe transactions"
 ONGOING = "Ongoing"
-# A younger driver of the sink aborts what an older run has prepared, before the older one can notice that it is fenced.
+# A younger driver of the sink aborts what an older run has prepared, before the older run notices that it is fenced.
 WHO_ENDED_IT = (
     "ended by its time-out, or aborted by another driver of this sink. If another query runs with this sink.id, stop "
     "it, or give one of them a sink.id of its own"
@@ -41,7 +41,7 @@ class TransactionDescription:
 
 
 class DescribeTransactions(CommitStep):
-    """The state of many transactions. An id that no coordinator knows is simply not in `found`."""
+    """The state of many transactions. An id that no coordinator knows is not in `found`."""
 
     def __init__(self, settings: DeliverySettings, transactional_ids: Sequence[str], now_ms: int) -> None:
         super().__init__(settings)
@@ -75,7 +75,7 @@ class DescribeTransactions(CommitStep):
         self._on_some(now_ms, answer)
 
     def _on_some(self, now_ms: int, answer: AdminResponse) -> None:
-        """Some coordinators answered, some may not have: what is still missing is asked again."""
+        """Asks again for transactions whose coordinator has not answered."""
         for body in answer.bodies:
             self.on_body(now_ms, answer.key, body)
         if self.failure is not None:
@@ -115,7 +115,7 @@ class DescribeTransactions(CommitStep):
 
 @frozen
 class PreflightResult:
-    """`problem` None: all is as it should be. `since_ms` is when the first of them began, on the brokers' clock."""
+    """`problem` is None if the check passed. `since_ms` is when the first transaction began, by the brokers' clock."""
 
     problem: str | None
     time_left_ms: int
@@ -125,7 +125,7 @@ class PreflightResult:
 def check_transactions(
     receipts: Sequence[TaskReceipt], found: Mapping[str, TransactionDescription], margin_ms: int
 ) -> PreflightResult:
-    """`receipts`: with a transaction, each."""
+    """Each of `receipts` has a transaction."""
     states: list[TransactionDescription] = []
     for receipt in receipts:
         assert receipt.transaction is not None
@@ -144,7 +144,7 @@ def check_transactions(
 
 
 def check_time_left(receipts: Iterable[TaskReceipt], margin_ms: int) -> PreflightResult:
-    """Where DescribeTransactions is not spoken. How long ago a receipt was made is not known then."""
+    """For brokers without DescribeTransactions. How long ago a receipt was made is unknown then."""
     left_ms = min(receipt.remaining_ms for receipt in receipts)
     return PreflightResult(_time_problem(left_ms, margin_ms), left_ms, -1)
 

@@ -1,10 +1,9 @@
-"""What a finished task hands to the driver, and what a whole batch says about itself.
+"""What a finished task returns to the driver, and the summary of a whole batch.
 
-A receipt with a transaction is all that is needed to end it from another process. Without one it is the report of a
-task that delivered at least once, or of a task that had no rows: the driver treats all three alike where it counts and
-looks at `transaction` only where it commits.
+A receipt with a transaction is all that another process needs to end it. A task that delivered at least once or had no
+rows returns a receipt without one: the driver counts all three alike and looks at `transaction` only to commit.
 
-Receipts travel by pickle from executor to driver and hold plain values only. `remaining_ms` is how much of the
+Receipts are pickled from executor to driver and contain plain values only. `remaining_ms` is how much of the
 transaction's time was left when the receipt was made, on the executor's monotonic clock: no two hosts' clocks are ever
 compared.
 """
@@ -15,10 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-# 63 bits: it is written as a number of the ledger.
+# 63 bits: the ledger stores it as a number.
 DIGEST_MAX = 2**63 - 1
 BatchId = int | str
-"""A number for streams, which count; a text for batch writes, where only "the same or another one" has a meaning."""
+"""A number for streams, whose batches are ordered; a string for batch writes, which can only be equal or different."""
 
 
 class BatchKey(NamedTuple):
@@ -29,12 +28,12 @@ class BatchKey(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Of a stream, whose batches are numbered from 0."""
+        """The first batch of a stream; streams count from 0."""
         return self.batch_id == 0
 
     @property
     def has_ledger(self) -> bool:
-        """A batch write without a name has none: nobody could ask for it again."""
+        """A batch write without a label has none: no one could refer to it later."""
         return self != BatchKey("", "")
 
     def __str__(self) -> str:
@@ -58,7 +57,7 @@ class WrittenPartition(NamedTuple):
 
 
 class PreparedTransaction(NamedTuple):
-    """A transaction whose records are all in the log and which nobody has ended: what EndTxn names it by.
+    """A transaction whose records are all in the log and that has not been ended, with the fields of EndTxn.
     `transaction_version` is 1 or 2 (KIP-890)."""
 
     transactional_id: str
@@ -76,7 +75,7 @@ class TaskReceipt:
     spark_partition: int
     attempt: int
     transaction: PreparedTransaction | None = None
-    # Of the transaction: its time limit, and what was left of it.
+    # The transaction's timeout, and what was left of it.
     timeout_ms: int = 0
     remaining_ms: int = 0
     written: tuple[WrittenPartition, ...] = ()
@@ -84,9 +83,9 @@ class TaskReceipt:
     bytes: int = 0
     retry_count: int = 0
     send_ms: int = 0
-    # Rows that were left out because an option says so, by reason.
+    # Rows skipped because of an option, by reason.
     record_errors: Mapping[str, int] = field(default_factory=dict)
-    # Of the keys and values that came in, in their order (records/digest.py).
+    # Digest of the incoming keys and values, in order (records/digest.py).
     digest: int = 0
 
     @property
@@ -95,9 +94,9 @@ class TaskReceipt:
 
     @property
     def witness(self) -> WrittenPartition:
-        """One partition is enough to learn a transaction's outcome: a marker stands behind its records in each of them.
+        """One partition is enough to learn a transaction's outcome: each of them gets a marker after its records.
 
-        Best one whose offset is known: a broker may acknowledge a repeated request without it.
+        Preferably one with a known offset: a broker may acknowledge a retried request without it.
         """
         return min(self.written, key=lambda written: (written.last_offset < 0, written))
 
@@ -120,7 +119,7 @@ class BatchSummary:
     topics: Mapping[str, TopicSummary]
     written: tuple[WrittenPartition, ...]
     record_errors: Mapping[str, int]
-    # The sum over the tasks: in which order they are summed does not matter.
+    # The sum over the tasks: independent of their order.
     digest: int = 0
 
     @property

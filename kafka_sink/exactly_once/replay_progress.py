@@ -1,12 +1,12 @@
-"""How far a replay of dead letters has come: a record of the ledger, written in the transaction that writes the rows.
+"""The progress of a replay of dead letters: a ledger record, written in the same transaction as the rows.
 
-Rows and progress become visible together or not at all, so a run that was cut short at any moment is taken up where its
-last committed transaction ended. There is one record per replay, of everything it has done so far. A consumer group
-would do the same as long as it lives; brokers forget an idle one after a week, and every letter would come again.
+Rows and progress become visible together or not at all, so an interrupted run is resumed where its last committed
+transaction ended. There is one record per replay, with its total progress. A consumer group would do as well while it
+exists; brokers delete an idle group's offsets after a week, and every dead letter would be replayed again.
 
 A run reads this after InitProducerId under the replay's transactional id: every transaction of earlier runs has ended
-by then, and none can begin. It reads up to a record of its own, which only the true leader of the ledger acknowledges
-(as takeover.py has it).
+by then, and none can begin. It reads up to its own claim record, which only the current leader of the ledger can get
+acknowledged (see takeover.py).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """`next_offsets`: for each partition of the source the first offset that nobody has looked at. `source_id` is the
-    topic's own id, or empty where brokers have none: a topic that was made anew is another source."""
+    """`next_offsets`: for each source partition the first offset that was not processed. `source_id` is the topic id,
+    or empty where brokers have none: a recreated topic is another source."""
 
     name: str
     source: str
@@ -38,7 +38,7 @@ class ReplayProgress:
     filters: Mapping[str, Sequence[str]] = field(default_factory=dict)
     next_offsets: Mapping[int, int] = field(default_factory=dict)
     written_count: int = 0
-    # Letters that were looked at and not written, by the reason.
+    # Dead letters that were processed but not written, by reason.
     left_out: Mapping[str, int] = field(default_factory=dict)
     wall_ms: int = 0
 
@@ -100,11 +100,11 @@ def _count(found: Any) -> int:
 
 
 class ReplayListing(LedgerRead):
-    """The progress of every replay in a ledger. `claim_offset`: of a record of our own, written behind the fence."""
+    """The progress of every replay in a ledger. `claim_offset`: offset of an own record, written after the fence."""
 
     def __init__(self, settings: DeliverySettings, now_ms: int, *, claim_offset: int | None = None) -> None:
         self.found: dict[str, ReplayProgress] | None = None
-        # Replays whose newest record has no marker: it may have been committed or not.
+        # Replays whose newest record has no marker: whether it was committed is unknown.
         self.in_doubt: frozenset[str] = frozenset()
         super().__init__(settings, "", now_ms, claim_offset=claim_offset)
 

@@ -1,9 +1,9 @@
-"""Requests that are out and requests that wait for their next try: the part of asking that all parts share.
+"""Requests in flight and requests that wait for a retry; every step uses one.
 
-A request is put once (`ask`), goes out when `take_due` finds it due and there is room, comes back through `accept`, and
-is then either dropped by its owner (it has what it wanted) or repeated (`repeat`, with the back-off that the reason
-asks for). The owner never counts tries or looks at the clock; it names the request by its key, and the body stays the
-same from try to try: repeating an end with anything else in it would be another request.
+A request is added once (`ask`), sent when `take_due` finds it due and the limit allows, returned through `accept`, and
+then either dropped by its owner (finished) or retried (`repeat`, with the back-off for the reason). The owner neither
+counts tries nor reads the clock; it refers to the request by its key, and the body is the same at each try: an EndTxn
+with any other content would be another request.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RetryQueue:
         self._open[key] = _PendingRequest(request, now_ms)
 
     def take_due(self, now_ms: int) -> list[AdminRequest]:
-        """What goes out now. The oldest request first, and no more at once than the settings allow."""
+        """The requests to send now, oldest first, and no more in flight than the settings allow."""
         room = self._settings.parallel_requests - sum(pending.is_out for pending in self._open.values())
         found: list[AdminRequest] = []
         for pending in self._open.values():
@@ -58,11 +58,11 @@ class RetryQueue:
         return found
 
     def wake_at_ms(self) -> int | None:
-        """When the next request that waits is due; None: only answers can move anything."""
+        """When the next waiting request is due; None: only responses can cause progress."""
         return min((pending.due_ms for pending in self._open.values() if not pending.is_out), default=None)
 
     def accept(self, answer: AdminResponse) -> bool:
-        """False: nobody asked, or the owner has dropped the request since."""
+        """False: no such request is in flight, or its owner has dropped it."""
         pending = self._open.get(answer.key)
         if pending is None or not pending.is_out:
             return False
@@ -89,7 +89,7 @@ class RetryQueue:
         self._open.clear()
 
     def has_tried(self, key: RequestKey) -> bool:
-        """Has this request come back at least once?"""
+        """Whether this request has been answered or lost at least once."""
         return key in self._open and self._open[key].failures > 0
 
     def is_out(self, key: RequestKey) -> bool:

@@ -1,9 +1,10 @@
 """What one operation of the driver needs, keeps for the next one, and says at its end.
 
-Settings and Job are read only. The `DriverSession` is what a process may keep between the batches of one run: the
-driver's producer id and epoch, and what the ledger said when they were fenced in. Whoever has lost it (another process,
-a restart) makes a new one and pays one InitProducerId and one reading of the ledger; nothing relies on having it, and
-nothing relies on its being true: Spark commits the next batch in any process, and what this one knows is then old.
+Settings and Job are read-only. The `DriverSession` is what a process may keep between the batches of one run: the
+driver's producer id and epoch, and the ledger as it was when they were obtained. A process without one (after a
+restart, or another process) makes a new one at the cost of one InitProducerId and one read of the ledger. Nothing
+relies on having it or on its being current: Spark may commit the next batch in any process, and this one is then out of
+date.
 """
 
 from __future__ import annotations
@@ -34,30 +35,30 @@ class DeliverySettings:
 
     ledger_topic: str = "__pykafka_sink_ledger"
     ledger_partition: int = 0
-    # Of the brokers that are asked; empty if they do not tell.
+    # Cluster id that the brokers report; empty if they report none.
     cluster_id: str = ""
     transaction_version: int = 2
-    # A record that arrives after the end of its transaction is refused; see sweep.py.
+    # Brokers reject a record that arrives after the end of its transaction; see sweep.py.
     brokers_verify: bool = True
-    # Time a transaction must have left at the decision; a restart of the query has to fit into it.
+    # Time a transaction must have left at the decision; a restart of the query must fit into it.
     margin_ms: int = 60_000
-    # Bounds everything that no transaction's deadline bounds: recovery, aborting, resolving.
+    # Limits whatever has no transaction's deadline: recovery, aborting, resolving.
     patience_ms: int = 120_000
-    # The sweep is a courtesy to readers and never makes a batch late by more than this.
+    # The sweep only helps readers and never delays a batch by more than this.
     sweep_ms: int = 5_000
-    # For so long a commit waits until readers can see its rows; 0: it does not ask.
+    # How long a commit waits for its rows to become visible to readers; 0: it does not check.
     visible_ms: int = 0
     request_timeout_ms: int = 30_000
-    # Of the driver's own transactions, which hold one record each; less where the brokers do not allow it.
+    # Timeout of the driver's own transactions, of one record each; less where the brokers do not allow it.
     driver_timeout_ms: int = 60_000
     retry_backoff_ms: int = 100
     # While markers are being written (code 51).
     markers_backoff_ms: int = 20
     backoff_max_ms: int = 1_000
-    # For so long a log that ends before what it acknowledged is taken for the word of an outdated leader.
+    # How long a log end below an acknowledged offset is attributed to an outdated leader.
     short_log_ms: int = 60_000
     parallel_requests: int = 100
-    # A stream whose batch number is above 0 but which the ledger does not know is refused unless this is set.
+    # A stream that is not in the ledger although its batch number is above 0 is refused unless this is set.
     accept_unknown_sink: bool = False
     on_mismatch: OnMismatch = OnMismatch.FAIL
 
@@ -71,14 +72,14 @@ class DriverOperation(Enum):
     COMMIT_WITHOUT_LEDGER = "commit without ledger"  # batch writes without an id: C2 and C4
     ABORT = "abort"
     ABORT_WITHOUT_LEDGER = "abort without ledger"
-    RECOVER = "recover"  # at planning: finish an open decision, fence nobody
+    RECOVER = "recover"  # at planning: finish an open decision, do not fence
     FINISH = "finish"  # fence, finish an open decision, record it: `pykafka-sink recover`
     SWEEP = "sweep"  # fence, finish, abort every open transaction of the sink
-    ACCEPT = "accept"  # the operator takes a lost batch as it is
+    ACCEPT = "accept"  # the operator accepts a lost batch as it is
     REPLAY = "replay"  # the operator has a lost batch run again
 
 
-# A process that lives long remembers the decisions of its last batches; older ones are in the ledger.
+# A process remembers this many decisions; older ones are in the ledger.
 DECISIONS_MAX = 64
 
 
@@ -97,25 +98,25 @@ class Decision(Enum):
 
 @dataclass(slots=True)
 class DriverSession:
-    """Of one run of one sink in one process. Plain values; picklable."""
+    """State of one run of one sink in one process. Plain values; picklable."""
 
     sink_id: str
     run: str = ""
-    # The sink as the user named it, or "": for a stream `sink_id` has the query in it.
+    # The sink id as the user set it, or "": a stream's `sink_id` contains the query.
     named_sink_id: str = ""
-    # For people; it stands in the records of the ledger.
+    # For people; it is part of the ledger records.
     label: str = ""
     identity: DriverIdentity | None = None
-    # The identity has been used: in transaction version 1 the next transaction asks for a new epoch first.
+    # The epoch has been used: in transaction version 1 the next transaction requests a new one first.
     is_used: bool = False
-    # What the brokers allowed in place of `driver_timeout_ms`.
+    # The timeout that the brokers allowed instead of `driver_timeout_ms`.
     allowed_timeout_ms: int | None = None
     ledger: LedgerState | None = None
     decisions: dict[BatchKey, Decision] = field(default_factory=dict)
-    # The offset of the first claim of this run, and the runs that were there before it.
+    # The offset of this run's first claim, and the runs before it.
     claimed_at: int | None = None
     elders: frozenset[str] = frozenset()
-    # The ledger has shown decisions of the release before, and its driver has been fenced.
+    # The ledger has decisions of the previous release, and its driver has been fenced.
     has_older_driver: bool = False
     older_is_fenced: bool = False
 
@@ -134,18 +135,18 @@ class DriverSession:
             del self.decisions[next(iter(self.decisions))]
 
     def note_claim(self, ledger: LedgerState, claimed_at: int) -> None:
-        """What this run found when it came first; all that comes later is younger."""
+        """Notes what was there at this run's first claim; later claims are of younger runs."""
         if self.claimed_at is None:
-            # The claim that was answered may be a repeat of one whose answer was lost, or that of another process of
-            # this run. The first one counts: every other run goes by that one, too.
+            # The acknowledged claim may be a retry after a lost response, or follow one of another process of this run.
+            # The first one counts, as it does for every other run.
             self.claimed_at = min(claimed_at, ledger.claims.get(self.run, claimed_at))
             decided = {run for record in ledger.newest.values() for run in (record.run, *record.runs)}
             younger = {run for run, offset in ledger.claims.items() if offset > self.claimed_at}
             self.elders = frozenset(decided | set(ledger.claims)) - younger - {self.run}
 
     def successor(self, ledger: LedgerState) -> str | None:
-        """A run that claimed the ledger after this one had come, or None. An elder that comes back is not one: it has
-        been replaced and will notice. Nor is a command of an operator, who names no run."""
+        """A run that claimed the ledger after this run's first claim, or None. An older run that claims again does not
+        count: it has been replaced and will notice. Nor does an operator's command, whose claim has no run."""
         if self.claimed_at is None:
             return None
         for run, offset in ledger.claims.items():
@@ -157,7 +158,7 @@ class DriverSession:
         return settings.driver_timeout_ms if self.allowed_timeout_ms is None else self.allowed_timeout_ms
 
     def forget_identity(self) -> None:
-        """Somebody else may be the driver now, or the coordinator's epoch is unknown: fence and read again."""
+        """There may be another driver now, or the current epoch is unknown: fence and read again."""
         self.identity = None
         self.ledger = None
         self.is_used = False
@@ -165,7 +166,7 @@ class DriverSession:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One operation on one batch. `wall_ms` goes into records for people to read, and into nothing else."""
+    """One operation on one batch. `wall_ms` is written to records for people and used for nothing else."""
 
     operation: DriverOperation
     key: BatchKey | None = None
@@ -189,8 +190,8 @@ class Job:
 
     @property
     def opens_a_stream(self) -> bool:
-        """A stream's first batch is recorded even if it has no rows: a ledger that knows nothing of a stream in its
-        later batches was deleted, or is another one."""
+        """A stream's first batch is recorded even if it has no rows: if the stream is missing from the ledger at a
+        later batch, the ledger was deleted or is another one."""
         return self.operation is DriverOperation.COMMIT and self.key is not None and self.key.is_first
 
 
@@ -199,7 +200,7 @@ class Conclusion(Enum):
     ALREADY_DELIVERED = "already delivered"  # by an earlier run; this run's transactions were aborted
     NOTHING_TO_DO = "nothing to do"
     ABORTED = "aborted"
-    LEFT_ALONE = "left alone"  # abort() found a decision, or could not rule one out; what it names was not aborted
+    LEFT_ALONE = "left alone"  # abort() found a decision, or could not rule one out; its transactions were not aborted
     RECOVERED = "recovered"
     RESOLVED = "resolved"
     FAILED = "failed"
@@ -207,12 +208,12 @@ class Conclusion(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """How an operation ended. `error` is set exactly when it is FAILED; raise it."""
+    """How an operation ended. `error` is set if and only if it is FAILED; the caller raises it."""
 
     conclusion: Conclusion
     error: KafkaSinkError | None = None
     summary: BatchSummary | None = None
-    # Transactional ids that the sweep aborted.
+    # Transactional ids aborted by the sweep.
     swept: tuple[str, ...] = ()
     # Things an operator should read once: a fallback, a sweep that could not be done.
     notes: tuple[str, ...] = ()

@@ -1,14 +1,14 @@
-"""Sets an unreadable record of the ledger aside, because a person said so: a null value takes its place.
+"""Sets an unreadable ledger record aside on an operator's command, by writing a null value for its key.
 
-A record that no reader understands stops its sink for ever: nobody can say what was decided. This is the way on, and it
-gives something up: what the record said is not known afterwards, so the sink counts as unknown.
+An unreadable record blocks its sink permanently, because the decision is unknown. This unblocks it at a price: the
+record's content is lost, so the sink counts as unknown afterwards.
 
-  Fence, Claim       whoever was the driver is not any more, and what is read next is all there is
-  LedgerListing      is the record that the person saw still the newest of its key, and still unreadable?
+  Fence, Claim       fence earlier drivers; what is read next is complete
+  LedgerListing      is the record that the operator saw still the newest of its key, and still unreadable?
   LedgerTombstone    a record with the same key and a null value, in a transaction of the driver's id
 
-A null value means the same to a reader now and after compaction, which removes both. Assumed of the person: that no
-newer release is at hand which could read the record, and that what has become of its batch was looked at.
+A null value means the same to a reader now and after compaction, which removes both. The operator is assumed to have
+checked that no newer release can read the record, and what happened to its batch.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class LedgerTombstone(LedgerWrite):
 
 
 class SetAside:
-    """`offset` is where the person saw the record. Run it like a Committer."""
+    """`offset` is where the operator saw the record. Run like a Committer."""
 
     def __init__(self, settings: DeliverySettings, ledger_key: str, offset: int, wall_ms: int, now_ms: int) -> None:
         self._settings = settings

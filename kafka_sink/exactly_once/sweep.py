@@ -1,23 +1,24 @@
-"""Ends what nobody will end: losing speculative attempts, killed ones, and what a crashed run left open.
+"""Aborts transactions that no one else will end: of losing speculative attempts, killed attempts and crashed runs.
 
 An open transaction holds back every read_committed reader of its partitions until its time-out, minutes later. After a
-batch is done, or aborted, none of this run's transactions should be open, so all of them are aborted. So are those of
-the runs that the ledger says were replaced: what they had decided was finished first, and they decide nothing any more.
-Those of another run are aborted only if they began before this run's first transaction did, on the brokers' clock: a
-run that began later is our successor, and aborting what it has prepared could turn its decision into a loss.
+batch is done or aborted, none of this run's transactions should be open, so all of them are aborted. So are those of
+runs that the ledger lists as replaced: their decisions were finished first, and they can decide nothing any more. Those
+of another run are aborted only if they began before this run's first transaction, by the brokers' clock: a run that
+began later is a successor, and aborting its prepared transactions could lose its rows.
 
-Each is ended by its exact producer id and epoch, as DescribeTransactions tells them. InitProducerId would do it without
-asking, but it names no transaction: one that arrives late kills what the next batch has prepared under the same id.
-Where ListTransactions is not spoken there is no exact name to be had, so nothing is swept; the next attempt under an id
-aborts what it finds there.
+Each is ended by its exact producer id and epoch from DescribeTransactions. InitProducerId would need neither, but it
+refers to no particular transaction: a late one aborts what the next batch has prepared under the same id. Without
+ListTransactions the exact ids are unknown, so nothing is swept; the next attempt under an id aborts its open
+transaction.
 
-Which transactions are open is asked beside other questions of a commit (`open_transactions`), while those of its own
-decision are being ended. That is early enough: what begins later is swept after the next batch. What the decision names
-is left out by name, whatever a broker lists: under such an id nothing else begins before the commit is over.
+The open transactions are listed in parallel with other requests of a commit (`open_transactions`), while those of its
+own decision are being ended. That is early enough: later ones are swept after the next batch. Ids of the decision are
+excluded, whatever a broker lists: no other transaction begins under them before the commit is over.
 
-That abort needs brokers that verify. In transaction version 1 it leaves the epoch as it is, and brokers before 3.6
-take a Produce of the killed task that arrives later: it opens a transaction of which no coordinator knows, and readers
-stop there for ever. The coordinator's own abort at the time-out raises the epoch. So on such brokers nothing is swept.
+The abort needs brokers that verify transactions. In transaction version 1 it does not bump the epoch, and brokers
+before 3.6 accept a late Produce of the killed task: it opens a transaction that no coordinator knows (a hanging
+transaction), and readers stop there permanently. The coordinator's own abort at the time-out bumps the epoch. So on
+such brokers nothing is swept.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from kafka_sink.exactly_once.receipt import PreparedTransaction
 from kafka_sink.exactly_once.session import DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.frozen import frozen
 
-# Said once by each process: it stays as it is.
+# Reported once per process, because it does not change.
 NOT_VERIFIED = (
     "these brokers (before Kafka 3.6, or with transaction.partition.verification.enable=false) do not verify "
     "transactions, so those left open by killed tasks are not aborted: they end by their own time-out, and readers of "
@@ -47,15 +48,16 @@ NOT_VERIFIED = (
 
 @frozen
 class SweepRule:
-    """`own_run` None: every run, whenever it began (an operator's wish, after fencing). `named_sink_id`: where the
-    release before kept this stream, perhaps among others; of those only runs that the ledger names are replaced."""
+    """`own_run` is None for every run, whenever it began (an operator's command, after fencing). `named_sink_id`: the
+    sink id under which the previous release kept this stream, perhaps with others; only its runs in the ledger count as
+    replaced."""
 
     sink_id: str
     own_run: str | None
     since_ms: int
     replaced_runs: tuple[str, ...] = ()
     named_sink_id: str = ""
-    # Writes with a label go on side by side under one sink id: only runs of the same label can be over.
+    # Labelled writes may run concurrently under one sink id: only runs of the same label can be over.
     is_of_label: bool = False
 
     def is_candidate(self, transactional_id: str) -> bool:
@@ -80,12 +82,12 @@ class SweepRule:
 
 
 def sweep_rule(session: DriverSession, newest: LedgerRecord | None, job: Job) -> SweepRule:
-    """`newest`: what the ledger says last of the batch's ledger key."""
+    """`newest`: the newest record of the batch's ledger key."""
     is_operators = job.operation in (DriverOperation.SWEEP, DriverOperation.FINISH)
     own_run = None if is_operators else session.run
     rule = SweepRule(session.sink_id, own_run, UNKNOWN_TIME, named_sink_id=session.named_sink_id)
     is_of_label = job.key is not None and isinstance(job.key.batch_id, str)
-    # A run that writes a label writes nothing else: once it is delivered that run is over, whoever's it was.
+    # A run writes only one label: once that is delivered, every run of it is over.
     is_over = is_of_label and newest is not None and newest.kind is Kind.DONE
     if newest is not None and (is_over or newest.run == session.run):
         runs = (*newest.runs, newest.run) if is_over else newest.runs
@@ -102,8 +104,8 @@ def open_transactions(settings: DeliverySettings, session: DriverSession, now_ms
 
 
 class Sweep(CommitStep):
-    """Listed, described, aborted; whatever goes wrong is a note, never an error. `committed_ids`: what was open under
-    these when it was listed is committed by now."""
+    """Lists, describes and aborts; any failure is a note, never an error. `committed_ids`: transactions listed as open
+    under these ids are committed by now."""
 
     def __init__(
         self,

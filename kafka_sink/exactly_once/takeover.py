@@ -1,16 +1,17 @@
-"""C1, first half: become the only driver of a sink, and prove that what is read next is all there is.
+"""C1, first half: become the only driver of a sink, and make sure that the following read of the ledger is complete.
 
-`Fence` shuts out whoever was the driver before. A success of InitProducerId proves that every earlier transaction of
-the driver's id has ended, markers included. It does not prove that the ledger is read where it is written: a broker
-that was frozen, or is cut off from its controllers, answers as leader of a partition that has another leader by now,
-with the end of the log as it was. A decision behind that end would be missed, and its batch delivered twice.
+`Fence` fences every earlier driver. A successful InitProducerId proves that every earlier transaction of the driver's
+id has ended, markers included. It does not prove that the ledger is read from its leader: a broker that was frozen, or
+is cut off from its controllers, still answers as leader of a partition that has another leader by now, with an old log
+end. A decision after that end would be missed, and its batch delivered twice.
 
 `Claim` closes that gap. It appends one record to the ledger with acks=all, which an outdated leader cannot acknowledge,
-since the replicas in sync do not follow it. Whatever was decided before lies below the offset of the claim, so a reader
-that has come to the claim has seen it, whoever answered. The claim needs no transaction: what decides is in one always.
+since the in-sync replicas do not follow it. All earlier decisions have offsets below the claim, so a reader that has
+reached the claim has seen them, whichever broker answered. The claim needs no transaction: only deciding records need
+one.
 
-A claim names the run. Spark moves the commits of a query between Python processes as it likes, and the one that comes
-next fences the one before: an epoch that is out of date says "another process", only a claim says "another run".
+A claim contains the run. Spark may commit each batch of a query in another Python process, and each process fences the
+one before: a stale epoch means "another process", only a claim means "another run".
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from kafka_sink.records.scalar import Record, encode_batch
 from kafka_sink.wire.apis import INIT_PRODUCER_ID, PRODUCE
 
 FENCE, CLAIM = RequestKey("fence older drivers"), RequestKey("claim ledger")
-# Of the release before, which knew this stream by the sink id without the query.
+# The previous release used the sink id without the query for this stream.
 FENCE_OLDER = RequestKey("fence a driver of the release before")
-# The brokers' transaction.max.timeout.ms is lower than what was asked for. Not everybody may read it, so it is found by
-# asking for half as much, down to what a record takes.
+# The brokers' transaction.max.timeout.ms is lower than the requested timeout. Reading that setting needs a permission,
+# so the timeout is halved until it is accepted, down to what a record needs.
 INVALID_TRANSACTION_TIMEOUT, TIMEOUT_MS_MIN = 50, 1_000
 
 
 class Fence(CommitStep):
-    """InitProducerId without an identity: whoever was the driver before is not any more.
+    """InitProducerId without producer id and epoch: fences every earlier driver.
 
-    Where the ledger shows that the release before has driven this stream, its driver is fenced as well; it may be a
+    If the ledger has decisions of the previous release for this stream, its driver is fenced as well; it may be a
     process that was frozen before the upgrade.
     """
 
@@ -86,8 +87,8 @@ class Fence(CommitStep):
 
 
 class Claim(CommitStep):
-    """Written twice when an answer is lost. What is read goes up to the one that was answered; which of two runs is the
-    younger goes by the first one of each (`DriverSession.note_claim`)."""
+    """Written twice if a response is lost. The ledger is read up to the acknowledged claim; the first claim of each run
+    determines which run is younger (`DriverSession.note_claim`)."""
 
     def __init__(self, settings: DeliverySettings, session: DriverSession, wall_ms: int, now_ms: int) -> None:
         super().__init__(settings)

@@ -1,11 +1,11 @@
-"""Is the batch visible? Asked after the last EndTxn was answered, if an option says so.
+"""Checks that the batch is visible, after the last EndTxn was answered, if an option says so.
 
 Coordinators answer EndTxn when the outcome is settled and write the markers afterwards, which takes milliseconds. A
-read_committed reader sees the rows of a partition when its last stable offset is behind them. One question to each
-broker that leads a written partition tells all of them.
+read_committed reader sees the rows of a partition once its last stable offset is above them. One request per broker
+that leads a written partition is enough.
 
-That it is not behind them yet says nothing about our transactions alone: any open transaction in the partition holds it
-back, also another application's. So what is not seen in time is told and fails nothing; the batch is committed.
+A lower last stable offset may have another cause: any open transaction in the partition holds it back, including those
+of other applications. So rows that are not visible in time are reported but cause no failure; the batch is committed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAMED_MAX = 8
 class Visible(CommitStep):
     def __init__(self, settings: DeliverySettings, written: Sequence[WrittenPartition], now_ms: int) -> None:
         super().__init__(settings)
-        # The last offset of the batch by partition, as long as no reader of committed rows gets behind it.
+        # Last offset of the batch by partition, while the last stable offset is not above it.
         self._unseen = {(each.topic, each.partition): each.last_offset for each in written if each.last_offset >= 0}
         self._stable: dict[tuple[str, int], int] = {}
         self._is_stale = False
@@ -70,7 +70,7 @@ class Visible(CommitStep):
         self.on_bodies(now_ms, answer)
 
     def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
-        """Some may have been seen; the others are asked about again, at once or after their leader was looked for."""
+        """Asks again for partitions that are not visible yet, at once or after finding the leader."""
         super().on_bodies(now_ms, answer)
         if self.failure is not None:
             return

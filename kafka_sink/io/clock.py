@@ -1,6 +1,6 @@
 """The two clocks, and the only place that reads them.
 
-`monotonic_ms` drives every deadline and never goes back; `timestamp_ms` is wall time, goes into records, and may jump.
+`monotonic_ms` drives every deadline and never goes back; `timestamp_ms` is wall-clock time for records, and may jump.
 The two must never be compared with each other.
 """
 
@@ -12,12 +12,12 @@ _NS_PER_MS = 1_000_000
 
 
 class Clock:
-    """Replaced by a fake in tests."""
+    """Tests replace it by a fake."""
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // _NS_PER_MS
 
-    # As it is, without a method around it: the network asks three times a turn.
+    # Without a wrapping method: the network reads it three times per iteration.
     monotonic_ns = staticmethod(time.monotonic_ns)
 
     def timestamp_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""A copy of an error for each caller it is raised to."""
+"""A copy of an error for each caller."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafka_sink.errors import KafkaSinkError
 
 
 def copy_error(error: KafkaSinkError, text: str | None = None) -> KafkaSinkError:
-    """A copy to raise: an error may be raised to many callers, and each raise would add to its one traceback."""
+    """A copy to raise: an error may be raised to many callers, and each raise would extend its one traceback."""
     copied = copy.copy(error)
     if text is not None:
         copied.args = (text,)

@@ -1,7 +1,7 @@
-"""Finds the files that options name, and looks up what `${env:NAME}` and `${file:/path:key}` stand for.
+"""Finds files named in options, and resolves `${env:NAME}` and `${file:/path:key}`.
 
-A name without a leading slash is looked for in the working directory, where YARN and Kubernetes put what was passed
-with `--files`, and then in the folders of `add_search_folder`, which the Spark side calls with Spark's own one.
+A relative name is looked up in the working directory, where YARN and Kubernetes put `--files`, and then in the folders
+of `add_search_folder`, which the Spark side calls with Spark's own one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _more_folders: list[Callable[[], str | None]] = []
 
 
 def add_search_folder(folder: Callable[[], str | None]) -> None:
-    """`folder` returns None while there is none. Adding it twice has no effect."""
+    """`folder` may return None. Adding it twice has no effect."""
     if folder not in _more_folders:
         _more_folders.append(folder)
 
@@ -58,7 +58,7 @@ def read_file(option: str, name: str) -> bytes:
 
 
 def resolve_references(option: str, text: str) -> str:
-    """The text with all of its references replaced by values of this process's environment and of files."""
+    """The text with all references replaced by values of this process's environment and of files."""
 
     def look_up(provider: str, place: str) -> str | None:
         if provider == "env":

@@ -1,15 +1,15 @@
-"""Marks of commits that have begun and have not ended well: files called `{run}.{process id}` or `{run}.failed`."""
+"""Marks of commits that have begun but not succeeded: files called `{run}.{process id}` or `{run}.failed`."""
 
 from __future__ import annotations
 
 import os
 
-# In place of the process id: the commit has ended, in an error.
+# Instead of the process id: the commit has failed.
 FAILED = "failed"
 
 
 def list_unfinished_marks(folder: str) -> list[str]:
-    """Their paths, without those of commits that go on."""
+    """Their paths, without those of running commits."""
     try:
         return [os.path.join(folder, name) for name in os.listdir(folder) if not _is_running(name)]
     except OSError:
@@ -21,7 +21,7 @@ def is_alive(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # somebody else's, so it lives
+    except OSError:  # another user's process, so it is alive
         return True
     return True
 

@@ -1,16 +1,16 @@
-"""Sockets: carries out what the engine decided about connections, and tells it what happened on them.
+"""Sockets: carries out the engine's connection commands, and reports events.
 
-One selector, non-blocking sockets, no thread of its own: whoever owns it calls `execute` and `poll` from one thread;
-only `wake` may be called from others. A peer that is slow or dead costs a place in the selector, never time.
+One selector, non-blocking sockets, no thread of its own: the owner calls `execute` and `poll` from one thread; only
+`wake` may be called from others. A slow or dead peer costs a selector entry, never time.
 
-Errors of the operating system end here. `OSError` and `gaierror` become a `TransportError` whose text names host, port
-and reason; it travels as an event, nothing is raised. What a lost connection means, and whether something is sent
-again, is not known here.
+Operating system errors are converted here. `OSError` and `gaierror` become a `TransportError` with host, port and
+reason, which is an event and is not raised. What a lost connection means, and whether anything is resent, is decided
+elsewhere.
 
-A connection with TLS (`tls_connection.py`) has the same interface as a plain one; here it only takes a second step
-until it is established. `Connected` is told after the broker's certificate was verified, so nothing can be sent before.
+A connection with TLS (`tls_connection.py`) has the same interface as a plain one; here it only needs a second step to
+be established. `Connected` is reported after the broker's certificate was verified, so nothing can be sent before.
 
-Resolving a name is the one call that can block (`getaddrinfo` has no non-blocking form). It blocks the sender thread,
+Resolving a name is the only call that can block (`getaddrinfo` has no non-blocking form). It blocks the sender thread,
 as it does in the Java client; an address in place of a name avoids it.
 """
 
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 SocketCommand = Resolve | Connect | Send | Disconnect
 
-# One read; answers to a producer are small.
+# Size of one read; responses to a producer are small.
 RECEIVE_BYTES = 64 * 1024
-# How often one connection may read or write before the others have their turn.
+# How often one connection may read or write per iteration.
 CALLS_PER_TURN = 8
 WAKE_BYTES = 4096
 NS_PER_MS = 1_000_000
@@ -69,9 +69,9 @@ class Network:
         self._receive_buffer_bytes = receive_buffer_bytes
         self._tls = tls
         self._connections: dict[int, PlainConnection] = {}
-        # Those that have decrypted more than was taken in one turn: the selector does not know of it.
+        # Connections with decrypted data that was not read in one iteration: the selector does not see it.
         self._unread: set[PlainConnection] = set()
-        # Events of commands, until the next poll takes them along.
+        # Events caused by commands, until the next poll returns them.
         self._events: list[NetworkEvent] = []
         self._received = memoryview(bytearray(RECEIVE_BYTES))
         try:
@@ -82,12 +82,12 @@ class Network:
         for end in (self._wake_receiver, self._wake_sender):
             end.setblocking(False)
         self._selector.register(self._wake_receiver, _READ, None)
-        # A byte sent to a descriptor that was closed and given away meanwhile would go to somebody else's file.
-        # Reentrant, because a producer may be garbage-collected, and wake its sender, in the middle of `wake`.
+        # A byte sent to a descriptor that was closed and reused meanwhile would go to another file. Reentrant, because
+        # a producer may be garbage-collected, and wake its sender, in the middle of `wake`.
         self._wake_lock = threading.RLock()
         self._is_woken = False
         self._is_closed = False
-        # What the last poll took: waiting, and then reading and writing.
+        # Duration of the last poll: waiting, and then reading and writing.
         self.wait_ns = 0
         self.io_ns = 0
 
@@ -96,7 +96,7 @@ class Network:
         return len(self._connections)
 
     def wake(self) -> None:
-        """Ends a `poll` that waits, or makes the next one return at once. For any thread."""
+        """Ends a `poll` that waits, or makes the next one return at once. Thread-safe."""
         if self._is_woken:
             return
         with self._wake_lock:
@@ -106,10 +106,10 @@ class Network:
             self._wake_sender.send(b"\0")
 
     def poll(self, timeout_ms: int | None) -> list[NetworkEvent]:
-        """Waits for something to happen, at most so long (None: for ever), and returns all of it.
+        """Waits for events, at most `timeout_ms` (None: no limit), and returns them.
 
-        That a peer took a part of what is written to it is nothing to tell: it goes on waiting. A large request takes
-        several such parts, and a turn of the whole engine for each would cost more than writing it.
+        A partial write is not an event: it continues to wait. A large request takes several of them, and an engine step
+        for each would cost more than writing it.
         """
         if self._events or self._unread:
             timeout_ms = 0
@@ -144,7 +144,7 @@ class Network:
     def send(self, command: Send) -> None:
         connection = self._connections.get(command.connection_id)
         if connection is None:
-            return  # lost a moment ago: its `Disconnected` is on the way
+            return  # just lost: its `Disconnected` follows
         is_first = not connection.outgoing
         connection.outgoing.extend(map(memoryview, command.buffers))
         connection.tells_written = connection.tells_written or command.tells_written
@@ -156,10 +156,10 @@ class Network:
             self.close_descriptors()
 
     def close_descriptors(self) -> None:
-        """As `close`, for a forked child whose only thread may find the lock taken for ever.
+        """Like `close`, for a forked child, in which the lock may never be released.
 
-        Nothing is taken out of the selector one by one: parent and child share it in the kernel, and what the child
-        takes out the parent would not hear of again. Closing the descriptors leaves the parent's alone.
+        Nothing is unregistered from the selector: parent and child share it in the kernel, and the parent would get no
+        more events of what the child unregisters. Closing the descriptors does not affect the parent's.
         """
         self._is_closed = True
         self._selector.close()
@@ -215,7 +215,7 @@ class Network:
             self._is_woken = False
 
     def _take_turns(self, ready: list[tuple[selectors.SelectorKey, int]]) -> bool:
-        """Reads and writes where it is possible. True: somebody called `wake`."""
+        """Reads and writes where possible. True: `wake` was called."""
         is_woken = False
         for key, mask in ready:
             if key.data is None:
@@ -246,7 +246,7 @@ class Network:
             self._lose(connection, error)
             return
         if connection.socket is not before:
-            # TLS took over the descriptor; the selector knows it by the object that is gone.
+            # TLS took over the descriptor; it is registered with the former socket object.
             self._selector.unregister(before)
             self._selector.register(connection.socket, wanted or _READ, connection)
         if wanted:
@@ -257,7 +257,7 @@ class Network:
         self._events.append(Connected(connection.connection_id))
 
     def _read(self, connection: PlainConnection) -> bool:
-        """False: the connection is gone. What it said before that is told first."""
+        """False: the connection is lost. Data received before is reported first."""
         self._unread.discard(connection)
         for _ in range(CALLS_PER_TURN):
             try:
@@ -278,7 +278,7 @@ class Network:
         return True
 
     def _write(self, connection: PlainConnection) -> bool:
-        """False: the connection is gone. `Written` is told when nothing is left, if anybody wants to know."""
+        """False: the connection is lost. Reports `Written` when all is written, if requested."""
         outgoing = connection.outgoing
         for _ in range(CALLS_PER_TURN):
             try:

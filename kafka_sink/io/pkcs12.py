@@ -1,6 +1,6 @@
-"""Keys and certificates out of a PKCS12 file, as PEM. Needs the package cryptography: `pykafka-sink[pkcs12]`.
+"""Reads keys and certificates of a PKCS12 file as PEM. Needs the package cryptography: `pykafka-sink[pkcs12]`.
 
-Python's own `ssl` reads PEM only. The key stays in memory: it is handed to OpenSSL without being written to a disk.
+Python's own `ssl` reads PEM only. The key stays in memory: it is passed to OpenSSL without being written to disk.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from kafka_sink.error_table.writes import PACKAGE_MISSING
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.values import conversion_hint
 
-# The beginning of whatever is encoded as DER.
+# The first byte of DER-encoded data.
 DER = b"\x30"
 
 

@@ -1,4 +1,4 @@
-"""One TCP connection of the network: its socket, and what waits to be sent on it."""
+"""One TCP connection of the network: its socket and its outgoing buffers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import islice
 from kafka_sink.error_table.brokers import NO_DESCRIPTOR
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 
-# Linux takes 1024 buffers in one call; the send buffer is full long before.
+# Linux accepts 1024 buffers per call; the send buffer is full long before.
 BUFFERS_PER_CALL = 256
 
 
@@ -23,32 +23,33 @@ class PlainConnection:
         self.socket = opened
         self.peer = peer
         self.is_connecting = True
-        # Somebody wants to know when nothing is left to be written.
+        # Report when everything has been written.
         self.tells_written = False
         self.outgoing: deque[memoryview] = deque()
 
     @property
     def has_unread(self) -> bool:
-        """Is there something to read that the selector cannot see? Only TLS decrypts ahead."""
+        """Whether there is data that the selector cannot see. Only with TLS, which decrypts ahead."""
         return False
 
     def establish(self) -> int:
-        """After the selector's word that it may go on: what to wait for next, 0 for nothing. Raises `OSError`."""
+        """Call when the selector reports it ready: returns the events to wait for next, 0 for none. Raises
+        `OSError`."""
         refused = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if refused:
             raise OSError(refused, os.strerror(refused))
         return 0
 
     def receive_into(self, buffer: memoryview) -> int:
-        """0: the peer has closed. Raises `BlockingIOError` when there is nothing now."""
+        """0: the peer has closed. Raises `BlockingIOError` if there is no data."""
         return self.socket.recv_into(buffer)
 
     def send(self) -> int:
-        """How many bytes of `outgoing`, from the front, are on their way. Raises `BlockingIOError`."""
+        """Returns how many bytes of `outgoing` were sent. Raises `BlockingIOError`."""
         return self.socket.sendmsg(islice(self.outgoing, BUFFERS_PER_CALL))
 
     def failure_of(self, error: Exception | None) -> TransportError | AuthenticationError | ConfigError:
-        """What it means that the connection ended so; None: the peer closed it."""
+        """Converts the error that ended the connection; None: the peer closed it."""
         if isinstance(error, (AuthenticationError, ConfigError)):
             return error
         return failure_of(self.peer, error)

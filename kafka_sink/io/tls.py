@@ -1,7 +1,7 @@
-"""TLS contexts made from options, and made anew when a file that they were made from has changed.
+"""TLS contexts made from options, and rebuilt when one of their files has changed.
 
-A certificate that was replaced on disk is thus used by the next connection, without a restart; connections that are
-open go on with what they began with. Everything is read here and nowhere else, and every failure names the option.
+So a certificate replaced on disk is used by the next connection without a restart; open connections keep theirs. All
+TLS files are read here, and every error names the option.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TlsContexts:
         self._context = tls_context(options)
 
     def current(self) -> ssl.SSLContext:
-        """What changed on disk counts from now on, unless it cannot be used: perhaps it is just being written."""
+        """Uses changed files, unless they are invalid: one may be in the middle of being written."""
         now = _stat_files(self._options)
         if now != self._seen:
             self._seen = now
@@ -60,7 +60,7 @@ def tls_context(options: ProducerOptions) -> ssl.SSLContext:
 
 
 def endpoint_context(options: ProducerOptions) -> ssl.SSLContext:
-    """For a token endpoint: verified always, by the authorities that the system trusts and those of the options."""
+    """For a token endpoint: always verified, by the system's trusted authorities and those of the options."""
     context = ssl.create_default_context()
     if options.ssl_truststore_certificates is not None or options.ssl_truststore_location is not None:
         _choose_trust(context, options)
@@ -106,7 +106,7 @@ def _choose_trust(context: ssl.SSLContext, options: ProducerOptions) -> None:
 
 def _load_trust(context: ssl.SSLContext, option: str, content: bytes) -> None:
     try:
-        # By a file: text given directly may hold certificates only, a file also lists of revoked ones.
+        # Via a file: text passed directly may contain only certificates, a file also revocation lists.
         with _temporary_file(content) as path:
             context.load_verify_locations(cafile=path)
     except (ssl.SSLError, OSError) as error:
@@ -114,7 +114,7 @@ def _load_trust(context: ssl.SSLContext, option: str, content: bytes) -> None:
 
 
 def _load_own_certificate(context: ssl.SSLContext, options: ProducerOptions) -> None:
-    """OpenSSL takes key and certificates from files only; those that came as text are written to memory for it."""
+    """OpenSSL reads key and certificates only from files; those given as text are written to an in-memory file."""
     parts: list[bytes] = []
     named: list[str] = []
     for name, location, store_password in (
@@ -138,7 +138,7 @@ def _load_own_certificate(context: ssl.SSLContext, options: ProducerOptions) -> 
     word = None if password is None else resolve_references("ssl.key.password", password)
     try:
         with _temporary_file(b"\n".join(parts)) as path:
-            # Without a password OpenSSL would ask for one on the terminal.
+            # Without this OpenSSL would prompt for a password on the terminal.
             context.load_cert_chain(path, password=lambda: word or "")
     except (ssl.SSLError, OSError, ValueError) as error:
         reason = _reason(error)
@@ -150,7 +150,7 @@ def _load_own_certificate(context: ssl.SSLContext, options: ProducerOptions) -> 
 
 
 def _read_pem(option: str, name: str, side: str, password: str | None = None) -> bytes:
-    """`password`: that of the file, which PEM has none of."""
+    """`password`: of the file; PEM has none."""
     content = read_file(option, name)
     if content.startswith(_JKS):
         raise ConfigError(f"{option}={name} is a JKS file: {conversion_hint('JKS', name, side)}", KEY_FILE)
@@ -172,7 +172,7 @@ def _read_pem(option: str, name: str, side: str, password: str | None = None) ->
 
 @contextmanager
 def _temporary_file(content: bytes) -> Iterator[str]:
-    """A file that nobody else can read and that is gone afterwards; in memory where the system has such files."""
+    """A file readable by no other user and deleted afterwards; in memory where the system supports it."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("pem")
         try:
@@ -195,7 +195,7 @@ def _stat_files(options: ProducerOptions) -> tuple[object, ...]:
         try:
             found = None if name is None else locate_file(f"ssl.{side}.location", name).stat()
         except (ConfigError, OSError):
-            # In the middle of being replaced. Whoever reads it says so.
+            # It is being replaced. Reading it raises the error.
             found = None
         state.append(found and (found.st_ino, found.st_mtime_ns, found.st_size))
     return tuple(state)

@@ -1,12 +1,12 @@
 """One connection with TLS, with the interface of a plain one.
 
-Established is: TCP connected, handshake over, certificate of the broker verified. None of these steps blocks; each says
-what to wait for. TLS reads and writes records of at most 16 KiB, so small buffers are put together before they are
-encrypted, and large ones go as they are.
+Established means: TCP connected, handshake done, the broker's certificate verified. None of these steps blocks; each
+returns what to wait for. TLS records have at most 16 KiB, so small buffers are joined before encryption; large ones are
+passed as they are.
 
-What is wrong with a certificate is final and an `AuthenticationError`: trying again would change nothing. What may
-pass, such as a connection that breaks during the handshake, is a `TransportError` like any other. With TLS 1.3 a broker
-refuses the client's certificate only after the handshake, with an alert in place of the first answer.
+A certificate error is final, an `AuthenticationError`: a retry would change nothing. A temporary failure, such as a
+connection lost during the handshake, is a `TransportError` like any other. With TLS 1.3 a broker refuses the client's
+certificate only after the handshake, with an alert instead of the first response.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 RECORD_BYTES = 16 * 1024
 SEND_BYTES = 4 * RECORD_BYTES
 
-# OpenSSL's numbers of what is wrong with a certificate (X509_V_ERR_...), and what to do about it.
+# OpenSSL's certificate errors (X509_V_ERR_...), and what to do about them.
 _TRUST = (
     "set ssl.truststore.location (or ssl.truststore.certificates) to the certificate of the authority that signed it"
 )
@@ -44,7 +44,7 @@ _CERTIFICATE_FAULTS = {
     62: "it is for another host name",
     64: "it is for another address",
 }
-# Alerts of a broker that are about the client's own certificate.
+# Alerts of a broker about the client's certificate.
 _OWN_CERTIFICATE_ALERTS = {
     "TLSV13_ALERT_CERTIFICATE_REQUIRED": "the broker demands a client certificate: set ssl.keystore.location, or "
     "ssl.keystore.certificate.chain and ssl.keystore.key",
@@ -56,7 +56,7 @@ _OWN_CERTIFICATE_ALERTS = {
     "TLSV1_ALERT_UNKNOWN_CA": "the broker does not trust the authority that signed the client's certificate",
     "TLSV1_ALERT_ACCESS_DENIED": "the broker denies access to this client certificate",
 }
-# Both sides speak TLS, but nothing that both would take.
+# Both sides use TLS, but have no common version or cipher.
 _NO_COMMON_GROUND = {
     "TLSV1_ALERT_PROTOCOL_VERSION": "no TLS version is allowed by both sides: see ssl.enabled.protocols",
     "UNSUPPORTED_PROTOCOL": "no TLS version is allowed by both sides: see ssl.enabled.protocols",
@@ -78,7 +78,7 @@ class TlsConnection(PlainConnection):
         self._host = host
         self._contexts = contexts
         self._tls: ssl.SSLSocket | None = None
-        # An error that came behind bytes which have to be told first.
+        # An error after bytes that must be reported first.
         self._end: OSError | None = None
 
     @property
@@ -89,7 +89,7 @@ class TlsConnection(PlainConnection):
         if self._tls is None:
             super().establish()
             context = self._contexts.current()
-            # Takes the descriptor away from the plain socket.
+            # Takes over the descriptor of the plain socket.
             self._tls = context.wrap_socket(
                 self.socket, server_hostname=self._host.rstrip("."), do_handshake_on_connect=False
             )
@@ -103,7 +103,7 @@ class TlsConnection(PlainConnection):
         return 0
 
     def receive_into(self, buffer: memoryview) -> int:
-        """Fills the buffer from as many TLS records as are there."""
+        """Fills the buffer from as many TLS records as are available."""
         assert self._tls is not None
         if self._end is not None:
             raise self._end
@@ -128,7 +128,7 @@ class TlsConnection(PlainConnection):
     def send(self) -> int:
         assert self._tls is not None
         first = self.outgoing[0]
-        # After a call that had to wait OpenSSL wants the same bytes again: the front of `outgoing` still begins so.
+        # After a call that would block, OpenSSL requires the same bytes again: `outgoing` still begins with them.
         data = first[:SEND_BYTES] if len(first) >= RECORD_BYTES else self._gather_buffers()
         try:
             return self._tls.send(data)

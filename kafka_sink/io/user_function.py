@@ -1,4 +1,4 @@
-"""Functions of the user's that an option names as `module:function`: found where they are used, driver or executor."""
+"""User functions given as `module:function` in an option: imported where they are used, driver or executor."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One HTTP request: to an endpoint that gives out tokens or credentials, or to a schema registry.
+"""One HTTP request: to an endpoint for tokens or credentials, or to a schema registry.
 
-It has time limits, follows no redirects, and reads no more than it should.
+It has timeouts, follows no redirects, and limits the size of the response.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class HttpAnswer:
 
     @property
     def is_retriable(self) -> bool:
-        """The endpoint is in trouble, not the request: the same request may succeed later."""
+        """The endpoint has a problem, not the request: the same request may succeed later."""
         return self.status == 429 or self.status >= 500
 
 
@@ -51,8 +51,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class _AnswerBytes(io.RawIOBase):
-    """What comes from a socket until one moment for all of it. The time limit of a socket is one for each piece, and a
-    peer may send a byte at a time: of the status, of a header, of the size of a chunk."""
+    """Reads from a socket with one deadline for everything. A socket's timeout is per read, and a peer may send one
+    byte at a time: of the status, of a header, of a chunk size."""
 
     def __init__(self, raw: io.RawIOBase, sock: socket.socket, read_timeout_s: float) -> None:
         self._raw = raw
@@ -98,7 +98,7 @@ class _Http(urllib.request.HTTPHandler):
 
 
 class _Https(urllib.request.HTTPSHandler):
-    """Connecting and reading have time limits of their own."""
+    """Separate timeouts for connecting and reading."""
 
     def __init__(self, context: ssl.SSLContext, read_timeout_s: float) -> None:
         super().__init__(context=context)
@@ -134,14 +134,14 @@ def ask(
     method: str | None = None,
     context: Callable[[ProducerOptions], ssl.SSLContext] = endpoint_context,
 ) -> HttpAnswer:
-    """`source` names the endpoint in errors; `timeout_ms` is the default of both time limits. `context` makes what TLS
-    needs, if it is needed."""
+    """`source` names the endpoint in errors; `timeout_ms` is the default of both timeouts. `context` makes the TLS
+    context, if needed."""
     is_https = url[:6].lower() == "https:"
     connect_s, read_s = (
         (timeout_ms if each is None else each) / 1000
         for each in (options.sasl_login_connect_timeout_ms, options.sasl_login_read_timeout_ms)
     )
-    # A request that is not encrypted must not go through a proxy.
+    # An unencrypted request must not go through a proxy.
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler(None if is_https else {}), _NoRedirect()]
     handlers.append(_Https(context(options), read_s) if is_https else _Http(read_s))
     opener = urllib.request.build_opener(*handlers)
@@ -175,7 +175,7 @@ def _read(answer: Any, bytes_max: int) -> bytes:
 
 
 def _read_refusal(error: urllib.error.HTTPError, bytes_max: int) -> bytes:
-    """The body of a refusal may break off; the status says enough."""
+    """The body of an error response may be cut off; the status is enough."""
     try:
         return _read(error, bytes_max)
     except (OSError, ValueError, http.client.HTTPException):
@@ -184,13 +184,13 @@ def _read_refusal(error: urllib.error.HTTPError, bytes_max: int) -> bytes:
 
 def _describe_failure(error: Exception) -> str:
     if isinstance(error, http.client.HTTPException):
-        return f"{type(error).__name__}, that is no HTTP"  # its text would repeat what the peer sent
+        return f"{type(error).__name__}, that is no HTTP"  # its text would contain what the peer sent
     reason = getattr(error, "reason", error)
     return str(getattr(reason, "strerror", None) or reason)
 
 
 def check_is_safe(what: str, url: str) -> None:
-    """For an address that secrets are sent to."""
+    """Checks an address to which secrets are sent."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme == "https" and parts.hostname:
         return
@@ -210,6 +210,6 @@ def _is_this_host(host: str) -> bool:
 
 
 def redact_url(url: str) -> str:
-    """Scheme, host and path: user and query may hold secrets."""
+    """Scheme, host and path: user and query may contain secrets."""
     parts = urllib.parse.urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}{parts.path}"

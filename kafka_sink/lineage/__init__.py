@@ -1,1 +1,1 @@
-"""OpenLineage events of batches: made here, sent to a file or an address. Loaded if an option asks."""
+"""OpenLineage events of batches: made here, sent to a file or a URL. Imported only if an option enables it."""

@@ -1,9 +1,8 @@
 """One batch as OpenLineage events: START before its commit, COMPLETE or FAIL after it, under one run id.
 
-Each attempt of a batch is a run of its own (the id is made of sink, query, run and batch), so that a batch which is
-repeated after a crash does not end somebody else's run. A dataset is a topic. What was written is told with the end
-alone: the rows, the bytes and, as a facet of ours, for each partition the first and the last offset; other writers'
-records may lie between them.
+Each attempt of a batch is its own lineage run (the id is made of sink, query, run and batch), so that a batch repeated
+after a crash does not end another attempt's run. A dataset is a topic. Only the end event has what was written: rows,
+bytes and, as a custom facet, the first and last offset of each partition; other writers' records may be in between.
 """
 
 from __future__ import annotations

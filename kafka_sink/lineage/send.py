@@ -1,4 +1,4 @@
-"""Lineage events on their way: a line of a file, a request to an address, or both."""
+"""Sends lineage events: as a line of a file, a request to a URL, or both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def send(telemetry: TelemetryOptions, report: BatchReport, event_type: str, opti
 
 
 def append_line(path: str, text: str) -> None:
-    """In one write at the end of the file, so that lines of several processes do not mix."""
+    """Appends in one write, so that lines of several processes do not mix."""
     opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(opened, text.encode() + b"\n")

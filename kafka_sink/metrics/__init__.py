@@ -1,1 +1,1 @@
-"""Figures of tasks and micro-batches: what is counted, where it is kept, and who gets it. Loaded if an option asks."""
+"""Metrics of tasks and micro-batches: counting, storage and export. Imported only if an option enables them."""

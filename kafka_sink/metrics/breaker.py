@@ -1,4 +1,4 @@
-"""A receiver that does not answer is left out for a while, so that commits do not wait for it one after the other."""
+"""A receiver that does not answer is skipped for a while, so that not every commit waits for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAUSE_S = 30.0
 
 @contextmanager
 def circuit_breaker(receiver: str) -> Iterator[bool]:
-    """False while the receiver is left alone. What is raised inside begins that pause, and goes on."""
+    """False while the receiver is skipped. An exception inside starts the pause, and is raised."""
     known = pauses(os.getpid())
     if time.monotonic() < known.get(receiver, 0.0):
         yield False
@@ -27,5 +27,5 @@ def circuit_breaker(receiver: str) -> Iterator[bool]:
 
 @cache
 def pauses(pid: int) -> dict[str, float]:
-    """Until when, by receiver. Of this process; a forked child finds out by itself."""
+    """End of the pause by receiver, for this process; a forked child starts without any."""
     return {}

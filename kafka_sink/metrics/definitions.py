@@ -1,6 +1,6 @@
-"""Every metric of the sink, once: name, kind, label, meaning. Prometheus, OTLP and docs/metrics.md follow it.
+"""Every metric of the sink: name, kind, label, meaning. Prometheus, OTLP and docs/metrics.md use this table.
 
-Each has at most one label of its own; all have the labels of their stream: sink, query, query_id.
+Each has at most one own label; all have the labels of their stream: sink, query, query_id.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class MetricKind(Enum):
 
 @frozen
 class Metric:
-    """`unit` is that of OTLP. `otel`: what the semantic conventions of messaging call it, if they do."""
+    """`unit` is that of OTLP. `otel`: its name in the semantic conventions of messaging, if any."""
 
     name: str
     kind: MetricKind
@@ -29,7 +29,7 @@ class Metric:
 
 
 STREAM_LABELS = ("sink", "query", "query_id")
-# Upper bounds in seconds; one more bucket has no bound.
+# Upper bounds in seconds; a last bucket is unbounded.
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 _COUNTER, _GAUGE, _HISTOGRAM = MetricKind.COUNTER, MetricKind.GAUGE, MetricKind.HISTOGRAM

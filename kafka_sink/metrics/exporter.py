@@ -1,10 +1,10 @@
-"""The process that serves the figures of one application: `python -m kafka_sink.metrics.exporter FOLDER SOCKET JVM`.
+"""The process that serves the metrics of one application: `python -m kafka_sink.metrics.exporter FOLDER SOCKET JVM`.
 
-It keeps nothing: each question is answered from the files that commits leave. It ends by itself when its application
-does, which it looks for twice a second: Spark has removed the folder, or the JVM is gone, killed perhaps.
+It is stateless: each request is answered from the files written by commits. It exits when its application ends, which
+it checks twice a second: Spark has removed the folder, or the JVM is gone, perhaps killed.
 
-Rests on: the application's folder is on this host, and the JVM is an ancestor of the process that started this one
-(where it cannot be found, only the folder is looked at).
+Assumption: the application's folder is on this host, and the JVM is an ancestor of the process that started this one
+(if it is not found, only the folder is checked).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafka_sink.metrics.store import read_streams
 from kafka_sink.metrics.stream_figures import StreamFigures, to_json
 
 LOOK_S = 0.5
-# For a client that says nothing.
+# For a client that sends nothing.
 REQUEST_TIMEOUT_S = 10.0
 CLIENTS_MAX = 16
 
@@ -52,11 +52,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """A line for each scrape helps nobody."""
+        """No log line per scrape."""
 
 
 class Server(ThreadingHTTPServer):
-    """At most so many clients at a time; the next one waits in the kernel's queue."""
+    """Limits concurrent clients; further ones wait in the kernel's queue."""
 
     daemon_threads = True
 
@@ -87,7 +87,7 @@ def serve(application_folder: str, listener: socket.socket, jvm: int) -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     known = facts_of(jvm)
     is_over = threading.Event()
-    # A JVM that is gone before this process looks for the first time is gone.
+    # Also ends if the JVM is gone before the first check.
     while os.path.isdir(application_folder) and (not jvm or (known is not None and facts_of(jvm) == known)):
         is_over.wait(LOOK_S)
     server.shutdown()

@@ -1,8 +1,8 @@
-"""What a task tells about itself beside its receipt, and what the driver knows of a whole batch.
+"""What a task reports besides its receipt, and the driver's report of a whole batch.
 
-Figures travel in the commit message, by pickle, and hold plain values only. A receipt is what a commit needs; nothing
-here is needed by anybody but people. A message without figures (of a task without the option, or of an older release)
-is as good as any: its rows are counted by its receipt.
+Figures are pickled in the commit message, and contain plain values only. A commit needs only the receipts; figures are
+for people. A message without figures (of a task without the option, or of an older release) is valid: its rows are
+counted by its receipt.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 
 
 class ProducerTotals(NamedTuple):
-    """What a producer has counted since it was made: under the Java client's names, under ours, and what was sent
-    again by error."""
+    """A producer's counters since it was created: with the Java client's names, with this package's, and retries by
+    error."""
 
     java: Mapping[str, float]
     own: Mapping[str, float]
@@ -34,7 +34,7 @@ NOTHING = ProducerTotals({}, {}, {})
 
 
 class TaskFigures(NamedTuple):
-    """`began_ms` is the executor's clock, and is only shown; durations are of its monotonic clock."""
+    """`began_ms` is by the executor's clock, and is only shown; durations are by its monotonic clock."""
 
     attempt_number: int
     began_ms: int
@@ -46,7 +46,7 @@ class TaskFigures(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchReport:
-    """One commit or abort, as the driver saw it. `figures` stand in the order of the receipts."""
+    """One commit or abort, as seen by the driver. `figures` are in the order of the receipts."""
 
     sink: str
     query: str
@@ -62,7 +62,7 @@ class BatchReport:
     has_dead_letters: bool = False
     error: str = ""
     error_text: str = ""
-    # An abort behind a commit that failed, and has been told with the spans of the tasks.
+    # An abort after a failed commit, which has been reported with the spans of the tasks.
     follows_commit: bool = False
 
     @property
@@ -71,7 +71,7 @@ class BatchReport:
 
     @property
     def first_task_ms(self) -> int:
-        """When its first task began, or the commit where no task has told it."""
+        """When its first task began, or the commit if no task has reported it."""
         return min((each.began_ms for each in self.figures if each is not None), default=self.began_ms)
 
 

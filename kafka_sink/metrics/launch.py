@@ -1,8 +1,8 @@
 """Starts the exporter of an application, if none runs.
 
-Planning does it, before each micro-batch: the process that serves must outlive those that plan and commit, and comes
-back with the next batch if somebody ends it. Two files tell what is there: a lock, which the kernel takes back from a
-process that dies, and the socket, which is opened here, so that a port that is taken is known at once.
+Planning does it, before each micro-batch: the exporter must outlive the planning and commit processes, and is restarted
+with the next batch if it was killed. There are two files: a lock, which the kernel releases when the process dies, and
+the socket, which is opened here, so that a used port is detected at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BACKLOG = 16
 
 
 def ensure_exporter(application_folder: str, address: str, port: int) -> str:
-    """Starts one unless it runs. Returns why none runs; empty if one does."""
+    """Starts one unless it is running. Returns why none is running; empty if one is."""
     folder = figures_folder(application_folder)
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / f"exporter-{port}.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -31,7 +31,7 @@ def ensure_exporter(application_folder: str, address: str, port: int) -> str:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return ""  # one holds it as long as it lives
+            return ""  # an exporter holds it while it is alive
         try:
             with _open_listener(address, port) as listener:
                 _start(application_folder, folder, listener, lock)
@@ -58,14 +58,14 @@ def _open_listener(address: str, port: int) -> socket.socket:
 
 
 def _start(application_folder: str, folder: Path, listener: socket.socket, lock: int) -> None:
-    """In a session of its own: Spark's daemon ends its whole process group."""
+    """In a new session: Spark's daemon kills its whole process group."""
     for ended in [each for each in started_exporters(os.getpid()) if each.poll() is not None]:
         started_exporters(os.getpid()).remove(ended)
     jvm = ancestor_called("java")
     command = [
         sys.executable, "-m", "kafka_sink.metrics.exporter", application_folder, str(listener.fileno()), str(jvm or 0),
     ]  # fmt: skip
-    # Where the package comes from a zip of --py-files, only this process knows.
+    # If the package is in a zip of --py-files, only this process has its path.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with (folder / LOG).open("a") as log:
         child = subprocess.Popen(
@@ -77,5 +77,5 @@ def _start(application_folder: str, folder: Path, listener: socket.socket, lock:
 
 @cache
 def started_exporters(pid: int) -> list[subprocess.Popen[bytes]]:
-    """Exporters that this process has started: it waits for those that have ended, or they would stay as zombies."""
+    """Exporters that this process has started: it reaps those that have ended, which would be zombies otherwise."""
     return []

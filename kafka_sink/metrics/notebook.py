@@ -1,4 +1,4 @@
-"""`sink_metrics`: the figures of an application's streams as an object, for a notebook or a test."""
+"""`sink_metrics`: the metrics of an application's streams as an object, for a notebook or a test."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TIMEOUT_S = 5.0
-# The name of the sink's own folder below the one that Spark names (spark/files.py).
+# The name of the sink's own folder below Spark's (spark/files.py).
 OWN_FOLDER = "pykafka-sink"
 _TITLES = ("sink", "query", "batches", "rows", "bytes", "retried", "commit s", "open")
 
 
 @dataclass(frozen=True)
 class SinkMetrics:
-    """Of one moment; ask again for newer ones. `streams` has one entry for each sink and query."""
+    """A snapshot; call again for newer values. `streams` has one entry per sink and query."""
 
     streams: Sequence[StreamFigures]
 
@@ -34,7 +34,7 @@ class SinkMetrics:
         return iter(self.streams)
 
     def of(self, query: str) -> StreamFigures:
-        """Of the query with this name or id, or of the sink with this id."""
+        """The metrics of the query with this name or id, or of the sink with this id."""
         for stream in self.streams:
             if query in (stream.query, stream.query_id, stream.sink):
                 return stream
@@ -70,10 +70,10 @@ def mean_s(stream: StreamFigures, histogram: str) -> float:
 
 
 def sink_metrics(where: SparkSession | str) -> SinkMetrics:
-    """Figures of the streams and batch writes that have an option metrics.* set.
+    """Metrics of the streams and batch writes with an option metrics.*.
 
-    `where`: the Spark session, as long as this process is on the driver's host; or the address of the endpoint that
-    metrics.prometheus.port opens, such as http://driver:9400, which works from anywhere (Spark Connect).
+    `where`: the Spark session, if this process is on the driver's host; or the address of the endpoint opened by
+    metrics.prometheus.port, such as http://driver:9400, which works from anywhere (Spark Connect).
     """
     return SinkMetrics(_fetch(where) if isinstance(where, str) else read_streams(application_folder_of(where)))
 
@@ -95,7 +95,7 @@ def application_folder_of(spark: SparkSession) -> str:
 
 
 _SPARK = "org.apache.spark."
-# Class, method and the class of its result, from Spark's environment to the folders that it names to Python processes.
+# Class, method and result class, from Spark's environment to the folders that it passes to Python processes.
 _WAY_TO_FOLDERS = (
     (_SPARK + "SparkEnv", "get", _SPARK + "SparkEnv"),
     (_SPARK + "SparkEnv", "blockManager", _SPARK + "storage.BlockManager"),
@@ -105,8 +105,8 @@ _WAY_TO_FOLDERS = (
 
 
 def _call_java(jvm: Any, target: Any, owner: str, method: str, result: str) -> Any:
-    """py4j looks a method up among all of its class, and one of SparkEnv's names a class that Spark's distribution does
-    not have (seen on PySpark 4.3). A method handle resolves the one that is asked for. No target: it is static."""
+    """py4j looks a method up among all methods of its class, and one of SparkEnv's refers to a class that Spark's
+    distribution lacks (seen on PySpark 4.3). A method handle resolves only the requested one. No target: static."""
     types = jvm.java.lang.invoke
     kind = types.MethodType.methodType(jvm.java.lang.Class.forName(result))
     find = types.MethodHandles.publicLookup()

@@ -1,9 +1,9 @@
-"""Figures and spans to an OpenTelemetry collector, by the exporters of its SDK (the extra `otlp`).
+"""Sends metrics and spans to an OpenTelemetry collector, with its SDK's exporters (the extra `otlp`).
 
-The figures are those of the stream since its application began, whichever process sends them, so they go out as
-cumulative values that began with the stream; meters of the SDK would begin anew in each of Spark's processes. Spans
-are made from what tasks and commit have told: one of the micro-batch, below it one for each task. Names are those of
-the semantic conventions of messaging where they have one.
+The metrics cover the stream since its application began, whichever process sends them, so they are sent as cumulative
+values that start with the stream; meters of the SDK would restart in each of Spark's processes. Spans are made from the
+reports of tasks and commit: one of the micro-batch, with one child per task. Names follow the semantic conventions of
+messaging where there are any.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def export(
 
 
 def _ends_well(export: Callable[[], bool], timeout_ms: int) -> bool:
-    """The exporters' own time limit is one for each piece that comes, and a collector, or what stands in front of it,
-    may send a byte at a time. The thread of one that does stays behind."""
+    """The exporters' own timeout is per read, and a collector, or a proxy in front of it, may send a byte at a time.
+    The thread of a slow one is abandoned."""
     answers: list[bool | Exception] = []
 
     def run() -> None:
@@ -91,20 +91,20 @@ def _ends_well(export: Callable[[], bool], timeout_ms: int) -> bool:
 
 @cache
 def _exporters(endpoint: str, timeout_s: float, pid: int) -> tuple[OTLPSpanExporter, OTLPMetricExporter]:
-    """Of this process: they keep a connection."""
+    """Per process: they keep a connection."""
     spans = OTLPSpanExporter(f"{endpoint}/v1/traces", timeout=timeout_s)
     return spans, OTLPMetricExporter(f"{endpoint}/v1/metrics", timeout=timeout_s)
 
 
 @cache
 def _resource() -> Resource:
-    """What the environment says (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES) wins."""
+    """The environment (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES) takes precedence."""
     if os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         return Resource.create()
     return Resource.create({"service.name": SERVICE})
 
 
-# ---- figures ---------------------------------------------------------------------------------------------------------
+# ---- metrics ---------------------------------------------------------------------------------------------------------
 
 
 def metrics_of(figures: StreamFigures, now_ns: int) -> MetricsData:
@@ -134,7 +134,7 @@ def _metric(each: Definition, figures: StreamFigures, began_ns: int, now_ns: int
 
 def _histogram(each: Definition, figures: StreamFigures, began_ns: int, now_ns: int) -> HistogramDataPoint:
     counts, total = figures.histograms[each.name]
-    unknown = cast(float, None)  # the least and the greatest are optional in the protocol
+    unknown = cast(float, None)  # minimum and maximum are optional in the protocol
     return HistogramDataPoint(
         _attributes(each, figures, ""), began_ns, now_ns, sum(counts), total, counts, BUCKETS_S, unknown, unknown
     )
@@ -155,8 +155,8 @@ def _attributes(each: Definition, figures: StreamFigures, label: str) -> dict[st
 
 
 def spans_of(report: BatchReport, options: ProducerOptions) -> list[ReadableSpan]:
-    """The micro-batch first. Its trace is named after run and batch, so that a log line leads to it. The abort behind a
-    failed commit is a span of its own: no span is told twice."""
+    """The micro-batch first. Its trace id is made from run and batch, so that a log line leads to it. The abort after a
+    failed commit is a separate span: no span is sent twice."""
     ids = TraceIds(report.sink, report.query, report.key, report.run)
     of_batch = _context(ids.trace_id, ids.span_of_batch)
     if report.follows_commit:

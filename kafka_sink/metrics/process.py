@@ -1,4 +1,4 @@
-"""Processes around this one: whether they live, and which is Spark's JVM. Linux tells it by /proc, others by ps."""
+"""Other processes: whether they are alive, and which is Spark's JVM. From /proc on Linux, elsewhere from ps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GENERATIONS_MAX = 8
 
 
 class ProcessFacts(NamedTuple):
-    """`began` tells a process from a later one that was given the same number."""
+    """`began` distinguishes a process from a later one with the same id."""
 
     name: str
     parent: int
@@ -32,12 +32,12 @@ def ancestor_called(name: str) -> int | None:
 
 
 def facts_of(pid: int) -> ProcessFacts | None:
-    """None: there is no such process, or it is over and only waits to be noticed, or nobody tells."""
+    """None: there is no such process, it is a zombie, or it is unknown."""
     if pid <= 0:
         return None
     with suppress(OSError, ValueError, IndexError):
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-        # The name is in brackets and may have any character in it.
+        # The name is in parentheses and may contain any character.
         name, rest = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
         return None if rest[0] == "Z" else ProcessFacts(name, int(rest[1]), rest[19])
     if Path("/proc/self/stat").exists():

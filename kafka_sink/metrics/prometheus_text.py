@@ -1,7 +1,7 @@
-"""Figures as Prometheus reads them: the text format 0.0.4, each family once, with the samples of all streams.
+"""Metrics in Prometheus' text format 0.0.4, each family once, with the samples of all streams.
 
-What Java's client calls its counters comes under the names that Prometheus' JMX exporter gives them, so that panels
-made for Java producers find them.
+Counters with the Java client's names get the names of Prometheus' JMX exporter, so that dashboards for Java producers
+work.
 """
 
 from __future__ import annotations

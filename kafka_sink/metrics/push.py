@@ -1,4 +1,4 @@
-"""Figures to a Prometheus Pushgateway: those of one stream, as one group that replaces what was there."""
+"""Pushes metrics to a Prometheus Pushgateway: those of one stream, as one group that replaces the previous one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def push(url: str, figures: StreamFigures, options: ProducerOptions, timeout_ms:
 
 
 def group_path(figures: StreamFigures) -> str:
-    """Values in base64, since a slash or nothing at all cannot stand in a path."""
+    """Values in base64, since a path cannot contain a slash or an empty value."""
     path = f"/metrics/job/{JOB}"
     for name, value in figures.labels.items():
         path += f"/{name}@base64/{base64.urlsafe_b64encode(value.encode()).decode().rstrip('=') or '='}"

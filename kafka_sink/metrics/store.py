@@ -1,13 +1,13 @@
-"""Where figures are kept: two files for each stream, in a folder that all Python processes of an application share.
+"""Storage of metrics: two files per stream, in a folder shared by all Python processes of an application.
 
-Spark commits the batches of a query in one process after the other, and ends those that are idle. So none of them
-remembers anything: a commit reads what is known of its stream, adds its batch and writes it back, under a lock that the
-kernel takes back when the process dies. It writes over the older of the two files, in place, because to replace a file
-has the file system flush it, which takes milliseconds. Each file says how long it is and has a checksum, so whoever
-reads while one is written, or after a process was killed in the middle of it, finds the other.
+Spark commits the batches of a query in changing processes, and ends idle ones. So the state is in files: a commit reads
+the metrics of its stream, adds its batch and writes them back, under a lock that the kernel releases when the process
+dies. It overwrites the older of the two files in place, because replacing a file makes the file system flush it, which
+takes milliseconds. Each file has its length and a checksum, so a reader during a write, or after a process was killed
+during one, uses the other file.
 
-A process that is killed between a commit and its note leaves a batch uncounted, and nothing else: figures are for
-people, decisions are in the ledger.
+If a process is killed between a commit and its note, a batch is not counted, nothing more: metrics are for people,
+decisions are in the ledger.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafka_sink.metrics.figures import FAILED, BatchReport
 from kafka_sink.metrics.stream_figures import StreamFigures, from_json, stream_of, to_json
 
 FOLDER, SLOTS = "metrics", (".0", ".1")
-# In front of the JSON: the number of the note, the length and the checksum of what follows.
+# Before the JSON: the number of the note, length and checksum of the JSON.
 HEADER = b"%020d %010d %010d\n"
 HEADER_BYTES, NUMBER_BYTES = len(HEADER % (0, 0, 0)), 20
 BYTES_MAX = 16 * 1024 * 1024
@@ -35,7 +35,7 @@ def figures_folder(application_folder: str) -> Path:
 
 
 def note(application_folder: str, report: BatchReport) -> StreamFigures:
-    """Adds the batch to its stream, and returns all that is known of that."""
+    """Adds the batch to its stream, and returns the stream's metrics."""
     path = _path(application_folder, report)
     slots = _open_slots(path)
     try:
@@ -46,7 +46,7 @@ def note(application_folder: str, report: BatchReport) -> StreamFigures:
         figures.take(report)
         text = to_json(figures).encode()
         number = newest[0] + 1
-        # What a longer note has left behind its end is not read.
+        # The rest of a longer earlier note is not read.
         os.pwrite(slots[older], HEADER % (number, len(text), zlib.crc32(text)) + text, 0)
     finally:
         for slot in slots:
@@ -66,13 +66,13 @@ def _open_slots(path: str) -> list[int]:
 def _newest_of_this_process(
     slots: list[int], known: tuple[int, StreamFigures] | None
 ) -> tuple[tuple[int, bytes], int] | None:
-    """If nobody has begun a note since its last one: then that was written to its end, and need not be read. And the
-    place of the older note."""
+    """This process's last note, if no process has begun another since: then it is complete, and need not be read. Also
+    returns the slot of the older note."""
     if known is None:
         return None
     numbers = [os.pread(slot, NUMBER_BYTES, 0) for slot in slots]
     mine = b"%020d" % known[0]
-    # Digits of one length are compared as the numbers are; an empty file is less than all of them.
+    # Digit strings of equal length compare like numbers; an empty file sorts first.
     return ((known[0], b""), numbers.index(min(numbers))) if max(numbers) == mine else None
 
 
@@ -82,14 +82,14 @@ def _newest_of_all(slots: list[int]) -> tuple[tuple[int, bytes], int]:
 
 
 def add_open_decisions(application_folder: str, figures: StreamFigures) -> StreamFigures:
-    """Counted from the marks that commits leave, when somebody asks."""
+    """Counted from the marks of commits, on request."""
     folder = os.path.join(application_folder, run_hash(figures.sink))
     figures.set("open_decisions", len(list_unfinished_marks(folder)) if figures.sink else 0)
     return figures
 
 
 def commit_error(application_folder: str, report: BatchReport) -> str:
-    """What the commit of the batch raised, in whichever process; empty if it is not known to have raised."""
+    """The error of the batch's commit, in whichever process; empty if none is known."""
     figures = _read(_path(application_folder, report))
     if figures is None or not figures.recent:
         return ""
@@ -99,21 +99,21 @@ def commit_error(application_folder: str, report: BatchReport) -> str:
 
 
 def read_streams(application_folder: str) -> list[StreamFigures]:
-    """Of every stream of the application, in an order that stays."""
+    """All streams of the application, in a stable order."""
     folder = figures_folder(application_folder)
     found = (_read(str(path.with_suffix(""))) for path in sorted(folder.glob(f"*{SLOTS[0]}")))
     return [add_open_decisions(application_folder, figures) for figures in found if figures is not None]
 
 
 def _path(application_folder: str, report: BatchReport) -> str:
-    """Without the ending of a slot."""
+    """Without the suffix of a slot."""
     name = run_hash("\n".join((report.sink, report.query, report.key.query_id)))
     return os.path.join(application_folder, FOLDER, name)
 
 
 @cache
 def _cached_notes(pid: int) -> dict[str, tuple[int, StreamFigures]]:
-    """What this process noted last: as long as the number in the files is that one, nothing has to be read."""
+    """This process's last notes: while the files have the same number, they need not be read."""
     return {}
 
 
@@ -139,7 +139,7 @@ def _parse(newest: tuple[int, bytes]) -> StreamFigures | None:
 
 
 def _number_and_text(slot: int) -> tuple[int, bytes]:
-    """Zero and nothing if it is empty, or was not written to its end."""
+    """Zero and empty if it is empty or incomplete."""
     content = os.pread(slot, BYTES_MAX, 0)
     try:
         number, length, checksum = (int(word) for word in content[:HEADER_BYTES].split())

@@ -1,7 +1,7 @@
-"""The figures of one stream since its application began: counters that only grow, and the newest batches.
+"""The metrics of one stream since its application began: cumulative counters, and the newest batches.
 
-A stream is a sink and a query; all batch writes without a query under one sink id count as one. What is kept is JSON:
-whoever reads it may be another process, and another release.
+A stream is a sink and a query; all batch writes without a query under one sink id count as one. They are stored as
+JSON: the reader may be another process, and another release.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from kafka_sink.metrics.figures import FAILED, BatchReport, ProducerTotals, sum_
 
 FORMAT = 1
 RECENT_MAX = 10
-# Kept, because `json.dumps` makes an encoder for each call. Figures are no circle, which would be looked for.
+# Cached, because `json.dumps` makes an encoder for each call. The data has no cycles, so the check is off.
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 MS = 1000.0
 
 
 @dataclass
 class StreamFigures:
-    """`values` by name of the metric, then by the value of its own label, "" where it has none."""
+    """`values` by name of the metric, then by the value of its own label, "" if it has none."""
 
     sink: str
     query: str
@@ -32,11 +32,11 @@ class StreamFigures:
     client_id: str
     began_ms: int
     values: dict[str, dict[str, float]] = field(default_factory=dict)
-    # Counts per bucket, not added up, and the sum of all values.
+    # Counts per bucket, not cumulative, and the sum of all values.
     histograms: dict[str, tuple[list[int], float]] = field(default_factory=dict)
     java: dict[str, float] = field(default_factory=dict)
     recent: list[dict[str, Any]] = field(default_factory=list)
-    # Of the first of them, as JSON.
+    # The first of them as JSON.
     recent_texts: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
@@ -44,12 +44,12 @@ class StreamFigures:
         return {"sink": self.sink, "query": self.query, "query_id": self.query_id}
 
     def value(self, name: str, label: str | None = None) -> float:
-        """Of one label, or summed over all."""
+        """The value of one label, or the sum over all."""
         found = self.values.get(name, {})
         return sum(found.values()) if label is None else found.get(label, 0)
 
     def count(self, name: str, amount: float, label: str = "") -> None:
-        """A counter that was never counted is there as 0, so that its first step can be seen."""
+        """A counter starts at 0 before its first count, so that its first increase is visible."""
         found = self.values.setdefault(name, {})
         found[label] = found.get(label, 0) + amount
 
@@ -64,7 +64,7 @@ class StreamFigures:
     def take(self, report: BatchReport) -> None:
         """Counts one commit or abort."""
         self.client_id = report.client_id
-        if report.outcome != FAILED:  # the abort follows, and says what became of it
+        if report.outcome != FAILED:  # the abort follows, and reports the outcome
             self.count("batches", 1, report.outcome)
         if report.error:
             self.count("commit_errors", 1, report.error)
@@ -126,12 +126,12 @@ class StreamFigures:
 
 
 def stream_of(report: BatchReport) -> StreamFigures:
-    """A stream of which nothing is known yet."""
+    """A stream without metrics yet."""
     return StreamFigures(report.sink, report.query, report.key.query_id, report.client_id, report.began_ms)
 
 
 def to_json(figures: StreamFigures) -> str:
-    """Batches do not change any more, so the text of each is made once: they are half of it all."""
+    """Batches are immutable, so the text of each is made once: they are half of the total."""
     content = {"format": FORMAT, **figures.__dict__}
     recent, texts = content.pop("recent"), content.pop("recent_texts")
     while len(texts) < len(recent):
@@ -140,7 +140,7 @@ def to_json(figures: StreamFigures) -> str:
 
 
 def from_json(text: str) -> StreamFigures:
-    """Raises ValueError for what this release did not write; a field that it does not know is left out."""
+    """Raises ValueError if this release did not write it; an unknown field is ignored."""
     try:
         read: Mapping[str, Any] = json.loads(text)
         if read["format"] != FORMAT:

@@ -1,4 +1,4 @@
-"""What one attempt of a task measures about itself: two looks at its producer's counters, and a few at the clock."""
+"""The measurements of one task attempt: its producer's counters at begin and end, and a few times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_ANSWER = "NO_ANSWER"
 
 
 class TaskMeter:
-    """`begin` again when the task goes on with another producer. A task without rows calls nothing."""
+    """Call `begin` again when the task continues with another producer. A task without rows calls nothing."""
 
     def __init__(self, attempt_number: int = 0) -> None:
         self.figures: TaskFigures | None = None

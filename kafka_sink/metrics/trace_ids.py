@@ -1,4 +1,4 @@
-"""The ids of traces and spans: made of names that task and driver both know, so that nobody has to tell them."""
+"""The ids of traces and spans: derived from names that task and driver both know, so that they need not be passed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafka_sink.options.sink_options import SinkOptions
 
 
 class TraceIds(NamedTuple):
-    """Of one batch: a trace, with a span for the batch and one for each task."""
+    """The ids of one batch: a trace, with a span for the batch and one per task."""
 
     sink: str
     query: str
@@ -33,7 +33,7 @@ class TraceIds(NamedTuple):
         return self._number(f"{spark_partition}-{attempt}", 8)
 
     def traceparent_of_task(self, spark_partition: int, attempt: int) -> bytes:
-        """As W3C Trace Context has it; 01: the span is sent."""
+        """In W3C Trace Context format; 01: the span is sampled."""
         return b"00-%032x-%016x-01" % (self.trace_id, self.span_of_task(spark_partition, attempt))
 
     def _number(self, part: str, byte_count: int) -> int:
@@ -42,5 +42,5 @@ class TraceIds(NamedTuple):
 
 
 def sink_name(sink_id: str | None, key: BatchKey, options: SinkOptions) -> str:
-    """What figures and spans call the sink: the id that a batch write without a name makes for itself says nothing."""
+    """The sink's name in metrics and spans: the generated id of a batch write without a label is meaningless."""
     return sink_id if sink_id is not None and key.has_ledger else options.sink_id or ""

@@ -1,8 +1,8 @@
 """Names of other producers: Kafka 0.8's Scala producer, librdkafka, and options that Java has dropped since.
 
-An alias sets an option of `table.py`. Only names and values are translated, never another client's defaults: whoever
-leaves acks out gets today's `all`, not 0.8's 0. What has no counterpart is refused with the text of what to use
-instead, since a setting that quietly stops working is worse than an error.
+An alias sets an option of `table.py`. Only names and values are translated, never another client's defaults: without
+acks it is today's `all`, not 0.8's 0. An option without a counterpart is refused with a text that says what to use
+instead, since a setting that silently stops working is worse than an error.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _BOTH = "Kafka 0.8, librdkafka"
 
 
 def _enqueue_timeout(name: str, value: object) -> object:
-    # 0.8: 0 fails at once when the queue is full, a negative number waits for ever.
+    # 0.8: 0 fails at once when the queue is full, a negative number waits forever.
     wait_ms = Whole(INT_MIN).parse(name, value)
     return LONG_MAX if wait_ms < 0 else wait_ms
 
 
 def _refresh_interval(name: str, value: object) -> object:
-    # Negative: only on failure. 0.8's 0 asks after every message, which no cluster should suffer.
+    # Negative: only on failure. 0.8's 0 refreshes after every message, which would overload a cluster.
     interval_ms = Whole(LONG_MIN, LONG_MAX).parse(name, value)
     if interval_ms == 0:
         raise ConfigError(
@@ -117,7 +117,7 @@ _ROWS = (
     _row("serializer.encoding", "Java", "Encoding of Java's StringSerializer.", _ENCODING, ANY_TEXT, "UTF-8", "UTF8"),
     _row("key.serializer.encoding", "Java", "The same for keys.", _ENCODING, ANY_TEXT, "UTF-8", "UTF8"),
     _row("value.serializer.encoding", "Java", "The same for values.", _ENCODING, ANY_TEXT, "UTF-8", "UTF8"),
-    # librdkafka: habits that are fixed here.
+    # librdkafka: behaviour that is fixed here.
     _row("socket.keepalive.enable", _RD, "TCP keep-alive.", "keep-alive is always on, as in Java", Flag(), True),
     _row("socket.nagle.disable", _RD, "TCP_NODELAY.", "Nagle's algorithm is always off, as in Java", Flag(), True),
     _row("api.version.request", _RD, "Ask brokers for their API versions.", "versions are always negotiated", Flag(),
@@ -165,7 +165,7 @@ _ROWS = (
 )  # fmt: skip
 FOREIGN_OPTIONS: dict[str, Option] = {row.name: row for row in _ROWS}
 
-# Options of consumers that often stand in a configuration shared by both.
+# Consumer options that often are in a configuration shared with producers.
 CONSUMER_OPTIONS = frozenset((
     "group.id", "group.instance.id", "auto.offset.reset", "enable.auto.commit", "auto.commit.interval.ms",
     "session.timeout.ms", "heartbeat.interval.ms", "max.poll.records", "max.poll.interval.ms", "fetch.min.bytes",

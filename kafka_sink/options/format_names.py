@@ -1,5 +1,5 @@
-"""Formats of key and value, and which options belong to them and to the schema registry: told by their names, so that a
-write without a format loads no more of it."""
+"""Formats of key and value, and the names of options for them and the schema registry, so that a write without a format
+imports no more."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 AVRO, PROTOBUF, JSON, JSON_SCHEMA, STRING, BINARY = "avro", "protobuf", "json", "json-schema", "string", "binary"
 FORMATS = (AVRO, PROTOBUF, JSON, JSON_SCHEMA, STRING, BINARY)
-# Those whose bytes need a schema to be read.
+# Formats whose bytes need a schema to be read.
 WITH_SCHEMA = frozenset({AVRO, PROTOBUF, JSON_SCHEMA})
-# Those that make bytes of any column; the others take the bytes that are there.
+# Formats that encode any column; the others use the given bytes.
 ENCODED = WITH_SCHEMA | {JSON}
 EVERY_COLUMN = "*"
 
@@ -26,7 +26,7 @@ REGISTRY = "schema.registry."
 SSL = f"{REGISTRY}ssl."
 SIDES = ("value", "key")
 
-# Confluent's clients take these with the prefix and without.
+# Confluent's clients accept these with and without the prefix.
 BARE = ("basic.auth.", "bearer.auth.", "latest.cache.", "http.connect.", "http.read.")
 _OF_BOTH_SIDES = frozenset({"auto.register.schemas", "use.latest.version", "normalize.schemas"})
 _OF_ONE_SIDE = tuple(f"{side}.{part}" for side in SIDES for part in ("schema", "schema.", "subject."))

@@ -1,6 +1,6 @@
-"""How key and value are written, and which schema registry is asked, after parsing.
+"""Parsed options of the formats of key and value, and of the schema registry.
 
-Both stay on the driver: tasks get what was made of them while planning, and ask no registry.
+Both stay on the driver: tasks get the result of planning, and ask no registry.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import field
 from kafka_sink.frozen import frozen
 from kafka_sink.options.producer_options import ProducerOptions
 
-# Where the credentials come from, by Confluent's words.
+# Sources of credentials, with Confluent's names.
 USER_INFO, SASL_INHERIT = "USER_INFO", "SASL_INHERIT"
 STATIC_TOKEN, OAUTHBEARER, CUSTOM = "STATIC_TOKEN", "OAUTHBEARER", "CUSTOM"
 SASL_OAUTHBEARER_INHERIT = "SASL_OAUTHBEARER_INHERIT"
@@ -18,10 +18,10 @@ SASL_OAUTHBEARER_INHERIT = "SASL_OAUTHBEARER_INHERIT"
 
 @frozen
 class RegistryOptions:
-    """`credentials` is one of the words above, or None: nobody logs in.
+    """`credentials` is one of the sources above, or None: no authentication.
 
-    `login` holds what TLS and token endpoints need, under the names that a producer has for it; `kafka` the producer's
-    own options, where its credentials are used here, too.
+    `login` holds options for TLS and token endpoints, with the producer's names; `kafka` the producer's own options, if
+    its credentials are used here, too.
     """
 
     urls: tuple[str, ...]
@@ -41,7 +41,7 @@ class RegistryOptions:
 
 @frozen
 class SchemaOptions:
-    """How the schema of the key or of the value is found. `text` is a schema, or the name of a file that holds one.
+    """How the schema of the key or of the value is found. `text` is a schema, or the name of a file with one.
 
     `identity` is an id or a GUID, `version` a number or latest.
     """
@@ -59,8 +59,8 @@ class SchemaOptions:
 
 @frozen
 class SideFormat:
-    """`columns`: those that form the record, `*` for all that have no other meaning; None: a column of the side's name,
-    or else as `*`. `record_name`: what a derived schema is called, or which message of a Protobuf schema it is."""
+    """`columns`: those of the record, `*` for all without another meaning; None: a column with the side's name, or else
+    as `*`. `record_name`: the name of a derived schema, or the message of a Protobuf schema."""
 
     format: str
     schema: SchemaOptions
@@ -70,7 +70,7 @@ class SideFormat:
 
 @frozen
 class FormatOptions:
-    """`registry` of None: none is asked."""
+    """`registry` None: none is used."""
 
     registry: RegistryOptions | None
     value: SideFormat | None

@@ -1,5 +1,5 @@
-"""How key and value are written: the options of formats as rows, and those of the schema registry, by Confluent's names
-and a few of this sink's own."""
+"""Options of the formats of key and value, and of the schema registry, as rows, with Confluent's names and a few of
+this sink's own."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from kafka_sink.registry.subject import STRATEGIES, TOPIC_NAME
 _WHOLE = re.compile(r"[0-9]{1,19}")
 _CONTEXT = re.compile(r"[A-Za-z0-9._\-]{1,200}")
 _SUBJECT_PACKAGE = "io.confluent.kafka.serializers.subject."
-# The words of the other clients for the same.
+# Other clients' names for the strategies.
 _STRATEGY_WORDS = {"TOPIC": STRATEGIES[0], "RECORD": STRATEGIES[1], "TOPIC_RECORD": STRATEGIES[2]}
 
 
 @frozen
 class Urls:
-    """A user and password in an address would be shown wherever the address is."""
+    """Refuses a user and password in an address, since addresses are logged."""
 
     valid: str = "addresses that begin with http:// or https://, separated by commas"
 
@@ -52,7 +52,7 @@ class Urls:
                 raise invalid_value_error(name, url, self.valid)
         if not urls:
             raise ConfigError(f"{name} is empty: expected {self.valid}")
-        # A scheme in capitals is the same scheme.
+        # Schemes are case-insensitive.
         parted = (url.rstrip("/").partition(":") for url in urls)
         return tuple(f"{scheme.lower()}:{rest}" for scheme, _, rest in parted)
 
@@ -196,7 +196,7 @@ FORMAT_OPTIONS: Mapping[str, Option] = {row.name: row for row in _FORMATS}
 REGISTRY_OPTIONS: Mapping[str, Option] = {
     row.name: row for row in (*_CONNECTION, *_LOGIN, *_CHOICE, *(row for side in SIDES for row in _rows_of(side)))
 }
-# Confluent's clients take some with the prefix and without.
+# Confluent's clients accept some with and without the prefix.
 REGISTRY_ALIASES: Mapping[str, str] = {
     name.removeprefix(REGISTRY): name for name in REGISTRY_OPTIONS if name.removeprefix(REGISTRY).startswith(BARE)
 }

@@ -1,8 +1,8 @@
 """Option values that are code: partitioners, serializers, interceptors.
 
-Java names a class that the JVM loads; here the user passes the Python object itself. The names of the classes that
-ship with Kafka are understood where a Python equivalent exists, so that an existing configuration keeps its meaning:
-the bytes are those that the Java class would write. Every other class name is refused, because nothing could load it.
+Java names a class that the JVM loads; here the user passes the Python object itself. Names of classes that ship with
+Kafka are accepted if there is a Python equivalent, so that an existing configuration keeps its meaning: the bytes are
+those that the Java class would write. Every other class name is refused, because it cannot be loaded.
 
 The serializers are module-level functions so that options pickle. They raise TypeError, ValueError or struct.error;
 the producer says which topic and field that was.

@@ -1,8 +1,8 @@
-"""One row of an option table: what an option is called, takes, means, and what becomes of it.
+"""One row of an option table: name, values, meaning and treatment of an option.
 
 The tables (`table.py`, `foreign_table.py`, `sink_table.py`, `format_table.py`) hold rows, the `parse_*` modules read
-them, and the option reference is printed from them. An option is never silently ignored: it is honoured, refused with
-the text of what to use instead, or, for the few that can have no effect here, answered with a notice that says why.
+them, and the option reference is generated from them. An option is never silently ignored: it is applied, refused with
+a text that says what to use instead, or, for the few that have no effect here, accepted with a notice that says why.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ class Treatment(Enum):
 
 @frozen
 class Option:
-    """`default` is what a user would write. `field`: that of the options after parsing; empty where it has none of its
-    own.
+    """`default` is what a user would write. `field`: the field of the parsed options; empty if there is none.
 
-    `same` lists the values of a refused or ineffective option that say just what this producer does anyway: they are
-    accepted without a word. `instead` completes the sentence about all the others.
+    `same` lists the values of a refused or ineffective option that match what this producer does anyway: they are
+    accepted silently. `instead` completes the message about all others.
     """
 
     name: str
@@ -44,9 +43,9 @@ class Option:
 
 @frozen
 class Alias:
-    """Another client's name for an option of the table. `convert` makes the canonical value of what the user wrote.
+    """Another client's name for an option of the table. `convert` makes the canonical value of the user's.
 
-    `fallback_for` is a second option that takes the value too, unless that one is named itself.
+    `fallback_for` is a second option that gets the value too, unless it is set itself.
     """
 
     name: str

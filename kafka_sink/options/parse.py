@@ -1,7 +1,7 @@
-"""`parse_producer_options`: a mapping as users write it -> `ProducerOptions`, or one `ConfigError` with all problems.
+"""`parse_producer_options`: the user's mapping -> `ProducerOptions`, or one `ConfigError` with all problems.
 
 Steps: names (aliases resolved, unknown ones refused with the nearest known name), values one by one, then the rules
-over several values. Later steps run only when the earlier ones found nothing, since their texts would mislead.
+over several values. Later steps run only if the earlier ones found nothing, since their messages would be misleading.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ T = TypeVar("T")
 
 
 class OptionProblems:
-    """Collects what is wrong with some options, so that one error tells all of it."""
+    """Collects problems of options, so that one error reports all of them."""
 
     def __init__(self) -> None:
         self.found: list[ConfigError] = []
 
     def attempt(self, check: Callable[..., T], *arguments: Any) -> T | None:
-        """What `check` returns; or None, and its `ConfigError` is kept for `raise_any`."""
+        """The result of `check`; on a `ConfigError` None, and the error is kept for `raise_any`."""
         try:
             return check(*arguments)
         except ConfigError as problem:
@@ -76,7 +76,7 @@ def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
 
 
 def _read_option(draft: Draft, name: str, value: object) -> None:
-    """Read one entry of the user's mapping into the draft."""
+    """Reads one entry of the user's mapping into the draft."""
     if not isinstance(name, str):
         raise ConfigError(f"an option name must be text, not {type(name).__name__}")
     alias = ALIASES.get(name)
@@ -85,7 +85,7 @@ def _read_option(draft: Draft, name: str, value: object) -> None:
     if option is None:
         raise _unknown_option_error(name)
     if value is None:
-        # None stands for "not set" where that is the default; elsewhere it is somebody's unfilled variable.
+        # None means "not set" where it is the default; elsewhere it is probably an unset variable.
         if option.default is None and not option.is_required:
             return
         raise ConfigError(f"{name} is None: expected {option.rule.valid}, or leave it out")
@@ -107,7 +107,7 @@ def _read_option(draft: Draft, name: str, value: object) -> None:
 
 def _answer_unsupported(draft: Draft, option: Option, value: object) -> None:
     if not option.same:
-        # The value stays out of the text: most of these options hold secrets or callables.
+        # The value is not in the text: most of these options hold secrets or callables.
         raise ConfigError(f"{option.name} is not supported: {option.instead}", OPTION_NOT_SUPPORTED)
     parsed = option.rule.parse(option.name, value)
     if parsed in option.same:
@@ -139,7 +139,7 @@ def _unknown_option_error(name: str) -> ConfigError:
 
 
 def suggest_name(name: str, known: Iterable[str], joint: str = ": ") -> str:
-    """The end of a sentence that says which name may have been meant, or nothing."""
+    """The end of a message with the name that may have been meant, or nothing."""
     import difflib  # most processes meet no unknown name
 
     found = difflib.get_close_matches(name, known, 1)

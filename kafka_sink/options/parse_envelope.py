@@ -1,4 +1,4 @@
-"""Constant headers and CloudEvents: the options as rows, and how they become `EnvelopeOptions`."""
+"""Constant headers and CloudEvents: the options as rows, and parsing them into `EnvelopeOptions`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kafka_sink.options.values import ANY_TEXT, Choice, Text
 
 PLACEHOLDERS = ("query.id", "batch.id")
 REQUIRED = ("type", "source")
-# Not the user's to say.
+# Attributes that the user cannot set.
 _FIXED = {"specversion": "it is 1.0", "data": "it is the value", "data_base64": "it is the value"}
 _ATTRIBUTE = re.compile(r"[a-z0-9]+")
 _CONTENT_TYPES = {
@@ -37,7 +37,7 @@ _CONTENT_TYPES = {
 
 _MODE = Choice((BINARY_MODE, STRUCTURED_MODE))
 _TEXT = Text(empty_allowed=False)
-# NAME stands for a name of the user's.
+# NAME is chosen by the user.
 ENVELOPE_OPTIONS = (
     Option("header.NAME", ANY_TEXT, "A header of every record, behind those of the column headers. ${query.id} and "
            "${batch.id} stand for what the sink calls the batch: of a stream, Spark's query id and the number of the "
@@ -87,7 +87,7 @@ def parse_envelope_options(settings: Mapping[str, str], value_format: str | None
 
 
 def add_trace(options: EnvelopeOptions, column: str | None, of_task: bool) -> EnvelopeOptions:
-    """`column`: the one that has the header traceparent of each record; `of_task`: others get that of their task."""
+    """`column`: holds the header traceparent of each record; `of_task`: records without one get their task's."""
     if TRACEPARENT in dict(options.headers) and (column is not None or of_task):
         other = f"{TRACEPARENT}.task" if column is None else f"{TRACEPARENT}{COLUMN}"
         text = f"{HEADER}{TRACEPARENT} and {other} are both set, and a record has one trace: keep one"

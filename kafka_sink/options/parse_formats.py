@@ -1,7 +1,7 @@
 """The options of formats, schemas and the registry -> `FormatOptions`.
 
-TLS and token endpoints are read by the rules that the producer has for them: `schema.registry.ssl.truststore.location`
-is its `ssl.truststore.location`.
+TLS and token endpoints are parsed by the producer's rules: `schema.registry.ssl.truststore.location` is its
+`ssl.truststore.location`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _OPTIONS = {**FORMAT_OPTIONS, **REGISTRY_OPTIONS}
 _ALIASES = {**FORMAT_ALIASES, **REGISTRY_ALIASES}
 _BASIC, _BEARER = f"{REGISTRY}basic.auth.", f"{REGISTRY}bearer.auth."
 _WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-# What belongs to which source of tokens; all but the scope have to be there.
+# Options of each token source; all but the scope are required.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     STATIC_TOKEN: ("token",),
     OAUTHBEARER: ("issuer.endpoint.url", "client.id", "client.secret"),
@@ -60,7 +60,7 @@ _OF_TOKENS = {"issuer.endpoint.url": "token.endpoint.url", "client.id": "client.
 
 
 def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) -> tuple[FormatOptions, tuple[str, ...]]:
-    """`settings`: those for which `is_format_option` says so. `kafka`: the options of the connection to Kafka. And
+    """`settings`: those for which `is_format_option` is true. `kafka`: options of the Kafka connection. Also returns
     notices."""
     problems = OptionProblems()
     values, named, of_tls = _parse_values(settings, problems)
@@ -92,7 +92,7 @@ def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) ->
 def _parse_values(
     settings: Mapping[str, str], problems: OptionProblems
 ) -> tuple[dict[str, Any], list[str], dict[str, str]]:
-    """What is set, by its own name; the names that were given; and what is for TLS to read."""
+    """Values by canonical name; the names that were given; and the options for TLS."""
     values: dict[str, Any] = {name: option.default for name, option in _OPTIONS.items()}
     given: dict[str, str] = {}
     of_tls: dict[str, str] = {}
@@ -148,7 +148,7 @@ def _check_side(side: str, values: Mapping[str, Any], given: list[str], schema: 
 
 
 def _fill_credentials_source(values: dict[str, Any]) -> None:
-    """Fills in where credentials come from, where what is set says so."""
+    """Fills in the source of credentials if other options imply it."""
     basic, bearer = f"{_BASIC}credentials.source", f"{_BEARER}credentials.source"
     user_info = values[f"{_BASIC}user.info"]
     if user_info is not None and values[basic] is None:
@@ -204,7 +204,7 @@ def _make_registry_options(
 
 def _parse_login(values: dict[str, Any], of_tls: Mapping[str, str], credentials: str | None) -> ProducerOptions:
     given: dict[str, object] = {
-        # Nobody connects to it: a producer's options have to name a broker.
+        # Never connected to: a producer's options need a broker.
         "bootstrap.servers": "registry:443",
         "security.protocol": "SSL",
         "sasl.login.connect.timeout.ms": values[f"{REGISTRY}http.connect.timeout.ms"],
@@ -256,7 +256,7 @@ def _make_schema_options(side: str, values: dict[str, Any]) -> SchemaOptions:
     if identity is not None and text is not None and framing != NONE:
         _check_known_identity(side, identity, framing)
     has_frame = values[f"{REGISTRY}url"] is not None or identity is not None
-    # What is said of one side counts more than what is said of both.
+    # An option of one side takes precedence over one for both.
     is_chosen = identity is not None or version is not None
     strategy = values[f"{side}.subject.name.strategy"]
     subject = values[f"{side}.subject.name"]
@@ -276,7 +276,7 @@ def _make_schema_options(side: str, values: dict[str, Any]) -> SchemaOptions:
 
 
 def _check_known_identity(side: str, identity: int | str, framing: str) -> None:
-    """With the text given, too, nobody is asked for what the way of framing needs."""
+    """If the text is given, too, the registry is not asked for what the framing needs."""
     if isinstance(identity, str) != (framing in BY_GUID):
         wanted = "a GUID" if framing in BY_GUID else "a number"
         raise ConfigError(f"{side}.schema.framing={framing} needs {wanted} as {side}.schema.id", OPTION_MISSING)

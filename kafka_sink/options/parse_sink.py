@@ -1,7 +1,7 @@
 """The options of the Spark sink: its own, and `kafka.<name>` for every option of the producer inside it.
 
-Spark hands over strings with lower-cased names, among them a few of its own. As with the producer's options nothing is
-ignored silently: what is unknown is refused with the nearest known name, what has no effect says so in a notice.
+Spark passes strings with lower-cased names, among them a few of its own. As with the producer's options nothing is
+ignored silently: an unknown name is refused with the nearest known one, an option without effect causes a notice.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from kafka_sink.options.values import FUNCTION_NAME
 if TYPE_CHECKING:
     from kafka_sink.options.format_options import FormatOptions
 
-# Of these one has to be there for the other to mean anything.
+# Options that have no meaning without another one.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "metrics.prometheus.address": ("metrics.prometheus.port",),
     "metrics.timeout.ms": ("metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.url"),
@@ -67,7 +67,7 @@ _LOCAL = re.compile(r"http://(localhost|127\.[0-9.]+|\[::1\])([:/]|$)")
 
 
 def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
-    """All problems at once, in one `ConfigError`."""
+    """Reports all problems in one `ConfigError`."""
     own: dict[str, Any] = {name: option.default for name, option in SINK_OPTIONS.items()}
     of_spark: dict[str, str] = {}
     of_producer: dict[str, str] = {}
@@ -129,7 +129,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
 
 
 def _select_fields(kind: type, own: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The fields that are called after an option, perhaps without its prefix."""
+    """The fields with the name of an option, perhaps without its prefix."""
     named = {name.removeprefix(prefix).replace(".", "_"): value for name, value in own.items()}
     return {each.name: named[each.name] for each in fields(kind) if each.name in named}
 
@@ -146,7 +146,7 @@ def _parse_producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
     try:
         return parse_producer_options({**defaults, **of_producer})
     except ConfigError as error:
-        # One problem stays one line: it is the first that a user sees, and often the only one.
+        # A single problem stays on one line: it is the first that a user sees, and often the only one.
         rest = "\n" if "\n" in str(error) else " "
         text = f"{error}{rest}(these are producer options: in Spark each has the prefix {PREFIX})"
         if "partitioner" in str(error):
@@ -199,7 +199,7 @@ def _check_unsupported(of_producer: Mapping[str, str]) -> None:
 
 
 def _take_partitioner(of_producer: dict[str, str]) -> str | None:
-    """`module:function` is the user's own; everything else is a name that the producer knows or refuses."""
+    """`module:function` is a user function; anything else is left to the producer's rule."""
     for name in ("partitioner.class", "partitioner"):
         if ":" in of_producer.get(name, ""):
             return FUNCTION_NAME.parse(f"{PREFIX}{name}", of_producer.pop(name))
@@ -244,7 +244,7 @@ def _check_together(own: Mapping[str, Any]) -> None:
 
 
 def _check_topic_creation(own: Mapping[str, Any], configs: Mapping[str, str], given: Mapping[str, str]) -> None:
-    """`given` without what a preset sets, which is there for whoever turns it on."""
+    """`given` does not include a preset's values, which apply only once topic creation is enabled."""
     if own["topic.create"]:
         if own["topic"] is None:
             text = "topic.create=true needs the option topic: which topics a column names is known to tasks"
@@ -268,7 +268,7 @@ def _check_telemetry(own: Mapping[str, Any]) -> None:
 
 
 def _make_telemetry_options(own: Mapping[str, Any]) -> TelemetryOptions | None:
-    """None if no option asks for figures or lineage."""
+    """None if no option enables metrics or lineage."""
     if not own[METRICS_ENABLED] and all(own[name] is None for name in _ASKING):
         return None
     return TelemetryOptions(**_select_fields(TelemetryOptions, own, prefix="metrics."))

@@ -1,8 +1,8 @@
-"""What services that speak Kafka's protocol need and cannot do, as options that `preset=NAME` sets.
+"""Requirements and limits of Kafka-compatible services, as options set by `preset=NAME`.
 
-A preset holds defaults: whatever is set beside it wins. What a service lacks is not decided here; the brokers are asked
-when a write is planned. The facts are from the documentation of the services, named in `sources`; nothing here was run
-against a service itself, only against the embedded broker with the same quirk (docs/services.md).
+A preset contains defaults: explicit options take precedence. Whether a service lacks a feature is not decided here; the
+brokers are asked when a write is planned. The facts are from the services' documentation, listed in `sources`; nothing
+here was run against a service itself, only against the embedded broker with the same quirk (docs/services.md).
 """
 
 from __future__ import annotations

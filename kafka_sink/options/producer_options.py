@@ -1,11 +1,11 @@
 """`ProducerOptions`: every option of a producer after parsing, as one frozen value.
 
-A field carries the Java option's name with dots as underscores and Java's newest default, so that whoever knows the
-Java producer can read the code; a few fields at the end have no Java counterpart. Constructing it directly skips all
-checks and is meant for tests and for `dataclasses.replace`; users come through `parse_producer_options`.
+A field has the Java option's name with dots as underscores and Java's newest default, so that the code is familiar from
+the Java producer; a few fields at the end have no Java counterpart. Constructing it directly skips all checks and is
+meant for tests and for `dataclasses.replace`; users call `parse_producer_options`.
 
-It is plain data that pickles (as far as the user's own callables do). Its `repr` never shows what a callable closes
-over nor anything whose name sounds like a secret, because options end up in logs.
+It is plain data that pickles (as far as the user's own callables do). Its `repr` never shows a callable's closure or
+anything whose name suggests a secret, because options end up in logs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Partitioner = Callable[..., int]
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
-# `ssl_keystore_key`, but not `key_serializer`. A user name is an API key where a cloud sells Kafka.
+# `ssl_keystore_key`, but not `key_serializer`. With cloud services a user name is an API key.
 SECRET_NAME = re.compile(
     r"password|passphrase|secret|token|jaas|credential|private|username|user.info|keystore.key|certificate.chain|certificates|"
     r"\.pem",
@@ -33,7 +33,7 @@ SECRET_NAME = re.compile(
 class ProducerOptions:
     bootstrap_servers: tuple[tuple[str, int], ...]
 
-    # What a send promises.
+    # Delivery guarantees.
     acks: int = -1
     enable_idempotence: bool = True
     retries: int = INT_MAX
@@ -52,7 +52,7 @@ class ProducerOptions:
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
 
-    # Choice of the partition.
+    # Partitioning.
     partitioner: str | Partitioner = "default"
     partitioner_adaptive_partitioning_enable: bool = True
     partitioner_availability_timeout_ms: int = 0
@@ -74,7 +74,7 @@ class ProducerOptions:
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = 32_768
 
-    # Knowledge of the cluster.
+    # Metadata.
     metadata_max_age_ms: int = 300_000
     metadata_max_idle_ms: int = 300_000
     metadata_recovery_strategy: str = "rebootstrap"
@@ -134,7 +134,7 @@ class ProducerOptions:
     sasl_login_refresh_min_period_seconds: int = 60
     sasl_login_refresh_buffer_seconds: int = 300
 
-    # Hooks. A serializer of None takes bytes as they are and text as UTF-8.
+    # Hooks. A serializer of None passes bytes unchanged and encodes text as UTF-8.
     key_serializer: Serializer | None = None
     value_serializer: Serializer | None = None
     interceptors: tuple[object, ...] = ()
@@ -143,13 +143,13 @@ class ProducerOptions:
     metrics_num_samples: int = 2
     metrics_sample_window_ms: int = 30_000
 
-    # Limits and habits of older clients. None: no such limit; compressed_topics None: every topic.
+    # Limits and behaviour of older clients. None: no such limit; compressed_topics None: every topic.
     buffer_records_max: int | None = None
     batch_records_max: int | None = None
     send_is_synchronous: bool = False
     compressed_topics: frozenset[str] | None = None
 
-    # What the operator should hear about these options once, when the producer starts.
+    # Logged once when the producer starts.
     notices: tuple[str, ...] = ()
 
     @property
@@ -162,7 +162,7 @@ class ProducerOptions:
 
     @property
     def compression_level(self) -> int | None:
-        """The level for `compression_type`; None where the codec has no levels or is left to its own default."""
+        """The level for `compression_type`; None if the codec has no levels or uses its default."""
         if self.compression_type == "gzip":
             return None if self.compression_gzip_level == -1 else self.compression_gzip_level
         return {"lz4": self.compression_lz4_level, "zstd": self.compression_zstd_level}.get(self.compression_type)

@@ -1,7 +1,7 @@
-"""Files of properties as Java reads them, so that the file of Kafka's own tools serves here too.
+"""Properties files as Java reads them, so that files for Kafka's own tools work here too.
 
 Names and values are separated by `=`, `:` or blanks; `#` and `!` begin a comment; a backslash at the end of a line
-joins it with the next one, elsewhere it takes the meaning from the character behind it.
+joins it with the next one, elsewhere it escapes the next character.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from kafka_sink.error_table.writes import FILE_UNREADABLE
 from kafka_sink.errors import ConfigError
 
-# Java's class reads bytes, and these are what it takes them for.
+# The encoding that Java's class assumes.
 ENCODING = "iso-8859-1"
 _BLANKS = " \t\f"
 _ENTRY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)

@@ -1,10 +1,10 @@
-"""What options mean together: the checks and corrections that need more than one value.
+"""Checks and corrections that involve more than one option.
 
-They are the Java producer's (4.4), including where it corrects quietly what the user did not name and refuses what he
-did. A correction leaves a notice. Where Java would accept something that cannot work, the texts say so.
+They are the Java producer's (4.4), which corrects a conflicting default silently and refuses a conflicting user
+setting. A correction leaves a notice. If Java would accept something that cannot work, the texts say so.
 
-An option of TLS or SASL that belongs to a protocol which is not chosen is not an error, because Java takes it, too; but
-it is said. What those of SASL mean together is in `sasl_rules.py`.
+A TLS or SASL option for a protocol that is not used is not an error, because Java accepts it, too; but there is a
+notice. The rules for SASL are in `sasl_rules.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ IN_FLIGHT_MAX_WITH_IDEMPOTENCE = 5
 
 @dataclass(slots=True)
 class Draft:
-    """Parsed values by canonical option name; the user may have named some of them under another name.
+    """Parsed values by canonical option name; the user may have set some of them under another name.
 
     `raw` holds the values as they were written."""
 
@@ -114,7 +114,7 @@ def check_rack(draft: Draft) -> None:
 
 def check_record_limits(draft: Draft) -> None:
     values = draft.values
-    # 0 is how librdkafka spells "no limit".
+    # In librdkafka 0 means "no limit".
     values["queue.buffering.max.messages"] = values["queue.buffering.max.messages"] or None
     queue, batch = values["queue.buffering.max.messages"], values["batch.num.messages"]
     if queue is not None and batch is not None and batch > queue:
@@ -147,8 +147,8 @@ def check_compression(draft: Draft) -> None:
             "compressed.topics names topics, but compression.type=none: set compression.type", OPTION_MISSING
         )
     if codec != "none":
-        # An optional package that is missing must show up here, not when the first batch is full. Imported only
-        # then, because it pulls the codecs in.
+        # A missing optional package must be reported here, not when the first batch is full. Imported only if needed,
+        # because it imports the codecs.
         from kafka_sink.records.compression import make_compressor
 
         make_compressor(codec, None if values.get(level_name) == -1 else values.get(level_name))

@@ -1,6 +1,6 @@
-"""What the options of SASL mean together: loaded only where the chosen protocol logs in.
+"""Rules that involve several SASL options; imported only if the security protocol uses SASL.
 
-Values by reference (`${env:NAME}`) are not looked up here: what they stand for is checked where they are used.
+References (`${env:NAME}`) are not resolved here: their values are checked where they are used.
 """
 
 from __future__ import annotations

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 # Values of `record_errors`.
 FAIL, DROP, DEAD_LETTER = "fail", "drop", "dead-letter"
-# Values of `mode`, and how options are called that say what stands around a value.
+# Values of `mode`, and names of the envelope options.
 BINARY_MODE, STRUCTURED_MODE = "binary", "structured"
 HEADER, CLOUDEVENTS, COLUMN = "header.", "cloudevents", ".column"
 PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
-# In front of the names of columns that only attributes are made of, on their way through a task.
+# Prefix of columns used only for attributes, inside a task.
 ATTRIBUTE_COLUMN = "cloudevents."
-# The header that W3C Trace Context names, and the column of its texts on the way through a task.
+# The header of W3C Trace Context, and the column of its texts inside a task.
 TRACEPARENT = "traceparent"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """What `topic.create` makes. -1: the broker's default."""
+    """The topic that `topic.create` creates. -1: the broker's default."""
 
     partitions: int = -1
     replication_factor: int = -1
@@ -36,19 +36,19 @@ class TopicPlan:
 
 @frozen
 class EnvelopeOptions:
-    """What stands around the value of every row: constant headers, the attributes of a CloudEvent, and a trace.
+    """Added to every row: constant headers, the attributes of a CloudEvent, and a trace.
 
-    Texts may have placeholders in them. `attributes` come with a text, `attribute_columns` with a column's name. `mode`
-    None: no CloudEvents.
+    Texts may contain placeholders. `attributes` have a text, `attribute_columns` a column's name. `mode` None: no
+    CloudEvents.
     """
 
     headers: tuple[tuple[str, str], ...] = ()
     mode: str | None = None
     attributes: tuple[tuple[str, str], ...] = ()
     attribute_columns: tuple[tuple[str, str], ...] = ()
-    # What the data is, if no attribute datacontenttype says so.
+    # Content type of the data without an attribute datacontenttype.
     content_type: str | None = None
-    # The values are JSON of the sink's own making: nobody has to look whether they are.
+    # The values are JSON encoded by the sink: they need no validation.
     has_own_json: bool = False
     traceparent_column: str | None = None
     # Records without a traceparent get that of the task's span.
@@ -57,9 +57,9 @@ class EnvelopeOptions:
 
 @frozen
 class TelemetryOptions:
-    """What leaves a job beside its rows: figures and lineage.
+    """Options for metrics and lineage.
 
-    `lineage_fields`: names and types of what is written, which planning knows and a commit does not.
+    `lineage_fields`: names and types of the written columns, which planning knows and a commit does not.
     """
 
     prometheus_port: int | None
@@ -81,15 +81,15 @@ class TelemetryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """A field that is called after an option has its value as it is.
+    """A field with the name of an option has its value.
 
-    `producer` is what each task's producer is made of; its transactional id is chosen per task.
+    `producer` has the options of each task's producer; its transactional id is chosen per task.
 
     `partitioner` is the name of a user's function; it is imported where it runs.
     """
 
     producer: ProducerOptions
-    # The user named it, so a broker that does not allow it is an error; otherwise what the broker allows is taken.
+    # Set by the user, so it is an error if a broker does not allow it; otherwise the broker's limit is used.
     transaction_timeout_is_chosen: bool
     topic: str | None
     is_exactly_once: bool
@@ -108,18 +108,18 @@ class SinkOptions:
     checkpoint_location: str | None
     query_name: str | None
     preset: str | None
-    # Where the brokers have no transactions, rows are written at least once instead of not at all.
+    # If the brokers have no transactions, rows are written at least once instead of not at all.
     falls_back: bool
     # None: topics are not created by the sink.
     topic_plan: TopicPlan | None
     ledger_is_created: bool
-    # Over those that the sink gives a ledger by itself; an empty value leaves one of them to the broker.
+    # Override the sink's own configuration of a ledger; an empty value leaves one to the broker.
     ledger_configs: tuple[tuple[str, str], ...]
     envelope: EnvelopeOptions | None
-    # Used while planning only; tasks and commits get options without it.
+    # Used only for planning; tasks and commits get options without it.
     formats: FormatOptions | None
     notices: tuple[str, ...]
-    # Figures and lineage; None where no option asks for any.
+    # Metrics and lineage; None if no option enables them.
     telemetry: TelemetryOptions | None
 
 
@@ -128,5 +128,5 @@ def is_envelope_option(name: str) -> bool:
 
 
 def fill_placeholders(text: str, known: Mapping[str, str]) -> str:
-    """The text of a header or an attribute, its placeholders replaced."""
+    """The text of a header or an attribute with its placeholders replaced."""
     return PLACEHOLDER.sub(lambda found: known[found[1]], text)

@@ -1,4 +1,4 @@
-"""The sink's own options as rows, and what it says to names that belong to somebody else."""
+"""The sink's own options as rows, and its answers to names of other sinks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_FALLBACK = "none"
 MISMATCHES = ("fail", "warn", "skip")
 METRICS_ENABLED = "metrics.enabled"
 
-# Stands in transactional ids and in the ACL for them.
+# Part of transactional ids and of the ACL for them.
 _SINK_ID = Pattern("1 to 200 letters, digits, dots, underscores and hyphens", re.compile(r"[a-zA-Z0-9._-]{1,200}"))
 _URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#@]*)?")
 _TEXT = Text(empty_allowed=False)
@@ -48,7 +48,7 @@ class PresetName:
 
 @frozen
 class Label:
-    """Goes into the ledger, which reads back no text that is longer than 1,000 characters."""
+    """Written to the ledger, which accepts no text longer than 1,000 characters."""
 
     valid: str = "a text of 1 to 200 characters"
 
@@ -63,7 +63,7 @@ class Label:
 
 @frozen
 class PlainUrl:
-    """Neither a user nor a query: what is secret does not belong into an option that Spark hands on."""
+    """Neither a user nor a query: a secret does not belong in an option that Spark passes on."""
 
     valid: str = "an http:// or https:// address without user and query"
 
@@ -164,7 +164,7 @@ _ROWS = (
 SINK_OPTIONS: Mapping[str, Option] = {row.name: row for row in _ROWS}
 
 TOPIC_CONFIG, LEDGER_CONFIG = "topic.config.", "ledger.config."
-# Options whose names go on behind the prefix: with the name of a topic configuration.
+# Prefixes that are followed by the name of a topic configuration.
 SINK_PREFIXES: Mapping[str, Option] = {
     TOPIC_CONFIG: _row(
         f"{TOPIC_CONFIG}NAME", None, ANY_TEXT, "A configuration of the topic that topic.create makes, such as "
@@ -186,7 +186,7 @@ PRODUCER_DEFAULTS: Mapping[str, str] = {
     "transaction.timeout.ms": "900000",
 }
 
-# Options of Spark that change when a batch counts as done; exactly-once cannot be had with them.
+# Spark options that change when a batch counts as done; they rule out exactly-once.
 ASYNCHRONOUS_PROGRESS = frozenset({"asyncprogresstrackingenabled", "asyncprogresstrackingcheckpointintervalms"})
 
 # Spark passes its own options on to the sink.

@@ -1,7 +1,7 @@
-"""The producer's options: those of Java under their names, a few of other clients, and what only a JVM can do, refused.
+"""The producer's options: those of Java with their names, a few of other clients, and refused ones that need a JVM.
 
-Defaults stand in `ProducerOptions`; a row names its own only where a user would write it differently. Other names for
-the same, and options of other clients that are refused: `foreign_table.py`.
+Defaults are in `ProducerOptions`; a row has its own only if a user would write it differently. Other names for the
+same, and options of other clients that are refused: `foreign_table.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kafka_sink.options.values import (
     Whole,
 )
 
-# Names with these prefixes that are not listed (other clients have their own) are refused, too.
+# Unlisted names with these prefixes (other clients have their own) are refused, too.
 SECURITY_PREFIXES = ("ssl.", "sasl.", "https.", "enable.ssl.", "enable.sasl.")
 UNKNOWN_SECURITY = "this producer has no such security option"
 
@@ -61,7 +61,7 @@ _DEFAULTS = {each.name: None if each.default is MISSING else each.default for ea
 
 
 def _row(name: str, rule: Rule, meaning: str, *, field: str | None = None, **more: Any) -> Option:
-    """The field is called after the option unless it is named."""
+    """The field has the option's name unless given."""
     field = name.replace(".", "_") if field is None else field
     return Option(name, rule, meaning, **{"default": _DEFAULTS.get(field), "field": field, **more})
 
@@ -91,7 +91,7 @@ def _without_effect(name: str, meaning: str, instead: str, *, rule: Rule, **more
 
 
 _PLAIN_OPTIONS = (
-    # What a send promises.
+    # Delivery guarantees.
     _row("bootstrap.servers", Servers(), "Brokers to ask first; the rest of the cluster is learnt from them. A scheme "
          "such as PLAINTEXT:// may stand in front; one that asks for TLS or SASL must agree with "
          "security.protocol.", is_required=True),
@@ -138,7 +138,7 @@ _PLAIN_OPTIONS = (
     _row("producer.type", Choice(("sync", "async")), "sync: send() returns when the record has been answered for, and "
          "raises when it failed.", default="async", field="send_is_synchronous", origin=_OLD,
          deprecation="call send(...).result() where an answer is awaited"),
-    # Choice of the partition.
+    # Partitioning.
     _row("partitioner.class", PartitionerRule(), "How a record without an explicit partition gets one. The default "
          "hashes keys as Java does (murmur2) and fills one partition after the other, favouring quick brokers, where "
          "there is no key. consistent_random is librdkafka's default (CRC32).", default=None, field="partitioner"),
@@ -177,7 +177,7 @@ _PLAIN_OPTIONS = (
              "that: names are resolved when a connection is wanted, at each attempt anew.",
              "a call waits for names up to max.block.ms, and fails with their errors; set that",
              rule=Whole(0, LONG_MAX), default=0, same=(0,)),
-    # Knowledge of the cluster.
+    # Metadata.
     _long("metadata.max.age.ms", "Ask for the cluster's metadata again after this long without a change."),
     _long("metadata.max.idle.ms", "Forget a topic that has not been written to for this long.", minimum=5_000),
     _row("metadata.recovery.strategy", Choice(("rebootstrap", "none"), any_case=True), "What to do when no known "
@@ -191,7 +191,7 @@ _PLAIN_OPTIONS = (
                     same=(False,)),
     _flag("allow.auto.create.topics", "Let metadata requests create unknown topics, if the broker allows it. The Java "
           "producer always does.", origin="librdkafka, kafka-python"),
-    # Code of the user's.
+    # User code.
     _row("key.serializer", SerializerRule(), "Turns a key into bytes or None. Java demands one; when none is named "
          "here, bytes pass as they are and text becomes UTF-8."),
     _row("value.serializer", SerializerRule(), "The same for values."),

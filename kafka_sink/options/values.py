@@ -1,11 +1,11 @@
 """Rules that turn one option value, as users write it, into a Python value or a `ConfigError`: numbers and texts first,
-then lists, addresses and names, then what TLS and SASL have of their own. Values that are code: `hooks.py`.
+then lists, addresses and names, then TLS and SASL. Values that are code: `hooks.py`.
 
 The rules are Java's (`ConfigDef`): text is trimmed, numbers are whole and decimal, booleans are true or false in any
-case, lists are separated by commas. Python values of the fitting type are taken as they are. A rule knows one value;
-what several options mean together is in `rules.py`.
+case, lists are separated by commas. Python values of the right type are accepted as they are. A rule sees one value;
+`rules.py` has those for several options.
 
-`valid` is the sentence that error texts and the option reference show, so that both can only say what is checked.
+`valid` is the sentence shown in error texts and the option reference, so that both match the check.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Rule(Protocol):
 
 
 def describe_value(name: str, value: object) -> str:
-    """The value for an error text: short, and hidden where the option's name sounds like a secret."""
+    """The value for an error text: short, and hidden if the option's name suggests a secret."""
     if SECRET_NAME.search(name):
         return "[hidden]"
     text = repr(value)
@@ -54,7 +54,7 @@ def invalid_value_error(name: str, value: object, valid: str) -> ConfigError:
 
 
 def contradiction_error(name: str, other: str) -> ConfigError:
-    """For two options of which one may be set."""
+    """For two options of which only one may be set."""
     return ConfigError(f"{name} and {other} contradict each other: keep one", OPTIONS_CONTRADICT)
 
 
@@ -123,7 +123,7 @@ ANY_TEXT = Text()
 
 @frozen
 class Choice:
-    """One of some words. Java compares most of them exactly, a few in any case: then the word as listed results."""
+    """One of some words. Java compares most of them exactly, a few ignoring case: the result is the word as listed."""
 
     words: tuple[str, ...]
     any_case: bool = False
@@ -142,7 +142,7 @@ class Choice:
 
 @frozen
 class Words:
-    """Words with what each stands for; `fold` brings what is written into the case of the words."""
+    """Words with their values; `fold` converts the input to the case of the words."""
 
     valid: str
     meanings: Mapping[str, str]
@@ -198,14 +198,14 @@ TOPIC_NAME = Pattern(
     "a topic name: 1 to 249 letters, digits, dots, underscores and hyphens",
     re.compile(r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}"),
 )
-# The scheme is a listener's name, which clusters choose freely; Java takes any and ignores it.
+# The scheme is a listener name, which clusters choose freely; Java accepts any and ignores it.
 _SERVER = re.compile(r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\[\]:/@\s]+))"
                      r":(?P<port>[0-9]{1,5})")  # fmt: skip
 
 
 @frozen
 class Servers:
-    """The bootstrap list. Stricter than Java where Java only guesses: IPv6 needs brackets, a host is never empty."""
+    """The bootstrap list. Stricter than Java where Java guesses: IPv6 needs brackets, a host is never empty."""
 
     valid: str = "host:port entries separated by commas, IPv6 addresses in brackets, ports from 1 to 65535"
 
@@ -217,7 +217,7 @@ class Servers:
 
     def _parse_server(self, name: str, entry: str) -> tuple[str, int]:
         match = _SERVER.fullmatch(entry)
-        # An entry may carry a user and password by mistake; what stands before an @ is not repeated.
+        # An entry may contain a user and password by mistake; the part before an @ is not shown.
         said = repr("***@" + entry.rpartition("@")[2] if "@" in entry else entry)
         if match is None:
             raise ConfigError(f"{name}: the entry {said} is not valid: expected {self.valid}")
@@ -228,7 +228,7 @@ class Servers:
 
 
 def parse_schemes(value: object) -> set[str]:
-    """What stands before the :// of bootstrap servers, in capitals."""
+    """The part before :// of bootstrap servers, in upper case."""
     entries = value.split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else ()
     return {str(entry).partition("://")[0].strip().upper() for entry in entries if "://" in str(entry)}
 
@@ -239,18 +239,18 @@ TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 TLS_VERSION = Words(
     "TLSv1.2 or TLSv1.3 (TLS means TLSv1.3)", {**{each: each for each in TLS_VERSIONS}, "TLS": "TLSv1.3"}
 )
-# none is librdkafka's word.
+# none is librdkafka's value.
 HOST_CHECK = Words("https, or empty for no check", {"https": "https", "": "", "none": ""}, str.lower)
-# The default of Java, JKS, has to be a value, too.
+# Java's default, JKS, must be accepted, too.
 STORE_TYPE = Words("PEM or PKCS12", {each: each for each in ("PEM", "JKS", "PKCS12")}, str.upper)
 TLS_13_SUITES = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
 # Kafka's class for the grant of RFC 7523.
 JWT_BEARER = "JwtBearerJwtRetriever"
-# Handlers of Kafka and what they do here as well.
+# Kafka's handlers whose behaviour is built in here.
 _HANDLERS = frozenset(("OAuthBearerLoginCallbackHandler",))
 _SUITE = re.compile(r"[A-Za-z0-9_\-+!:@=.]{1,200}")
 
-# Java's name of a suite is put together like OpenSSL's, only with other joints.
+# Java's suite names have the parts of OpenSSL's, with other separators.
 _JOINTS = (("TLS_RSA_WITH_", ""), ("TLS_", ""), ("_WITH_", "-"), ("AES_", "AES"), ("_CBC", ""), ("_", "-"))
 
 
@@ -278,7 +278,7 @@ class TlsVersions:
 
 @frozen
 class CipherSuites:
-    """OpenSSL's names, with those of TLS 1.3 as they are. Whether OpenSSL knows them shows when TLS is set up."""
+    """OpenSSL's names, with those of TLS 1.3 as they are. OpenSSL checks them when TLS is set up."""
 
     valid: str = "cipher suites separated by commas, by the names of Java or OpenSSL"
 
@@ -345,7 +345,7 @@ class CallbackHandler:
 
 @frozen
 class Retriever:
-    """Which grant a token is got by. The value is the name of Kafka's class, without its package."""
+    """The OAuth grant for tokens. The value is the name of Kafka's class, without its package."""
 
     valid: str = "DefaultJwtRetriever, ClientCredentialsJwtRetriever or JwtBearerJwtRetriever of Kafka"
 
@@ -369,7 +369,7 @@ class TokenProvider:
 
 
 def conversion_hint(kind: str, path: str, side: str) -> str:
-    """The command that makes PEM of a JKS or PKCS12 file."""
+    """The command that converts a JKS or PKCS12 file to PEM."""
     if kind == "JKS":
         first = f"keytool -importkeystore -srckeystore {path} -destkeystore {side}.p12 -deststoretype PKCS12"
         return f"convert it to PEM with `{first}` and `openssl pkcs12 -in {side}.p12 -out {side}.pem`"

@@ -1,1 +1,1 @@
-"""The public producer: what the application's thread does, what the sender's thread does, and what the two share."""
+"""The public producer: the application threads' part, the sender thread's part, and what they share."""

@@ -1,18 +1,19 @@
 """From rows to closed batches, on the application's threads: collect, route, assemble, post to the sender.
 
-One lock lets one thread in at a time. Under it: rows wait in collectors (one per topic) until they are many, old, or
-asked for; then they are routed and framed by whole columns in the assembler, whose closed batches go to the sender.
-`send_columns` skips the collector, but empties it first, so that all records of a thread keep their order.
+One lock lets one thread in at a time. Under it: rows wait in collectors (one per topic) until there are enough, they
+are old, or a flush needs them; then they are routed and encoded by column in the assembler, whose closed batches go to
+the sender. `send_columns` bypasses the collector, but empties it first, so that all records of a thread keep their
+order.
 
-The sender thread comes in as well, to close what has lingered long enough. It never waits for the lock: whoever holds
-it is working, and the sender looks again a millisecond later. Nobody waits for anything else while holding it. Who
-holds it already is refused (`refuse_reentry`).
+The sender thread takes the lock as well, to close batches whose linger has passed. It never waits for it: if it is
+taken, the sender retries a millisecond later. No thread blocks on anything else while holding it. It must not be taken
+twice (`refuse_reentry`).
 
-Who finds no room (buffer_pool.py) closes everything that is open, so that it drains, queues up behind those who came
-before, and waits outside the lock for batches to end.
+A thread that finds the buffer full (buffer_pool.py) closes all open batches, so that they drain, joins the queue of
+waiting threads, and waits outside the lock for batches to finish.
 
-An exception in the middle of assembling (Ctrl-C, or no memory) leaves batches in a state nobody knows. Then the
-producer is finished: every record that is not done fails, rather than some silently vanishing.
+An exception in the middle of assembling (Ctrl-C, or no memory) leaves batches in an unknown state. Then the producer
+fails: every unfinished record fails, rather than some being lost silently.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ from kafka_sink.records.compression import Compressor, make_compressor
 from kafka_sink.records.routing import Router
 from kafka_sink.records.varint import Array
 
-# Columns pay off from some hundred rows on; more than this only takes memory and makes the first of them wait.
+# Columns pay off from a few hundred rows on; more than this only costs memory and delays the first row.
 COLLECTED_ROWS_MAX = 4096
 COLLECTED_BYTES_MAX = 1024 * 1024
-# Of buffer.memory, what one topic may collect, and what one piece of an Arrow batch may take.
+# Fraction (1/n) of buffer.memory for the collected rows of one topic, and for one piece of an Arrow batch.
 PORTION = 8
-# Of buffer.memory, what batches that are still open take, before those that compress well are kept smaller: the rest is
-# for those that are under way.
+# Fraction of buffer.memory for open batches, above which batches that compress well are kept smaller: the rest is for
+# batches in delivery.
 OPEN_SHARE = 2
-# While this many batches wait for their broker, lingering longer makes fuller batches and delays nobody.
+# While this many batches are queued, a longer linger makes fuller batches and delays nothing.
 BACKLOG_MAX = 64
 BUSY_LINGER_MS = 50
 
@@ -80,7 +81,7 @@ class Appender:
         self._rack = options.client_rack if is_rack_aware else ""
         self._options = options
         self._compressors: dict[tuple[str, int | None], Compressor] = {}
-        self._compressor_of("")  # a missing codec is an error now, not in the middle of a send
+        self._compressor_of("")  # a missing codec is an error now, not during a send
         self._router = Router(
             sticky_bytes=options.batch_size,
             random_number=random_number,
@@ -96,9 +97,9 @@ class Appender:
             compression=self._compressor_of,
         )
         self.collectors: dict[str, Collector] = {}
-        # Those with rows, in the order of their first row.
+        # Collectors with rows, in the order of their first row.
         self._collecting: dict[str, Collector] = {}
-        # When the oldest row that is not in a closed batch came; the sender reads it without the lock.
+        # Arrival of the oldest row that is not in a closed batch; the sender reads it without the lock.
         self.oldest_ms: int | None = None
         self._has_full_collector = False
         # Records in closed batches, done or not.
@@ -108,7 +109,7 @@ class Appender:
     # ---- collecting, for `send` ------------------------------------------------------------------------------------
 
     def refresh_collector(self, topic: str) -> Collector | None:
-        """The topic's collector, up to date with what the brokers said last. None: the topic is not known (yet)."""
+        """The topic's collector, updated to the current cluster view. None: the topic is not known (yet)."""
         mailbox = self._mailbox
         refuse_reentry(self.lock)
         with self.lock:
@@ -124,7 +125,7 @@ class Appender:
         return collector
 
     def collect(self, collector: Collector, row: Row, byte_count: int, on_delivery: OnDelivery | None) -> RecordFuture:
-        """The path of every single record: one lock, no call that can be spared."""
+        """Hot path of every record: one lock, no avoidable call."""
         pool, mailbox, lock = self.buffer_pool, self._mailbox, self.lock
         if lock._is_owned():  # type: ignore[attr-defined]  # asked here, as a call of ours would cost more
             refuse_reentry(lock)
@@ -150,7 +151,7 @@ class Appender:
         rows = collector.rows
         index = len(rows)
         if not index:
-            # First of all: an interrupt may leave an empty collector that is looked at, never a row that is not.
+            # First: an interrupt may leave an empty collector registered, but never a row in an unregistered one.
             self._on_first_row(collector)
         future = RecordFuture(collector.pending, index)
         if on_delivery is not None:
@@ -178,7 +179,7 @@ class Appender:
             self._wants_wake = True
 
     def _on_full(self, collector: Collector) -> None:
-        """Enough for a batch: the sender may come for it. Enough for an efficient column: it is made here."""
+        """Enough for a batch: wakes the sender. Enough for an efficient column: converts it here."""
         if collector.byte_count >= self._collected_bytes_max or len(collector.rows) >= COLLECTED_ROWS_MAX:
             self._convert(collector)
         elif not self._has_full_collector:
@@ -188,7 +189,7 @@ class Appender:
     # ---- columns, for `send_arrow` ---------------------------------------------------------------------------------
 
     def send_columns(self, by_collector: list[tuple[Collector, RecordColumns]], future: ArrowFuture) -> None:
-        """Rows go in by pieces, each when there is room for it. Raises only if none went in; then none does."""
+        """Appends in pieces, each when there is room. Raises only if no piece was appended."""
         pool, mailbox = self.buffer_pool, self._mailbox
         bytes_max = min(pool.total_bytes, max(COLLECTED_BYTES_MAX, pool.total_bytes // PORTION))
         left = sum(columns.row_count for _, columns in by_collector)
@@ -220,7 +221,7 @@ class Appender:
     # ---- waiting for memory ------------------------------------------------------------------------------------------
 
     def admit(self, byte_count: int, record_count: int, take: Callable[[], T]) -> T:
-        """Runs `take` under the lock as soon as there is room and nobody waits who came earlier."""
+        """Runs `take` under the lock as soon as there is room and no earlier thread is waiting."""
         pool, mailbox, lock = self.buffer_pool, self._mailbox, self.lock
         if lock._is_owned():  # type: ignore[attr-defined]
             refuse_reentry(lock)
@@ -238,9 +239,9 @@ class Appender:
                     if pool.has_room(byte_count, record_count, waiter):
                         taken = take()
                         break
-                    # What is open cannot end, and what does not end gives no room back. But while a batch is under
-                    # way its room will come; closing what a few waiting threads have filled so far, each time one of
-                    # them looks, would make batches of one record.
+                    # An open batch is never sent and so never frees memory. But while a batch is in delivery its memory
+                    # will be freed; if each waiting thread closed the open batches at each check, batches would have
+                    # one record.
                     if self._posted_records <= mailbox.completed_records:
                         self._close_open()
                 self._wake()
@@ -254,7 +255,7 @@ class Appender:
     # ---- closing ---------------------------------------------------------------------------------------------------
 
     def close_due(self, now_ms: int, backlog: int) -> None:
-        """For the sender: closes what has lingered, and takes what is enough for a batch."""
+        """For the sender: closes batches whose linger has passed, converts collectors with a batch's rows."""
         if not self.lock.acquire(blocking=False):
             return
         try:
@@ -282,7 +283,7 @@ class Appender:
     def post_behind(
         self, name: str, wish: Callable[[int], Input], *, refusal: KafkaSinkError | None = None
     ) -> PendingOperation:
-        """Posts a wish behind everything that was sent so far."""
+        """Posts an operation after everything that was sent so far."""
         refuse_reentry(self.lock)
         with self.lock:
             if not self._mailbox.is_ended:
@@ -310,7 +311,7 @@ class Appender:
         self._note_oldest()
 
     def _convert(self, collector: Collector) -> None:
-        """Collected rows become columns and go into batches. A row that cannot be routed fails all of them."""
+        """Converts collected rows to columns and appends them to batches. An unroutable row fails all of them."""
         if not collector.rows:
             self._collecting.pop(collector.topic, None)
             return
@@ -335,7 +336,7 @@ class Appender:
             if self._mailbox.broken is not None:
                 raise
             if not are_columns and not isinstance(error, MemoryError):
-                raise  # of a signal handler: the rows are as they were
+                raise  # from a signal handler: the rows are unchanged
             pending.row_count = row_count
             self._restart(collector)
             self.buffer_pool.give(byte_count, row_count)
@@ -356,12 +357,12 @@ class Appender:
 
     def _route(self, collector: Collector, columns: RecordColumns) -> Array:
         of_topic = self._mailbox.queue_loads.get(collector.topic) if self._is_adaptive else None
-        # Copied in one go: the sender counts on meanwhile.
+        # An atomic copy: the sender updates it concurrently.
         loads = None if of_topic is None else of_topic.copy()
         return self._router.route(collector.topic, columns, collector.view, loads)
 
     def _post(self, assemble: Callable[[], list[ProducerBatch]]) -> None:
-        """Lets the assembler work, accounts for the memory it takes, and posts the batches it closed."""
+        """Runs the assembler, accounts for the memory it takes, and posts the batches it closed."""
         assembler, pool = self._assembler, self.buffer_pool
         open_bytes = assembler.open_bytes
         try:
@@ -372,7 +373,7 @@ class Appender:
                 self._mailbox.post(Append(batches))
                 self._wants_wake = True
         except DataError:
-            raise  # before anything was taken in
+            raise  # before anything was appended
         except BaseException as error:
             text = f"records were being put into batches when {type(error).__name__} came: nobody knows which are in"
             failure = LocalProtocolError(f"{text}. This producer is finished")
@@ -390,7 +391,7 @@ class Appender:
         self.oldest_ms = opened_ms
 
     def _wake(self) -> None:
-        """Outside of the lock: the sender would only find it taken."""
+        """Call without the lock: the sender could not take it."""
         if self._wants_wake:
             self._wants_wake = False
             self._mailbox.wake()

@@ -1,4 +1,4 @@
-"""One future for all rows of a `send_arrow` call: counts and ranges of offsets, no row for itself.
+"""One future for all rows of a `send_arrow` call: counts and ranges of offsets, nothing per row.
 
 The call may span topics, slices and hundreds of batches; this object is the token that all of them carry.
 """
@@ -30,7 +30,7 @@ class PartitionRange:
 
 @frozen
 class ArrowMetadata:
-    """`byte_count` is that of keys, values and headers as records hold them, before compression."""
+    """`byte_count`: encoded keys, values and headers, before compression."""
 
     row_count: int
     byte_count: int
@@ -102,7 +102,7 @@ class ArrowFuture:
         return self.open_count == 0
 
     def result(self, timeout: float | None = None) -> ArrowMetadata:
-        """Waits at most so many seconds. Raises the first error if any row failed; its text says how many did."""
+        """Waits at most `timeout` seconds. Raises the first error if any row failed; its text says how many did."""
         error = self.exception(timeout)
         if error is not None:
             raise error
@@ -116,13 +116,13 @@ class ArrowFuture:
 
     @property
     def failure(self) -> KafkaSinkError | None:
-        """The first error so far, whether or not the other rows are done."""
+        """The first error so far, even if other rows are not done."""
         if self._error is None:
             return None
         return copy_error(self._error, f"{self._failed_count} of {self._row_count} rows failed, first: {self._error}")
 
     def add_done_callback(self, callback: Callable[[ArrowFuture], object]) -> None:
-        """Called with this future, by the sender thread; at once, by the caller, when it is done already."""
+        """The sender thread calls it with this future; if it is done already, the caller does so at once."""
         with self.mailbox.changed:
             is_pending = self.open_count > 0
             if is_pending:

@@ -1,8 +1,8 @@
-"""buffer.memory and the limit of records: how much is free, and the queue of threads that wait for memory.
+"""buffer.memory and the limit of records: what is free, and the queue of threads that wait for memory.
 
-What is held are collected rows, open batches, and closed batches that are not done. The appender takes from what is
-free and gives back, under its lock; what the sender has completed meanwhile is credited when somebody needs it, so a
-stale view is never too generous. Nothing is reserved for a thread that waits, hence nothing leaks if it goes away.
+Memory is held by collected rows, open batches, and closed batches that are not done. The appender takes and returns it
+under its lock; batches completed by the sender are credited when memory is needed, so a stale value is never too high.
+Nothing is reserved for a waiting thread, so nothing leaks if it gives up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class BufferPool:
         self.metrics = metrics
         self.max_block_ms = options.max_block_ms
         self.total_bytes = self.free_bytes = options.buffer_memory
-        # Of the older clients' limit, 0 means none.
+        # 0 means unlimited.
         self.total_records = self.free_records = options.buffer_records_max or LONG_MAX
         self._credited_bytes = 0
         self._credited_records = 0
@@ -36,12 +36,12 @@ class BufferPool:
         return self.total_records - self.free_records - (self.mailbox.completed_records - self._credited_records)
 
     def give(self, byte_count: int, record_count: int) -> None:
-        """Negative numbers take."""
+        """Negative numbers take memory."""
         self.free_bytes += byte_count
         self.free_records += record_count
 
     def has_room(self, byte_count: int, record_count: int, waiter: BufferWaiter) -> bool:
-        """Those who came first go first: a large request would wait for ever if small ones could overtake it."""
+        """First come, first served: a large request would starve if small ones could overtake it."""
         self._credit()
         waiters = self.mailbox.waiters
         if waiters and waiters[0] is not waiter:
@@ -69,7 +69,7 @@ class BufferPool:
 
 
 class BufferWaiter:
-    """One thread in the queue for memory, as a context: queued at its first wait, out of the queue however it ends."""
+    """One thread in the queue for memory, as a context: queued at its first wait, always removed at the end."""
 
     def __init__(self, pool: BufferPool) -> None:
         self._pool = pool
@@ -80,7 +80,7 @@ class BufferWaiter:
         return self
 
     def wait(self, seen_change_count: int) -> bool:
-        """Until anything changed since. False when max.block.ms is over."""
+        """Waits for any change since. False if max.block.ms has passed."""
         pool, mailbox = self._pool, self._pool.mailbox
         clock = mailbox.clock
         if self._deadline_ms is None:
@@ -102,7 +102,7 @@ class BufferWaiter:
         mailbox, metrics = self._pool.mailbox, self._pool.metrics
         with mailbox.changed:
             mailbox.waiters.remove(self)
-            # There may be room for the next one, too.
+            # There may be room for the next thread, too.
             mailbox.notify_change()
         clock = mailbox.clock
         metrics.on_buffer_wait(wait_ns=clock.monotonic_ns() - self._started_ns, now_ms=clock.monotonic_ms())

@@ -1,4 +1,4 @@
-"""Runs code of the user on the sender thread. Whatever it raises is reported and costs nobody else anything."""
+"""Runs user code on the sender thread. Whatever it raises is logged and affects nothing else."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ _LOGGER = logging.getLogger("kafka_sink")
 def run_callback(callback: Callable[..., object], *arguments: object) -> None:
     try:
         callback(*arguments)
-    except BaseException:  # sys.exit() in a callback must not end the thread that delivers
+    except BaseException:  # sys.exit() in a callback must not end the sender thread
         _LOGGER.exception("callback %r raised", getattr(callback, "__qualname__", callback))

@@ -1,7 +1,7 @@
-"""Records of one topic as `send` leaves them: plain rows, until there are enough of them to be worth a column.
+"""Records of one topic collected by `send`: plain rows, until there are enough for a column.
 
-A row is one tuple, appended in one step: an interrupt can come before or after it, never into the middle of it.
-Used under the appender's lock.
+A row is one tuple, appended in one step: an interrupt can come before or after it, never in between. Used under the
+appender's lock.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Collector:
 
     def __init__(self, topic: str, pending: PendingBatch) -> None:
         self.topic = topic
-        # What the brokers said when it was looked at last; compared by identity.
+        # The cluster view at the last check; compared by identity.
         self.cluster: ClusterView | None = None
         self.slow_node_ids: frozenset[int] = frozenset()
         self.partition_count = 0
@@ -59,11 +59,11 @@ class Collector:
         partitions = None
         if self.has_partitions:
             partitions = np.array([NO_PARTITION if row[4] is None else row[4] for row in rows], np.int32)
-        # Numbers were checked one by one when they came.
+        # The numbers were checked by `send`.
         return replace(columns, timestamps=np.array([row[3] for row in rows], np.int64), partitions=partitions)
 
     def seal(self, columns: RecordColumns) -> None:
-        """Notes for the futures what only the columns know; no row comes behind."""
+        """Passes timestamps and sizes from the columns to the futures; no row may follow."""
         assert columns.timestamps is not None
         self.pending.seal(
             np.asarray(columns.timestamps),

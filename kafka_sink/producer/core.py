@@ -1,7 +1,7 @@
-"""The parts of one producer and how they are put together; and what happens to it at fork and at exit.
+"""Builds one producer from its parts; handles fork and exit.
 
-The core does not know the `Producer` it belongs to. So a producer that nobody holds any more is collected although
-its thread still runs, and can tell that thread to come to an end.
+The core has no reference to its `Producer`. So an unreferenced producer is garbage-collected although its thread still
+runs, and then tells the thread to finish.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from kafka_sink.producer.metrics import ProducerMetrics
 from kafka_sink.producer.sender import Sender
 
 _LOGGER = logging.getLogger("kafka_sink")
-# After it was told to stop at once, the thread needs no more than the turn it is in.
+# When told to stop at once, the thread only finishes its current iteration.
 STOP_S = 5.0
 
 _client_numbers = itertools.count(1)
-# Those whose thread runs, whether or not anybody still holds their producer.
+# Cores whose thread runs, even if their producer is unreferenced.
 _alive: set[Core] = set()
 
 
@@ -67,7 +67,7 @@ class Core:
             options, self.mailbox, self.metrics, random_number=jitter, interceptors=self.interceptors
         )
         engine = Engine(options, jitter=jitter, authenticator=authenticator(options))
-        # Until the sender has taken its first turn, others see the engine as it was made.
+        # Before the sender's first iteration others see the engine's initial state.
         self.mailbox.refusal = engine.refusal
         self.sender = Sender(options, engine, self.network, self.mailbox, self.appender, self.metrics)
         pool, network, sender = self.appender.buffer_pool, self.network, self.sender
@@ -87,7 +87,7 @@ class Core:
             self.interceptors.close()
 
     def abandon(self, text: str) -> None:
-        """At once: what is not done yet fails."""
+        """Stops at once: everything unfinished fails."""
         self.mailbox.post(c.Abandon(DeliveryError(f"dropped: {text}", ambiguous=True)))
         self.mailbox.wake()
 
@@ -96,7 +96,8 @@ class Core:
             self.sender.thread.join(STOP_S)
 
     def close_orphaned(self) -> None:
-        """From the garbage collector, which may have interrupted any code: no lock of ours may be taken here."""
+        """Called by the garbage collector, which may have interrupted any code: must not take a lock of this
+        package."""
         self.mailbox.is_orphaned = True
         self.network.wake()
 
@@ -117,7 +118,7 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
-    """The interpreter ends, and with it every daemon thread: the last chance to say so."""
+    """The interpreter ends, and with it every daemon thread: the last chance to warn."""
     for core in list(_alive):
         unsent = core.appender.buffer_pool.used_records
         if core.is_ended:

@@ -1,12 +1,12 @@
-"""What becomes of rows that were handed over: futures for the user, arrays of outcomes behind them.
+"""Outcomes of rows: futures for the user, backed by arrays.
 
-A future for every record would cost more than sending it, if it held a result, a lock and a state. So records that
-are encoded together form one `PendingBatch` that holds the outcomes of all its rows in arrays, written by whole
-columns; a `RecordFuture` is a row number in it and looks there when asked. `ArrowFuture` (arrow_future.py) is one
-future for a whole append call and holds ranges of offsets instead of rows.
+A future per record with a result, a lock and a state would cost more than sending the record. So records that are
+encoded together form one `PendingBatch` with the outcomes of all its rows in arrays, written by column; a
+`RecordFuture` is a row number in it. `ArrowFuture` (arrow_future.py) is one future for a whole append call, with ranges
+of offsets instead of rows.
 
-Both are told by the sender thread, under the mailbox's lock. Callbacks are only collected there; the sender runs them
-after it has let the lock go.
+The sender thread updates both under the mailbox's lock. Callbacks are only collected there; the sender runs them after
+releasing the lock.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record is. `offset` is -1 where the broker does not say (acks=0); sizes are -1 for null."""
+    """Where a record is. `offset` is -1 if the broker does not return it (acks=0); sizes are -1 for null."""
 
     topic: str
     partition: int
@@ -54,7 +54,7 @@ class _Outcome(NamedTuple):
 
 
 class PendingBatch:
-    """The records of one topic that are encoded together. Rows are counted in the order of their sends."""
+    """The records of one topic that are encoded together. Rows are numbered in the order of sending."""
 
     __slots__ = (
         "_callbacks",
@@ -77,24 +77,24 @@ class PendingBatch:
         self.mailbox = mailbox
         self.topic = topic
         self.interceptors = interceptors
-        # Set when nothing that is still open will ever be delivered.
+        # Set when no unfinished row will ever be delivered.
         self.error: KafkaSinkError | None = None
         self.open_count = 0
-        # Of rows that fail before they are sealed.
+        # For rows that fail before they are sealed.
         self.row_count = 0
         self._outcomes: list[_Outcome] = []
-        # Index into the outcomes; -1: none yet. None: rows still come in.
+        # Index into the outcomes; -1: none yet. None: rows are still being added.
         self._outcome_of: Array | None = None
         self._on_delivery: dict[int, OnDelivery] = {}
         self._callbacks: dict[int, list[DoneCallback]] = {}
 
-    # ---- on the way in, under the appender's lock ----
+    # ---- from the appender, under its lock ----
 
     def add_on_delivery(self, row: int, on_delivery: OnDelivery) -> None:
         self._on_delivery[row] = on_delivery
 
     def seal(self, timestamps: Array, key_sizes: Array | None, value_sizes: Array | None) -> None:
-        """No row comes behind. Sizes of None: null in all rows."""
+        """No row may follow. Sizes of None: null in all rows."""
         count = len(timestamps)
         self._timestamps = timestamps
         self._key_sizes = key_sizes
@@ -125,7 +125,7 @@ class PendingBatch:
         self._settle(rows, _Outcome(partition, -1, failed.error), calls)
 
     def fail_rest(self, error: KafkaSinkError, calls: Calls) -> None:
-        """All rows without an outcome, and all that might still come in."""
+        """Fails all rows without an outcome, and all later ones."""
         self.error = error
         if self._outcome_of is None:
             self._collect_calls(np.arange(self.row_count), calls)
@@ -146,7 +146,7 @@ class PendingBatch:
             waited_for = self._on_delivery.keys() | self._callbacks.keys()
             calls.extend(_RowCalls(self, row) for row in rows.tolist() if row in waited_for)
 
-    # ---- questions ----
+    # ---- queries ----
 
     def is_done(self, row: int) -> bool:
         return self.error is not None or (self._outcome_of is not None and bool(self._outcome_of[row] >= 0))
@@ -171,7 +171,7 @@ class PendingBatch:
     # ---- callbacks ----
 
     def add_callback(self, row: int, callback: DoneCallback) -> bool:
-        """False when the row is done: nobody would call it any more."""
+        """False if the row is done: the callback would never be called."""
         with self.mailbox.changed:
             if self.is_done(row):
                 return False
@@ -183,7 +183,7 @@ class PendingBatch:
 
 
 class _RowCalls:
-    """What is to be called for one row that is done; interceptors come first, as in Java."""
+    """The callbacks of one finished row; interceptors first, as in Java."""
 
     __slots__ = ("_pending", "_row")
 
@@ -204,7 +204,7 @@ class _RowCalls:
 
 
 class RecordFuture:
-    """The outcome of one `send`. It holds no lock and no thread, and may be kept, dropped or asked again."""
+    """The outcome of one `send`. It holds no lock and no thread, and may be kept, dropped or read again."""
 
     __slots__ = ("_pending", "_row")
 
@@ -216,7 +216,7 @@ class RecordFuture:
         return self._pending.is_done(self._row)
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Waits at most so many seconds. Raises what went wrong, or `OperationTimeout`."""
+        """Waits at most `timeout` seconds. Raises the record's error, or `OperationTimeout`."""
         metadata, error = self._verdict(timeout)
         if error is not None:
             raise copy_error(error, str(error))
@@ -227,7 +227,7 @@ class RecordFuture:
         return self._verdict(timeout)[1]
 
     def add_done_callback(self, callback: DoneCallback) -> None:
-        """Called with this future, by the sender thread; at once, by the caller, when it is done already."""
+        """The sender thread calls it with this future; if it is done already, the caller does so at once."""
         if not self._pending.add_callback(self._row, callback):
             callback(self)
 

@@ -1,7 +1,7 @@
-"""The user's interceptors: in the order of their listing, and never a reason to lose a record.
+"""The user's interceptors: called in the order listed; their errors never lose a record.
 
 `on_send(record)` may return another record, or None to keep it. `on_acknowledgement(metadata, error)` sees every
-outcome once. One that raises is reported in the log, and the next one gets the record as it was before.
+outcome once. If one raises, that is logged, and the next one gets the record as it was before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HeaderList = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 
 @frozen
 class ProducerRecord:
-    """What was passed to `send`, before serializers have seen it."""
+    """What was passed to `send`, before serialization."""
 
     topic: str
     value: Any = None

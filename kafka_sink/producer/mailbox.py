@@ -1,17 +1,16 @@
-"""What application threads and the sender thread share: one lock, and everything that passes under it.
+"""State shared by application threads and the sender thread, under one lock.
 
-Towards the sender go inputs of the engine, in the order in which they were posted. Back come the results of operations
-and of rows, the room that finished batches give back, and the engine's state as others may read it (cluster view,
-refusal), exchanged as a whole when it is another one. The sender tells everybody who waits that something
-changed; whoever waits looks for himself whether it was his.
+To the sender: inputs of the engine, in the order posted. From the sender: results of operations and rows, memory freed
+by finished batches, and the published state of the engine (cluster view, refusal), replaced as a whole when it changes.
+The sender notifies all waiters of any change; each checks its own condition.
 
-Attributes are written under the lock and may be read without it: each is replaced as a whole, and an old value is
-merely old. The lock is held for bookkeeping only, never during a system call, user code or encoding. Whoever needs the
-appender's lock as well takes that one first.
+Attributes are written under the lock and may be read without it: each is replaced as a whole, so a reader sees at worst
+an old value. The lock is held for bookkeeping only, never during a system call, user code or encoding. Lock order: the
+appender's lock first.
 
 A signal handler or a finalizer may interrupt a thread that holds one of these locks, and call the producer again. It
-would wait for a lock that only the code below it can give back. So they are reentrant, and whoever may block, or could
-disturb what is half done, asks first whether its own thread holds one (`refuse_reentry`).
+would wait for a lock held by its own thread. So they are reentrant, and code that may block, or must not see a
+half-done change, first checks whether its own thread holds one (`refuse_reentry`).
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from kafka_sink.records.batch import Share
 if TYPE_CHECKING:
     from kafka_sink.producer.buffer_pool import BufferWaiter
 
-# Longer waits are cut into pieces: a signal that comes a moment before the thread goes to sleep does not wake it, and
-# Ctrl-C would be noticed at the end of the wait only.
+# Longer waits are split: a signal just before the thread goes to sleep does not wake it, and Ctrl-C would be noticed
+# only at the end of the wait.
 WAIT_S_MAX = 1.0
 CLOSED = "the producer is closed"
 FORKED = (
@@ -49,12 +48,12 @@ REENTERED = (
 )
 
 
-# What is to be called once the lock is free: callbacks of the user.
+# User callbacks to run after the lock is released.
 Calls = list[Callable[[], None]]
 
 
 class PendingRecords(Protocol):
-    """Rows somebody waits for; the token of their shares."""
+    """Rows with futures; the token of their shares."""
 
     open_count: int
 
@@ -66,19 +65,19 @@ class PendingRecords(Protocol):
 
 
 def refuse_reentry(lock: threading.RLock) -> None:
-    """Before the lock is taken. `threading.Condition` asks the same way."""
+    """Call before taking the lock. `threading.Condition` checks the same way."""
     if lock._is_owned():  # type: ignore[attr-defined]  # its stubs leave it out
         raise LocalProtocolError(REENTERED)
 
 
 def deadline_of(clock: Clock, timeout_s: float | None) -> int | None:
-    """None, and infinity, wait for ever."""
+    """None and infinity: no deadline."""
     return None if timeout_s is None or timeout_s == math.inf else clock.monotonic_ms() + int(timeout_s * 1000)
 
 
 @dataclass(slots=True, eq=False)
 class PendingOperation:
-    """A wish that ends: flush, close, a step of a transaction."""
+    """An operation with a result: flush, close, a step of a transaction."""
 
     name: str
     operation_id: int
@@ -89,7 +88,7 @@ class PendingOperation:
 
 @frozen
 class TopicReport:
-    """What the engine knows of a topic somebody waits for: why waiting is pointless, or what is in the way."""
+    """The state of a topic that a thread waits for: why waiting is pointless, or what the problem is."""
 
     error: KafkaSinkError | None
     trouble: str
@@ -99,11 +98,11 @@ class Mailbox:
     def __init__(self, clock: Clock, wake: Callable[[], None]) -> None:
         self.clock = clock
         self.wake = wake
-        # The condition's own lock: taken without it where nobody is told anything, which is cheaper.
+        # The condition's own lock, taken directly where nothing is notified, which is cheaper.
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.waiting_count = 0
-        # Moved on at every change, for those who wait for any.
+        # Incremented at every change.
         self.change_count = 0
         self.sender_ident: int | None = None
         self.is_forked = False
@@ -111,24 +110,24 @@ class Mailbox:
         # Published by the sender.
         self.cluster = ClusterView()
         self.refusal: KafkaSinkError | None = None
-        # The engine's own books, which change while they are read: a copy of one entry is true of one moment.
+        # The engine's own dictionary, updated concurrently: a copy of one entry is consistent.
         self.queue_loads: Mapping[str, dict[int, int]] = {}
         self.slow_node_ids: frozenset[int] = frozenset()
         self.topic_reports: Mapping[str, TopicReport] = {}
-        # What keeps those waiting who wait for records or operations.
+        # Why records or operations are delayed.
         self.trouble = ""
         self.completed_bytes = 0
         self.completed_records = 0
         self.is_closing = False
         self.is_ended = False
-        # Nobody holds the producer any more; it has to close by itself.
+        # The producer is unreferenced; it must close itself.
         self.is_orphaned = False
-        # Set by whoever finds that nobody can know any more what is in which batch.
+        # Set if the content of batches has become unknown.
         self.broken: KafkaSinkError | None = None
-        # Callbacks that are due; the sender runs them.
+        # Callbacks to run by the sender.
         self.calls: Calls = []
 
-        # Who waits for room in the buffer, in order of arrival.
+        # Threads that wait for buffer memory, in order of arrival.
         self.waiters: deque[BufferWaiter] = deque()
         self.wanted_topics: dict[str, int] = {}
         self.pending_records: set[PendingRecords] = set()
@@ -139,14 +138,14 @@ class Mailbox:
 
     @property
     def closed_reason(self) -> KafkaSinkError | None:
-        """Why nothing is possible any more; a refusal may pass, this does not."""
+        """Why the producer is unusable; a refusal may be temporary, this is not."""
         return self.refusal if self.is_closing or self.is_ended else None
 
     @property
     def is_sender_thread(self) -> bool:
         return threading.get_ident() == self.sender_ident
 
-    # ---- towards the sender ----------------------------------------------------------------------------------------
+    # ---- to the sender ---------------------------------------------------------------------------------------------
 
     def post(self, *inputs: Input) -> None:
         with self.lock:
@@ -155,9 +154,9 @@ class Mailbox:
     def post_operation(
         self, name: str, wish: Callable[[int], Input], *, refusal: KafkaSinkError | None = None
     ) -> PendingOperation:
-        """Ends at once, with the reason, when nobody would carry it out any more.
+        """Finishes at once, with the reason, if the producer is closed.
 
-        `refusal` is valid from now on, before the sender has seen the wish: nothing may slip in behind it.
+        `refusal` applies from now on, before the sender has seen the operation: no record may follow it.
         """
         refuse_reentry(self.lock)
         with self.changed:
@@ -176,7 +175,7 @@ class Mailbox:
 
     def take_inputs(self) -> list[Input]:
         if not self._inputs:
-            return []  # whoever posts something now wakes the sender after it
+            return []  # a later post wakes the sender
         with self.lock:
             taken, self._inputs = self._inputs, []
             self._is_refused_in_advance = False
@@ -185,7 +184,7 @@ class Mailbox:
     # ---- waiting ---------------------------------------------------------------------------------------------------
 
     def wait_for(self, is_over: Callable[[], bool], deadline_ms: int | None, what: str) -> bool:
-        """False when the deadline passed. Ctrl-C interrupts it; nothing is left behind then."""
+        """False if the deadline has passed. Ctrl-C interrupts it without leaving state behind."""
         refuse_reentry(self.lock)
         with self.changed:
             while not is_over():
@@ -220,17 +219,17 @@ class Mailbox:
         return operation.result
 
     def with_trouble(self, text: str) -> str:
-        """The text of a time-out, and what stood in the way if anything is known."""
+        """The text of a timeout error, with the known cause, if any."""
         return f"{text}. What is in the way: {self.trouble}" if self.trouble else text
 
     def notify_change(self) -> None:
-        """Under the lock: whoever waits has to look again."""
+        """Call under the lock: wakes all waiters to check again."""
         self.change_count += 1
         if self.waiting_count:
             self.changed.notify_all()
 
     def reject(self, pending: PendingRecords, error: KafkaSinkError) -> None:
-        """Rows that never get to the sender."""
+        """Fails rows that never reach the sender."""
         with self.changed:
             pending.fail_rest(error, self.calls)
             self.pending_records.discard(pending)
@@ -246,14 +245,14 @@ class Mailbox:
             self.pending_records.discard(pending)
 
     def begin_closing(self) -> None:
-        """Nothing is accepted from now on."""
+        """From now on nothing is accepted."""
         with self.changed:
             self.is_closing = True
             self.refusal = self.broken or LocalProtocolError(CLOSED)
             self.notify_change()
 
     def break_down(self, error: KafkaSinkError) -> None:
-        """The sender ends with this error; nothing is accepted meanwhile."""
+        """Ends the sender with this error; nothing is accepted meanwhile."""
         with self.changed:
             self.broken = self.broken or error
             self.refusal = self.broken
@@ -263,20 +262,20 @@ class Mailbox:
     # ---- from the sender -------------------------------------------------------------------------------------------
 
     def finish(self, operation_id: int, error: KafkaSinkError | None, result: object) -> None:
-        """Under the lock."""
+        """Call under the lock."""
         operation = self._operations.pop(operation_id, None)
         if operation is not None:
             operation.error, operation.result, operation.is_over = error, result, True
 
     def publish_refusal(self, refusal: KafkaSinkError | None) -> None:
-        """Under the lock. What was refused in advance stays refused until the sender has seen why."""
+        """Call under the lock. A refusal set in advance stays until the sender has processed its operation."""
         if self.broken is None and not self.is_closing and (refusal is not None or not self._is_refused_in_advance):
             self.refusal = refusal
 
     def end(self, error: KafkaSinkError, refusal: KafkaSinkError) -> None:
-        """Nobody will carry out anything any more: whatever still waits gets `error`, whoever comes later `refusal`.
+        """The sender has ended: everything pending fails with `error`, later calls with `refusal`.
 
-        The caller holds the appender's lock, so that no row comes in behind this.
+        The caller holds the appender's lock, so that no row can be added afterwards.
         """
         with self.changed:
             self.refusal = refusal
@@ -290,7 +289,7 @@ class Mailbox:
             self.notify_change()
 
     def after_fork_in_child(self) -> None:
-        """The child's one thread may have come away from between a lock and its release, taken by another thread."""
+        """In the child a lock may be held by a thread that does not exist there."""
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.refusal = LocalProtocolError(FORKED)

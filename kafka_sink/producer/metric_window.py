@@ -1,13 +1,14 @@
 """A value observed over a sliding window of time, measured as the Java client's metrics do.
 
 The window consists of samples of `window_ms` each. A new value goes into the current sample, or starts the next one
-when the current is full; samples whose last value is older than the whole window count no more. One extra sample is
-kept for the part of an old sample that still overlaps the window. From the same samples come average, maximum and
-rates, so that one call per event feeds all of them.
+when the current is full; samples whose last value is older than the whole window are dropped. One extra sample is kept
+for the part of an old sample that still overlaps the window. Average, maximum and rates come from the same samples, so
+one call per event is enough.
 
-What happens often is put into `pending`, a plain list, and counted later, many values at once (`settle`).
+Frequent events are appended to `pending`, a plain list, and counted later, many at once (`settle`).
 
-No clock and no lock: the caller brings the time and serialises the calls. Only `pending` may be appended to meanwhile.
+No clock and no lock: the caller passes the time and serialises the calls. Only `pending` may be appended to
+concurrently.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class _Sample:
 
 
 class MetricWindow:
-    """`total` and `total_count` go on for ever; everything else concerns the window."""
+    """`total` and `total_count` are cumulative; everything else is about the window."""
 
     __slots__ = ("_current", "_sample_count", "_samples", "_window_ms", "pending", "total", "total_count")
 
@@ -47,7 +48,7 @@ class MetricWindow:
         self._record(value, 1, value, now_ms)
 
     def settle(self, now_ms: int) -> None:
-        """Counts what is pending. A value that another thread appends just now stays for the next time."""
+        """Counts pending values. A value that another thread appends meanwhile is counted the next time."""
         values = self.pending.copy()
         if values:
             del self.pending[: len(values)]
@@ -107,9 +108,9 @@ class MetricWindow:
                 sample.reset(now_ms)
 
     def _elapsed_ms(self, now_ms: int) -> int:
-        # All but the last sample are taken as complete: right after the start the rate would else be huge.
+        # All but the last sample are assumed complete: otherwise the rate would be huge right after the start.
         if not self._samples:
-            # The first question starts the first sample, as the first value would.
+            # The first read starts the first sample, as the first value would.
             self._samples.append(_Sample(now_ms, now_ms))
         elapsed_ms = now_ms - min(sample.started_ms for sample in self._samples)
         missing = self._sample_count - 1 - elapsed_ms // self._window_ms

@@ -1,9 +1,9 @@
-"""What the producer counts, under the names, groups and tags of the Java client.
+"""The producer's metrics, with the names, groups and tags of the Java client.
 
-Fed by plain calls from the sender thread (per turn, request or rare event, never per record) and, rarely, from threads
-that wait. What comes with every request is only put aside, without a lock, and counted once in `SETTLE_MS` or when
-somebody asks: the windows are seconds long. One lock guards the windows; gauges are asked outside of it, because they
-may take the producer's own lock.
+Fed by plain calls from the sender thread (per iteration, request or rare event, never per record) and, rarely, from
+waiting threads. Values of every request are only stored, without a lock, and counted every `SETTLE_MS` or on a read:
+the windows are seconds long. One lock guards the windows; gauges are read outside of it, because they may take the
+producer's own lock.
 
 As in Java, records count as sent when their batch is drained, retries included, and latency is that of produce
 requests. Different from Java: `record-size-avg` is the true average (Java averages the largest record of each batch,
@@ -30,14 +30,14 @@ PRODUCER_GROUP = "producer-metrics"
 TOPIC_GROUP = "producer-topic-metrics"
 NODE_GROUP = "producer-node-metrics"
 
-# Calls whose whole duration Java adds up, each as `<name>-time-ns-total`.
+# Calls whose total duration Java reports as `<name>-time-ns-total`.
 TIMED_CALLS = (
     "flush", "metadata-wait", "txn-init", "txn-begin", "txn-send-offsets", "txn-commit", "txn-abort",
 )  # fmt: skip
 
 _CALL_TOTALS = {name: f"{name}-time-ns-total" for name in TIMED_CALLS}
 
-# How long values may lie before they are counted.
+# How long values may be stored before they are counted.
 SETTLE_MS = 100
 
 _NewWindow = Callable[[], MetricWindow]
@@ -45,7 +45,7 @@ _Values = Iterator[tuple[str, float]]
 
 
 def _meter(name: str, window: MetricWindow, now_ms: int) -> _Values:
-    """Rate and total of the values."""
+    """Rate and total of values."""
     yield f"{name}-rate", window.rate(now_ms)
     yield f"{name}-total", window.total
 
@@ -62,7 +62,7 @@ def _spread(name: str, window: MetricWindow, now_ms: int) -> _Values:
 
 
 def _share_of_time(name: str, window: MetricWindow, now_ms: int) -> _Values:
-    """The values are nanoseconds: how much of the window they fill."""
+    """The values are nanoseconds: their share of the window."""
     yield f"{name}-ratio", window.rate(now_ms) / 1e9
     yield f"{name}-time-ns-total", window.total
 
@@ -194,7 +194,7 @@ def _quotient(dividend: float, divisor: float) -> float:
 
 
 class ProducerMetrics:
-    """`gauges` are asked at each snapshot: buffer-total-bytes, buffer-available-bytes, waiting-threads,
+    """`gauges` are read at each snapshot: buffer-total-bytes, buffer-available-bytes, waiting-threads,
     requests-in-flight, connection-count, metadata-age (in seconds, as in Java).
     """
 
@@ -203,7 +203,7 @@ class ProducerMetrics:
             return MetricWindow(options.metrics_num_samples, options.metrics_sample_window_ms)
 
         self._new = new
-        # Reentrant: a signal handler that calls the producer may interrupt whoever has it.
+        # Reentrant: a signal handler that calls the producer may interrupt its holder.
         self._lock = threading.RLock()
         self._client_tag: Tags = (("client-id", client_id),)
         self._totals = _Totals(*(new() for _ in fields(_Totals)))
@@ -211,9 +211,9 @@ class ProducerMetrics:
         self._topics: dict[str, _Topic] = {}
         self._nodes: dict[int, _Node] = {}
         self._gauges: dict[str, Callable[[], float]] = {}
-        # Records by the broker's error code; None: there was no answer.
+        # Records by the broker's error code; None: there was no response.
         self._retried: dict[int | None, int] = {}
-        # When something was put aside the last time, and when it is to be counted.
+        # When a value was last stored, and when it is to be counted.
         self._pending_ms = 0
         self._settle_at_ms = 0
 
@@ -224,7 +224,7 @@ class ProducerMetrics:
     # ---- batches -----------------------------------------------------------------------------------------------
 
     def on_drained(self, batches: Sequence[ProducerBatch], *, now_ms: int) -> None:
-        """Batches go into a request for the first time."""
+        """Batches are drained into a request for the first time."""
         if now_ms >= self._settle_at_ms:
             self._settle(now_ms)
         totals, topics = self._totals, self._topics
@@ -298,7 +298,7 @@ class ProducerMetrics:
             self._totals.connections_closed.record(1, now_ms)
 
     def on_select(self, *, wait_ns: int, io_ns: int, now_ms: int) -> None:
-        """One turn of the sender's loop: time in select, and time spent reading and writing before it."""
+        """One iteration of the sender: time in select, and time spent reading and writing before it."""
         if now_ms >= self._settle_at_ms:
             self._settle(now_ms)
         self._totals.select_ns.pending.append(wait_ns)
@@ -306,7 +306,7 @@ class ProducerMetrics:
         self._pending_ms = now_ms
 
     def _settle(self, now_ms: int) -> None:
-        """Counts what was put aside, for the time at which it was."""
+        """Counts the stored values, with the time at which they were stored."""
         with self._lock:
             self._settle_at_ms = now_ms + SETTLE_MS
             settled_ms = self._pending_ms
@@ -338,9 +338,9 @@ class ProducerMetrics:
         return int(self._totals.retries.total)
 
     def totals(self, now_ms: int) -> tuple[dict[str, float], dict[str, float], dict[int | None, int]]:
-        """The counters of the whole producer: under Java's names; what Java's client has no counter for (batches and
-        their bytes, and times in milliseconds); records that were sent again, by the broker's error. For whoever counts
-        from one moment to the next, and costs less than the windows of `snapshot`."""
+        """The counters of the whole producer: with Java's names; those that Java's client lacks (batches and their
+        bytes, and times in milliseconds); retried records by the broker's error. For differences over time; cheaper
+        than the windows of `snapshot`."""
         self._settle(now_ms)
         totals = self._totals
         with self._lock:
@@ -357,7 +357,7 @@ class ProducerMetrics:
             return java, sums, dict(self._retried)
 
     def snapshot(self, now_ms: int) -> dict[MetricName, float]:
-        """All values now; NaN where an average or maximum has nothing to stand on, as in Java."""
+        """All current values; NaN for an average or maximum without values, as in Java."""
         self._settle(now_ms)
         found: dict[MetricName, float] = {}
         tags = self._client_tag

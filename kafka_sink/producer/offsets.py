@@ -1,4 +1,4 @@
-"""Consumed offsets that become part of a transaction: from what a user passes to the command for the engine."""
+"""Consumed offsets for a transaction: from the user's arguments to the command for the engine."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class OffsetAndMetadata(NamedTuple):
 
 @frozen
 class ConsumerGroup:
-    """A member as the group's coordinator knows it, so that offsets of a member that was replaced are refused.
+    """A member as known to the group coordinator, which rejects offsets of a member that was replaced.
 
-    With the group id alone that protection is off.
+    With only the group id there is no such check.
     """
 
     group_id: str
@@ -34,7 +34,7 @@ class ConsumerGroup:
 
 
 def read_offsets(offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], group: str | ConsumerGroup) -> SendOffsets:
-    """Its operation id is still to be set."""
+    """The operation id is set later."""
     member = ConsumerGroup(group) if isinstance(group, str) else group
     if not isinstance(member, ConsumerGroup) or not member.group_id:
         raise DataError("the consumer group must be a group id or a ConsumerGroup", column="group")

@@ -1,9 +1,9 @@
-"""Wishes that end (flush, the steps of a transaction): posted, waited for within a limit, measured.
+"""Operations with a result (flush, the steps of a transaction): posted, awaited with a timeout, measured.
 
-A step of a transaction that ran out of time goes on. Its outcome must not get lost (a commit that nobody knows the fate
-of), nor be taken for that of a later one. So it is kept until the same method is called again, which waits for the same
-end, and until then no other step is taken; nor the same with something else in it, which would get an outcome that is
-not its own. Only aborting may replace a prepare, or offsets that are being sent: it ends the same transaction.
+A step of a transaction that timed out continues. Its outcome must not be lost (a commit with an unknown result), nor be
+taken for that of a later step. So it is kept until the same method is called again, which waits for the same end. Until
+then no other step is allowed, nor the same with other arguments, which would get the wrong outcome. Only an abort may
+replace a prepare, or offsets that are being sent: it ends the same transaction.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Operations:
         self._appender = appender
         self._metrics = metrics
         self._max_block_ms = max_block_ms
-        # The step that ran out of time, until its outcome has been told.
+        # The step that timed out, until its outcome has been returned.
         self._unfinished: PendingOperation | None = None
         self._unfinished_subject: object = None
 
     def flush(self, name: str, wish: Wish, timeout_s: float | None) -> None:
-        """Behind everything that was sent so far; None waits for ever."""
+        """After everything that was sent so far; None: no timeout."""
         deadline_ms = deadline_of(self._mailbox.clock, timeout_s)
         operation = self._post(name, wish, is_behind_rows=True)
         self._wait(operation, deadline_ms, f"{timeout_s} s", metric="flush")
@@ -46,7 +46,7 @@ class Operations:
         is_behind_rows: bool = False,
         refusal: KafkaSinkError | None = None,
     ) -> object:
-        """A step of a transaction, within max.block.ms. `subject`: what it is about, where steps of one name differ."""
+        """A step of a transaction, within max.block.ms. `subject`: the arguments that distinguish steps of one name."""
         deadline_ms = self._mailbox.clock.monotonic_ms() + self._max_block_ms
         limit = f"max.block.ms={self._max_block_ms}"
         unfinished, self._unfinished = self._find_unfinished(name, subject), None

@@ -1,4 +1,4 @@
-"""Cuts the rows of a large append call, so that each piece fits into buffer.memory."""
+"""Splits the rows of a large append call into pieces that fit into buffer.memory."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Producers that outlive the task that used them. One pool per process: a Spark worker process runs task after task.
 
-What is kept are connections and the knowledge of the cluster. What a task did is not: whoever borrows a producer gets
-one that has started over, with an identity of its own. Only a producer at rest comes back; one that failed in any way
-is thrown away by its borrower. A producer has one borrower at a time, since a worker runs one task at a time.
+Connections and cluster metadata are kept. The state of the last task is not: a borrowed producer has started over, with
+its own producer id. Only an idle producer may be returned; its borrower closes one that failed in any way. A producer
+has one borrower at a time, since a worker runs one task at a time.
 
 There is no thread to evict the idle ones. Their connections close by themselves after connections.max.idle.ms, and
-producers that lay idle for that long are closed when the next one is borrowed or given back.
+producers idle for that long are closed when the next one is borrowed or given back.
 
-After a fork the child forgets them all: sockets and threads belong to the parent.
+After a fork the child drops them all: sockets and threads belong to the parent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafka_sink.errors import KafkaSinkError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.producer import Producer
 
-# Of all configurations together. A job that makes up a new configuration for every batch must not collect threads.
+# For all configurations together. A job with a new configuration for every batch must not accumulate threads.
 IDLE_PRODUCERS_MAX = 8
 CLIENT_ID = "pykafka-sink"
 
@@ -36,27 +36,27 @@ class _Idle:
 class ProducerPool:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: list[_Idle] = []  # the longest idle first
+        self._idle: list[_Idle] = []  # longest idle first
 
     @property
     def idle_count(self) -> int:
         return len(self._idle)
 
     def borrow(self, options: ProducerOptions, transactional_id: str | None = None) -> Producer:
-        """A new producer, made on the connections of an idle one with the same options if there is one."""
+        """A new producer, reusing the connections of an idle one with the same options if there is one."""
         self._close_idle_too_long()
         while (producer := self._take(options)) is not None:
             try:
                 producer.start_over(transactional_id)
                 return producer
             except KafkaSinkError:
-                producer.close(0)  # it broke while it lay idle
-        # Its name must not be that of its first task.
+                producer.close(0)  # it failed while idle
+        # Its client id must not be that of its first task.
         client_id = options.client_id or CLIENT_ID
         return Producer(replace(options, transactional_id=transactional_id, client_id=client_id))
 
     def give_back(self, options: ProducerOptions, producer: Producer) -> None:
-        """Only when each record has its outcome and no transaction is open; `options` as they were borrowed with."""
+        """Only if each record has its outcome and no transaction is open; `options` as passed to `borrow`."""
         with self._lock:
             self._idle.append(_Idle(options, producer, time.monotonic()))
             superfluous = self._idle[:-IDLE_PRODUCERS_MAX]

@@ -1,12 +1,12 @@
-"""The public producer: what a user calls, checked and passed on. No decision about delivery is made here.
+"""The public producer: checks and passes on the user's calls. No decision about delivery is made here.
 
-Threads: any number may call any method. Each producer has one sender thread, a daemon. Methods that wait
-(`send` for metadata or room, `flush`, `close`, transactions) can be interrupted by Ctrl-C; none may be called from a
-delivery callback, where they would wait for themselves, and there `send` fails rather than waits.
+Threads: any number may call any method. Each producer has one sender thread, a daemon. Methods that wait (`send` for
+metadata or room, `flush`, `close`, transactions) can be interrupted by Ctrl-C; none may be called from a delivery
+callback, where they would deadlock; there `send` fails rather than waits.
 
-What `send` cannot accept it raises; from then on the future tells. A producer that is dropped without `close` warns
-(ResourceWarning), sends what it has and ends its thread. At the exit of the interpreter it gets no time for that: what
-is unsent then is lost, and a warning says how much.
+`send` raises for records that it cannot accept; later errors are in the future. A producer that is dropped without
+`close` warns (ResourceWarning), sends what it has and ends its thread. At interpreter exit there is no time for that:
+unsent records are lost, and a warning says how many.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Producer:
         self._value_serializer = options.value_serializer
         self._timestamp_ms = core.mailbox.clock.timestamp_ms
         self._is_synchronous = options.send_is_synchronous
-        # From here on the encoder's own measure decides; it costs too much to ask it for every record.
+        # Above this the encoder's own measure decides; it is too expensive for every record.
         self._unchecked_bytes_max = options.max_request_size - HEADER_BYTES - RECORD_OVERHEAD_BYTES_MAX - 5
         self._metrics = core.metrics
         self._operations = Operations(core.mailbox, core.appender, core.metrics, options.max_block_ms)
@@ -73,7 +73,7 @@ class Producer:
         partition: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> RecordFuture:
-        """Hands a record over. Waits at most max.block.ms, for the topic to be known and for room in the buffer."""
+        """Sends a record asynchronously. Waits at most max.block.ms, for the topic's metadata and for buffer memory."""
         if self._interceptors is not None:
             return self._send_intercepted(
                 ProducerRecord(topic, value, key, headers, timestamp_ms, partition), on_delivery
@@ -90,7 +90,7 @@ class Producer:
         partition: int | None,
         on_delivery: OnDelivery | None,
     ) -> RecordFuture:
-        """The path of every single record: no call that can be spared."""
+        """Hot path of every record: no avoidable call."""
         if type(value) is not bytes or self._value_serializer is not None:
             value = serialize("value", topic, value, self._value_serializer)
         byte_count = ROW_OVERHEAD_BYTES if value is None else ROW_OVERHEAD_BYTES + len(value)
@@ -142,8 +142,8 @@ class Producer:
             raise
 
     def send_arrow(self, data: ArrowData, topic: str | None = None) -> ArrowFuture:
-        """Hands over all rows of an Arrow record batch or table: columns value, and key, topic, partition, headers,
-        timestamp if there. Serializers do not apply: bytes are sent as they are, text as UTF-8.
+        """Sends all rows of an Arrow record batch or table: columns value, and optionally key, topic, partition,
+        headers, timestamp. Serializers do not apply: bytes are sent as they are, text as UTF-8.
 
         Raises if no row was accepted. If the buffer stays full in the middle of a call, the future says so.
         """
@@ -197,7 +197,7 @@ class Producer:
     # ---- waiting ---------------------------------------------------------------------------------------------------
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Sends everything at once and waits until each record sent before has an outcome. Failures are in the
+        """Sends everything without linger and waits until each record sent before has an outcome. Failures are in the
         futures; flush does not raise them."""
         self._operations.flush("flush()", c.Flush, timeout_s)
 
@@ -214,15 +214,15 @@ class Producer:
         return self._metrics.snapshot(self._clock.monotonic_ms())
 
     def totals(self) -> tuple[dict[str, float], dict[str, float], dict[int | None, int]]:
-        """Since this object was made, whatever it started over as: counters under Java's names, sums that Java has no
-        counter for, and records that were sent again by the broker's error code (None: no answer)."""
+        """Since this object was created, across `start_over`: counters with Java's names, sums that Java lacks, and
+        retried records by the broker's error code (None: no response)."""
         return self._metrics.totals(self._clock.monotonic_ms())
 
     def start_over(self, transactional_id: str | None = None) -> None:
-        """Becomes a new producer: fresh identity, no transaction, nothing of what it did before. Connections and the
-        knowledge of the cluster stay, which is what makes it cheaper than closing it and opening another one.
+        """Becomes a new producer: new producer id, no transaction, no earlier state. Connections and cluster metadata
+        are kept, which makes it cheaper than closing it and opening another one.
 
-        Only at rest: every record has its outcome, every transaction is ended or prepared.
+        Only while idle: every record has its outcome, every transaction is ended or prepared.
         """
         self._operations.step(
             "start_over()", lambda operation_id: c.StartOver(operation_id, transactional_id), subject=transactional_id
@@ -230,7 +230,7 @@ class Producer:
 
     @property
     def retried_record_count(self) -> int:
-        """Since this object was made, whatever it started over as; the metric record-retry-total."""
+        """Since this object was created, across `start_over`; the metric record-retry-total."""
         return self._metrics.retried_record_count
 
     # ---- transactions ----------------------------------------------------------------------------------------------
@@ -239,10 +239,10 @@ class Producer:
     # method again waits for the same end. Only the engine knows which step may follow which.
 
     def init_transactions(self) -> bool:
-        """Once, before the first transaction: fences older producers with the same transactional.id.
+        """Call once, before the first transaction: fences older producers with the same transactional.id.
 
-        False: one of the tries got no answer and may still arrive, which would fence this producer and abort its
-        transaction, even a prepared one. That matters only to those who hand prepared transactions to somebody else.
+        False: one of the tries got no response and may still arrive, which would fence this producer and abort its
+        transaction, even a prepared one. This matters only if prepared transactions are passed to another process.
         """
         return bool(self._operations.step("init_transactions()", c.InitTransactions, metric="txn-init"))
 
@@ -252,8 +252,8 @@ class Producer:
     def send_offsets_to_transaction(
         self, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], group: str | ConsumerGroup
     ) -> None:
-        """Consumed offsets, by (topic, partition), become visible together with the records. Give the offset to be
-        read next."""
+        """Consumed offsets, by (topic, partition), become visible together with the records. Pass the next offset to
+        read."""
         if not offsets:
             return
         checked = read_offsets(offsets, group)
@@ -282,7 +282,7 @@ class Producer:
         )
 
     def prepare_transaction(self) -> TransactionReceipt:
-        """Waits until all records are acknowledged and detaches: from now on the holder of the receipt ends it."""
+        """Waits until all records are acknowledged and detaches: the holder of the receipt ends the transaction."""
         receipt = self._operations.step(
             "prepare_transaction()",
             c.PrepareTransaction,
@@ -293,7 +293,7 @@ class Producer:
         return receipt
 
     def resume_transaction(self, receipt: TransactionReceipt) -> None:
-        """In place of `init_transactions`: takes over a prepared transaction, to commit or abort it."""
+        """Instead of `init_transactions`: takes over a prepared transaction, to commit or abort it."""
         self._operations.step(
             "resume_transaction()", lambda operation_id: c.ResumeTransaction(operation_id, receipt), subject=receipt
         )
@@ -302,7 +302,7 @@ class Producer:
     def transaction(self) -> Iterator[Producer]:
         """Begins a transaction; commits it at the end of the block, aborts it if the block or the commit fails.
 
-        A commit that ran into its time-out is neither: it may still succeed, and is left to the caller.
+        A commit that timed out is not aborted: it may still succeed, and is left to the caller.
         """
         self.begin_transaction()
         try:
@@ -319,7 +319,7 @@ class Producer:
             raise
 
     def _abort_because_of(self, error: BaseException) -> None:
-        """The error that led here is the one to be seen, not that aborting failed as well."""
+        """The original error is to be raised, not that aborting failed as well."""
         try:
             self.abort_transaction()
         except KafkaSinkError as failure:
@@ -331,7 +331,7 @@ class Producer:
     def close(self, timeout_s: float | None = None) -> None:
         """Sends what is queued, aborts an open transaction, ends the thread. May be called again.
 
-        With a limit: what is not done by then fails, and `OperationTimeout` says so. With 0, or from a delivery
+        With a timeout: what is not done by then fails, and `OperationTimeout` is raised. With 0, or from a delivery
         callback, nothing more is sent. An interrupted close gives up at once, too.
         """
         if timeout_s is not None and timeout_s < 0:
@@ -369,8 +369,8 @@ class Producer:
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # By then every record has its outcome. What may still wait is the abort of a transaction whose coordinator is
-        # away: the broker does that by itself, and the error inside the block must not be held up by it.
+        # By then every record has its outcome. Only the abort of a transaction whose coordinator is unreachable may be
+        # pending: the broker times it out by itself, and it must not delay the error inside the block.
         limit_s = None if error is None else self._options.delivery_timeout_ms / 1000
         try:
             self.close(limit_s)
@@ -399,8 +399,8 @@ def _byte_count(columns: RecordColumns) -> int:
 
 
 def _parse_options(config: Mapping[str, object]) -> ProducerOptions:
-    """Imported here: a task of Spark has its options parsed already, and the tables take longer to load than a batch
-    to send."""
+    """Imported here: a Spark task has parsed options already, and the tables take longer to load than a batch to
+    send."""
     from kafka_sink.options.parse import parse_producer_options
 
     return parse_producer_options(config)

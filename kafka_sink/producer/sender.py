@@ -1,14 +1,14 @@
 """The sender thread: the only one that touches the engine and the sockets.
 
-    poll -> close what has lingered -> step -> carry out -> publish -> call back -> finish -> and again
+    poll -> close lingering batches -> step -> carry out -> publish -> run callbacks -> finish -> repeat
 
-A turn decides nothing: the engine says what to do and when to be called again. Completions are told under the
-mailbox's lock in one go, callbacks run after it is free. Operations end after that, as in the Java client: when
+The loop decides nothing: the engine says what to do and when to be called again. Completions are published under one
+hold of the mailbox's lock, callbacks run after its release. Operations finish after that, as in the Java client: when
 flush() returns, the callbacks of everything it waited for have run.
 
-The end, whatever brings it (a graceful close that is over, an abandoned producer, an error that should not exist), is
-the same: sockets are closed, nothing more is accepted, and everything that still waits gets the reason. An unexpected
-exception is never logged and continued: after it nobody knows what the engine's state means.
+The end is the same for a finished graceful close, an abandoned producer and an unexpected error: sockets are closed,
+nothing more is accepted, and everything pending fails with the reason. An unexpected exception is never logged and
+ignored: the engine's state is undefined after it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from kafka_sink.producer.metrics import ProducerMetrics
 _LOGGER = logging.getLogger("kafka_sink")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
-# The appender was at work when something was due there.
+# Delay before retrying when the appender's lock was taken.
 RETRY_MS = 1
 
 
@@ -69,11 +69,11 @@ class Sender:
         self._backlog = 0
         self._node_ids: dict[int, int] = {}
         self._connected: set[int] = set()
-        # Of batches that were split: how many of the records are not done yet.
+        # For split batches: how many records are not done yet.
         self._unfinished_splits: dict[ProducerBatch, int] = {}
         self._completions: list[c.Delivered | c.Failed] = []
         self._finished: list[c.Finished] = []
-        # What those get who still wait at the end.
+        # The error for everything pending at the end.
         self._reason: KafkaSinkError = DeliveryError(f"dropped: {CLOSED}. Nothing of it was sent")
         self._closing: set[int] = set()
         self._cluster_since_ms = self._clock.monotonic_ms()
@@ -95,7 +95,7 @@ class Sender:
             self._end(refusal)
 
     def turn(self) -> bool:
-        """One round. False: it was the last."""
+        """One iteration. False: it was the last."""
         mailbox, network, appender = self._mailbox, self._network, self._appender
         events = network.poll(self._timeout_ms())
         now_ms = self._clock.monotonic_ms()
@@ -170,7 +170,7 @@ class Sender:
                 _LOGGER.log(_LEVELS[command.level], "[%s] %s", self._client_id, command.text)
 
     def _publish(self, now_ms: int) -> None:
-        """Tells everybody what changed, if anything did."""
+        """Publishes changes, if any."""
         mailbox, engine = self._mailbox, self._engine
         cluster, refusal = engine.cluster, engine.refusal
         is_new_cluster = cluster is not mailbox.cluster
@@ -204,7 +204,7 @@ class Sender:
             mailbox.notify_change()
 
     def _finish(self, inputs: list[c.Input]) -> bool:
-        """Ends operations. True when the producer is at its end, too."""
+        """Finishes operations. True if the producer has ended."""
         mailbox = self._mailbox
         is_over = False
         for event in inputs:

@@ -1,4 +1,4 @@
-"""What a user passes to `send` -> the bytes of a row. Errors name topic and field, never the content."""
+"""From the arguments of `send` to the bytes of a row. Errors contain topic and field, never the content."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kafka_sink.producer.collector import HeaderPairs
 from kafka_sink.producer.interceptors import HeaderList
 from kafka_sink.records.columns import RecordColumns
 
-# What a row counts besides its bytes: its record's frame and its place in a batch.
+# Overhead of a row besides its bytes: record framing and bookkeeping in a batch.
 ROW_OVERHEAD_BYTES = 32
 PARTITION_MAX = 2**31 - 1
 
 
 def serialize(field: str, topic: str, content: Any, serializer: Serializer | None) -> bytes | None:
-    """Without a serializer bytes stay what they are, and text is UTF-8."""
+    """Without a serializer bytes are unchanged, and text becomes UTF-8."""
     if serializer is not None:
         try:
             content = serializer(content)
@@ -43,7 +43,7 @@ def serialize(field: str, topic: str, content: Any, serializer: Serializer | Non
 
 
 def read_headers(topic: str, headers: HeaderList) -> tuple[HeaderPairs | None, int]:
-    """Checked pairs and how many bytes they take at most. Order and duplicates are kept."""
+    """Checked pairs and an upper bound of their bytes. Order and duplicates are kept."""
     pairs = []
     byte_count = 0
     for item in headers.items() if isinstance(headers, Mapping) else headers:
@@ -81,7 +81,7 @@ def check_row(topic: str, timestamp_ms: int | None, partition: int | None) -> No
 def check_size(
     topic: str, key: bytes | None, value: bytes | None, headers: HeaderPairs | None, request_bytes_max: int
 ) -> None:
-    """By the same measure that the encoder has, so that nothing accepted here is refused there."""
+    """Uses the encoder's measure, so that nothing accepted here is refused there."""
     columns = RecordColumns.from_rows([key], [value], [headers] if headers else None)
     try:
         columns.check_record_sizes(request_bytes_max)

@@ -1,8 +1,9 @@
 """Waiting until a topic, or one of its partitions, is known: at most max.block.ms, as in the Java client. For a
-partition of a known topic at most five seconds: a wrong number is far more common than a partition that is being made.
+partition of a known topic at most five seconds: a wrong number is far more common than a partition that is being
+created.
 
-The engine asks the brokers; here only the published view is watched. A verdict that waiting is pointless counts only
-if it came after the question: the permission that was missing yesterday may have been granted.
+The engine requests metadata; this only watches the published view. An error that makes waiting pointless counts only if
+it came after the call: a missing permission may have been granted since.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NEW_PARTITION_WAIT_MS = 5_000
 def partition_view(
     cluster: ClusterView, topic: str, slow_node_ids: frozenset[int], rack: str = ""
 ) -> PartitionView | None:
-    """None while nobody can tell where the topic's records go. Led in `rack` and not slow, else not slow, else all."""
+    """None while the partitions are unknown. Available: those led in `rack` and not slow, else not slow, else all."""
     partition_count = cluster.partition_count(topic)
     if partition_count is None:
         return None
@@ -44,7 +45,7 @@ def wait_for_topic(
     max_block_ms: int,
     refusal: Callable[[], KafkaSinkError | None],
 ) -> None:
-    """Returns when the topic has more than `partition` partitions; -1: any. Raises as soon as there is a refusal."""
+    """Returns when the topic has more than `partition` partitions; -1: any. Raises as soon as the producer refuses."""
     started_ms = mailbox.clock.monotonic_ms()
     deadline_ms = started_ms + max_block_ms
     with mailbox.changed:

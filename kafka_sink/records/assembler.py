@@ -1,15 +1,15 @@
-"""Open batches, one per topic and partition: rows come in by whole columns, closed batches come out.
+"""Open batches, one per topic and partition: columns of rows go in, closed batches come out.
 
-Theory of operation. One append call is cut into chunks that fit the processor's cache; each chunk is sorted by
-partition (stable, so rows of a partition keep their order), planned (which rows go into which batch, from sizes
-alone), encoded in one pass, and handed out: every batch gets its section of the encoded bytes. Planning changes
-nothing, so whatever fails until the bytes are there leaves the open batches as they were.
+Theory of operation. One append call is split into chunks that fit the CPU cache; each chunk is sorted by partition
+(stable, so rows of a partition keep their order), planned (which rows go into which batch, from sizes alone), encoded
+in one pass, and distributed: every batch gets its section of the encoded bytes. Planning has no side effects, so a
+failure up to and including encoding leaves the open batches unchanged.
 
-A batch closes when the next record does not fit, when it is full to the limit, or when the caller says so (its linger
-is over, a flush). Closing joins the sections and compresses them. Whether a record fits is judged by an upper bound
-that is exact but for two or three bytes; so no batch passes the limit unless a single record does, which then is alone
-in its batch. The limit is meant for the compressed batch: the ratio of the topic is estimated (compression_ratio.py),
-and the limit before compression grows with it, up to the largest request and to a fair share of the memory.
+A batch is closed when the next record does not fit, when it has reached the limit, or by the caller (linger has passed,
+a flush). Closing joins the sections and compresses them. Whether a record fits is decided by an upper bound that is
+exact to two or three bytes; so no batch exceeds the limit unless a single record does, which is then alone in its
+batch. The limit is for the compressed batch: the topic's ratio is estimated (compression_ratio.py), and the limit
+before compression grows with it, up to the maximum request and a fair share of the memory.
 
 It knows no clock, no thread and no broker. One caller at a time.
 """
@@ -30,9 +30,9 @@ from kafka_sink.records.compression_ratio import CompressionRatio
 from kafka_sink.records.encoder import encode_rows
 from kafka_sink.records.varint import Array, largest, smallest
 
-# Rows and their encoded form stay within a core's cache; larger chunks lose more to memory than they save in calls.
+# Rows and their encoded form fit a core's cache; larger chunks lose more to memory access than they save in calls.
 CHUNK_BYTES = 2 * 1024 * 1024
-# What a partition gets of a chunk costs some microseconds whatever it holds; that many rows make it bearable.
+# Each partition in a chunk costs some microseconds, however few its rows; this many rows make that acceptable.
 ROWS_PER_PARTITION = 16
 
 B = TypeVar("B")
@@ -52,7 +52,7 @@ class _OpenBatch:
 
 
 class _Piece(NamedTuple):
-    """The rows [start, stop) of a sorted chunk go into one batch, of which there are `first_record` records already."""
+    """The rows [start, stop) of a sorted chunk go into one batch, which has `first_record` records already."""
 
     partition: int
     start: int
@@ -62,7 +62,7 @@ class _Piece(NamedTuple):
     is_last_of_batch: bool
 
 
-# Topic, partition, content, when it was opened, whose rows are in it.
+# Topic, partition, content, when it was opened, shares of the append calls.
 NewBatch = Callable[[str, int, EncodedBatch, int, tuple[Share, ...]], B]
 
 
@@ -78,9 +78,9 @@ class Assembler(Generic[B]):
         open_bytes_max: int | None = None,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
-        """`new_batch` makes what a batch becomes when it is closed, and stays until it is in the log.
+        """`new_batch` makes the object for a closed batch.
 
-        `open_bytes_max`: what all open batches may take together before one is larger than `batch_bytes_max`.
+        `open_bytes_max`: limit for all open batches together, above which none may be larger than `batch_bytes_max`.
         """
         self._new_batch = new_batch
         self._batch_bytes_max = min(batch_bytes_max, request_bytes_max)
@@ -91,7 +91,7 @@ class Assembler(Generic[B]):
         self._compressors: dict[str, Compressor] = {}
         self._compression_ratio = CompressionRatio()
         self._chunk_bytes = chunk_bytes
-        # In the order of opening: a batch that closes leaves, the next of its partition comes in at the end.
+        # In the order of opening: a closed batch is removed, the partition's next one is added at the end.
         self._open: dict[tuple[str, int], _OpenBatch] = {}
         self.open_bytes = 0
 
@@ -109,7 +109,7 @@ class Assembler(Generic[B]):
         timestamp_ms: int,
         token: object,
     ) -> list[B]:
-        """Takes in all rows or, with `DataError`, none. `timestamp_ms` is for rows that have no timestamp."""
+        """Appends all rows or, with `DataError`, none. `timestamp_ms` is for rows without a timestamp."""
         columns.check_record_sizes(self._request_bytes_max)
         closed: list[B] = []
         for start, stop in _split_into_chunks(columns, partitions, self._chunk_bytes):
@@ -119,7 +119,7 @@ class Assembler(Generic[B]):
         return closed
 
     def close_due(self, *, opened_before_ms: int) -> list[B]:
-        """Closes what was opened at that time or before."""
+        """Closes batches opened at that time or before."""
         due = []
         for batch in self._open.values():
             if batch.opened_ms > opened_before_ms:
@@ -196,7 +196,7 @@ class Assembler(Generic[B]):
                 self._open[topic, piece.partition] = batch
             if piece.stop > piece.start:
                 section = encoded.section(piece.start, piece.stop)
-                # What stays open is copied, or a few bytes would keep the whole chunk's memory alive.
+                # The section of an open batch is copied, or a few bytes would keep the whole chunk's memory alive.
                 batch.sections.append(section if piece.is_last_of_batch else bytes(section))
                 batch.shares.append(Share(token, row_ids[piece.start : piece.stop], batch.record_count))
                 batch.record_count += piece.stop - piece.start
@@ -255,7 +255,7 @@ class _Chunk:
         return self.columns.row_count
 
     def record_ends(self, batches: list[_OpenBatch | None], records_max: int) -> Array:
-        """Upper bounds of where records end, counted from the first, in sorted order; one element more than rows."""
+        """Upper bounds of cumulative record sizes, in sorted order; one element more than rows."""
         known = [batch.base_timestamp_ms for batch in batches if batch is not None]
         if isinstance(self.timestamps, int):
             known.append(self.timestamps)
@@ -269,7 +269,7 @@ class _Chunk:
         return ends
 
     def timestamps_of(self, pieces: list[_Piece], starts: Array) -> tuple[list[int], list[int]]:
-        """For each piece: the timestamp its batch counts from, and the newest among its rows (if it has any)."""
+        """For each piece: its batch's base timestamp, and the newest timestamp of its rows (if any)."""
         if isinstance(self.timestamps, int):
             own = [self.timestamps] * len(pieces)
             newest = own
@@ -289,12 +289,12 @@ class _Chunk:
 
 
 def _sort_by_partition(partitions: Array) -> tuple[Array | None, list[int], list[int]]:
-    """The order that sorts rows by partition (None: they are), the partitions, and where the rows of each end."""
+    """The order that sorts rows by partition (None: already sorted), the partitions, and where the rows of each end."""
     row_count = len(partitions)
     lowest, highest = int(smallest(partitions)), int(largest(partitions))
     if lowest == highest:
         return None, [lowest], [row_count]
-    # numpy sorts 16-bit numbers by counting, four times faster than wider ones.
+    # numpy uses radix sort for 16-bit numbers, four times faster than for wider ones.
     keys = partitions.astype(np.uint16) if highest < 2**16 else partitions
     order = np.argsort(keys, kind="stable")
     sorted_partitions = partitions[order]
@@ -304,8 +304,8 @@ def _sort_by_partition(partitions: Array) -> tuple[Array | None, list[int], list
 
 
 def _split_into_chunks(columns: RecordColumns, partitions: Array, chunk_bytes: int) -> Iterator[tuple[int, int]]:
-    """Pieces of about `chunk_bytes`; of more, up to eight times, where partitions would get few rows of each, or where
-    values are too large to be moved."""
+    """Pieces of about `chunk_bytes`; up to eight times larger if each partition would get few rows, or if values are
+    too large to be copied."""
     row_count = columns.row_count
     if not row_count:
         return

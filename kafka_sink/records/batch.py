@@ -1,13 +1,13 @@
-"""The record batch (magic 2) as a whole: its 61-byte header, and the encoded records that wait for one.
+"""The record batch (magic 2) as a whole: its 61-byte header, and encoded records without one.
 
-The records section is encoded, compressed and from then on never touched. Producer id, epoch and sequence are known
-only when the batch leaves, and change when it has to leave again under a new epoch; they stand in the header, so
-`seal` makes a new header and nothing else.
+The records section is encoded, compressed and never changed afterwards. Producer id, epoch and sequence are known only
+when the batch is sent, and change if it is resent with a new epoch; they are in the header, so `seal` only makes a new
+header.
 
-The checksum covers part of the header and then the payload. Combining a stored payload checksum with the header's
-was measured against reading the payload again: crc32c reads 16 KiB in 1 us, 128 KiB in 7 us and 1 MiB in 45 us,
-while a combination takes 2 to 8 us with tables of 21,504 numbers and 35 to 80 us without. So the payload is read
-again: that is faster for a batch of usual size, and no checksum has to be stored beside the payload.
+The checksum covers part of the header and then the payload. Combining a stored payload checksum with the header's was
+measured against reading the payload again: crc32c reads 16 KiB in 1 us, 128 KiB in 7 us and 1 MiB in 45 us, while a
+combination takes 2 to 8 us with tables of 21,504 numbers and 35 to 80 us without. So the payload is read again: that is
+faster for a batch of usual size, and no checksum has to be stored.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from kafka_sink.frozen import frozen
 from kafka_sink.records.checksum import crc32c
 
-# Spark's processes for planning and committing need neither numpy nor pyarrow, which take longer to load than the rest.
+# Spark's planning and commit processes need neither numpy nor pyarrow, which take longer to load than the rest.
 if TYPE_CHECKING:
     from kafka_sink.records.varint import Array
 
 HEADER_BYTES = 61
-# Length, attributes, two deltas, two lengths and a header count of one byte each. It bounds how many records fit into
-# so many bytes, and so how large an offset delta can be.
+# Length, attributes, two deltas, two lengths and a header count of one byte each. It limits how many records fit into a
+# number of bytes, and thus the largest offset delta.
 RECORD_BYTES_MIN = 7
 MAGIC = 2
 NO_TIMESTAMP = -1
@@ -50,7 +50,7 @@ CHECKED = struct.Struct(">hiqqqhii")
 class Share:
     """Which rows of one append call are in a batch, in record order.
 
-    `token` is the caller's and identifies the call; `first_record` is the position of the first of them in the batch.
+    `token` is the caller's object for the call; `first_record` is the position of the first of them in the batch.
     """
 
     token: object
@@ -81,7 +81,7 @@ def seal(
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
 ) -> bytes:
-    """The 61 bytes in front of the payload. Timestamps are CreateTime; the base offset is the broker's to set."""
+    """The 61 bytes before the payload. Timestamps are CreateTime; the broker sets the base offset."""
     checked = CHECKED.pack(
         batch.codec | (TRANSACTIONAL_BIT if is_transactional else 0),
         batch.record_count - 1,

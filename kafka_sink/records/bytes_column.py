@@ -1,8 +1,8 @@
-"""A column of nullable byte strings as flat arrays: one block of bytes, where each row starts, how long it is.
+"""A column of nullable byte strings as flat arrays: one block of bytes, start and length of each row.
 
-All Arrow types that can hold a key, a value, a header part or a topic become this one form, so that the rest of the
-package needs to know no Arrow type. What Arrow leaves under a null (any bytes at all) stays in the block and is never
-read: the length of a null is -1, and only lengths decide.
+All Arrow types for a key, a value, a header part or a topic are converted to this form, so that the rest of the package
+does not deal with Arrow types. The bytes that Arrow may have under a null stay in the block and are never read: the
+length of a null is -1.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class BytesColumn:
             kind = array.type
         is_large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
         _, starts_buffer, data_buffer = array.buffers()
-        if starts_buffer is None:  # Arrow may leave out the buffers of an empty array
+        if starts_buffer is None:  # Arrow may omit the buffers of an empty array
             return cls.of(np.empty(0, np.uint8), np.zeros(1, np.int32), np.empty(0, np.int32))
         starts = np.frombuffer(starts_buffer, np.int64 if is_large else np.int32)
         starts = starts[array.offset : array.offset + len(array) + 1]
@@ -92,26 +92,26 @@ class BytesColumn:
         lengths = self.lengths[rows]
         starts = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(np.maximum(lengths, 0), out=starts[1:])
-        # Each byte's place in the old block: counting on from the old start of its row.
+        # Each byte's position in the old block, counted from the old start of its row.
         sources = np.arange(starts[-1]) + np.repeat(self.starts[:-1][rows] - starts[:-1], np.maximum(lengths, 0))
         return BytesColumn.of(self.data[sources], starts, lengths)
 
     def elements(self) -> pa.Array:
-        """The rows as a plain Arrow array without nulls. It must be short of 2 GiB."""
+        """The rows as a plain Arrow array without nulls. It must be smaller than 2 GiB."""
         if self.starts.dtype == np.int32:
             return binary_array(pa.py_buffer(self.data), np.ascontiguousarray(self.starts))
         first, last = int(self.starts[0]), int(self.starts[-1])
         return binary_array(pa.py_buffer(self.data[first:last]), (self.starts - first).astype(np.int32))
 
     def views(self, rows: Array) -> list[memoryview]:
-        """The bytes of these rows where they lie; of a null, none."""
+        """Views of the bytes of these rows; empty for a null."""
         content = self.data.data
         starts = self.starts[:-1][rows]
         ends = starts + (np.maximum(self.lengths[rows], 0) if self.has_nulls else self.lengths[rows])
         return [content[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def sizes(self) -> Array | int:
-        """Bytes of each row in a record, its length's varint included; a number if all rows have the same."""
+        """Encoded size of each row, including the length varint; one number if all rows have the same."""
         if self.is_equal_length:
             lengths = self.lengths[:1]
             return int(length_varint_sizes(lengths)[0]) + max(self.longest, 0)
@@ -126,13 +126,13 @@ class BytesColumn:
 
 
 def to_plain(array: pa.Array) -> pa.Array:
-    """The values themselves, where Arrow holds them encoded."""
+    """Resolves extension types, dictionary and run-end encoding."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if pa.types.is_dictionary(array.type):
         return array.dictionary_decode()
     if pa.types.is_run_end_encoded(array.type):
-        # Loaded where it is needed: it takes as long as the rest of this package, and Spark never sends such arrays.
+        # Imported here: it takes as long as the rest of this package, and Spark never sends such arrays.
         import pyarrow.compute as pc
 
         return pc.run_end_decode(array)

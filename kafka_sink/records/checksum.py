@@ -1,9 +1,8 @@
 """CRC-32C, the checksum of record batches.
 
-The package crc32c brings a command line with it: its import loads argparse, email and importlib.metadata, ten times
-what the function itself needs, in each of Spark's Python processes. So the compiled module is loaded from the package's
-folder, without the package around it. Where the module is not found there, as in another release, the package is
-imported.
+The package crc32c includes a command line: its import loads argparse, email and importlib.metadata, ten times what the
+function itself needs, in each of Spark's Python processes. So the compiled module is loaded directly from the package's
+folder. If it is not found there, as in another release, the package is imported.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _COMPILED = "_crc32c"
 
 class Checksum(Protocol):
     def __call__(self, data: Data, value: int = 0, /) -> int:
-        """`value` is the checksum of what comes before the data."""
+        """`value` is the checksum of the preceding data."""
 
 
 def _import_crc32c() -> Checksum:

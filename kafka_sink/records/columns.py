@@ -1,10 +1,10 @@
 """The rows of one append call as flat columns: key, value, headers, timestamp, partition.
 
-Checks here and nowhere else what a column may hold: `DataError` names column, row and type, never a value. Knows
-nothing of brokers or partitions of a topic; `routing` decides where rows go, `encoder` turns them into records.
+All checks of column contents are here: `DataError` contains column, row and type, never a value. Knows nothing of
+brokers or a topic's partitions; `routing` assigns partitions, `encoder` makes the records.
 
 `row_ids` numbers the rows as the caller counts them. They stay with the rows through slicing, splitting by topic and
-grouping, so that an error or an offset finds the way back.
+grouping, so that an error or an offset can be assigned to its row.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from kafka_sink.records.headers import check_headers_type, encode_header_column
 from kafka_sink.records.scalar import Headers, encode_headers
 from kafka_sink.records.varint import Array, length_varint_sizes, varint_size
 
-# What a record takes at most besides its sizes: length, attributes, timestamp delta, offset delta.
+# Maximum size of a record's other fields: length, attributes, timestamp delta, offset delta.
 RECORD_OVERHEAD_BYTES_MAX = 5 + 1 + 10 + 5
 LARGE_VALUE_BYTES = 3000
-# Stands for "anywhere" (as NO_TIMESTAMP does for "now") in a column of valid values, which are never negative.
+# Means "any partition" (as NO_TIMESTAMP means "now"); valid values are never negative.
 NO_PARTITION = -1
 
 INTEGER_TYPES = "int32 and int64"
@@ -54,9 +54,9 @@ T = TypeVar("T")
 
 @frozen
 class RecordColumns:
-    """A key or value of None is null in every row; headers of None are no headers; timestamps of None are all now.
+    """A key or value of None is null in every row; headers of None: no headers; timestamps of None: all now.
 
-    `sizes` are the bytes of key, value and headers as they stand in a record; one number if all rows have the same.
+    `sizes` are the encoded sizes of key, value and headers; one number if all rows have the same.
     """
 
     row_ids: Array
@@ -82,7 +82,7 @@ class RecordColumns:
 
     @classmethod
     def from_arrow(cls, data: ArrowData) -> RecordColumns:
-        """The columns value (must be there), key, headers, timestamp and partition; others are not looked at."""
+        """Reads the columns value (required), key, headers, timestamp and partition; others are ignored."""
         check_schema(data.schema)
         return cls.of(
             data.num_rows,
@@ -117,7 +117,7 @@ class RecordColumns:
 
     @property
     def has_large_values(self) -> bool:
-        """On average: one more copy of each would cost more than some Python for each row."""
+        """On average: another copy of each would cost more than some Python per row."""
         value = self.value
         return value is not None and int(value.starts[-1] - value.starts[0]) >= LARGE_VALUE_BYTES * self.row_count
 
@@ -139,7 +139,7 @@ class RecordColumns:
         )
 
     def record_sizes(self, *, timestamp_span_ms: int, records_max: int) -> Array | int:
-        """No record takes more than this in a batch of so many records and so long a time; nearly exact."""
+        """Upper bounds of the record sizes in a batch with these limits of records and time span; nearly exact."""
         body = self.sizes + (1 + varint_size(timestamp_span_ms) + varint_size(records_max))
         if isinstance(body, int):
             return varint_size(body) + body
@@ -148,13 +148,13 @@ class RecordColumns:
 
     @property
     def bytes_max(self) -> int:
-        """Upper bound of what all records together take, before compression and without batch headers."""
+        """Upper bound of the size of all records together, before compression and without batch headers."""
         sizes = self.sizes
         total = sizes * self.row_count if isinstance(sizes, int) else int(sizes.sum())
         return total + RECORD_OVERHEAD_BYTES_MAX * self.row_count
 
     def check_record_sizes(self, request_bytes_max: int) -> None:
-        """No record may be too large for a request of its own; Java's client counts in the same way."""
+        """Each record must fit a request of its own; Java's client uses the same size."""
         sizes = self.sizes + (HEADER_BYTES + RECORD_OVERHEAD_BYTES_MAX)
         largest = sizes if isinstance(sizes, int) else int(sizes.max(initial=0))
         if largest <= request_bytes_max or not self.row_count:
@@ -176,7 +176,7 @@ class RecordColumns:
 
 
 def check_schema(schema: pa.Schema) -> None:
-    """Raises `DataError` if a column cannot be written whatever its rows hold; may be called before there are rows."""
+    """Raises `DataError` if a column's type cannot be written; may be called before there are rows."""
     names = schema.names
     if "value" not in names:
         raise DataError("there is no column value", VALUE_MISSING, column="value")
@@ -192,7 +192,7 @@ def check_schema(schema: pa.Schema) -> None:
 
 
 def columns_by_topic(data: ArrowData, *, topic: str | None) -> list[tuple[str, RecordColumns]]:
-    """All rows for `topic`; without it, by the column topic, in the order in which the topics first appear."""
+    """All rows for `topic`; without it, split by the column topic, in the order in which the topics first appear."""
     if not isinstance(data, ArrowData):
         raise DataError(f"rows must come as a pyarrow RecordBatch or Table, not {type(data).__name__}")
     columns = RecordColumns.from_arrow(data)
@@ -238,7 +238,7 @@ def _record_sizes(key: BytesColumn | None, value: BytesColumn | None, headers: B
 
 
 def _field(schema: pa.Schema, name: str) -> pa.Field:
-    """The first of that name, as Spark does it."""
+    """The first field with that name, as in Spark."""
     return schema.field(schema.names.index(name))
 
 
@@ -287,12 +287,12 @@ def _read_numbers(data: ArrowData, name: str, read: Callable[[pa.Array], Array])
         parts.append(_read_chunk(read, to_plain(chunk), first_row))
         first_row += len(chunk)
     numbers = np.concatenate(parts)
-    # All null is the same as no column.
+    # All null is the same as a missing column.
     return numbers if int(numbers.max(initial=-1)) >= 0 else None
 
 
 def _read_chunk(read: Callable[[pa.Array], T], chunk: pa.Array, first_row: int) -> T:
-    """`read` numbers rows from the start of the chunk; errors that leave here number them from the start of all."""
+    """`read` numbers rows from the start of the chunk; errors raised here number them from the start of the column."""
     try:
         return read(chunk)
     except DataError as error:

@@ -1,13 +1,13 @@
-"""Codecs: how the records of a batch are compressed, and how foreign bytes are decompressed without trusting them.
+"""Codecs: compress the records of a batch, and safely decompress untrusted bytes.
 
-A level that does not exist, or a codec that this build of pyarrow lacks, is a `ConfigError` when the compressor is
-made, never when it is used. Decompressing yields at most `bytes_max` bytes and raises nothing but
-`RemoteProtocolError`, whatever the input: garbage, truncation, trailing bytes, a bomb.
+An invalid level, or a codec that this build of pyarrow lacks, is a `ConfigError` when the compressor is made, never
+when it is used. Decompression yields at most `bytes_max` bytes and raises only `RemoteProtocolError`, whatever the
+input: garbage, truncation, trailing bytes, a decompression bomb.
 
-A `Compressor` may hold a context that is reused from batch to batch; it belongs to one thread at a time.
+A `Compressor` may hold a context that is reused from batch to batch; only one thread may use it at a time.
 
-Snappy and zstd are pyarrow's: it compresses as fast as the packages for them (zstd takes 8 us more per batch, for a
-context of its own), to the same bytes.
+Snappy and zstd come from pyarrow: as fast as their own packages (zstd takes 8 us more per batch, for its own context),
+with identical output.
 
 Levels of lz4: Java's client takes 1..17 with default 9, but gives level 9 to the *fast* compressor and only the other
 levels to the high-compression one. So 9 (and no level) means level 0 of this library, the rest its high-compression
@@ -35,13 +35,13 @@ CODEC_IDS = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": Z
 CODEC_NAMES = {codec_id: name for name, codec_id in CODEC_IDS.items()}
 
 # The framing of snappy-java, which the Java client writes and reads: a magic, version and lowest compatible version,
-# then blocks with their compressed length in front. Snappy itself works on blocks of 64 KiB; a length of 32 KiB is
-# what snappy-java makes, and readers allocate per block.
+# then blocks with their compressed length in front. Snappy itself works on blocks of 64 KiB; snappy-java writes 32 KiB,
+# and readers allocate per block.
 XERIAL_HEADER = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 XERIAL_MAGIC_BYTES = 8
 XERIAL_BLOCK_BYTES = 32 * 1024
 
-# Deflate writes the gzip container with a window of 32 KiB: 15 bits, plus 16 for the container.
+# zlib's wbits for gzip: 15 for a window of 32 KiB, plus 16 for the gzip container.
 GZIP_WINDOW_BITS = 31
 
 
@@ -119,8 +119,8 @@ def _make_lz4(level: int | None) -> Callable[[Data], bytes]:
         library_level = min(max(level, 3), 12) if level > 0 else level
 
     def compress(data: Data) -> bytes:
-        # Linked blocks are refused by Apache Kafka's reader. Blocks of 64 KiB and no checksums are what Java writes:
-        # the batch has a checksum of its own.
+        # Apache Kafka's reader rejects linked blocks. Java writes blocks of 64 KiB without checksums: the batch has its
+        # own checksum.
         return lz4.frame.compress(
             data,
             compression_level=library_level,
@@ -143,7 +143,7 @@ def _make_zstd(level: int | None) -> Callable[[Data], bytes]:
 
 
 def _arrow_codec(name: str, level: int | None = None) -> pa.Codec:
-    import pyarrow as pa  # as with every codec: only who uses it loads it
+    import pyarrow as pa  # as with every codec: loaded only if used
 
     if not pa.Codec.is_available(name):
         raise ConfigError(f"this build of pyarrow has no codec {name}")
@@ -183,9 +183,9 @@ def _read_frames(
     data: Data,
     bytes_max: int,
 ) -> bytes:
-    """One frame after the other until the input ends. `open_frame` gives a decompressor and how to feed it.
+    """Reads frames until the input ends. `open_frame` returns a decompressor and its feed function.
 
-    One byte more than allowed is asked for: whether the limit was hit or passed shows in the result alone.
+    Requests one byte more than allowed, so that the result shows whether the limit was exceeded.
     """
     parts: list[bytes] = []
     room = bytes_max + 1
@@ -194,7 +194,7 @@ def _read_frames(
         frame, feed = open_frame()
         try:
             part = feed(rest, room)
-            # A decompressor may stop early although it has room; it goes on when fed with nothing.
+            # A decompressor may stop early although it has room; it continues when fed with no input.
             while not frame.eof and len(part) < room and (more := feed(b"", room - len(part))):
                 part += more
         except failures:
@@ -229,7 +229,7 @@ def _read_lz4(data: Data, bytes_max: int) -> bytes:
 
 
 def _read_zstd(data: Data, bytes_max: int) -> bytes:
-    """One byte more than allowed is asked for, so that no more than that is ever decompressed."""
+    """Requests one byte more than allowed, so that no more than that is ever decompressed."""
     import pyarrow as pa
 
     if not data:
@@ -244,11 +244,11 @@ def _read_zstd(data: Data, bytes_max: int) -> bytes:
 
 
 def _read_snappy(data: Data, bytes_max: int) -> bytes:
-    """Snappy names its uncompressed length first, so a bomb is refused before anything is allocated for it."""
+    """Snappy has its uncompressed length first, so a bomb is rejected before anything is allocated for it."""
     codec = _arrow_codec("snappy")
     view = memoryview(bytes(data))
     if view[:XERIAL_MAGIC_BYTES] != XERIAL_HEADER[:XERIAL_MAGIC_BYTES]:
-        # Clients other than Java write one bare block; Java reads that too.
+        # Clients other than Java write one raw block; Java reads that too.
         return _read_snappy_block(codec, view, bytes_max)
     if len(view) < len(XERIAL_HEADER):
         raise _broken_error("snappy", "truncated")

@@ -1,7 +1,7 @@
-"""The headers of a dead letter, and how the record that it was made of is read from it.
+"""The headers of a dead letter, and how to restore the original record from it.
 
-The headers of the row come first, then the sink's own, of which the first is the error. So everything before the last
-error is the row's, even if that row was a dead letter itself.
+The row's headers come first, then the sink's, which begin with the error. So everything before the last error belongs
+to the row, even if that row was a dead letter itself.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from kafka_sink.records.scalar import Headers
 HEADER_PREFIX = "pykafka-sink."
 ERROR = "error"
 REASON = "reason"
-# Says that the value or the key in the letter is JSON, because what was in the row has no bytes of its own.
+# The value or key in the letter is JSON, because the row's column was not binary.
 VALUE_FORMAT, KEY_FORMAT = "value.format", "key.format"
-# Says that the value or the key is not in the letter, and how long it was.
+# The value or key is not in the letter; this was its length.
 VALUE_BYTES, KEY_BYTES = "value.bytes", "key.bytes"
 JSON = "json"
 
 
 def parse_dead_letter(headers: Headers) -> tuple[Headers, Mapping[str, str]] | None:
-    """The headers of the row, and what the letter says by name. None: this is no dead letter."""
+    """The row's headers, and the letter's details by name. None: not a dead letter."""
     names = [name for name, _ in headers]
     if HEADER_PREFIX + ERROR not in names:
         return None
@@ -35,7 +35,7 @@ def parse_dead_letter(headers: Headers) -> tuple[Headers, Mapping[str, str]] | N
 
 
 def unreplayable_reason(details: Mapping[str, str]) -> str | None:
-    """Why the record cannot be made from this letter again, or None."""
+    """Why the record cannot be restored from this letter, or None."""
     if VALUE_BYTES in details or KEY_BYTES in details:
         return "too large to be kept in the letter"
     if VALUE_FORMAT in details or KEY_FORMAT in details:

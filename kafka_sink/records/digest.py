@@ -1,8 +1,8 @@
-"""A digest of a task's keys and values, in their order: enough to notice that other rows come under the same name.
+"""A digest of a task's keys and values, in their order: enough to detect that a batch comes again with other rows.
 
-It is a checksum, not a proof. The bytes of a column lie one after the other in Arrow, so a whole column is one call
-that reads memory at its full speed. It goes on from one Arrow batch to the next, so it does not depend on how Spark
-cuts rows into batches.
+It is a checksum, not a proof. The bytes of a column are contiguous in Arrow, so a whole column is one call at full
+memory speed. It continues from one Arrow batch to the next, so it does not depend on how Spark splits rows into
+batches.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class RowDigest:
 
     @property
     def value(self) -> int:
-        """63 bits: a number that every JSON reader of the ledger takes."""
+        """63 bits: fits a signed 64-bit integer of a JSON reader."""
         return (self._checksums["key"] << 31) ^ self._checksums["value"]
 
 
 def _extend_checksum(checksum: int, column: pa.Array) -> int:
-    """A column that is neither binary nor text leaves it as it is."""
+    """A column that is neither binary nor text does not change it."""
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_string(kind):
         starts_type = np.int32
     elif pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
         starts_type = np.int64
-    else:  # Spark hands over none of the other kinds
+    else:  # Spark sends no other types
         return checksum
     _, starts_buffer, data = column.buffers()
     if starts_buffer is None or data is None:

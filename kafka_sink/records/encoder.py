@@ -1,19 +1,16 @@
-"""Rows -> the bytes of their records, a whole column at a time. The slow twin is `scalar.encode_record`.
+"""Rows -> the bytes of their records, a whole column at a time. The scalar reference is `scalar.encode_record`.
 
-A record is cut into elements: a prefix (length, attributes, timestamp delta, offset delta, key length), the key, the
-value's length, the value, the headers. The elements of all rows lie side by side in one Arrow array (prefixes are
-packed by `varint`, value lengths come from a table, the rest are the columns themselves), and one `take` with an
-interleaved index brings them into order: grouping by partition and joining are the same pass over the bytes. That
-is a third faster than joining row by row and sorting after, and has no fixed cost worth speaking of, which
-`binary_join_element_wise` has (0.1 ms).
+A record consists of elements: a prefix (length, attributes, timestamp delta, offset delta, key length), the key, the
+value's length, the value, the headers. The elements of all rows are in one Arrow array (prefixes are packed by
+`varint`, value lengths come from a table, the rest are the columns themselves), and one `take` with an interleaved
+index puts them in order: grouping by partition and joining are one pass over the bytes. That is a third faster than
+joining row by row and sorting afterwards, and has almost no fixed cost, unlike `binary_join_element_wise` (0.1 ms).
 
-A record without headers ends in a zero byte, the number of its headers. It saves an element per row to put that zero
-at the start of the next row's prefix instead: the bytes of rows [start, stop) then begin one byte later and end one
-byte later.
+A record without headers ends in a zero byte, the header count. Putting it at the start of the next row's prefix saves
+an element per row: the bytes of rows [start, stop) then begin and end one byte later.
 
-Large values are left where they lie. What is in front of them is put together in the same way; a batch then joins it
-with slices of the column, row by row: one copy of a value in place of two or three, for a fifth of a microsecond of
-Python per row.
+Large values are not copied here. Their prefixes are made in the same way; a batch then joins them with slices of the
+column, row by row: one copy of a value instead of two or three, for 0.2 us of Python per row.
 """
 
 from __future__ import annotations
@@ -70,7 +67,7 @@ class InterleavedRows:
 
 @frozen
 class JoinedRows:
-    """What stands in front of each value, the values, and what stands behind them; of None, no headers."""
+    """The bytes before each value, the values, and the bytes after them; None: no headers."""
 
     heads: list[memoryview]
     values: list[memoryview]
@@ -92,7 +89,7 @@ def encode_rows(
     timestamp_deltas: Array | int,
     offset_deltas: Array,
 ) -> EncodedRows:
-    """Row `order[i]` becomes record i; the deltas are those of record i. Less than 2 GiB in all."""
+    """Row `order[i]` becomes record i; the deltas are those of record i. The total must be less than 2 GiB."""
     rows = np.arange(columns.row_count) if order is None else order.astype(np.int64)
     fields = _prefix_fields(columns, rows, timestamp_deltas, offset_deltas)
     if columns.has_large_values:
@@ -121,11 +118,11 @@ def _join(columns: RecordColumns, rows: Array, fields: list[VarintField]) -> Joi
 def _prefix_fields(
     columns: RecordColumns, rows: Array, timestamp_deltas: Array | int, offset_deltas: Array
 ) -> list[VarintField]:
-    """All in front of the key; without a key the value's length belongs to it too."""
+    """Everything before the key; without a key this includes the value's length."""
     fields = [_ATTRIBUTES, *encode_varints(timestamp_deltas), *encode_varints(offset_deltas)]
     record_bytes = columns.sizes if isinstance(columns.sizes, int) else columns.sizes[rows]
     for field in fields:
-        # Counts are bytes; a sum of them with a large size is not.
+        # Counts are uint8; their sum with a large size does not fit.
         counts = field.counts if isinstance(field.counts, int) else field.counts.astype(np.int64)
         record_bytes = record_bytes + counts
     fields = [*encode_varints(record_bytes), *fields, *_length_fields(columns.key, rows)]
@@ -135,8 +132,8 @@ def _prefix_fields(
 
 
 class _Elements:
-    """Prefix, key and the value's length of all rows side by side, then whatever is added; and, for each kind of them,
-    where each record finds its own."""
+    """Prefixes, keys and value lengths of all rows, then further elements; and, for each kind, the index of each
+    record's element."""
 
     def __init__(self, columns: RecordColumns, rows: Array, fields: list[VarintField]) -> None:
         flat, starts = pack(fields, len(rows))
@@ -157,14 +154,14 @@ class _Elements:
         places = self._used + self._rows
         self._used += len(self._rows)
         if column.has_nulls:
-            # Under a null there may be bytes.
+            # There may be bytes under a null.
             self._parts.append(_EMPTY)
             places = np.where(column.lengths[self._rows] < 0, self._used, places)
             self._used += 1
         self._index.append(places)
 
     def interleave(self) -> tuple[memoryview, Array]:
-        """The elements of each record one after the other: all bytes, and where each record starts."""
+        """Joins the elements of each record: all bytes, and where each record starts."""
         index = self._index
         interleaved = np.empty((len(self._rows), len(index)), np.int32)
         for number, places in enumerate(index):

@@ -1,7 +1,7 @@
-"""The headers column -> for each row the bytes that end its record: the number of headers, then key and value of each.
+"""Encodes the headers column: per row the header count, then key and value of each header.
 
-Accepted are list<struct<key, value>> (fields by these names, or else by position) and map<key, value>. Order and
-duplicates are kept; a null list is no headers; a null header value is a value; a null header key cannot be sent.
+Accepts list<struct<key, value>> (fields by these names, or else by position) and map<key, value>. Order and duplicates
+are kept; a null list means no headers; a null header value is valid; a null header key is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EMPTY = pa.array([b""], pa.binary())
 
 
 def check_headers_type(kind: pa.DataType) -> None:
-    """Raises `DataError` unless headers can be of this type."""
+    """Raises `DataError` if headers cannot have this type."""
     kind = plain_type(kind)
     types = pa.types
     if types.is_null(kind):
@@ -53,8 +53,8 @@ def encode_header_column(array: pa.Array) -> BytesColumn | None:
     row_count, header_count = len(array), int(counts.sum())
     if header_count == 0:
         return None
-    # Header number i (over all rows) belongs to a row and stands somewhere among the list's values; under null lists
-    # there may be values that belong to nobody.
+    # Maps header i (over all rows) to its row and its position in the list's values; under null lists there may be
+    # values that belong to no row.
     ends = np.cumsum(counts)
     rows = np.repeat(np.arange(row_count), counts)
     sources = np.arange(header_count) + np.repeat(list_starts[:-1] - first - (ends - counts), counts)
@@ -66,7 +66,7 @@ def encode_header_column(array: pa.Array) -> BytesColumn | None:
     parts = [count_elements, key_lengths, keys.elements(), value_lengths, values.elements(), _EMPTY]
     bases = np.cumsum([0, *(len(part) for part in parts)])
 
-    # Each row is one element (its count) and four per header.
+    # Each row has one element (the count) and four per header.
     index = np.empty(row_count + 4 * header_count, np.int64)
     row_positions = np.arange(row_count) + 4 * (ends - counts)
     positions = 4 * np.arange(header_count) + rows + 1
@@ -79,7 +79,7 @@ def encode_header_column(array: pa.Array) -> BytesColumn | None:
 
 
 def _take_rows(parts: list[pa.Array], index: Array, row_positions: Array) -> BytesColumn:
-    """The indexed elements of `parts`, of which each row takes those from its position to the next row's."""
+    """The indexed elements of `parts`; each row has those from its position to the next row's."""
     joined = take_elements(pa.concat_arrays(parts), pa.array(index))
     _, starts_buffer, data_buffer = joined.buffers()
     element_starts = np.frombuffer(starts_buffer, np.int32)

@@ -1,10 +1,10 @@
 """Kafka's key hash (murmur2, 32 bit, fixed seed) over a whole column.
 
-Gathering bytes from where the keys lie is what costs (5 ns for each gather and key, whatever its width), arithmetic
-costs almost nothing. So 32 bytes of every key are gathered at once, through a view of the column's bytes that has such
-a window at every byte position, and the steps run down the columns of that matrix; where keys end at different words,
-a step is computed for all and kept for those that have the word. Longer keys take another round per 32 bytes. Once few
-keys are left (a column of short keys with some very long ones), those are finished one by one.
+Gathering the key bytes dominates the cost (5 ns per gather and key, whatever its width), arithmetic is almost free. So
+32 bytes of every key are gathered at once, through a sliding-window view of the column's bytes, and the steps run over
+the columns of that matrix; if keys end at different words, a step is computed for all and kept for those that have the
+word. Longer keys take another round per 32 bytes. Once few keys are left (short keys with some very long ones), they
+are hashed one by one.
 
 Arithmetic is modulo 2**32: uint32 arrays wrap silently.
 """
@@ -30,7 +30,7 @@ _TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
 
 
 def murmur2(content: bytes) -> int:
-    """The slow twin: the hash of one key, as an unsigned number."""
+    """The scalar reference: the hash of one key, unsigned."""
     hashed = SEED ^ len(content)
     whole_bytes = len(content) - len(content) % WORD_BYTES
     for position in range(0, whole_bytes, WORD_BYTES):
@@ -54,7 +54,7 @@ def _mix_tail(hashed: int, tail: bytes) -> int:
 
 
 def murmur2_column(column: BytesColumn) -> Array:
-    """The hash of every row as uint32. A null counts as the empty key; whoever asks knows better what it means."""
+    """The hash of every row as uint32. A null is hashed as the empty key; the caller handles nulls."""
     lengths = np.maximum(column.lengths, 0) if column.has_nulls else column.lengths
     first, last = int(column.starts[0]), int(column.starts[-1])
     # A window may begin at the very end of the last key.
@@ -85,14 +85,14 @@ def murmur2_column(column: BytesColumn) -> Array:
 
 
 def partitions_of_keys(column: BytesColumn, partition_count: int) -> Array:
-    """Where Java's default partitioner puts keys."""
+    """The partitions that Java's default partitioner assigns."""
     positive = murmur2_column(column) & np.uint32(0x7FFFFFFF)
     partitions: Array = (positive % np.uint32(partition_count)).astype(np.int32)
     return partitions
 
 
 def _hash_window(hashed: Array, window: Array, remaining: Array) -> None:
-    """Takes the next 32 bytes, or as many as remain, into the hashes; the tail too if it lies in them."""
+    """Adds the next 32 bytes, or as many as remain, to the hashes, including the tail if it is among them."""
     words = window.view("<u4").reshape(-1, WINDOW_WORDS)
     word_counts = np.minimum(remaining >> 2, WINDOW_WORDS)
     shortest = int(word_counts.min())

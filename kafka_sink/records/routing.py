@@ -1,9 +1,9 @@
-"""Which partition each row goes to. One `Router` per producer; it remembers per topic where unkeyed rows stick.
+"""Assigns rows to partitions. One `Router` per producer; it keeps each topic's sticky partition for unkeyed rows.
 
-A partition given with the row beats all. Next comes the partitioner: Java's default (murmur2 of the key; rows without
-key stick to a partition until it has got a batch, KIP-794), round robin, librdkafka's `random` and CRC32
-`consistent_random`, or a callable of the user over whole columns. It knows no broker: what is known of a topic comes
-in as a `PartitionView`, the length of each partition's queue as a mapping, randomness as a callable.
+A partition given with the row takes precedence. Otherwise the partitioner decides: Java's default (murmur2 of the key;
+rows without key stick to a partition for one batch, KIP-794), round robin, librdkafka's `random` and CRC32
+`consistent_random`, or a user's callable over whole columns. It knows no broker: a topic is passed in as a
+`PartitionView`, the queue length of each partition as a mapping, randomness as a callable.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from kafka_sink.records.murmur2 import partitions_of_keys
 from kafka_sink.records.varint import Array
 
-# Partitions and their queue lengths; one that is missing has nothing queued.
+# Partitions and their queue lengths; a missing one has an empty queue.
 Loads = Mapping[int, int]
 
 
 @frozen
 class PartitionView:
-    """`available` are the partitions that can take batches now: with a leader, and not stuck for too long."""
+    """`available` are the partitions that can take batches now: with a leader that is not too slow."""
 
     partition_count: int
     available: tuple[int, ...]
@@ -51,7 +51,7 @@ class _Sticky:
 class Router:
     """`partitioner` is `default`, `round_robin`, `random`, `consistent_random` or a callable.
 
-    `sticky_bytes` is what a partition gets before unkeyed rows move on: batch.size, so that a stay fills one batch.
+    `sticky_bytes`: how much a partition gets before unkeyed rows switch: batch.size, so a run fills one batch.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Router:
         self._partition = self._select_partitioner(partitioner)
 
     def route(self, topic: str, columns: RecordColumns, view: PartitionView, loads: Loads | None = None) -> Array:
-        """A partition for every row, as int32. `loads` of None places unkeyed rows evenly (not adaptive)."""
+        """A partition for every row, as int32. `loads` None: unkeyed rows are spread evenly (not adaptive)."""
         explicit = columns.partitions
         if explicit is None:
             return self._partition(topic, columns, view, loads, None)
@@ -112,14 +112,14 @@ class Router:
             return self._stick(topic, columns, view, loads, rows)
         partitions = partitions_of_keys(columns.key, view.partition_count)
         if columns.key.has_nulls:
-            # The empty key is a key, as it is for Java.
+            # The empty key is a key, as in Java.
             self._stick_rows(partitions, columns.key.lengths < 0, topic, columns, view, loads, rows)
         return partitions
 
     def _consistent_random(
         self, topic: str, columns: RecordColumns, view: PartitionView, loads: Loads | None, rows: Array | None
     ) -> Array:
-        """Rows without key and with the empty key go anywhere, as in librdkafka, which sticks for a while as well."""
+        """Rows without key or with the empty key get any partition, sticky for a while, as in librdkafka."""
         if columns.key is None or self._ignores_keys:
             return self._stick(topic, columns, view, loads, rows)
         partitions = _crc32_partitions_of_keys(columns.key, view.partition_count)
@@ -129,7 +129,7 @@ class Router:
     def _round_robin(
         self, topic: str, columns: RecordColumns, view: PartitionView, _loads: Loads | None, rows: Array | None
     ) -> Array:
-        """Keys do not count, as in Java's RoundRobinPartitioner."""
+        """Keys are ignored, as in Java's RoundRobinPartitioner."""
         count = columns.row_count if rows is None else len(rows)
         turn = self._turns.get(topic, 0)
         self._turns[topic] = turn + count
@@ -140,7 +140,7 @@ class Router:
     def _random(
         self, topic: str, columns: RecordColumns, view: PartitionView, _loads: Loads | None, rows: Array | None
     ) -> Array:
-        """Each row anywhere, whatever its key, as librdkafka's partitioner of that name."""
+        """A random partition per row, whatever its key, like librdkafka's partitioner of that name."""
         count = columns.row_count if rows is None else len(rows)
         choices = np.array(view.available or range(view.partition_count), np.int32)
         drawn = choices[[int(self._random_number() * len(choices)) for _ in range(count)]]
@@ -167,9 +167,9 @@ class Router:
     def _stick(
         self, topic: str, columns: RecordColumns, view: PartitionView, loads: Loads | None, rows: Array | None
     ) -> Array:
-        """Cuts the rows into stays of one partition each. A stay ends before the row that would not fit into a batch.
+        """Splits the rows into sticky runs of one partition each. A run ends before a row that does not fit its batch.
 
-        KIP-794 ends it behind that row; then every stay would leave the beginning of another batch behind.
+        KIP-794 ends it after that row; then every run would leave the beginning of another batch behind.
         """
         ends = self._record_ends(columns, rows)
         count = len(ends)
@@ -210,7 +210,7 @@ class Router:
         return _Sticky(self._next_partition(view, loads), HEADER_BYTES)
 
     def _next_partition(self, view: PartitionView, loads: Loads | None) -> int:
-        """Evenly, or with adaptive placement the more often the shorter its queue, as KIP-794 weighs them."""
+        """Uniform, or with adaptive partitioning weighted towards short queues, as in KIP-794."""
         choices = view.available or range(view.partition_count)
         number = self._random_number()
         if not loads:

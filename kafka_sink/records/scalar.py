@@ -1,10 +1,10 @@
 """The slow, obvious encoder and decoder of record batches, one record at a time.
 
-It is the twin against which the column encoder is proven, the reader of small topics (ledgers, tests, the embedded
-broker), and the splitter of batches that a broker refused as too large. It is never on the path of an ordinary row.
+It is the reference for the tests of the column encoder, the reader of small topics (ledgers, tests, the embedded
+broker), and splits batches that a broker rejected as too large. It is never used for an ordinary row.
 
-What it decodes comes from the other side: every function that takes bytes raises `RemoteProtocolError` and nothing
-else, and makes no more than its input (or the stated limit after decompression) allows.
+Its input is untrusted: every function that takes bytes raises only `RemoteProtocolError`, and allocates no more than
+its input (or the given limit after decompression) allows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka_sink.records.checksum import crc32c
 from kafka_sink.records.compression import CODEC_NAMES, Compressor, decompress, make_compressor
 
 Headers = tuple[tuple[str, bytes | None], ...]
-# A fetched batch is at most what a broker lets into its log, a few megabytes; compressed it may hold far more.
+# A fetched batch is at most what a broker accepts, a few megabytes; decompressed it may be far larger.
 RECORDS_BYTES_MAX = 128 * 1024 * 1024
 
 
@@ -33,7 +33,7 @@ class Record:
 
 @frozen
 class DecodedBatch:
-    """A batch with its header. `records[i]` has the offset `offsets[i]`; compaction leaves gaps between them."""
+    """A batch with its header. `records[i]` has the offset `offsets[i]`; compaction leaves gaps."""
 
     base_offset: int
     partition_leader_epoch: int
@@ -52,7 +52,7 @@ class DecodedBatch:
 
     @property
     def is_commit_marker(self) -> bool:
-        """Of a control batch: whether it ends a transaction by commit (else by abort, or it is no such marker)."""
+        """For a control batch: whether it is a commit marker (else an abort marker, or neither)."""
         return self._control_type() == 1
 
     @property
@@ -69,7 +69,7 @@ class DecodedBatch:
 
 
 def encode_varint(value: int) -> bytes:
-    """Zigzag, 7 bits per byte, lowest first; for 32 and 64 bit values alike."""
+    """Zigzag, 7 bits per byte, lowest first; for 32-bit and 64-bit values."""
     unsigned = (value << 1) ^ (value >> 63)
     encoded = bytearray()
     while unsigned > 0x7F:
@@ -113,7 +113,7 @@ def encode_records(records: Sequence[Record], base_timestamp_ms: int) -> bytes:
 
 
 def encode_batch(records: Sequence[Record], codec: Compressor) -> EncodedBatch:
-    """All `records`, at least one, as one batch."""
+    """Encodes all `records`, at least one, as one batch."""
     base_timestamp_ms = records[0].timestamp_ms
     content = encode_records(records, base_timestamp_ms)
     return EncodedBatch(
@@ -190,7 +190,7 @@ def decode_records(content: bytes, count: int, base_timestamp_ms: int) -> list[t
     decoded = []
     for _ in range(count):
         reader = _Reader(section.take(section.read_varint(32)))
-        reader.take(1)  # attributes: no bit of them is in use
+        reader.take(1)  # attributes: unused
         timestamp_ms = base_timestamp_ms + reader.read_varint(64)
         offset_delta = reader.read_varint(32)
         record = Record(timestamp_ms, reader.read_nullable(), reader.read_nullable(), reader.read_headers())
@@ -238,7 +238,7 @@ def decode_batch(data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX) -> 
 
 
 def decode_batches(data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX) -> list[DecodedBatch]:
-    """The record set of a fetch answer, batch after batch. A broker may cut the last one off; it is left out."""
+    """The batches of a fetch response. A broker may cut off the last one, which is ignored."""
     batches = []
     position = 0
     while len(data) - position >= layout.LENGTH_STARTS_AT:
@@ -257,11 +257,11 @@ def decode_batches(data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX) -
 
 
 def split(encoded: EncodedBatch, *, batch_bytes_max: int, codec: Compressor | None = None) -> list[EncodedBatch]:
-    """The same records in smaller batches, at most `batch_bytes_max` before compression, one record at least.
+    """The same records in smaller batches, at most `batch_bytes_max` before compression, at least one record each.
 
-    A batch that already fits was refused for another limit than ours, so it is halved: the result has more than one
-    part unless there is a single record, and repeated splitting ends. `codec` keeps the compression level; without it
-    the level is the default of the batch's own codec.
+    A batch that already fits was rejected because of a broker's limit, so it is halved: the result has more than one
+    part unless there is a single record, so repeated splitting terminates. `codec` keeps the compression level; without
+    it the default level of the batch's codec is used.
     """
     if encoded.record_count == 1:
         return [encoded]

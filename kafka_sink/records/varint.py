@@ -1,11 +1,10 @@
-"""Zigzag varints for whole arrays: how long they are, and their bytes, packed into words and cut out by a mask.
+"""Zigzag varints for whole arrays: their sizes, and their bytes, packed into words and extracted by a mask.
 
-A varint of up to 56 bits of content fits one 64-bit word, lowest byte first. Several varints side by side are words
-shifted by each other's lengths and or-ed together, as long as they stay within 8 bytes; `pack` does that for any
-number of fields and then drops the unused bytes of all rows at once. Small values, which almost all are, come from
-tables.
+A varint with up to 56 bits of content fits one 64-bit word, lowest byte first. Several varints are combined by shifting
+and or-ing their words, as long as they fit 8 bytes; `pack` does that for any number of fields and then drops the unused
+bytes of all rows at once. Small values, which almost all are, come from tables.
 
-The slow twin is `scalar.encode_varint`.
+The scalar reference is `scalar.encode_varint`.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ WORD_BYTES = 8
 SPLIT_BITS = 35
 
 
-# What an array's own `min` and `max` call, without the two Python functions of numpy in between.
+# What an array's own `min` and `max` call, without numpy's two Python functions in between.
 smallest, largest = np.minimum.reduce, np.maximum.reduce
 
 
 class VarintField(NamedTuple):
-    """Some bytes of every row: `words` holds them, lowest first, `counts` how many they are. Numbers hold for all."""
+    """Some bytes of every row: `words` holds them, lowest first, `counts` their number. Scalars: all rows alike."""
 
     words: Array | int
     counts: Array | int
@@ -39,7 +38,7 @@ class VarintField(NamedTuple):
 def zigzag(values: Array) -> Array:
     signed = values.astype(np.int64, copy=False)
     doubled = signed << 1
-    # As a rule no number is below 0, and to see that is cheaper than a shift.
+    # Usually no number is negative, and checking that is cheaper than a shift.
     if smallest(signed, initial=0) < 0:
         doubled ^= signed >> 63
     return doubled.view(np.uint64)
@@ -50,7 +49,7 @@ def zigzag_number(value: int) -> int:
 
 
 def varint_size(value: int) -> int:
-    """How many bytes the varint of one signed number takes."""
+    """The size in bytes of one signed number's varint."""
     return max(1, -(-zigzag_number(value).bit_length() // 7))
 
 
@@ -78,24 +77,24 @@ def length_varint_sizes(lengths: Array) -> Array:
 
 
 def encode_varints(values: Array | int) -> list[VarintField]:
-    """The varints of signed values as one field, or two when they may be longer than a word."""
+    """The varints of signed values as one field, or two if they may be longer than a word."""
     if isinstance(values, int):
         return _split_varint(zigzag_number(values))
     return encode_unsigned_varints(zigzag(values))
 
 
 def encode_unsigned_varints(unsigned: Array) -> list[VarintField]:
-    """The same for uint64 values as they are, without zigzag: lengths, tags and numbers of Protobuf."""
+    """The same for uint64 values without zigzag: lengths, tags and numbers of Protobuf."""
     highest = int(largest(unsigned, initial=0))
     if highest < len(_TABLE_WORDS):
-        # int64 indexes are what numpy gathers with; any other type is converted first.
+        # numpy gathers with int64 indexes; any other type is converted first.
         index = unsigned.view(np.int64)
         return [VarintField(_TABLE_WORDS[index], _TABLE_COUNTS[index], _unsigned_varint_size(highest))]
     if highest >> 56 == 0:
         return [_encode_words(unsigned, highest)]
     low = unsigned & np.uint64((1 << SPLIT_BITS) - 1)
     high = unsigned >> np.uint64(SPLIT_BITS)
-    # A value that goes on in the second field has five full bytes in the first, each marked "more to come".
+    # A value that continues in the second field has five full bytes in the first, each with the continuation bit.
     goes_on = high > 0
     first = _encode_words(low, (1 << SPLIT_BITS) - 1)
     first_words = np.where(goes_on, _spread(low, 5) | _MORE[5], first.words)
@@ -112,7 +111,7 @@ def constant_field(content: bytes) -> VarintField:
 
 
 def pack(fields: Sequence[VarintField], row_count: int) -> tuple[Array, Array]:
-    """The fields of each row one after the other: all bytes, and where each row starts (one more than rows, int32)."""
+    """Joins the fields of each row: all bytes, and where each row starts (one more than rows, int32)."""
     words, counts = _combine(fields, row_count)
     starts = np.zeros(row_count + 1, np.int32)
     if len(words) == 1:
@@ -124,7 +123,7 @@ def pack(fields: Sequence[VarintField], row_count: int) -> tuple[Array, Array]:
 
 
 def _combine(fields: Sequence[VarintField], row_count: int) -> tuple[list[Array], list[Array]]:
-    """Puts as many neighbouring fields into one word as surely fit. All words as arrays of one element per row."""
+    """Combines as many adjacent fields into one word as surely fit. Returns arrays of one element per row."""
     words: list[Array] = []
     counts: list[Array] = []
     word: Array | int = 0
@@ -164,7 +163,7 @@ def _unsigned_varint_size(unsigned: int) -> int:
 
 
 def encode_unsigned_varint(unsigned: int) -> bytes:
-    """Of one number, without zigzag."""
+    """One number, without zigzag."""
     encoded = bytearray()
     while unsigned > 0x7F:
         encoded.append(unsigned & 0x7F | 0x80)
@@ -190,14 +189,14 @@ def _encode_words(unsigned: Array, highest: int) -> VarintField:
     counts = np.ones(len(unsigned), np.uint8)
     for bits in range(7, 7 * count_max, 7):
         counts += unsigned >= np.uint64(1 << bits)
-    # All bytes but the last of a varint are marked "more to come".
+    # All bytes but the last of a varint have the continuation bit.
     return VarintField(_spread(unsigned, count_max) | _MORE[counts - np.uint8(1)], counts, count_max)
 
 
 _MORE = np.array([int.from_bytes(b"\x80" * count, "little") for count in range(9)], np.uint64)
-# Which of a word's 8 bytes are in use, by their number: 8 booleans as one number, since gathering numbers is fast.
+# Which of a word's 8 bytes are used, by their count: 8 booleans as one number, since gathering numbers is fast.
 _CUT = (np.arange(WORD_BYTES)[None, :] < np.arange(WORD_BYTES + 1)[:, None]).view(np.uint64).reshape(-1)
-# Zigzag values below 2**15: lengths up to 16 KiB, and offset deltas of as many records.
+# Zigzag values below 2**15: lengths up to 16 KiB, and offset deltas of that many records.
 _TABLE = _encode_words(np.arange(1 << 15, dtype=np.uint64), (1 << 15) - 1)
 _TABLE_WORDS: Array = np.asarray(_TABLE.words)
 _TABLE_COUNTS: Array = np.asarray(_TABLE.counts)

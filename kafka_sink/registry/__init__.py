@@ -1,5 +1,5 @@
-"""Schema registries: what is asked of them, what answers mean, and what stands in front of a value. Pure.
+"""Schema registries: requests, responses, and the framing of values. Pure.
 
-The requests go out in admin/schema_registry.py, on the driver, while a write is planned. Tasks get what was found out
-with their plan and ask nobody.
+admin/schema_registry.py sends the requests, on the driver, while a write is planned. Tasks get the result with their
+plan and send none.
 """

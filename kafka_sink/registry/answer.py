@@ -1,6 +1,6 @@
-"""What a registry says: JSON that is believed field by field, and codes that mean somebody has to do something.
+"""Responses of a registry: JSON checked field by field, and error codes with advice.
 
-Nothing in an answer is trusted: it may be huge, deep, of wrong types, cut off, or a page of a proxy.
+A response is not trusted: it may be huge, deeply nested, of wrong types, truncated, or a proxy's page.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.frozen import frozen
 from kafka_sink.registry.schema import AVRO, KINDS, Reference, Registered, Schema
 
-# Confluent Cloud takes schemas of 1 MB; a schema is text inside JSON, so it grows by its quotes.
+# Confluent Cloud accepts schemas of 1 MB; a schema is text inside JSON, so escaping enlarges it.
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 TEXT_CHARACTERS_MAX = 2000
 ID_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
@@ -42,14 +42,14 @@ class RegistryAnswer:
 
 @frozen
 class Refusal:
-    """`code` is the registry's own, which begins with the status; the status where it gave none."""
+    """`code` is the registry's own, which begins with the HTTP status; the status if there is none."""
 
     code: int
     message: str
 
 
 def parse_refusal(answer: RegistryAnswer) -> Refusal:
-    """A refusal need not be JSON: proxies refuse, too."""
+    """An error response need not be JSON: it may come from a proxy."""
     try:
         said = json.loads(answer.body)
     except (ValueError, RecursionError):
@@ -63,7 +63,7 @@ def parse_refusal(answer: RegistryAnswer) -> Refusal:
 
 
 def sanitize_text(text: object) -> str:
-    """Of somebody else's text: one line that a terminal can bear, and not too long."""
+    """Makes foreign text safe: one printable line of limited length."""
     if not isinstance(text, str):
         return ""
     line = "".join(letter if letter.isprintable() else " " for letter in text[: TEXT_CHARACTERS_MAX + 1])
@@ -71,7 +71,7 @@ def sanitize_text(text: object) -> str:
 
 
 def parse_registered(answer: RegistryAnswer, known: Schema | None = None) -> Registered:
-    """`known`: the schema that was sent, because an answer to that may hold the id alone."""
+    """`known`: the schema that was sent, because the response may contain only the id."""
     said = _parse_object(answer)
     schema = _parse_schema(answer, said) if known is None else known
     return Registered(

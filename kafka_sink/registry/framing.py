@@ -1,4 +1,4 @@
-"""What stands in front of a value, or beside it as a header, so that a reader finds the schema.
+"""The prefix of a value, or a header, by which a reader finds the schema.
 
     prefix                      00, id in 4 bytes                                       Confluent, Karapace, Apicurio 3
     header                      header __value_schema_id: 01, GUID in 16 bytes          Confluent, since 2025
@@ -6,11 +6,11 @@
     apicurio                    00, id in 8 bytes                                       Apicurio 2
     apicurio-header-global-id   header apicurio.value.globalId: id in 8 bytes           Apicurio
     apicurio-header-content-id  header apicurio.value.contentId: id in 8 bytes          Apicurio
-    none                        nothing: readers know the schema from elsewhere
+    none                        nothing: readers get the schema otherwise
 
-All numbers are big-endian. A file of Protobuf holds many messages, so each way says which one it is, too. Confluent's
-by the path of indexes from the file down to the message, as signed varints with their number in front; [0], the first
-message, is a single zero. Glue's by its place among the full names of all messages, sorted. Apicurio's by its name.
+All numbers are big-endian. A Protobuf file contains many messages, so each framing also identifies the message.
+Confluent's by the path of indexes from file to message, as signed varints after their count; [0], the first message, is
+a single zero. Glue's by its index among the sorted full names of all messages. Apicurio's by its name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kafka_sink.registry.schema import AVRO
 PREFIX, HEADER, GLUE, APICURIO, NONE = "prefix", "header", "glue", "apicurio", "none"
 GLOBAL_ID, CONTENT_ID = "apicurio-header-global-id", "apicurio-header-content-id"
 FRAMINGS = (PREFIX, HEADER, GLUE, APICURIO, GLOBAL_ID, CONTENT_ID, NONE)
-# These name a schema by something that is no number.
+# These identify a schema by a GUID.
 BY_GUID = frozenset({HEADER, GLUE})
 ID_MAX = {PREFIX: 2**31 - 1}
 LONG_MAX = 2**63 - 1
@@ -33,8 +33,8 @@ LONG_MAX = 2**63 - 1
 
 @frozen
 class MessagePosition:
-    """The position of a message in its file. `indexes`: from the file downwards. `rank`: among all full names, sorted.
-    `name`: its own, without package and without the messages around it."""
+    """The position of a message in its file. `indexes`: from the file downwards. `rank`: its index among all sorted
+    full names. `name`: its own, without package and enclosing messages."""
 
     indexes: tuple[int, ...]
     rank: int
@@ -43,7 +43,7 @@ class MessagePosition:
 
 @frozen
 class Frame:
-    """The same for every row: `prefix` comes before the bytes of the value, `headers` behind the row's own."""
+    """The same for every row: `prefix` comes before the bytes of the value, `headers` after the row's own."""
 
     prefix: bytes = b""
     headers: tuple[tuple[str, bytes], ...] = ()
@@ -58,7 +58,7 @@ def make_frame(
     guid: str | None = None,
     message: MessagePosition | None = None,
 ) -> Frame:
-    """`side` is key or value. `message` is for Protobuf only. A glue frame takes the UUID of the version as `guid`."""
+    """`side` is key or value. `message` is for Protobuf only. For glue `guid` is the UUID of the version."""
     if framing == NONE:
         return Frame()
     if framing in BY_GUID:
@@ -105,14 +105,14 @@ def _encode_message_path(message: MessagePosition | None) -> bytes:
 
 
 def _encode_reference(name: str) -> bytes:
-    """A message of its own, with its length in front: field 1 is the name."""
+    """A length-delimited message: field 1 is the name."""
     encoded = name.encode()
     body = b"\x0a" + _encode_unsigned(len(encoded)) + encoded
     return _encode_unsigned(len(body)) + body
 
 
 def _encode_signed(number: int) -> bytes:
-    """Zigzag. What is counted here is never negative."""
+    """Zigzag varint of a non-negative number."""
     return _encode_unsigned(number << 1)
 
 

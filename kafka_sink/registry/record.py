@@ -1,4 +1,4 @@
-"""What was resolved, as text for a file and back."""
+"""Converts a resolved schema to text for a file and back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def to_text(resolved: ResolvedSchema) -> str:
 
 
 def from_text(text: str) -> ResolvedSchema | None:
-    """None: another release, or nobody at all, wrote it."""
+    """None: not written by this release."""
     try:
         said = json.loads(text)
         return ResolvedSchema(

@@ -1,4 +1,4 @@
-"""What is asked of a registry: the paths and bodies of Confluent's REST interface, as values."""
+"""Requests to a registry: paths and bodies of Confluent's REST API, as values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LATEST = "latest"
 
 @frozen
 class RegistryRequest:
-    """`body` of None: a GET. All of them may be sent again: registering twice finds what the first one made."""
+    """`body` None: a GET. All requests are idempotent: registering twice returns the first result."""
 
     path: str
     body: bytes | None = None
@@ -32,7 +32,7 @@ def by_version(subject: str, version: int | str) -> RegistryRequest:
 
 
 def by_id(schema_id: int, subject: str) -> RegistryRequest:
-    """The subject tells the context: each context numbers its schemas anew."""
+    """The subject determines the context: each context has its own schema ids."""
     return RegistryRequest(f"/schemas/ids/{schema_id}" + _encode_query({"subject": subject}))
 
 
@@ -51,7 +51,7 @@ def register(subject: str, schema: Schema, *, normalize: bool) -> RegistryReques
 
 
 def check_compatibility(subject: str, schema: Schema, *, normalize: bool) -> RegistryRequest:
-    """Against what the subject's compatibility level says; the registry is asked for its reasons."""
+    """By the subject's compatibility level; requests the registry's reasons."""
     query = {"verbose": "true", **({"normalize": "true"} if normalize else {})}
     return RegistryRequest(
         f"/compatibility/subjects/{_quote_part(subject)}/versions" + _encode_query(query), _encode_body(schema)
@@ -73,7 +73,7 @@ def _normalize_query(normalize: bool) -> str:
 
 def _encode_body(schema: Schema) -> bytes:
     said: dict[str, object] = {"schema": schema.text}
-    if schema.kind != AVRO:  # old registries know only Avro, and no such field
+    if schema.kind != AVRO:  # old registries support only Avro and lack this field
         said["schemaType"] = schema.kind
     if schema.references:
         said["references"] = [

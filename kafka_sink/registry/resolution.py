@@ -1,15 +1,15 @@
-"""Which requests find the schema of a write, and what their answers mean.
+"""The requests that find the schema of a write, and their responses.
 
-A generator: it yields a request, is sent the answer, and returns what was found or raises what the user should read.
+A generator: it yields a request, is sent the response, and returns the result or raises an error for the user.
 
     id or GUID is given             one request by id; none if the text is given as well
     version or latest               one request by version
-    auto.register.schemas           one request that registers: the registry looks for the same schema first, and tests
-                                    compatibility in the same step, so that nobody can come in between
+    auto.register.schemas           one request that registers: the registry first looks for the same schema, and checks
+                                    compatibility in the same step, so there is no race
     otherwise                       one request that looks the schema up under its subject
 
-More are made for schemas that it refers to, one each; where the way of framing needs a GUID that the answer did not
-hold; and to say why, when a schema is not there.
+There are more for referenced schemas, one each; for a GUID that the framing needs but the response did not contain; and
+to explain why a schema is missing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from kafka_sink.registry.request import RegistryRequest
 from kafka_sink.registry.schema import Dependency, Registered, ResolvedSchema, Schema
 from kafka_sink.registry.subject import add_context_of
 
-# A registry that answers with ever new references must come to an end.
+# Limits the requests if a registry returns ever new references.
 DEPENDENCIES_MAX = 500
 
 Steps = Generator[RegistryRequest, RegistryAnswer, ResolvedSchema]
@@ -48,10 +48,10 @@ Steps = Generator[RegistryRequest, RegistryAnswer, ResolvedSchema]
 
 @frozen
 class SchemaQuery:
-    """What is wanted, after options were read. `schema` is what was given as text or made from the columns.
+    """The query made from the options. `schema` was given as text or derived from the columns.
 
-    `identity` is an id, a GUID, or None; `version` a number, LATEST, or None. `needs_guid`: by the way of framing.
-    `side` is key or value, for the names of options in errors.
+    `identity` is an id, a GUID, or None; `version` a number, LATEST, or None. `needs_guid`: by the framing. `side` is
+    key or value, for option names in errors.
     """
 
     side: str
@@ -65,7 +65,7 @@ class SchemaQuery:
 
     @property
     def is_immutable(self) -> bool:
-        """Ids and numbered versions never change; what is the latest does."""
+        """Ids and numbered versions never change; the latest version does."""
         return self.version != ask.LATEST
 
 
@@ -127,7 +127,7 @@ def _look_up(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, R
     request = ask.look_up(query.subject, schema, normalize=query.normalizes)
     answer = yield request
     if answer.is_good:
-        # Rows are written by the schema that was asked about: what the registry holds may differ in spelling only.
+        # Rows are written with the requested schema: the registry's may differ only in formatting.
         return _require_id(parse_registered(answer, known=schema), answer)
     refusal = parse_refusal(answer)
     if answer.status != 404 or refusal.code not in (SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, 404):
@@ -146,7 +146,7 @@ def _look_up(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, R
 
 
 def _describe_compatibility(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, str]:
-    """Whether it could be registered: for the text of an error, so a refusal of this query is no other error."""
+    """Whether it could be registered: only for an error text, so a failure of this request is ignored."""
     answer = yield ask.check_compatibility(query.subject, schema, normalize=query.normalizes)
     if not answer.is_good:
         return ""
@@ -165,17 +165,17 @@ def _require_id(found: Registered, answer: RegistryAnswer) -> Registered:
     return found
 
 
-# ---- schemas that it refers to ---------------------------------------------------------------------------------------
+# ---- referenced schemas ----------------------------------------------------------------------------------------------
 
 
 def _get_dependencies(
     schema: Schema, query: SchemaQuery
 ) -> Generator[RegistryRequest, RegistryAnswer, tuple[Dependency, ...]]:
-    """Depth first without recursion, so that a hostile registry cannot exhaust the stack; each version is asked for
-    once. One that refers back to itself is left as it is: what reads the texts will say so."""
+    """Depth first without recursion, so that a hostile registry cannot exhaust the stack; each version is requested
+    once. A cycle is not reported here: parsing the texts does."""
     asked: dict[tuple[str, int], Schema] = {}
     ordered: dict[str, Schema] = {}
-    # A reference comes twice: to be asked for, and, when everything below it is done, to be put in order.
+    # A reference is visited twice: to be requested, and, after everything below it, to be appended.
     work = [(each, False) for each in reversed(schema.references)]
     while work:
         reference, is_done = work.pop()

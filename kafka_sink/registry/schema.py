@@ -1,17 +1,17 @@
-"""A schema as a registry keeps it, and what is known of it after it was found there."""
+"""A schema as stored in a registry, and the result of looking it up."""
 
 from __future__ import annotations
 
 from kafka_sink.frozen import frozen
 
-# What registries call the three formats. One that says nothing means Avro.
+# The registries' names of the three formats. Missing means Avro.
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 KINDS = (AVRO, PROTOBUF, JSON)
 
 
 @frozen
 class Reference:
-    """`name` is what the schema that refers calls it: a full name in Avro, an import in Protobuf, a URL in JSON."""
+    """`name` is used by the referring schema: a full name in Avro, an import in Protobuf, a URL in JSON."""
 
     name: str
     subject: str
@@ -27,7 +27,7 @@ class Schema:
 
 @frozen
 class Registered:
-    """One version of a subject. A registry need not tell all of it: None is what it did not say."""
+    """One version of a subject. Fields that the registry did not return are None."""
 
     schema: Schema
     subject: str | None = None
@@ -38,7 +38,7 @@ class Registered:
 
 @frozen
 class Dependency:
-    """A schema that another one refers to, by the name that is used there."""
+    """A referenced schema, with the name used in the reference."""
 
     name: str
     schema: Schema
@@ -46,9 +46,9 @@ class Dependency:
 
 @frozen
 class ResolvedSchema:
-    """What a task needs to write by a schema: nobody has to be asked any more.
+    """Everything that a task needs to write with a schema, without further requests.
 
-    `dependencies` are in an order in which each comes after those that it refers to itself.
+    `dependencies` are in topological order: each comes after those that it refers to.
     """
 
     schema: Schema

@@ -1,6 +1,6 @@
-"""Under which subject a schema stands: Confluent's three strategies, or a name of the user's own.
+"""The subject of a schema: Confluent's three strategies, or a custom name.
 
-A context is a registry inside the registry; it stands in front of the subject as `:.context:`.
+A context is a registry inside the registry; it precedes the subject as `:.context:`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def subject_name(strategy: str, side: str, topic: str | None, record_name: str |
 
 
 def add_context(context: str | None, subject: str) -> str:
-    """A subject that names a context itself keeps it."""
+    """A subject with a context keeps it."""
     if context is None or subject.startswith(":."):
         return subject
     return f":.{context}:{subject}"
 
 
 def add_context_of(subject: str, other: str) -> str:
-    """What a schema under `subject` calls `other`: it stands in the same context, unless it names one."""
+    """Resolves `other`, as referenced by a schema under `subject`: in the same context, unless it has one."""
     context = subject[2:].partition(":")[0] if subject.startswith(":.") else ""
     return add_context(context or None, other)

@@ -1,6 +1,6 @@
-"""Rows with a schema to the bytes of keys and values: Avro, Protobuf, JSON. By whole columns, as in `records`.
+"""Encodes rows with a schema into keys and values: Avro, Protobuf, JSON. By column, as in `records`.
 
-A schema and the Arrow type of a column are matched once (`match.plan`); what comes out is a tree of nodes, one for each
-place in the type, and every node turns an Arrow array into pieces (`pieces.py`). Nothing here knows a registry: the
-bytes that stand in front of every value are handed in.
+A schema and the Arrow type of a column are matched once (`match.plan`); the result is a tree of nodes, one per element
+of the type, and every node turns an Arrow array into pieces (`pieces.py`). Nothing here knows a registry: the prefix of
+every value is an argument.
 """

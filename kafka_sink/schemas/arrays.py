@@ -1,5 +1,4 @@
-"""Arrow arrays as numpy sees them: which elements are there, their numbers, where lists begin. Offsets of slices are
-taken care of here and nowhere else."""
+"""Arrow arrays as numpy arrays: validity, numbers, list offsets. Only this module handles the offsets of slices."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ def valid_mask(array: pa.Array) -> Array | None:
 
 
 def read_numbers(array: pa.Array, dtype: Any, width: int = 1) -> Array:
-    """The numbers themselves; under a null anything may stand. `width` of them are one element."""
+    """The numbers; undefined under a null. `width` of them are one element."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros(len(array) * width, dtype)
@@ -40,8 +39,8 @@ def read_flags(array: pa.Array) -> Array:
 
 
 def read_lists(array: pa.Array) -> tuple[Array, list[pa.Array]]:
-    """Where the items of each element begin (one more than elements, from 0 on), and the items that belong to this
-    slice: one array of them, or keys and values of a map."""
+    """Where the items of each element begin (one more than elements, from 0), and the items of this slice: one array,
+    or keys and values of a map."""
     kind = array.type
     if pa.types.is_fixed_size_list(kind):
         offsets = np.arange(len(array) + 1, dtype=np.int64) * kind.list_size

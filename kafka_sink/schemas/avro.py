@@ -1,7 +1,7 @@
 """An Avro schema: its JSON text, read once and checked. Names, namespaces, references and recursion are resolved here.
 
-What the specification says about names, unions and logical types holds; a logical type that is unknown or does not fit
-its type is left aside, as the specification wants it.
+Names, unions and logical types follow the specification; an unknown logical type, or one that does not fit its type, is
+ignored, as the specification requires.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "by
 
 
 class Default(Enum):
-    """No default at all, which is not null as a default. A member stays itself in another process."""
+    """No default, as distinct from the default null. An enum member keeps its identity when pickled."""
 
     NONE = "none"
 
 
 NO_DEFAULT = Default.NONE
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# A logical type counts only on the types that it is defined for.
+# The types for which a logical type is defined.
 _LOGICAL: Mapping[str, tuple[str, ...]] = {
     "decimal": ("bytes", "fixed"),
     "uuid": ("string", "fixed"),
@@ -42,7 +42,7 @@ _LOGICAL: Mapping[str, tuple[str, ...]] = {
     "local-timestamp-nanos": ("long",),
 }
 NESTING_MAX = 200
-# Of a fixed: no record is larger.
+# Limit of a fixed: no record is larger.
 FIXED_BYTES_MAX = 2**31 - 1
 
 
@@ -56,7 +56,7 @@ class AvroField:
 
 
 class AvroType:
-    """One place of a schema. Which attributes mean something depends on `kind`."""
+    """One type in a schema. Which attributes are used depends on `kind`."""
 
     def __init__(self, kind: str, name: str = "") -> None:
         self.kind = kind
@@ -82,13 +82,13 @@ class AvroType:
 
     @property
     def null_branch(self) -> int | None:
-        """Which branch of a union is null."""
+        """Index of the null branch of a union."""
         return next((number for number, branch in enumerate(self.branches) if branch.kind == "null"), None)
 
 
 @frozen
 class AvroSchema:
-    """`text` is the JSON without white space, in the order in which it was given; this is what a registry is shown."""
+    """`text` is the JSON without white space, in its original order, as sent to a registry."""
 
     text: str
     fullname: str
@@ -96,7 +96,7 @@ class AvroSchema:
 
     @classmethod
     def parse(cls, text: str, references: Mapping[str, str] | None = None) -> AvroSchema:
-        """`references`: name to text of every schema that this one refers to."""
+        """`references`: name to text of every referenced schema."""
         names: dict[str, AvroType] = {}
         _read_references(dict(references or {}), names)
         found = _parse_json(text)
@@ -113,7 +113,7 @@ def check_name(name: Any) -> None:
 
 
 def _read_references(waiting: dict[str, str], names: dict[str, AvroType]) -> None:
-    """In whatever order they come: one may refer to another."""
+    """In any order: one may refer to another."""
     while waiting:
         problem: ConfigError | None = None
         for name in list(waiting):
@@ -188,7 +188,7 @@ class _Reader:
         return made
 
     def _define(self, kind: str, found: dict[str, Any], namespace: str) -> tuple[AvroType, str]:
-        """A new named type, and the namespace that holds inside it."""
+        """A new named type, and the namespace inside it."""
         name = _require(found, "name")
         check_name(name)
         own = found.get("namespace", namespace) or ""

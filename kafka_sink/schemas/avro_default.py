@@ -1,4 +1,4 @@
-"""The bytes of an Avro default: what stands in every row for a field that no column fills."""
+"""The bytes of an Avro default, written in every row for a field without a column."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def encode_default(kind: AvroType, value: Any, path: str) -> bytes:
     try:
         encoded = _encode(kind, value)
     except (RecursionError, UnicodeEncodeError, struct.error):
-        encoded = None  # a default that needs itself, half of a character, a number beyond every float
+        encoded = None  # a recursive default, a lone surrogate, a number too large for a float
     if encoded is None:
         raise ConfigError(f"the default of field {path} does not fit its type {kind}", SCHEMA_INVALID)
     return encoded
@@ -26,7 +26,7 @@ def encode_default(kind: AvroType, value: Any, path: str) -> bytes:
 
 def _encode(kind: AvroType, value: Any) -> bytes | None:
     if kind.kind == "union":
-        # The first branch by the specification; since 1.12 whichever fits.
+        # The first branch by the specification; since 1.12 any that fits.
         for number, branch in enumerate(kind.branches):
             encoded = _encode(branch, value)
             if encoded is not None:
@@ -48,7 +48,7 @@ def _encode(kind: AvroType, value: Any) -> bytes | None:
 
 def _encode_composite(kind: AvroType, value: Any) -> bytes | None:
     if kind.kind in ("bytes", "fixed"):
-        # Code points 0 to 255 stand for bytes.
+        # Code points 0 to 255 represent bytes.
         if not isinstance(value, str) or any(ord(character) > 255 for character in value):
             return None
         content = value.encode("latin-1")

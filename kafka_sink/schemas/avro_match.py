@@ -1,7 +1,7 @@
 """Which Avro type an Arrow type can be written as: docs/schemas.md has the table.
 
-Whatever does not fit is collected, and one error tells all of it before there are rows. What depends on the rows (a
-range, a null, a symbol, a length) is left to the nodes.
+All mismatches are collected and reported in one error before there are rows. Checks that depend on the rows (a range, a
+null, a symbol, a length) are left to the nodes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _NOT_SCALAR = frozenset({"array", "map", "record", "union"})
 
 
 def match_avro(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> AvroSlot:
-    """A slot that encodes nothing stands where there is a problem."""
+    """In place of a mismatch there is a slot that encodes nothing."""
     kind = plain_type(kind)
     if schema.kind != "union":
         node = _match_node(kind, schema, path, problems)
@@ -165,7 +165,7 @@ def _match_integer(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
     if schema.kind == "int" and types.is_date(kind):
         numbers = days(kind)
     elif schema.kind == "long" and types.is_timestamp(kind):
-        # Without a logical type Spark's to_avro takes milliseconds.
+        # Without a logical type Spark's to_avro uses milliseconds.
         numbers = timestamps(kind, "ms")
     elif schema.kind == "long" and types.is_duration(kind):
         numbers = timestamps(kind, "us")
@@ -173,7 +173,7 @@ def _match_integer(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
 
 
 def _match_float(kind: pa.DataType, size: int) -> ValueNode | None:
-    """Only where no digit is lost."""
+    """Only without loss of precision."""
     if pa.types.is_float32(kind) or (pa.types.is_float64(kind) and size == 8):
         return AvroFloat(np.float32 if pa.types.is_float32(kind) else np.float64, size)
     dtype = integer_dtype(kind)
@@ -207,7 +207,7 @@ def _match_logical(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
 
 
 def _match_decimal(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
-    """A schema may speak of more digits and bytes than there are; numbers here have 38 digits."""
+    """A schema may declare more digits and bytes; numbers here have at most 38 digits."""
     if not pa.types.is_decimal(kind) or kind.precision > PRECISION_MAX or not 0 <= kind.scale <= schema.scale:
         return None
     if schema.scale > PRECISION_MAX or schema.size > _DECIMAL_BYTES_MAX:
@@ -219,7 +219,7 @@ def _match_decimal(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
 
 
 def _is_natural(kind: pa.DataType, schema: AvroType) -> bool:
-    """The branch of a union that is meant before all others: the one that a derived schema would have."""
+    """The preferred branch of a union: the one that a derived schema would have."""
     types = pa.types
     if integer_dtype(kind) is not None:
         return not schema.logical and schema.kind == ("long" if "64" in str(kind) else "int")

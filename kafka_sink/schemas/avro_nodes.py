@@ -1,7 +1,7 @@
-"""Avro's binary encoding, array by array. The slow twin is tests/property/slow_avro.py.
+"""Avro's binary encoding, array by array. The scalar reference is tests/property/slow_avro.py.
 
-Numbers are zigzag varints, floats their eight or four bytes; strings and lists say how long they are. A list is one
-block: the count, the items, and 0 for the end; an empty one is the 0 alone.
+Numbers are zigzag varints, floats their eight or four bytes; strings and lists have their length first. A list is one
+block: the count, the items, and 0 for the end; an empty one is only the 0.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from kafka_sink.schemas.pieces import Elements, Flat, Piece, bytes_elements, con
 from kafka_sink.schemas.utf8 import refuse_invalid_utf8
 
 NULL_REFUSED = "is null, and the schema has no null there"
-# Branches of a union that have a number of one byte.
+# Branches of a union whose index is one byte.
 _SHORT_BRANCHES = 64
 
 
 @frozen
 class AvroSlot:
-    """A node and the union around it, if there is one. Without a null branch a null does not fit."""
+    """A node and the enclosing union, if any. Without a null branch a null does not fit."""
 
     node: ValueNode
     branch: int | None = None
@@ -166,7 +166,7 @@ class AvroItems:
 
 @frozen
 class AvroRecordField:
-    """From the column at `index`; without one the same bytes in every row."""
+    """From the column at `index`; without one constant bytes in every row."""
 
     name: str
     index: int | None = None

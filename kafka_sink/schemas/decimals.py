@@ -1,4 +1,4 @@
-"""Decimals: the numbers behind them as two 64-bit halves, and their big-endian bytes."""
+"""Decimals: their unscaled numbers as two 64-bit halves, and their big-endian bytes."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ PRECISION_MAX = 38
 
 @frozen
 class Halves:
-    """Numbers of 128 bits with a sign: `high` signed, `low` unsigned."""
+    """Signed 128-bit numbers: `high` signed, `low` unsigned."""
 
     low: Array
     high: Array
 
     @property
     def is_narrow(self) -> Array:
-        """Those that 64 bits can hold."""
+        """Those that fit 64 bits."""
         narrow: Array = self.high == (self.low.view(np.int64) >> 63)
         return narrow
 
     def is_above(self, limit: int) -> Array:
-        """Farther from zero than `limit`."""
+        """Those whose absolute value is above `limit`."""
         high, low = limit >> 64, np.uint64(limit & (2**64 - 1))
         above: Array = (self.high > high) | ((self.high == high) & (self.low > low))
         high, low = -limit >> 64, np.uint64(-limit & (2**64 - 1))
@@ -37,7 +37,7 @@ class Halves:
 
 
 def read_halves(array: pa.Array, scale: int, precision: int, scope: MisfitScope) -> Halves:
-    """The unscaled numbers at a scale that is not below their own; what `precision` does not hold is 0 and a misfit."""
+    """The unscaled numbers at a scale not below their own; those that exceed `precision` are 0 and a misfit."""
     if array.type.bit_width != 128:
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
     if scale > array.type.scale:
@@ -61,7 +61,7 @@ def _rescale(array: pa.Array, scale: int, scope: MisfitScope) -> pa.Array:
     is_bad = halves.is_above((10**PRECISION_MAX - 1) // factor)
     valid = valid_mask(array)
     if valid is not None:
-        # Anything may lie under a null.
+        # The value under a null is undefined.
         is_bad |= ~valid
     if is_bad.any():
         scope.refuse(is_bad, _misfit_text(PRECISION_MAX, scale))
@@ -87,7 +87,7 @@ def twos_complement_sizes(numbers: Array) -> Array:
 
 
 def encode_shortest(halves: Halves) -> tuple[list[VarintField], Array]:
-    """Two's complement, highest byte first, as few bytes as hold the number and its sign; and how many those are."""
+    """Two's complement, highest byte first, the minimal number of bytes; and their sizes."""
     narrow = halves.is_narrow
     low_signed = halves.low.view(np.int64)
     if narrow.all():
@@ -104,7 +104,7 @@ def encode_shortest(halves: Halves) -> tuple[list[VarintField], Array]:
 
 
 def encode_fixed(halves: Halves, size: int) -> list[Piece]:
-    """Two's complement, highest byte first, in so many bytes."""
+    """Two's complement, highest byte first, in `size` bytes."""
     count = len(halves.low)
     if size <= 8:
         return [VarintField(_to_big_endian(halves.low, np.full(count, size, np.uint8)), size, size)]

@@ -1,7 +1,7 @@
-"""An Avro schema for a type that has none yet: the table is in docs/schemas.md.
+"""Derives an Avro schema from a type: the table is in docs/schemas.md.
 
-What may be null is a union of null and its type with null as its default, so that a column that is added later is a
-compatible change. Whether a column may be null is what Spark's schema says.
+A nullable column is a union of null and its type with null as its default, so that adding a column is a compatible
+change. Nullability is that of Spark's schema.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNITS = {"s": "millis", "ms": "millis", "us": "micros", "ns": "nanos"}
 
 
 def derive_avro_schema(kind: pa.DataType, name: str) -> AvroSchema:
-    """`name` is the record's full name. A type that is no struct becomes a schema without a name."""
+    """`name` is the record's full name. A type other than a struct becomes a schema without a name."""
     check_name(name)
     namespace, _, short = name.rpartition(".")
     derivation = _Derivation()
@@ -41,7 +41,7 @@ def derive_avro_schema(kind: pa.DataType, name: str) -> AvroSchema:
 
 
 class _Derivation:
-    """A record inside is called after the fields that lead to it, which Java's generated classes can live with."""
+    """A nested record is named after the path of fields to it, which works with Java's generated classes."""
 
     def __init__(self) -> None:
         self.problems = Problems()

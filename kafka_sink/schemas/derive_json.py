@@ -1,7 +1,7 @@
-"""A JSON schema (draft-07) for a type that has none yet.
+"""Derives a JSON schema (draft-07) from a type.
 
-What may be null is not required, since nulls are left out; items of arrays and values of maps may be null as such. The
-properties are closed, so that a column that is added later is a compatible change for a registry.
+Nullable fields are not required, since nulls are omitted; items of arrays and values of maps may be null. The
+properties are closed, so that adding a column is a compatible change for a registry.
 """
 
 from __future__ import annotations

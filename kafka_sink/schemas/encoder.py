@@ -1,4 +1,4 @@
-"""A column of a whole batch to the values of its records."""
+"""Encodes a column of a batch into the values of its records."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from kafka_sink.schemas.pieces import Piece, TooManyBytes, constant_piece, join_
 
 @frozen
 class ValueColumn:
-    """`array` is binary; a null is a row whose column was null. `misfits` are rows that do not fit the schema: what
-    `array` has for them means nothing."""
+    """`array` is binary; a null is a row whose column was null. `misfits` are rows that do not fit the schema: their
+    elements of `array` are undefined."""
 
     array: pa.Array
     misfits: Mapping[int, DataError]
@@ -33,7 +33,7 @@ class Encoder:
     node: ValueNode
 
     def encode(self, column: pa.Array, prefix: bytes, name: str) -> ValueColumn:
-        """Every value begins with `prefix`. `name` is the column's, for the texts of misfits."""
+        """Every value begins with `prefix`. `name` is the column's, for error texts."""
         encoded = self._encode_parts(to_plain(column), prefix, name, 0)
         if len(encoded) == 1:
             return encoded[0]
@@ -41,7 +41,7 @@ class Encoder:
         return ValueColumn(_concat([part.array for part in encoded]), misfits)
 
     def _encode_parts(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> list[ValueColumn]:
-        """As many rows at a time as a block can hold."""
+        """Encodes as many rows at a time as fit a block."""
         try:
             return [self._encode_whole(column, prefix, name, first_row)]
         except TooManyBytes:

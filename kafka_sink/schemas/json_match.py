@@ -1,7 +1,7 @@
-"""JSON for a type, and what a JSON schema has to say about it.
+"""JSON for a type, checked against a JSON schema.
 
-A JSON schema is checked as far as it speaks of names and types: properties, required, additionalProperties, type,
-items. What else it says (patterns, ranges, references, anyOf) is left to the readers that validate.
+Only names and types of a JSON schema are checked: properties, required, additionalProperties, type, items. The rest
+(patterns, ranges, references, anyOf) is left to validating readers.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
 from kafka_sink.schemas.naming import Problems, join_path
 from kafka_sink.schemas.node import ValueNode, days, integer_dtype, timestamps
 
-# Keys of maps that are texts without quotes by themselves.
+# Types whose text must be quoted as keys of maps.
 _BARE = (JsonNumber, JsonBoolean)
 
 
 def match_json(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> JsonSlot:
-    """`schema` is the part of a JSON schema for this place; None is no schema."""
+    """`schema` is the subschema for this type; None: no schema."""
     return JsonSlot(_match_node(plain_type(kind), schema, path, problems))
 
 
 def json_type(kind: pa.DataType) -> str:
-    """What JSON Schema calls it."""
+    """The type's name in JSON Schema."""
     types = pa.types
     kind = plain_type(kind)
     if types.is_struct(kind) or types.is_map(kind):
@@ -90,7 +90,7 @@ def _match_object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, p
         inner = join_path(path, field.name)
         if field.name not in properties and said.get("additionalProperties") is False:
             problems.add(f"the schema has no property for column {inner}; it has {', '.join(properties) or 'none'}")
-        # With any schema around it, a number is a number: {} stands for "no more is said".
+        # Within a schema a number must be a number: {} means no further restriction.
         part = None if schema is None else properties.get(field.name, {})
         node = _match_node(plain_type(field.type), part, inner, problems)
         is_null = pa.types.is_null(plain_type(field.type))

@@ -1,8 +1,8 @@
-"""JSON by whole columns, as Spark's to_json writes it: a field that is null is left out, a null in an array or a map is
-null, what is not a finite number is a string, binary is base64.
+"""JSON by column, as Spark's to_json writes it: a null field is omitted, a null in an array or a map is null, a
+non-finite number is a string, binary is base64.
 
-Numbers, dates and times mean the same as Spark's and may be spelled otherwise: 1e+20 for 1.0E20; times are in UTC, and
-have microseconds where they are not 0 (Spark cuts them off). The slow twin is tests/property/slow_json.py.
+Numbers, dates and times are equal to Spark's but may be formatted differently: 1e+20 for 1.0E20; times are in UTC, with
+microseconds if they are not 0 (Spark truncates them). The scalar reference is tests/property/slow_json.py.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from kafka_sink.schemas.utf8 import refuse_invalid_utf8
 
 NULL_REFUSED = "is null, and the schema requires it"
 _NOT_FINITE = [b'"NaN"', b'"Infinity"', b'"-Infinity"']
-# Below this no release of Arrow writes an exponent; from where on it does is not the same in all of them.
+# Below this no release of Arrow writes an exponent; where it starts to differs between releases.
 _NO_EXPONENT_BELOW = 1e7
 
 
 @frozen
 class JsonSlot:
-    """A place in a list, or the column itself: null where there is nothing."""
+    """An item of a list, or the column itself: nulls are written as null."""
 
     node: ValueNode
 
@@ -76,7 +76,7 @@ class JsonNumber:
 
 @frozen
 class JsonFloat:
-    """`is_strict`: what is not finite does not fit, because a JSON schema says number."""
+    """`is_strict`: a non-finite number does not fit, because the JSON schema requires a number."""
 
     source: Any
     is_strict: bool
@@ -120,7 +120,7 @@ class JsonDate:
 
 @frozen
 class JsonTimestamp:
-    """`ending` is Z, or nothing for a time without a zone."""
+    """`ending` is Z, or empty for a time without a zone."""
 
     numbers: Numbers
     ending: bytes
@@ -148,7 +148,7 @@ class JsonItems:
 
 @frozen
 class JsonEntries:
-    """A map. Keys are texts; those of `quotes` have to be put into quotes."""
+    """A map. Keys are texts; those of `quotes` need quotes."""
 
     key: ValueNode
     quotes: bool
@@ -178,7 +178,7 @@ class JsonObject:
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         count = len(array)
         pieces: list[Piece] = []
-        # In which rows a field stands before this one: None is in all of them.
+        # The rows that already have a field before this one: None means all.
         is_begun: Array | None = np.zeros(count, np.bool_)
         for index, field in enumerate(self.fields):
             if field.is_null:
@@ -206,7 +206,7 @@ def _opening(name: bytes, is_begun: Array | None, count: int) -> Elements:
 
 
 def _comma(offsets: Array) -> Elements:
-    """In front of each item but the first of its list."""
+    """A comma before each item except the first of its list."""
     is_later = np.ones(int(offsets[-1]), np.uint8)
     is_later[offsets[:-1][np.diff(offsets) > 0]] = 0
     return choice([b"", b","], is_later)

@@ -1,4 +1,4 @@
-"""The escaping of JSON strings, by whole columns; and base64 for binary."""
+"""Escapes JSON strings, by column; and base64 for binary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST = 6
 
 
 def _make_escape_table() -> tuple[Array, Array]:
-    """For each byte: how many bytes it becomes, and which."""
+    """For each byte: the size and bytes of its escaped form."""
     texts = [
         _SHORT[byte] if byte in _SHORT else b"\\u%04X" % byte if byte < 0x20 else bytes([byte]) for byte in range(256)
     ]
@@ -28,7 +28,7 @@ _COUNTS, _TEXTS = _make_escape_table()
 
 
 def escape_strings(column: BytesColumn) -> Elements:
-    """What stands between the quotes; nothing for a null."""
+    """The text between the quotes; empty for a null."""
     first, last = int(column.starts[0]), int(column.starts[-1])
     data = column.data[first:last]
     counts = _COUNTS[data]

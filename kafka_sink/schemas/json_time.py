@@ -1,4 +1,4 @@
-"""Dates and times as text, without a Python object for each: 2024-02-29T12:00:00.123Z."""
+"""Dates and times as text, without a Python object per value: 2024-02-29T12:00:00.123Z."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from kafka_sink.records.varint import Array, VarintField
 from kafka_sink.schemas.pieces import Elements, Piece
 
 US_PER_DAY = 86_400_000_000
-# Days that lie close together are looked up in a table of some years, which is kept; others are written each once.
+# Days close together are looked up in a cached table of some years; others are formatted once each.
 _BLOCK_DAYS, _BLOCKS_MAX = 4096, 4
-# An int64 of days has a year of up to 17 digits.
+# The year of an int64 number of days has up to 17 digits.
 _LONGEST_DATE = 32
 
 
@@ -50,7 +50,7 @@ def _format_each(days: Array) -> pa.Array:
 
 
 def format_timestamps(microseconds: Array) -> list[Piece]:
-    """Milliseconds always, and microseconds in the rows where they are not 0."""
+    """Always with milliseconds, and with microseconds in rows where they are not 0."""
     days = microseconds // US_PER_DAY
     rest = (microseconds - days * US_PER_DAY).view(np.int64)
     seconds, fraction = np.divmod(rest, 1_000_000)

@@ -1,4 +1,4 @@
-"""A JSON Schema: its text, read once."""
+"""A JSON Schema: its text, parsed once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafka_sink.frozen import frozen
 
 @frozen
 class JsonSchema:
-    """`text` is the JSON without white space; `fullname` is its title, which subject names are made of."""
+    """`text` is the JSON without white space; `fullname` is its title, used in subject names."""
 
     text: str
     fullname: str
@@ -21,7 +21,7 @@ class JsonSchema:
 
     @classmethod
     def parse(cls, text: str, references: Mapping[str, str] | None = None) -> JsonSchema:
-        """`references` need not be read: what stands behind them is left to readers that validate."""
+        """`references` are not parsed: they are left to validating readers."""
         try:
             found = json.loads(text)
         except (ValueError, RecursionError):

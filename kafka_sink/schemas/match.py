@@ -19,7 +19,7 @@ Schema = AvroSchema | JsonSchema | ProtobufSchema
 
 
 def plan(kind: pa.DataType, schema: Schema | None) -> Encoder:
-    """Raises `ConfigError` with every column that does not fit, its type, and what would fit. No schema is JSON."""
+    """Raises `ConfigError` with every column that does not fit, its type, and what would fit. No schema means JSON."""
     problems = Problems()
     kind = plain_type(kind)
     if isinstance(schema, AvroSchema):

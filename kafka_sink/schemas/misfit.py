@@ -1,7 +1,7 @@
 """Rows that do not fit a schema: found deep inside a column, reported by row of the batch and by path.
 
-A node knows the indexes of elements in its own array. `MisfitScope` maps them to rows: through the offsets of the lists
-that they are items of, and without elements whose parent is null, where Arrow may hold any bytes.
+A node has the indexes of elements in its own array. `MisfitScope` maps them to rows, through the offsets of enclosing
+lists, and without elements whose parent is null, where Arrow may have any bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Found:
 
 
 class Misfits:
-    """All that was found in one batch; the first of each row counts."""
+    """All misfits of one batch; the first of each row counts."""
 
     def __init__(self) -> None:
         self._found: list[Found] = []
@@ -44,8 +44,8 @@ class Misfits:
 
 
 class MisfitScope:
-    """Where in a column a node stands. `offsets` are those of the list whose items its elements are; `present` says
-    which elements of the parent are there at all."""
+    """The position of a node in a column. `offsets` are those of the enclosing list; `present` says which elements of
+    the parent are not null."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class MisfitScope:
         self._present = present
 
     def where(self, present: Array | None) -> MisfitScope:
-        """The same elements, of which only those that are present count."""
+        """The same elements, restricted to those present."""
         return self if present is None else MisfitScope(self._misfits, self, self._path, None, present)
 
     def field(self, name: str) -> MisfitScope:

@@ -1,4 +1,4 @@
-"""What a type is called in an error text: Spark's name, because that is what the user sees."""
+"""Names of types in error texts: Spark's, because the user knows these."""
 
 from __future__ import annotations
 

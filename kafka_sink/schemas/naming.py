@@ -1,4 +1,4 @@
-"""Columns are matched with the fields of a schema by name; the texts of problems where they do not match."""
+"""Matches columns with the fields of a schema by name; error texts for mismatches."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kafka_sink.errors import ConfigError
 
 
 def join_path(path: str, name: str) -> str:
-    """The path of a nested column in error texts: names from the outermost column down."""
+    """The path of a nested column in error texts: names from the outermost column inwards."""
     return f"{path}.{name}" if path else name
 
 
 class Problems:
-    """Everything that is wrong, collected for one error."""
+    """Collects all mismatches for one error."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -30,7 +30,7 @@ class Problems:
 
 
 def find_column(field: str, columns: Sequence[str], path: str, problems: Problems) -> int | None:
-    """The same name; or else the only one that differs in capitals alone. None: there is no such column."""
+    """The same name; or else the only one that differs only in case. None: there is no such column."""
     exact = [index for index, name in enumerate(columns) if name == field]
     similar = exact or [index for index, name in enumerate(columns) if name.lower() == field.lower()]
     if len(similar) > 1:

@@ -1,4 +1,4 @@
-"""A place in a type, as something that encodes whole arrays. Each format has its own nodes."""
+"""A node encodes arrays of one type within a schema. Each format has its own nodes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MS_PER_DAY = 86_400_000
 
 class ValueNode(Protocol):
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        """The bytes of every element. What a null becomes is decided by who holds the node; here it may be anything."""
+        """The bytes of every element. Nulls are handled by the owner of the node; here their bytes are undefined."""
         ...
 
 
 @frozen
 class Numbers:
-    """How whole numbers are read from an Arrow array: `dtype` as they lie there; multiplied or divided (rounding
-    down) to change their unit; outside of [low, high] they do not fit."""
+    """How whole numbers are read from an Arrow array: `dtype` of the array; multiplied or divided (rounding down) to
+    change their unit; outside of [low, high] they do not fit."""
 
     dtype: Any
     multiply: int = 1
@@ -65,12 +65,12 @@ _INTEGERS = {
 
 
 def integer_dtype(kind: pa.DataType) -> Any:
-    """None for what is no whole number."""
+    """None if the type is not an integer."""
     return _INTEGERS.get(str(kind))
 
 
 def integers(kind: pa.DataType, bits: int = 64) -> Numbers | None:
-    """A column of whole numbers for a signed type of so many bits."""
+    """A column of whole numbers for a signed type with `bits`."""
     dtype = integer_dtype(kind)
     if dtype is None:
         return None
@@ -94,7 +94,7 @@ def days(kind: pa.DataType) -> Numbers:
 
 
 def symbol_numbers(array: pa.Array, numbers: dict[str, int], scope: MisfitScope) -> Array:
-    """Texts by a table; what is not in it is 0 and a misfit."""
+    """Maps texts by a table; one that is not in it is 0 and a misfit."""
     encoded = BytesColumn.from_arrow(array, "").elements().dictionary_encode()
     known = [numbers.get(symbol.decode(errors="replace")) for symbol in encoded.dictionary.to_pylist()]
     indices = encoded.indices.to_numpy()

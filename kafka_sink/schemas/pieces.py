@@ -1,11 +1,11 @@
-"""What each row is made of, from left to right, and how the pieces of all rows become one block of bytes.
+"""The pieces of each row, from left to right, and joining those of all rows into one block of bytes.
 
 A piece holds some bytes of every row. Numbers, lengths and tags are `VarintField`s: at most 8 bytes a row, packed into
-words. Everything longer is `Elements`: strings as they lie in Arrow, values that are encoded already (the items of a
-list lie side by side, so a list is a range of them), and constants.
+words. Everything longer is `Elements`: strings in Arrow, values that are encoded already (the items of a list are
+contiguous, so a list is a range of them), and constants.
 
-`join_pieces` packs neighbouring fields, and then one `take` with an interleaved index brings all elements into the
-order of rows, as in `records/encoder.py`.
+`join_pieces` packs adjacent fields, and then one `take` with an interleaved index puts all elements in row order, as in
+`records/encoder.py`.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.taking import take_elements
 from kafka_sink.records.varint import WORD_BYTES, Array, VarintField, binary_array, constant_field, pack
 
-# Starts are 32-bit numbers.
+# Offsets have 32 bits.
 BYTES_MAX = 2**31 - 1
 _EMPTY = pa.array([b""], pa.binary())
 
 
 class TooManyBytes(Exception):
-    """The rows may take more than a block can hold. Fewer of them at a time do not."""
+    """The rows may not fit a block; encode fewer at a time."""
 
 
 @frozen
 class Elements:
     """Row i is the element `indices[i]`, or without indices the element i, or always the element 0 of a constant; empty
-    where `present` is false. `bytes_max` is an upper bound of what all rows take together."""
+    where `present` is false. `bytes_max` is an upper bound for all rows together."""
 
     array: pa.Array
     bytes_max: int
@@ -71,12 +71,12 @@ def constant_elements(content: bytes, row_count: int) -> Elements:
 
 
 def constant_piece(content: bytes, row_count: int) -> Piece:
-    """The same bytes in every row, among numbers."""
+    """The same bytes in every row, as a field."""
     return constant_field(content) if len(content) <= WORD_BYTES else constant_elements(content, row_count)
 
 
 def bytes_elements(column: BytesColumn) -> Elements:
-    """As they lie in Arrow; nothing for a null."""
+    """The bytes in Arrow; empty for a null."""
     elements = column.elements()
     present = column.lengths >= 0 if column.has_nulls else None
     return Elements(elements, int(column.starts[-1]) - int(column.starts[0]), present=present)
@@ -137,7 +137,7 @@ def join_pieces(pieces: Sequence[Piece], row_count: int) -> Flat:
 
 
 def _merge_neighbours(pieces: Sequence[Piece], row_count: int) -> list[Elements]:
-    """Fields side by side become one column of elements, constants side by side one constant."""
+    """Merges adjacent fields into one column of elements, adjacent constants into one constant."""
     columns: list[Elements] = []
     fields: list[VarintField] = []
     for piece in (*pieces, None):
@@ -162,9 +162,9 @@ def _is_plain_constant(piece: Elements) -> bool:
 
 
 def _to_flat(array: pa.Array, step: int) -> Flat:
-    """Every `step` elements are one row."""
+    """Joins every `step` elements into one row."""
     _, starts_buffer, data_buffer = array.buffers()
-    if starts_buffer is None:  # Arrow may leave out the buffers of an empty array
+    if starts_buffer is None:  # Arrow may omit the buffers of an empty array
         return Flat(np.empty(0, np.uint8), np.zeros(1, np.int32))
     starts = np.frombuffer(starts_buffer, np.int32)[array.offset : array.offset + len(array) + 1 : step]
     data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)

@@ -1,4 +1,4 @@
-"""A Protobuf message type: from the text of a .proto file, or from descriptors that protoc has written."""
+"""A Protobuf message type: from the text of a .proto file, or from descriptors written by protoc."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kafka_sink.error_table.commits import SCHEMA_INVALID
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 
-# How a number is written: its name in a .proto file.
+# Scalar types by wire encoding, with their names in a .proto file.
 VARINTS = frozenset({"int32", "int64", "uint32", "uint64", "sint32", "sint64", "bool"})
 FIXED = {"fixed32": 4, "sfixed32": 4, "float": 4, "fixed64": 8, "sfixed64": 8, "double": 8}
 SCALARS = VARINTS | frozenset(FIXED) | {"string", "bytes"}
@@ -22,8 +22,8 @@ class ProtoEnum:
 
 @frozen
 class ProtoField:
-    """`type` is a scalar's name, or "enum", or "message" with a `type_name`. `has_presence`: a value that is 0 or
-    empty is written, because readers can tell it from none. `is_delimited`: a message between a start and an end."""
+    """`type` is a scalar's name, or "enum", or "message" with a `type_name`. `has_presence`: a value that is 0 or empty
+    is written, because readers distinguish it from none. `is_delimited`: a message between start and end group tags."""
 
     name: str
     number: int
@@ -39,7 +39,7 @@ class ProtoField:
 
 @frozen
 class ProtoMessage:
-    """`path` are its indexes in the file: first among the top-level messages, then inside each one around it."""
+    """`path` are its indexes in the file: first among the top-level messages, then within each enclosing one."""
 
     fullname: str
     fields: tuple[ProtoField, ...]
@@ -63,12 +63,12 @@ class ProtoTypes:
 
 @frozen
 class ProtobufSchema:
-    """`text` is what a registry is shown: the .proto file, or its descriptor in base64."""
+    """`text` is sent to a registry: the .proto file, or its descriptor in base64."""
 
     text: str
     fullname: str
     message_indexes: tuple[int, ...]
-    # Its index among the full names of all messages of its file, sorted: how Glue names it.
+    # Its index among the sorted full names of all messages of its file, used by Glue.
     message_rank: int
     types: ProtoTypes
 
@@ -80,7 +80,7 @@ class ProtobufSchema:
     def parse(
         cls, text: str, references: Mapping[str, str] | None = None, message: str | None = None
     ) -> ProtobufSchema:
-        """`references`: import path to text. `message` is a full or a short name; without it the first of the file."""
+        """`references`: import path to text. `message` is a full or a short name; default: the first of the file."""
         from kafka_sink.schemas.protobuf_text import read_files
 
         main, others = read_files(text, references or {})
@@ -88,8 +88,8 @@ class ProtobufSchema:
 
     @classmethod
     def of_descriptors(cls, content: bytes, message: str | None = None) -> ProtobufSchema:
-        """A serialized FileDescriptorSet, as protoc --include_imports --descriptor_set_out writes it. The message is
-        one of its last file, since a file follows those that it imports."""
+        """A serialized FileDescriptorSet, as written by protoc --include_imports --descriptor_set_out. The message is
+        in its last file, since a file follows its imports."""
         from kafka_sink.schemas.protobuf_descriptor import read_descriptor_set
 
         text, files = read_descriptor_set(content)

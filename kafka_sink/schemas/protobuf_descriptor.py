@@ -1,4 +1,4 @@
-"""Descriptors as protoc writes them: the Protobuf messages that describe .proto files, read without a library."""
+"""Descriptors written by protoc: the Protobuf messages that describe .proto files, read without a library."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _get_nested(fields: Fields, *numbers: int) -> Fields:
 def _read_file(fields: Fields) -> ProtoFile:
     package = _get_text(fields, 2)
     syntax = _get_text(fields, 12) or "proto2"
-    # FileOptions.features: what fields have that say nothing else.
+    # FileOptions.features: defaults for the fields of the file.
     common = _get_nested(fields, 8, 50)
     messages: list[ProtoMessage] = []
     enums = [_read_enum(_read_fields(each), package) for each in _get_messages(fields, 5)]
@@ -111,12 +111,12 @@ def _read_file(fields: Fields) -> ProtoFile:
 def _read_messages(
     fields: Fields, scope: str, path: tuple[int, ...], syntax: str, common: Fields
 ) -> Iterator[tuple[ProtoMessage, list[ProtoEnum]]]:
-    """A message and those inside it."""
+    """A message and its nested messages."""
     name = f"{scope}.{_get_text(fields, 1)}" if scope else _get_text(fields, 1)
     oneofs = [_get_text(_read_fields(each), 1) for each in _get_messages(fields, 8)]
     is_entry = _is_map_entry(fields)
     nested = [_read_fields(each) for each in _get_messages(fields, 3)]
-    # Maps are never delimited, whatever the file says.
+    # Maps are never delimited, whatever the file's features.
     maps = {f".{name}.{_get_text(each, 1)}" for each in nested if _is_map_entry(each)}
     own = tuple(
         replace(field, is_delimited=False) if is_entry or f".{field.type_name}" in maps else field

@@ -152,7 +152,7 @@ class _Matcher:
             return None
         wrapped = message.fields[0]
         content = self._match_scalar(kind, wrapped, path)
-        # The column itself is what the message has in its only field.
+        # The column itself is the only field of the message.
         return (
             None
             if content is None
@@ -182,7 +182,7 @@ def _match_integer(kind: pa.DataType, name: str) -> Scalar | None:
     if numbers is None or dtype is None:
         return None
     if name.startswith(("uint", "fixed")):
-        # A bigint of Spark holds no more than 63 bits.
+        # Spark's bigint has at most 63 bits for a positive number.
         numbers = Numbers(dtype, low=0, high=2 ** min(bits, 63) - 1)
     if name in FIXED:
         return ProtobufFixed(numbers, FIXED[name])

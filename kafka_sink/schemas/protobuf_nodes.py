@@ -1,7 +1,7 @@
-"""Protobuf's binary encoding, array by array. The slow twin is tests/property/slow_protobuf.py.
+"""Protobuf's binary encoding, array by array. The scalar reference is tests/property/slow_protobuf.py.
 
-A field is a tag and its content, in the order of field numbers; a field that is not there takes no byte. A message
-inside says how long it is, so it is encoded first and stands in the outer one as bytes.
+A field is a tag and its content, in the order of field numbers; a missing field takes no bytes. A nested message is
+length-delimited, so it is encoded first and written to the outer one as bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NULL_REFUSED = "is null, and Protobuf has no null in a repeated field or a map"
 REQUIRED = "is null, and the field is required"
 _NS_PER_SECOND = 1_000_000_000
 
-# What an array becomes: its pieces, and which elements are 0 or empty (None: not asked).
+# An encoded array: its pieces, and which elements are 0 or empty.
 Content = tuple[list[Piece], Array]
 
 
@@ -35,7 +35,7 @@ def _is_zero(numbers: Array) -> Array:
 
 @frozen
 class ProtobufVarint:
-    """`signed` numbers are written by zigzag; others below 0 take ten bytes."""
+    """`signed` numbers use zigzag; otherwise negative ones take ten bytes."""
 
     numbers: Numbers
     signed: bool = False
@@ -103,7 +103,7 @@ class ProtobufEnum:
 
 @frozen
 class ProtobufInside:
-    """A message as the content of a field."""
+    """A nested message as the content of a field."""
 
     message: ValueNode
 
@@ -119,7 +119,7 @@ Scalar = (
 
 @frozen
 class ProtobufMessageField:
-    """`writes_zero`: also a value that is 0 or empty. `oneof` is a name that it shares with others."""
+    """`writes_zero`: also write a value that is 0 or empty. `oneof`: the name of its oneof."""
 
     name: str
     index: int
@@ -172,7 +172,7 @@ class ProtobufRepeatedField:
 
 @frozen
 class ProtobufMapField:
-    """Each entry is a message of two fields, both always there."""
+    """Each entry is a message of two fields, both always written."""
 
     name: str
     index: int
@@ -202,7 +202,7 @@ class ProtobufMapField:
 
 @frozen
 class ProtobufMessage:
-    """`oneofs` are those with several columns, of which at most one may be filled."""
+    """`oneofs` are those with several columns, of which at most one may be non-null."""
 
     fields: tuple[ProtobufMessageField | ProtobufRepeatedField | ProtobufMapField, ...]
     oneofs: tuple[str, ...] = ()
@@ -226,8 +226,8 @@ class ProtobufMessage:
 
 @frozen
 class ProtobufMoment:
-    """google.protobuf.Timestamp and Duration: seconds and nanoseconds. Those of a Timestamp are never below 0, those of
-    a Duration have the sign of its seconds."""
+    """google.protobuf.Timestamp and Duration: seconds and nanoseconds. Nanoseconds of a Timestamp are never negative,
+    those of a Duration have the sign of its seconds."""
 
     units_per_second: int
     is_duration: bool
@@ -250,7 +250,7 @@ class ProtobufMoment:
 
 
 def _item_content(scalar: Scalar, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-    """Of items: all of them, and none may be null."""
+    """The content of repeated items, none of which may be null."""
     valid = valid_mask(array)
     if valid is not None:
         scope.refuse(~valid, NULL_REFUSED)

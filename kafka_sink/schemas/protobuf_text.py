@@ -1,5 +1,5 @@
-"""The .proto language, as far as messages need it: proto2, proto3, editions. Services, options and extensions are
-skipped over; imports are found in the references, or among the types that Protobuf brings itself."""
+"""Parses the .proto language, as far as messages need it: proto2, proto3, editions. Services, options and extensions
+are skipped; imports are resolved in the references, or among the types that Protobuf includes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read_files(text: str, references: Mapping[str, str]) -> tuple[ProtoFile, lis
             continue
         found = references.get(path, BUILT_IN.get(path))
         if found is None:
-            # Options only, as a rule. If a type is missing, that is told by its name.
+            # Usually only options. A missing type is reported by its name.
             continue
         drafts[path] = _Draft(found)
         waiting += drafts[path].imports
@@ -58,7 +58,7 @@ def read_files(text: str, references: Mapping[str, str]) -> tuple[ProtoFile, lis
 
 
 class _Draft:
-    """One parsed file. The types of its fields are still names; `resolve` looks them up."""
+    """One parsed file. Types of fields are still names; `resolve` looks them up."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [found["token"] for found in _TOKEN.finditer(text) if found["token"] is not None]
@@ -93,7 +93,7 @@ class _Draft:
         return token
 
     def _skip_statement(self) -> None:
-        """Up to the semicolon, or past a block in braces. There may be braces inside of brackets."""
+        """Skips to the semicolon, or past a block in braces. There may be braces inside brackets."""
         depth = 0
         while True:
             token = self._next()
@@ -273,7 +273,7 @@ class _Draft:
 
 
 def _find_type(name: str, scope: str, kinds: Mapping[str, str]) -> str:
-    """From the innermost scope outwards."""
+    """Searches from the innermost scope outwards."""
     if name.startswith("."):
         candidates = [name[1:]]
     else:
@@ -292,7 +292,7 @@ def _join_name(scope: str, name: str) -> str:
 
 
 def _entry_name(field: str) -> str:
-    """As protoc calls the message behind a map."""
+    """protoc's name for the entry message of a map."""
     return "".join(part[:1].upper() + part[1:] for part in field.split("_")) + "Entry"
 
 

@@ -1,4 +1,4 @@
-"""Spark's types as the Arrow types in which a task gets them: from the JSON of a schema (`df.schema.json()`), or from
+"""Converts Spark's types to the Arrow types that a task gets: from the JSON of a schema (`df.schema.json()`), or from
 DDL (`id BIGINT NOT NULL, tags ARRAY<STRING>`). Neither needs Spark."""
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def parse_struct(text: str) -> pa.StructType:
 
 
 def arrow_type_from_json(found: Any, path: str, depth: int = 0) -> pa.DataType:
-    """What `jsonValue()` of a Spark type holds. `path` names the column in the error."""
+    """Parses `jsonValue()` of a Spark type. `path` is the column in error texts."""
     if depth > NESTING_MAX:
         raise ConfigError(f"column {path} is nested more than {NESTING_MAX} deep", TYPE_UNWRITABLE)
     if isinstance(found, str):
@@ -104,7 +104,7 @@ def _unknown_type_error(name: str, path: str) -> ConfigError:
 
 
 class _Ddl:
-    """Names and types as in CREATE TABLE; comments of columns are skipped over."""
+    """Names and types as in CREATE TABLE; column comments are skipped."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = []

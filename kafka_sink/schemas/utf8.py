@@ -1,4 +1,4 @@
-"""Texts are UTF-8 in Avro, Protobuf and JSON, and a reader may choke on anything else. Spark's strings need not be."""
+"""Texts are UTF-8 in Avro, Protobuf and JSON, and a reader may fail on anything else. Spark's strings need not be."""
 
 from __future__ import annotations
 

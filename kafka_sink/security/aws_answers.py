@@ -1,8 +1,8 @@
-"""Where AWS credentials stand: in answers of STS (XML), of containers and instances (JSON), and in profiles (INI).
+"""Parses AWS credentials: responses of STS (XML), of containers and instances (JSON), and profiles (INI).
 
-All of it is input from outside: sizes are bounded by whoever reads it, types are checked here, and nothing of it gets
-into a text but the code by which STS names an error. XML is not parsed: four elements are looked for, which have no
-attributes and hold no markup, so there are no entities that could grow.
+The input is untrusted: the caller bounds its size, types are checked here, and error texts contain nothing of it but
+the error code of STS. XML is not parsed: four elements without attributes or markup are searched for, so there is no
+entity expansion.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafka_sink.error_table.brokers import AWS_LOGIN
 from kafka_sink.errors import AuthenticationError, ConfigError
 from kafka_sink.security.sigv4 import AwsCredentials
 
-# A session token has some kilobytes at most.
+# A session token has at most a few kilobytes.
 ANSWER_BYTES_MAX = 256 * 1024
 _KEY_ID = re.compile(r"[A-Za-z0-9_\-.]{1,256}")
 _SECRET = re.compile(r"[\x21-\x7E]{1,256}")
@@ -30,7 +30,7 @@ Profiles = Mapping[str, Mapping[str, str]]
 def make_credentials(
     access_key_id: object, secret_access_key: object, session_token: object = "", end_s: float | None = None
 ) -> AwsCredentials | None:
-    """None: one of the values has no valid form."""
+    """None: one of the values is invalid."""
     for value, form in ((access_key_id, _KEY_ID), (secret_access_key, _SECRET), (session_token, _SESSION_TOKEN)):
         if not isinstance(value, str) or not form.fullmatch(value):
             return None
@@ -38,7 +38,7 @@ def make_credentials(
 
 
 def credentials_from_json(body: bytes, source: str) -> AwsCredentials:
-    """The answer of a container or an instance. `Code` is Success there, or missing."""
+    """The response of a container or an instance. `Code` must be Success or missing."""
     try:
         answer = json.loads(body) if len(body) <= ANSWER_BYTES_MAX else None
     except (ValueError, RecursionError):
@@ -49,13 +49,13 @@ def credentials_from_json(body: bytes, source: str) -> AwsCredentials:
 
 
 def credentials_from_xml(body: bytes, source: str) -> AwsCredentials:
-    """The answer of STS to AssumeRole and AssumeRoleWithWebIdentity."""
+    """The response of STS to AssumeRole and AssumeRoleWithWebIdentity."""
     text = body.decode("ascii", errors="replace") if len(body) <= ANSWER_BYTES_MAX else ""
     return _credentials_from_fields(dict(_ELEMENT.findall(text)), "SessionToken", source)
 
 
 def error_from_xml(body: bytes) -> str:
-    """Such as AccessDenied; or nothing."""
+    """Such as AccessDenied; or empty."""
     found = _ERROR.search(body[:ANSWER_BYTES_MAX].decode("ascii", errors="replace"))
     return found[1] if found is not None else ""
 
@@ -86,12 +86,12 @@ def _no_credentials_error(source: str) -> AuthenticationError:
 
 
 def parse_profiles(source: str, text: str, *, is_config: bool) -> dict[str, dict[str, str]]:
-    """Name to its settings. In the config file a section is called `profile NAME`, but for the default one."""
+    """Settings by profile name. In the config file a section is called `profile NAME`, except the default one."""
     parser = configparser.RawConfigParser(strict=False, default_section="\0", delimiters=("=",))
     try:
         parser.read_string(text)
     except configparser.Error:
-        # Its text would show lines of the file.
+        # Its text would contain lines of the file.
         raise ConfigError(
             f"{source} is no file of AWS profiles: expected [names] and lines such as key = value", AWS_LOGIN
         ) from None

@@ -1,7 +1,7 @@
-"""AWS_MSK_IAM: a request that AWS could carry out, signed for one broker's host name, as one message of JSON.
+"""AWS_MSK_IAM: a presigned AWS request for one broker's host name, as one JSON message.
 
-The broker has IAM verify the signature and answers with the number of its request. The message is good for 15 minutes
-and for that host only; the secret key is not in it. Whose clock is wrong by more than that is refused.
+The broker has IAM verify the signature and answers with a request id. The message is valid for 15 minutes and for that
+host only; it does not contain the secret key. A client whose clock is off by more than that is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafka_sink.security.sigv4 import AwsCredentials, presign_query, scope_at
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
 
 FORMAT, SERVICE, LIFE_S = "2020_10_22", "kafka-cluster", 900
-# A version and a number. Brokers send about 80 bytes.
+# A version and a request id. Brokers send about 80 bytes.
 ANSWER_BYTES_MAX = 4096
 # As in b-1.orders.abc123.c2.kafka.eu-west-1.amazonaws.com, also kafka-serverless, VPC endpoints and China.
 _HOST = re.compile(r"(?:.*\.)?(?P<region>[a-z]{2}(?:-[a-z]+){1,3}-[0-9]{1,2})\.(?:vpce\.)?amazonaws\.com(?:\.cn)?\.?")
@@ -23,7 +23,7 @@ REGION = re.compile(r"[a-z0-9-]{1,40}")
 
 
 def region_of(host: str) -> str | None:
-    """None: the name does not say."""
+    """None: the name has no region."""
     found = _HOST.fullmatch(host.lower())
     return found["region"] if found is not None else None
 

@@ -1,10 +1,10 @@
-"""`sasl.jaas.config` as the Java client reads it: one login module, a control flag, names and values.
+"""`sasl.jaas.config` as in the Java client: one login module, a control flag, names and values.
 
     org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="a \\"quoted\\" one";
 
-Only the last part of the class name counts: platforms ship the same modules under other package names. Text in quotes
-knows the escapes of Java's StreamTokenizer. Where Java refuses an unquoted value that begins with a digit, it is taken
-as it stands. No error text repeats anything but class and option names.
+Only the last part of the class name counts: platforms ship the same modules under other package names. Quoted text has
+the escapes of Java's StreamTokenizer. An unquoted value that begins with a digit, which Java refuses, is accepted.
+Error texts contain only class and option names.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LoginModule:
 
 def parse_jaas(text: str) -> LoginModule:
     words = _tokenize(text)
-    # A text in quotes is no class, and its content may be a secret.
+    # A quoted text is not a class name, and may be a secret.
     if len(words) < 2 or words[0][0] != "word":
         raise _invalid_error("it begins with a login module and a control flag such as required")
     name = words[0][1].rpartition(".")[2]
@@ -48,7 +48,7 @@ def parse_jaas(text: str) -> LoginModule:
     rest = words[2:]
     while rest and rest[0] != ("sign", ";"):
         if len(rest) < 3 or rest[0][0] != "word" or rest[1] != ("sign", "=") or rest[2][0] == "sign":
-            # Nothing of it is shown: a password without quotes may have fallen apart here.
+            # Nothing of it is shown: it may be part of an unquoted password.
             raise _invalid_error(f'behind {name} follows something else than name="value" pairs and a semicolon')
         options[rest[0][1]] = rest[2][1]
         rest = rest[3:]
@@ -60,7 +60,7 @@ def parse_jaas(text: str) -> LoginModule:
 
 
 def _tokenize(text: str) -> list[tuple[str, str]]:
-    """Kind (word, text, sign) and content."""
+    """Pairs of kind (word, text, sign) and content."""
     found: list[tuple[str, str]] = []
     position = 0
     while position < len(text):

@@ -1,13 +1,13 @@
-"""GSSAPI (RFC 4752) with Kerberos: who logs in, and what is said until both sides know each other.
+"""GSSAPI (RFC 4752) with Kerberos: the login, and the messages of the mutual authentication.
 
     client   a ticket for the service on that host (AP-REQ)
     server   proof that it has the key of that service (AP-REP)
     client   nothing
-    server   wrapped: the security layers that it offers, and how much it takes at a time
+    server   wrapped: the security layers that it offers, and its maximum message size
     client   wrapped: no layer, size 0, the name
 
-Tickets, keys and the security context are the Kerberos library's (auth/kerberos.py); here is the order of messages,
-and what a server must not say. Kafka has no security layers: TLS is what encrypts.
+Tickets, keys and the security context are handled by the Kerberos library (auth/kerberos.py); this handles the order of
+messages and checks the server's. Kafka uses no security layers: encryption is left to TLS.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from kafka_sink.security.mechanisms import GSSAPI
 from kafka_sink.security.reference import has_reference
 
 SERVICE = "sasl.kerberos.service.name"
-# A server's tokens have some hundred bytes; what it cannot do is to make us decrypt megabytes.
+# A server's tokens have a few hundred bytes; it must not make the client decrypt megabytes.
 MESSAGE_BYTES_MAX = 64 * 1024
-# Kerberos takes one answer of the server.
+# Kerberos needs one response of the server.
 TOKENS_MAX = 4
 NO_LAYER = 1
 LAYERS_BYTES = 4
 
-# What of Krb5LoginModule counts, what says nothing to a client without a JVM, and what would have to be done.
+# Options of Krb5LoginModule: supported, without meaning outside a JVM, and unsupported.
 KRB5_OPTIONS = {"useKeyTab", "keyTab", "principal", "useTicketCache", "ticketCache", "serviceName"}
 KRB5_SILENT = {
     "storeKey", "doNotPrompt", "refreshKrb5Config", "debug", "useFirstPass", "tryFirstPass", "storePass", "clearPass",
@@ -85,7 +85,7 @@ class GssapiExchange:
         offered = self._context.unwrap(challenge)
         if len(offered) != LAYERS_BYTES:
             raise _failure("its offer of security layers is not one")
-        # Java's servers name a size beside "no layer", against the RFC; so that is not looked at.
+        # Java's servers send a size with "no layer", against the RFC; so it is not checked.
         if not offered[0] & NO_LAYER:
             raise _failure("it demands a security layer, and Kafka's protocol has none")
         self._has_answered = True
@@ -98,7 +98,7 @@ def _failure(reason: str) -> AuthenticationError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KerberosLogin:
-    """Without `keytab` the ticket comes from a cache; without `ticket_cache` from that of the process."""
+    """Without `keytab` the ticket comes from a cache: `ticket_cache`, or else the default one of the process."""
 
     service: str
     principal: str | None = None
@@ -109,7 +109,7 @@ class KerberosLogin:
 def kerberos_login(
     service: str | None, principal: str | None, keytab: str | None, module: Mapping[str, str] | None
 ) -> KerberosLogin:
-    """From sasl.kerberos.* and the entries of Krb5LoginModule, None: sasl.jaas.config is not set."""
+    """From sasl.kerberos.* and the entries of Krb5LoginModule (None: sasl.jaas.config is not set)."""
     of_module = module.get("serviceName") if module is not None else None
     if service is not None and of_module is not None and service != of_module:
         raise ConfigError(
@@ -152,7 +152,7 @@ def _login_from_module(service: str, module: Mapping[str, str]) -> KerberosLogin
             LOGIN_OPTIONS,
         )
     principal = module.get("principal") or None
-    # With both, Java takes a ticket of the cache if there is one: the same principal's, and sooner at its end.
+    # With both, Java uses the cached ticket if there is one: of the same principal, but it expires earlier.
     if wants_keytab:
         for name in ("keyTab", "principal"):
             if not module.get(name):

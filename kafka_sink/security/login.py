@@ -1,7 +1,6 @@
-"""Who logs in, and by which mechanism: the values that an exchange is made of.
+"""Credentials and mechanism: the values for an exchange.
 
-What reads options and files makes a `Login`; `new_exchange` makes the conversation. Each connection has its own, and
-so has each session on it.
+A `Login` is made from options and files; `new_exchange` makes an exchange from it, one per session of a connection.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from kafka_sink.security.scram import ScramExchange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """For all mechanisms but AWS_MSK_IAM and GSSAPI, which know no passwords.
+    """For all mechanisms except AWS_MSK_IAM and GSSAPI, which have no passwords.
 
     `is_token`: name and password are those of a delegation token (SCRAM only).
     """

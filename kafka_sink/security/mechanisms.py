@@ -1,6 +1,6 @@
-"""The names of the SASL mechanisms, and the interface that each of them has.
+"""The names of the SASL mechanisms, and their common interface.
 
-Each mechanism is a module of its own, which is imported only where somebody logs in with it.
+Each mechanism is a module of its own, which is imported only if it is used.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ MECHANISMS = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER, AWS_MSK_IAM, GSS
 
 
 class Exchange(Protocol):
-    """`first` once, then `step` with each answer of the server until it gives None.
+    """Call `first` once, then `step` with each message of the server until it returns None.
 
-    None means: nothing more is to be said, and the server has proved itself as far as the mechanism lets it. Both
-    raise `AuthenticationError` for what the server must not say.
+    None means that the exchange is complete, and the server is authenticated as far as the mechanism allows. Both raise
+    `AuthenticationError` for an invalid message of the server.
     """
 
     mechanism: str

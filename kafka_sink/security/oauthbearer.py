@@ -1,7 +1,7 @@
-"""OAUTHBEARER (RFC 7628): a token in one message. Where the token comes from is not known here.
+"""OAUTHBEARER (RFC 7628): a token in one message. The token's source is not known here.
 
-A server that refuses it may say why in a JSON answer, to which the client sends a single 0x01; then the refusal comes
-as an error code.
+A server that refuses it may send the reason as JSON, which the client answers with a single 0x01; then the refusal
+follows as an error code.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""PLAIN (RFC 4616): name and password in one message, readable for whoever reads the connection.
+"""PLAIN (RFC 4616): name and password in one message, in clear text.
 
-The server proves nothing. Only TLS tells whom the password is shown to.
+The server is not authenticated, except by TLS.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ class PlainExchange:
         return self._token
 
     def step(self, challenge: bytes) -> bytes | None:
-        del challenge  # there is nothing left to say; a refusal is an error code of the answer around it
+        del challenge  # the exchange is complete; a refusal is an error code of the enclosing response
         return None

@@ -1,8 +1,7 @@
-"""Values by reference, as Java's config providers write them: `${env:NAME}` and `${file:/path/to/file:key}`.
+"""Values by reference, as for Java's config providers: `${env:NAME}` and `${file:/path/to/file:key}`.
 
-They are replaced where the value is used, so that neither job code nor what Spark ships between processes holds the
-secret. A value that was looked up is not searched for references again. The look-up needs a file system: it is passed
-in.
+They are replaced where the value is used, so that neither job code nor data shipped by Spark contains the secret. A
+resolved value is not searched for references again. The look-up needs I/O, so it is passed in.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _REFERENCE = re.compile(r"\$\{(?P<provider>env|file):(?P<place>[^}]+)\}")
 
 
 def is_reference(text: str) -> bool:
-    """True: the whole value is one."""
+    """True: the whole value is a reference."""
     return _REFERENCE.fullmatch(text.strip()) is not None
 
 
@@ -26,7 +25,7 @@ def has_reference(text: str) -> bool:
 
 
 def replace_references(option: str, text: str, look_up: Callable[[str, str], str | None]) -> str:
-    """`look_up(provider, place)` gives None for what is not there."""
+    """`look_up(provider, place)` returns None if there is no such value."""
 
     def replace(match: re.Match[str]) -> str:
         found = look_up(match["provider"], match["place"])

@@ -5,12 +5,12 @@
     client-final   c=biws,r=<both nonces>,p=<proof>
     server-final   v=<signature of the server>, or e=<error>
 
-The server is not trusted before its signature has been checked: it must repeat our nonce and add to it, ask for no
-fewer iterations than Kafka allows (fewer would make the proof a gift to whoever wants to guess the password) and no
-more than a moment's work.
+The server is not trusted before its signature has been checked: it must extend the client's nonce, and require no fewer
+iterations than Kafka allows (fewer would make it easy to guess the password from the proof) and no more than a short
+computation.
 
-Names and passwords are taken as their UTF-8 bytes. Kafka does not apply SASLprep on either side, although the RFC asks
-for it, and a client that did would be refused wherever it changes something. Channel binding is not part of Kafka.
+Names and passwords are used as UTF-8 bytes. Kafka does not apply SASLprep on either side, although the RFC requires it,
+and a client that did would be refused wherever it changes something. Channel binding is not part of Kafka.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from kafka_sink.errors import AuthenticationError
 from kafka_sink.security.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
 
 SCRAM_HASHES: Mapping[str, str] = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
-# Kafka's smallest number; its default is the same.
+# Kafka's minimum and default.
 ITERATIONS_MIN = 4096
-# About half a second of one CPU with SHA-512. Brokers that are set to more than 50,000 are rare.
+# About half a second of one CPU with SHA-512. Brokers with more than 50,000 are rare.
 ITERATIONS_MAX = 1_000_000
-# Nonces, a salt and a number. Brokers send about 150 bytes.
+# Nonces, a salt and a count. Brokers send about 150 bytes.
 MESSAGE_BYTES_MAX = 4096
 
 _BASE64 = r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
@@ -49,7 +49,7 @@ class ScramExchange:
         self._password = password.encode()
         self._nonce = nonce
         name = username.replace("=", "=3D").replace(",", "=2C")
-        # A delegation token is a name and a password like any other, kept in another place by the broker (KIP-48).
+        # A delegation token is a name and a password, looked up elsewhere by the broker (KIP-48).
         self._first_bare = f"n={name},r={nonce}" + (",tokenauth=true" if is_token else "")
         self._signature: bytes | None = None
 

@@ -1,12 +1,12 @@
-"""Signature Version 4: how a request to AWS proves who makes it, without sending the secret key.
+"""Signature Version 4: authenticates a request to AWS without sending the secret key.
 
-    canonical request   method, path, query, headers and hash of the body, each in one fixed spelling
+    canonical request   method, path, query, headers and hash of the body, each in canonical form
     text to sign        algorithm, time, scope (day, region, service) and the hash of the canonical request
     key                 the secret key, hashed with day, region and service one after the other
     signature           the text, hashed with that key
 
-Two places for it: a header (`sign_headers`, for requests to STS) and the query of an address (`presign_query`,
-which is also what AWS_MSK_IAM sends to a broker). Time is an argument.
+It is sent in a header (`sign_headers`, for requests to STS) or in the query of a URL (`presign_query`, also used by
+AWS_MSK_IAM). Time is an argument.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ALGORITHM = "AWS4-HMAC-SHA256"
 
 @frozen
 class AwsCredentials:
-    """`end_s`: when they end, in seconds since 1970; None: they do not."""
+    """`end_s`: expiry in seconds since 1970; None: they do not expire."""
 
     access_key_id: str = field(repr=False)
     secret_access_key: str = field(repr=False)
@@ -35,7 +35,7 @@ class AwsCredentials:
 
 @frozen
 class CredentialScope:
-    """What a signature is good for. `time` as in 20150830T123600Z."""
+    """The scope of a signature. `time` as in 20150830T123600Z."""
 
     time: str
     region: str
@@ -64,7 +64,7 @@ def signature(
     headers: Mapping[str, str],
     body: bytes = b"",
 ) -> str:
-    """`headers`: all that are signed, names in small letters."""
+    """`headers`: all signed headers, with lower-case names."""
     lines = "".join(f"{name}:{' '.join(value.split())}\n" for name, value in sorted(headers.items()))
     hashed = hashlib.sha256(body).hexdigest()
     canonical = "\n".join((method, quote(path), canonical_query(query), lines, signed_header_names(headers), hashed))
@@ -82,7 +82,7 @@ def signed_header_names(headers: Mapping[str, str]) -> str:
 def presign_query(
     credentials: AwsCredentials, scope: CredentialScope, host: str, query: Mapping[str, str], life_s: int
 ) -> dict[str, str]:
-    """The query of GET / at that host, with the signature in it."""
+    """The query of GET / at that host, including the signature."""
     whole = {
         **query,
         "X-Amz-Algorithm": ALGORITHM,
@@ -100,7 +100,7 @@ def presign_query(
 def sign_headers(
     credentials: AwsCredentials, scope: CredentialScope, headers: Mapping[str, str], body: bytes
 ) -> dict[str, str]:
-    """Those of POST /, the signature among them."""
+    """The headers of POST /, including the signature."""
     whole = {**headers, "x-amz-date": scope.time}
     if credentials.session_token:
         whole["x-amz-security-token"] = credentials.session_token

@@ -1,7 +1,7 @@
-"""What an access token says about itself, and when to get the next one. No signature is checked: brokers do that.
+"""Reads the expiry of an access token, and when to get the next one. Signatures are checked by brokers, not here.
 
-A token need not be readable: if it is no JSON web token, or names no end, it is used until a broker refuses it or ends
-the session.
+A token may be opaque: if it is no JSON web token, or has no expiry, it is used until a broker refuses it or ends the
+session.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from kafka_sink.error_table.brokers import TOKEN_UNUSABLE
 from kafka_sink.errors import AuthenticationError
 from kafka_sink.security.oauthbearer import TOKEN_CHARACTERS_MAX
 
-# An answer of a token endpoint: a token and a few words.
+# The response of a token endpoint: a token and a few fields.
 ANSWER_BYTES_MAX = 2 * TOKEN_CHARACTERS_MAX
-# The year 9999: what lies behind is no time but a mistake.
+# The year 9999: anything later is an error.
 EXPIRY_S_MAX = 253_402_300_799
 _ERROR_WORD = re.compile(r"[\x20-\x21\x23-\x5B\x5D-\x7E]{1,100}")
 
 
 def expiry_s(token: str) -> float | None:
-    """When the token ends, in seconds since 1970; None: it does not say."""
+    """The token's expiry in seconds since 1970; None: unknown."""
     parts = token.split(".")
     if len(parts) != 3:
         return None
@@ -40,8 +40,8 @@ def expiry_s(token: str) -> float | None:
 def renewal_s(now_s: float, end_s: float, *, factor: float, jitter: float, least_s: float, buffer_s: float) -> float:
     """When to get the next token, as the Java client chooses it.
 
-    After a share of its life, but not in the last `buffer_s` of it, and not before `least_s` have passed; where the
-    life is too short for both, the share alone counts.
+    After a share of its lifetime, but not in the last `buffer_s`, and not before `least_s` have passed; if the lifetime
+    is too short for both, only the share counts.
     """
     life_s = max(0.0, end_s - now_s)
     wanted_s = now_s + life_s * min(1.0, factor + jitter)
@@ -51,7 +51,7 @@ def renewal_s(now_s: float, end_s: float, *, factor: float, jitter: float, least
 
 
 def parse_token_answer(body: bytes, source: str) -> str:
-    """The token in the JSON answer of a token endpoint (RFC 6749, 5.1). Nothing of the answer gets into a text."""
+    """The token in the JSON response of a token endpoint (RFC 6749, 5.1). Nothing of it gets into an error text."""
     if len(body) > ANSWER_BYTES_MAX:
         raise AuthenticationError(
             f"{source} answered with more than {ANSWER_BYTES_MAX} bytes: that is no token", TOKEN_UNUSABLE
@@ -67,7 +67,7 @@ def parse_token_answer(body: bytes, source: str) -> str:
 
 
 def parse_error_answer(body: bytes) -> str:
-    """The word by which a token endpoint names what is wrong (RFC 6749, 5.2), such as invalid_client; or nothing."""
+    """The error code of a token endpoint (RFC 6749, 5.2), such as invalid_client; or empty."""
     try:
         answer = json.loads(body[:ANSWER_BYTES_MAX])
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The PySpark edge: Spark's data source API on one side, producers and the commit protocol on the other."""
+"""The PySpark integration: connects Spark's data source API to producers and the commit protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Makes format("pykafka-sink") known to this session. Not needed where the package is installed: see
+    """Registers format("pykafka-sink") in this session. Not needed if the package is installed: see
     `pyspark_pykafka_sink`."""
     from kafka_sink.spark.datasource import KafkaSinkDataSource
 

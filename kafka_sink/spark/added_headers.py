@@ -1,4 +1,4 @@
-"""Headers of rows, added, found and dropped by whole columns. What is added stands behind a row's own headers."""
+"""Adds, finds and drops headers, by column. Added headers come after a row's own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ _ENTRY = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
 
 class AddedHeader(NamedTuple):
-    """`content`: the same for all rows, or a binary column with one for each. `is_there`: which rows get it; None: all
-    of them."""
+    """`content`: the same for all rows, or a binary column. `is_there`: which rows get it; None: all."""
 
     name: str
     content: bytes | pa.Array
@@ -56,7 +55,7 @@ def add_headers(rows: pa.RecordBatch, added: Sequence[AddedHeader]) -> pa.Record
 
 
 def has_header(rows: pa.RecordBatch, name: str) -> Array:
-    """A mask of the rows."""
+    """A mask of the rows with that header."""
     if "headers" not in rows.schema.names:
         return np.zeros(rows.num_rows, np.bool_)
     offsets, entries = _entries(rows.column("headers"))
@@ -64,7 +63,7 @@ def has_header(rows: pa.RecordBatch, name: str) -> Array:
 
 
 def drop_header(rows: pa.RecordBatch, name: str, which: Array) -> pa.RecordBatch:
-    """Every header of that name is left out in the rows of `which`."""
+    """Removes every header of that name in the rows of `which`."""
     if "headers" not in rows.schema.names:
         return rows
     offsets, entries = _entries(rows.column("headers"))
@@ -77,7 +76,7 @@ def drop_header(rows: pa.RecordBatch, name: str, which: Array) -> pa.RecordBatch
 
 
 def set_column(rows: pa.RecordBatch, name: str, array: pa.Array) -> pa.RecordBatch:
-    """In place of the column of that name."""
+    """Replaces the column of that name."""
     names = rows.schema.names
     arrays = [array if each == name else column for each, column in zip(names, rows.columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names)
@@ -103,8 +102,8 @@ def _header_entries(header: AddedHeader) -> pa.StructArray:
 
 
 def _entries(column: pa.Array) -> tuple[Array, pa.Array]:
-    """All headers of all rows side by side, as structs of key and value, and where those of each row begin. A null
-    list has none, whatever lies under it."""
+    """All headers of all rows, as structs of key and value, and where those of each row begin. A null list has none,
+    whatever is under it."""
     column = to_plain(column)
     offsets, children = read_lists(column)
     keys, values = children if len(children) == 2 else to_plain(children[0]).flatten()

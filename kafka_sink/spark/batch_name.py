@@ -1,10 +1,9 @@
-"""What a batch write is called in the ledger: the options `batch.id` and `query.id`, and what Spark tells a task.
+"""The ledger key of a batch write: from the options `batch.id` and `query.id`, and from a task's Spark properties.
 
-A bare number is no name. Every query counts its batches from 0, so that under a new checkpoint the batches 0, 1, 2
-would be taken for repetitions of those before, and left out without a word. Inside foreachBatch Spark tells the tasks
-query and number, as long as the write runs in the thread that Spark called; over Spark Connect, and in threads of one's
-own, it tells nothing (Connect seen on PySpark 4.2). There the option query.id has to say it, or the write is refused
-before anything is sent.
+A number alone is not enough. Every query counts its batches from 0, so under a new checkpoint the batches 0, 1, 2 would
+be taken for repetitions of earlier ones, and skipped silently. Inside foreachBatch Spark passes query and number to the
+tasks if the write runs in the thread that Spark called; over Spark Connect, and in the user's own threads, it does not
+(Connect seen on PySpark 4.2). There the option query.id is required, or the write is refused before anything is sent.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ _DIGITS = re.compile(r"[0-9]+")
 
 
 def make_batch_key(options: SinkOptions) -> BatchKey:
-    """As far as it is known at planning. A number that comes with a query is a batch of that query: the ledger keeps
-    one record for all of them. Any other name is one of its own, within that query if there is one."""
+    """As far as known at planning. A number together with a query is a batch of that query: the ledger has one record
+    for all of its batches. Any other label has its own key, within that query if there is one."""
     query_id, batch_id = options.query_id or "", options.batch_id or ""
     if query_id and _BATCH_NUMBER.fullmatch(batch_id):
         return BatchKey(query_id, int(batch_id))
@@ -31,10 +30,10 @@ def make_batch_key(options: SinkOptions) -> BatchKey:
 
 
 def batch_of_task(named: BatchKey, sink_id: str | None, query_id: str | None, batch_id: str | None) -> BatchKey:
-    """`query_id` and `batch_id` are Spark's word on this task, if it has one.
+    """`query_id` and `batch_id` come from Spark's properties of this task, if set.
 
     Inside foreachBatch, a write that is labelled with the number of the micro-batch is that batch of that query: a new
-    checkpoint is then a new query and not a repetition, and one ledger key does for all batches.
+    checkpoint is then a new query, not a repetition, and one ledger key is enough for all batches.
     """
     if named.query_id or not isinstance(named.batch_id, str):
         return named

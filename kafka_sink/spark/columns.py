@@ -1,9 +1,9 @@
 """Which columns of a DataFrame are written, checked by Spark's types before any task starts.
 
 The rules are those of Spark's own Kafka sink (docs/parity.md): exact, case-sensitive names, the first of equal names
-counts, other columns are ignored. A column topic is not even looked at when the option topic is set. What Spark's sink
-does not have is the column timestamp, and formats: with one a column may be of any type, and the value a record of
-several columns.
+counts, other columns are ignored. The column topic is ignored if the option topic is set. Spark's sink has neither the
+column timestamp nor formats: with a format a column may have any type, and the value may be a record of several
+columns.
 """
 
 from __future__ import annotations
@@ -89,10 +89,9 @@ _PLAIN_FORMATS: dict[str, type[DataType]] = {STRING: StringType, BINARY: BinaryT
 
 @dataclass(frozen=True)
 class WrittenColumns:
-    """`indices` point into the DataFrame's schema, `names` stand in the same order. `record`: names and indices of the
-    columns that the value is made of, if it is made of several. `sides` are those that have to be encoded.
-    `attributes`: those of a CloudEvent that come from columns, and the indices of these. `traceparent`: the index of
-    the column with that header."""
+    """`indices` point into the DataFrame's schema, `names` have the same order. `record`: names and indices of the
+    columns of the value, if it consists of several. `sides` are those to be encoded. `attributes`: CloudEvents
+    attributes from columns, and the columns' indices. `traceparent`: the index of the column with that header."""
 
     names: tuple[str, ...]
     indices: tuple[int, ...]
@@ -172,7 +171,7 @@ def _traceparent(schema: StructType, envelope: EnvelopeOptions, problems: list[C
 def _find_index(
     schema: StructType, option: str, column: str, kinds: tuple[type[DataType], ...], problems: list[ConfigError]
 ) -> int | None:
-    """Of a column that an option names; None, with a problem noted, if there is none or its type does not fit."""
+    """Index of a column named in an option; None, with a problem noted, if it is missing or has the wrong type."""
     names = [field.name for field in schema.fields]
     if column not in names:
         text = f"{option}={column}: there is no such column. The DataFrame has {_columns_text(names)}"
@@ -186,7 +185,7 @@ def _find_index(
 
 
 def _record(schema: StructType, value: SideFormat | None, problems: list[ConfigError]) -> tuple[tuple[str, int], ...]:
-    """The columns that the value is made of; none, if there is one for it."""
+    """The columns of the value; none if there is a value column."""
     names = [field.name for field in schema.fields]
     chosen = None if value is None else value.columns
     if chosen is None and "value" in names:

@@ -1,8 +1,8 @@
 """`format("pykafka-sink")`: what Spark calls when a write is planned.
 
 Planning happens in a Python process on the driver, once for a batch write and before every micro-batch of a stream.
-Everything that can be known then is checked here, before any task: options, columns, that a broker answers, that the
-topic exists. What is returned is pickled to the tasks, so it holds plain values only.
+Everything that can be checked is checked here, before any task: options, columns, that a broker answers, that the topic
+exists. The result is pickled to the tasks, so it contains plain values only.
 
 This module is imported by every Spark application that looks for data sources; the heavy imports wait until a write
 is planned.
@@ -57,7 +57,7 @@ class KafkaSinkDataSource(DataSource):
             writer: DataSourceStreamWriter = _planning().plan_stream(self.options, schema, overwrite)
         return writer
 
-    # Spark asks for these only where somebody wants to read. `schema` comes first unless the reader has set one.
+    # Spark calls these only for reads. `schema` comes first unless the reader has set one.
 
     def schema(self) -> StructType:
         _refuse_to_read()
@@ -89,7 +89,7 @@ def _planning() -> ModuleType:
 
 
 def _check_dependencies() -> None:
-    """Planning loads none of them, but the tasks will."""
+    """Planning imports none of them, but the tasks do."""
     for name in ("pyarrow", "numpy", "mmh3"):
         if find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}")

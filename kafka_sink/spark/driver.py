@@ -1,9 +1,9 @@
 """The driver's side of exactly-once: asks Kafka at planning time, commits, aborts.
 
-What decides is the pure machine in exactly_once/committer.py; here it gets its hands (a Client), and what it may keep
-from one batch to the next (a DriverSession). Both are remembered per process. Nothing relies on that: Spark makes
-commit processes when it likes, and moves the commits of a query from one to another and back. One that knows nothing,
-or whose knowledge is old, fences, reads the ledger and goes on from there.
+The decisions are made by the pure state machine in exactly_once/committer.py; this provides its I/O (a Client) and the
+state kept between batches (a DriverSession). Both are cached per process. Nothing relies on that: Spark starts commit
+processes at any time, and moves the commits of a query between them. A process without state, or with old state,
+fences, reads the ledger and continues from there.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, re
 look_in_spark_files()
 _LOGGER = logging.getLogger("kafka_sink")
 MAX_TIMEOUT = "transaction.max.timeout.ms"
-# Of a transaction's time, what has to be left at the decision, so that a restart can still carry it out.
+# The part of a transaction's timeout that must be left at the decision, so that a restart can still carry it out.
 MARGIN_MS_MAX, MARGIN_SHARE = 60_000, 4
 DRIVERS_MAX = 32
-# Of configurations: inside foreachBatch each batch may bring a new one.
+# Limit of cached configurations: inside foreachBatch each batch may have a new one.
 CHECKS_MAX = 64
-# A batch write without a name has no place in a ledger: it is all or nothing unless the driver dies in its commit.
+# A batch write without a label has no ledger record: it is all or nothing unless the driver dies during its commit.
 UNNAMED_BATCH = BatchKey("", "")
 
 
@@ -69,13 +69,13 @@ class Driver:
         return self._run(Job(operation, key, receipts, _wall_ms()))
 
     def sweep_write(self, key: BatchKey) -> CommitResult:
-        """Aborts what the tasks of a batch write left open. Only for one that was never asked to commit anything: the
-        ledger is not looked at."""
+        """Aborts transactions that the tasks of a batch write left open. Only for a write that never began to commit:
+        the ledger is not read."""
         return self._run(Job(DriverOperation.ABORT_WITHOUT_LEDGER, key, wall_ms=_wall_ms()))
 
     def recover(self) -> CommitResult:
-        """Finishes what an earlier run has decided, before any task of this one runs: its transactions have a time
-        limit. Fences nobody."""
+        """Finishes an earlier run's decision before any task of this run: its transactions have a timeout. Does not
+        fence."""
         return self._run(Job(DriverOperation.RECOVER, wall_ms=_wall_ms()))
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class Driver:
         return self._settings
 
     def _support(self) -> TransactionSupport:
-        """Planning asks once for its checks and for what it recovers."""
+        """Requested once for both the checks and the recovery at planning."""
         if self._known_support is None:
             self._known_support = self._client.transaction_support()
         return self._known_support
@@ -136,7 +136,7 @@ class Driver:
         check_ledger_topic(self._client, self._options)
 
     def _check_transactions(self, options: SinkOptions) -> SinkOptions:
-        """At-least-once where the brokers have none, if the user said so."""
+        """Falls back to at-least-once if the brokers have no transactions and the user allows it."""
         missing = self._support().missing
         if not missing:
             return options
@@ -172,10 +172,10 @@ class Driver:
 def commit_batch(
     options: SinkOptions, sink_id: str | None, run: str, key: BatchKey, receipts: Sequence[TaskReceipt], write: str = ""
 ) -> Conclusion:
-    """How the batch ended; raises `CommitError` if it did not, or not entirely.
+    """The outcome of the batch; raises `CommitError` if it was not, or not completely, committed.
 
-    `write` tells the writes of one run apart: inside foreachBatch a batch can be written again after an error, and what
-    is remembered of the first write's decision must not be believed of the second one's.
+    `write` distinguishes the writes of one run: inside foreachBatch a batch can be written again after an error, and
+    the cached decision of the first write must not be applied to the second.
     """
     if sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
         return Conclusion.DELIVERED
@@ -187,11 +187,11 @@ def commit_batch(
 def abort_batch(
     options: SinkOptions, sink_id: str | None, run: str, key: BatchKey, receipts: Sequence[TaskReceipt], write: str = ""
 ) -> Conclusion | None:
-    """None: no receipt names a transaction to abort.
+    """None: no receipt has a transaction to abort.
 
-    Tasks that Spark killed left no receipt, and what they had open would hold back readers until its time-out. A run
-    that is one batch write's own decides nothing else, so all of it is aborted. That of a query may have decided
-    another batch, and is swept after its next one.
+    Killed tasks leave no receipt, and their open transactions would hold back readers until the time-out. The run of a
+    batch write has no other batch, so all of its transactions are aborted. The run of a query may have decided another
+    batch, and is swept after its next one.
     """
     if sink_id is None:
         return None
@@ -207,7 +207,7 @@ def _sweep_write(options: SinkOptions, sink_id: str, run: str, key: BatchKey) ->
     try:
         _use_driver(options, sink_id, run, key.query_id, run, lambda driver: driver.sweep_write(key))
     except KafkaSinkError as error:
-        # Spark is about to tell why the write failed; this must not take that error's place.
+        # Spark is about to report why the write failed; this must not replace that error.
         _LOGGER.warning("what killed tasks left open could not be looked for and ends by its time-out: %s", error)
 
 
@@ -220,7 +220,7 @@ def _drivers(pid: int) -> dict[tuple[SinkOptions, str, str, str, str], Driver]:
 def _use_driver(
     options: SinkOptions, sink_id: str, run: str, query_id: str, write: str, act: Callable[[Driver], CommitResult]
 ) -> CommitResult:
-    """The driver of this sink, run and write, as this process remembers it; one that failed is forgotten."""
+    """The cached driver of this sink, run and write; one that failed is dropped."""
     drivers = _drivers(os.getpid())
     where = (options, sink_id, run, query_id, write)
     driver = drivers.pop(where, None) or Driver(options, sink_id, run, query_id)
@@ -236,10 +236,10 @@ def _use_driver(
 
 
 def check_with_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptions:
-    """What planning asks Kafka, once per process and configuration: a stream is planned before every micro-batch. Again
-    after a commit that did not end well: a query that is started again must not wait for its first commit.
+    """The checks of planning with Kafka, once per process and configuration: a stream is planned before every
+    micro-batch. Repeated after a failed commit: a restarted query must not wait for its first commit.
 
-    `sink_id` of None: no ledger is kept.
+    `sink_id` None: there is no ledger.
     """
     marks = [] if sink_id is None else find_unfinished_commits(sink_id)
     if marks:
@@ -251,13 +251,13 @@ def check_with_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> Sin
 
 @lru_cache(maxsize=CHECKS_MAX)
 def create_topics(options: SinkOptions, pid: int) -> None:
-    """What `topic.create` asks for, once per process and configuration."""
+    """Creates the topics of `topic.create`, once per process and configuration."""
     plan = options.topic_plan
     if plan is None or options.topic is None:
         return
     from kafka_sink.admin.topics import create_where_missing  # most writes create none
 
-    # What is right for rows may be wrong for those that could not be sent: a compacted topic takes none without a key.
+    # The topic's configuration may not suit dead letters: a compacted topic rejects records without a key.
     plans = [(options.topic, plan), (options.dead_letter_topic, replace(plan, configs=()))]
     with Client(options.producer) as client:
         for topic, wanted in plans:
@@ -285,7 +285,7 @@ def _ask_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptio
 
 @lru_cache(maxsize=1)
 def _warn_once(note: str, pid: int) -> None:
-    """The process id is part of the key because a forked child inherits what its parent remembers."""
+    """The process id is part of the key because a forked child inherits its parent's memory."""
     _LOGGER.warning("%s", note)
 
 

@@ -1,5 +1,5 @@
-"""Keys and values of an Arrow batch by their schemas, in a task. The schemas come with the plan from the driver; no
-registry is asked here."""
+"""Keys and values of an Arrow batch by their schemas, in a task. The schemas are part of the driver's plan; no registry
+is asked here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RowEncoding:
         self._encoders: dict[tuple[str, pa.DataType], Encoder] = {}
 
     def encode(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[int, DataError]]:
-        """The rows with bytes in place of the columns, and those that do not fit, in order."""
+        """The rows with encoded columns, and the errors of those that do not fit, in order."""
         misfits: dict[int, DataError] = {}
         for side in self._sides:
             column = rows.column(side.side)
@@ -30,17 +30,17 @@ class RowEncoding:
             misfits = {**found.misfits, **misfits}
             rows = set_column(rows, side.side, found.array)
             if side.headers:
-                # Those of a null (a tombstone) say nothing and are left out.
+                # A null (a tombstone) gets no schema headers.
                 rows = add_headers(rows, [AddedHeader(*pair, valid_mask(found.array)) for pair in side.headers])
         return rows, dict(sorted(misfits.items()))
 
     def to_json(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with JSON in place of the columns, for dead letters: JSON can hold what does not fit the schema."""
+        """The rows with the columns as JSON, for dead letters: JSON can hold values that do not fit the schema."""
         for side in self._sides:
             column = rows.column(side.side)
             try:
                 array = plan(column.type, None).encode(column, b"", side.side).array
-            except ConfigError:  # a type that JSON has no text for
+            except ConfigError:  # a type that has no JSON form
                 array = pa.nulls(len(column), pa.binary())
             rows = set_column(rows, side.side, array)
         return rows

@@ -1,8 +1,8 @@
-"""Constant headers, CloudEvents 1.0 and traces, in a task: what stands around the values of an Arrow batch.
+"""Adds constant headers, CloudEvents 1.0 and traces to an Arrow batch, in a task.
 
-Binary mode: each attribute is a header ce_NAME, the value is the data as it is, and a null value stays null. Structured
-mode: the value is a JSON object of the attributes and the data; a null value is an event without data. The attribute
-datacontenttype is the header content-type in binary mode, as the Kafka binding of the specification has it.
+Binary mode: each attribute is a header ce_NAME, the value is the unchanged data, and a null value stays null.
+Structured mode: the value is a JSON object of the attributes and the data; a null value is an event without data. The
+attribute datacontenttype is the header content-type in binary mode, as in the specification's Kafka binding.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ SPEC_VERSION = "1.0"
 STRUCTURED_TYPE = b"application/cloudevents+json; charset=UTF-8"
 CONTENT_TYPE, DATA_CONTENT_TYPE = "content-type", "datacontenttype"
 REQUIRED = ("id", "source", "type")
-# Attributes that the specification has as text; others are extensions.
+# Attributes defined as text by the specification; others are extensions.
 TEXTS = frozenset({*REQUIRED, "subject", "time", "dataschema", DATA_CONTENT_TYPE})
-# The same for all rows, or a column.
+# A constant for all rows, or a column.
 Attribute = str | pa.Array
 _TIMESTAMP = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class Envelope:
-    """`known`: what the placeholders stand for. `id_prefix`: of the ids of events, the same when a task is repeated.
-    `span`: the traceparent of the task's span, where records point to it."""
+    """`known`: values of the placeholders. `id_prefix`: of event ids, the same if a task is repeated. `span`: the
+    traceparent of the task's span, if records refer to it."""
 
     def __init__(
         self, options: EnvelopeOptions, known: Mapping[str, str], id_prefix: str, span: bytes | None = None
@@ -51,7 +51,7 @@ class Envelope:
             self._constants.setdefault(DATA_CONTENT_TYPE, options.content_type)
 
     def apply(self, rows: pa.RecordBatch, first_row: int) -> tuple[pa.RecordBatch, dict[int, DataError]]:
-        """The rows in their envelope, without the columns of attributes; and those that make no event."""
+        """The rows in their envelope, without attribute columns; and the errors of rows that cannot be events."""
         misfits: dict[int, DataError] = {}
         if self._options.mode is not None:
             attributes = self._attributes(rows, first_row)
@@ -78,7 +78,7 @@ class Envelope:
         return found
 
     def _keeps_type(self, name: str, kind: pa.DataType) -> bool:
-        """In JSON an extension can be a number or a boolean; whole numbers of the specification have 32 bits."""
+        """In JSON an extension can be a number or a boolean; the specification's integers have 32 bits."""
         if self._options.mode != STRUCTURED_MODE or name in TEXTS:
             return False
         return bool(pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind.bit_width <= 32))
@@ -94,7 +94,8 @@ class Envelope:
         return pc.if_else(data.is_valid(), with_data, without_data), {**found.misfits, **misfits}
 
     def _data(self, data: pa.Array) -> tuple[bytes, pa.Array, dict[int, DataError]]:
-        """The name of the member, its content as JSON, and rows whose data is no JSON though they say so."""
+        """The name of the member, its content as JSON, and errors of rows with invalid JSON that is declared as
+        such."""
         contents = data.cast(pa.binary())
         if self._options.has_own_json:
             return b"data", contents, {}
@@ -121,7 +122,7 @@ def _header(name: str, column: Attribute) -> AddedHeader:
 
 
 def _text(column: pa.Array) -> pa.Array:
-    """As the specification writes attributes."""
+    """The specification's text form of attributes."""
     if pa.types.is_timestamp(column.type):
         return pc.strftime(column.cast(pa.timestamp("us", "UTC")), format=_TIMESTAMP)
     return column.cast(pa.string())
@@ -145,7 +146,7 @@ def _is_json_type(content_type: str) -> bool:
 
 
 def _is_valid_json(content: bytes) -> bool:
-    """It becomes a part of a text in UTF-8, so it must be one. Of bytes Python would read other encodings, too."""
+    """Must be UTF-8, since it becomes part of a UTF-8 text. From bytes Python would accept other encodings, too."""
     try:
         json.loads(content.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -154,7 +155,7 @@ def _is_valid_json(content: bytes) -> bool:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    """NaN and Infinity are Python's, not JSON's."""
+    """NaN and Infinity are valid in Python, not in JSON."""
     raise ValueError(name)
 
 

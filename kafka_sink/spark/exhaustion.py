@@ -1,7 +1,7 @@
-"""A task whose process has no memory or no thread left: Python's own words name neither the limit nor what to do next.
+"""A task whose process is out of memory or threads: Python's message has neither the limit nor advice.
 
-Spark limits its Python workers by their address space (`spark.executor.pyspark.memory`). Libraries and threads take far
-more of that than of memory, so a limit can be reached by a process that uses half of it.
+Spark limits its Python workers by their address space (`spark.executor.pyspark.memory`). Libraries and threads use far
+more address space than memory, so a process can hit the limit with half that memory.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from contextlib import suppress
 
 from kafka_sink.errors import OutOfMemory
 
-# All that CPython says of a thread that the operating system refuses.
+# CPython's message if the operating system refuses a thread.
 NO_THREAD = "can't start new thread"
 MEBIBYTE = 1024 * 1024
 
 
 def exhaustion_error(error: BaseException) -> OutOfMemory | None:
-    """None: it is another error. What ended the sender thread is the cause of the error that the task sees."""
+    """None: another error. The error that ended the sender thread is the cause of the one that the task sees."""
     for one in (error, error.__cause__):
         if isinstance(one, MemoryError):
             return OutOfMemory(f"this task's Python process has no memory left{_in_brackets(str(one))}{_limit_text()}")

@@ -1,5 +1,5 @@
-"""Folders of Spark's: for the files that were passed with --files, which options may name without their folder, and for
-what all Python processes of an application share."""
+"""Folders of Spark's: for files passed with --files, which options may name without their folder, and for data that all
+Python processes of an application share."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pyspark import SparkFiles
 
 from kafka_sink.io.files import add_search_folder
 
-# Spark sets it for every Python process, over Spark Connect as well, to folders that go with the application.
+# Spark sets it for every Python process, over Spark Connect as well, to folders that it deletes with the application.
 LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
 
 
 def look_in_spark_files() -> None:
-    """To be called by whatever connects from inside Spark; once is enough."""
+    """Call before connecting from inside Spark; once is enough."""
     add_search_folder(spark_folder)
 
 
@@ -26,6 +26,6 @@ def spark_folder() -> str | None:
 
 
 def application_folder() -> str | None:
-    """A folder of our own, the same for all Python processes of one application on one machine. It may not exist."""
+    """This package's folder, the same for all Python processes of one application on one machine. It may not exist."""
     local_folder = os.environ.get(LOCAL_FOLDERS, "").split(",")[0]
     return os.path.join(local_folder, "pykafka-sink") if local_folder else None

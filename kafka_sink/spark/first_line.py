@@ -1,13 +1,13 @@
-"""What Spark shows of an error of this sink: our name and sentence first, and no traceback in front of them.
+"""What Spark shows of an error of this sink: name and message first, without a traceback before them.
 
-Spark's Python workers send the text of an exception to the JVM, by default as Python prints it: a traceback, and the
-sentence that matters behind it. The JVM shows that text many times (once per attempt of a task, once for the query,
-once for the caller). They leave the traceback out where SPARK_HIDE_TRACEBACK is set, which Spark does when
-spark.sql.execution.pyspark.udf.hideTraceback.enabled is. A worker ends with the exception that it has sent, so setting
-the variable at the last moment changes nothing for anybody else's code. It is read in that way by PySpark 4.1 to 4.3.
+Spark's Python workers send the text of an exception to the JVM, by default as Python prints it: a traceback, followed
+by the message. The JVM shows that text many times (per attempt of a task, for the query, for the caller). They omit the
+traceback if SPARK_HIDE_TRACEBACK is set, which Spark does if spark.sql.execution.pyspark.udf.hideTraceback.enabled is.
+A worker ends after sending the exception, so setting the variable at the last moment does not affect other code.
+PySpark 4.1 to 4.3 read it like this.
 
-Errors that nobody but a developer can mend keep their traceback. So does everything that is not an error of this
-package. With logging at DEBUG the traceback is in the worker's log.
+Errors that only a developer can fix keep their traceback, as do all errors of other packages. With logging at DEBUG the
+traceback is in the worker's log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOGGER = logging.getLogger("kafka_sink")
 
 @contextmanager
 def explain_to_spark() -> Iterator[None]:
-    """Around everything that Spark calls."""
+    """Wrap everything that Spark calls."""
     try:
         yield
     except KafkaSinkError as error:
@@ -40,6 +40,6 @@ def explain_to_spark() -> Iterator[None]:
 
 
 def is_spark_worker() -> bool:
-    """A process that Spark started, and that ends with an exception. Others may start workers, which inherit."""
+    """A process that Spark started, and that ends with an exception. Others may start workers, which inherit it."""
     specification = getattr(sys.modules["__main__"], "__spec__", None)
     return specification is not None and specification.name.startswith("pyspark.")

@@ -1,8 +1,8 @@
 """Few large Arrow batches instead of many small ones.
 
-What a call of `send_arrow` costs besides its rows is the same for ten rows and for ten thousand. Spark's batches may be
-small: a filter leaves little of them, and for wide rows a low `spark.sql.execution.arrow.maxRecordsPerBatch` is what
-makes Spark's own side faster (docs/performance.md). To copy them together is cheaper than to send each alone.
+The fixed cost of a `send_arrow` call is the same for ten rows and for ten thousand. Spark's batches may be small: a
+filter leaves few rows, and for wide rows a low `spark.sql.execution.arrow.maxRecordsPerBatch` makes Spark's own side
+faster (docs/performance.md). Concatenating them is cheaper than sending each alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafka_sink.records.assembler import CHUNK_BYTES
 
 
 def gather_batches(arrow_batches: Iterable[pa.RecordBatch], bytes_min: int = CHUNK_BYTES) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order. Batches are joined until they have that many bytes; empty ones are left out."""
+    """The same rows in the same order. Batches are joined until they have `bytes_min`; empty ones are dropped."""
     waiting: list[pa.RecordBatch] = []
     byte_count = 0
     for arrow_batch in arrow_batches:

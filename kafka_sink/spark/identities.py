@@ -1,7 +1,7 @@
-"""Transactional ids that this process has used before: when an attempt may have one, and when it leaves its own.
+"""Transactional ids that this process has used before: when an attempt may reuse one, and when it returns its own.
 
-The rules are in exactly_once/identity_pool.py; here are the pool of this process and the question to the coordinator.
-After a fork the child has neither: the ids are its parent's.
+The rules are in exactly_once/identity_pool.py; this has the pool of the process and the request to the coordinator. A
+forked child starts without both: the ids are its parent's.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from kafka_sink.options import ProducerOptions
 if TYPE_CHECKING:
     from kafka_sink.admin.client import Client
 
-# After so long a new id is the better choice.
+# After this time a new id is the better choice.
 ASK_TIMEOUT_MS = 2_000
-# Of configurations.
+# One per configuration.
 CLIENTS_MAX = 4
 
 
 class Identities:
     def __init__(self) -> None:
         self.pool = IdentityPool()
-        self._clients: dict[ProducerOptions, Client] = {}  # the longest unused first
+        self._clients: dict[ProducerOptions, Client] = {}  # least recently used first
 
     def has_ended(self, options: ProducerOptions, transaction: PreparedTransaction) -> bool:
-        """As the coordinator says; False also if it cannot be known."""
+        """Asks the coordinator; False also if it is unknown."""
         from kafka_sink.client.admin_request import Coordinator
         from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS
 
@@ -60,7 +60,7 @@ class Identities:
         self.pool, self._clients = IdentityPool(), {}
 
 
-# Those of this process.
+# The instance of this process.
 IDENTITIES = Identities()
 
 os.register_at_fork(after_in_child=IDENTITIES.forget)

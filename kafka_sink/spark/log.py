@@ -1,5 +1,5 @@
-"""Spark starts the Python processes on the driver and the executors, and nobody sets up logging in them: without this
-the line per batch would be lost. Whoever has set up logging himself (in a sitecustomize, for example) keeps it."""
+"""Spark starts the Python processes on the driver and the executors without configuring logging: without this the line
+per batch would be lost. Existing logging configuration (from a sitecustomize, for example) is kept."""
 
 from __future__ import annotations
 

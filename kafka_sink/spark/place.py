@@ -1,13 +1,12 @@
-"""Where a task stands, read from Spark's TaskContext: which batch of which query, which partition, which attempt.
+"""Reads Spark's TaskContext: batch and query of a task, partition, attempt.
 
-The attempt is Spark's task attempt id, which no two tasks of an application share. The attempt number would not do: it
-is counted anew when Spark runs a stage again, and a stalled attempt of the first run that asks for its producer id late
-would abort the finished transaction of the second run's attempt with the same number.
+The attempt is Spark's task attempt id, which is unique in an application. The attempt number is not: it restarts when
+Spark reruns a stage, and a stalled attempt of the first run with a late InitProducerId would abort the finished
+transaction of the second run's attempt with the same number.
 
-Inside foreachBatch a task sees the properties of the stream, too. Its run is then the query's, so that ids can be used
-again from batch to batch. But a run must never have the name of an earlier one, and user code may have set a job group
-of its own there, which is the same after each restart. Only a random UUID that nothing speaks against is taken for
-Spark's.
+Inside foreachBatch a task also has the properties of the stream. Its run is then the query's, so that ids can be reused
+from batch to batch. But a run id must never be reused, and user code may have set its own job group, which is the same
+after each restart. Only a random UUID without contradicting properties is accepted as Spark's.
 """
 
 from __future__ import annotations

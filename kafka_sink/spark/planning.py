@@ -1,4 +1,4 @@
-"""The checks at planning time, and the writers they end in. What Kafka is asked then is in driver.py."""
+"""The checks at planning time, which return the writers. The requests to Kafka are in driver.py."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool)
     if options.batch_id is None:
         settled, written = checked.finish_planning(options, None)
         return BatchWriter(settled, written, UNNAMED_BATCH, run=run, sink_id=_sink_id_of_batch(settled, f"batch-{run}"))
-    # Whether it is new is nothing that a single write knows: foreachBatch may have left out the batches without rows.
+    # A single write does not know whether the sink is new: foreachBatch may have skipped batches without rows.
     settled, written = checked.finish_planning(replace(options, ledger_accepts_new_sink=True), options.sink_id)
     return BatchWriter(settled, written, make_batch_key(options), run=run, sink_id=_sink_id_of_batch(settled))
 
@@ -87,7 +87,7 @@ def plan_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool
 
 
 def _sink_id_of_batch(settled: SinkOptions, unnamed: str | None = None) -> str | None:
-    """Under which sink id transactions are; None: without, because the brokers have none."""
+    """The sink id of the transactions; None: the brokers have no transactions."""
     return settled.sink_id or unnamed if settled.is_exactly_once else None
 
 
@@ -104,7 +104,7 @@ def _sink_id_of_stream(options: SinkOptions) -> str:
 
 
 class _CheckedWrite(NamedTuple):
-    """What was found good by itself; where the registry is and how to log in there stays out of the options."""
+    """A write that passed its checks; address and credentials of the registry are not part of the options."""
 
     options: SinkOptions
     columns: WrittenColumns
@@ -112,7 +112,7 @@ class _CheckedWrite(NamedTuple):
     schema: StructType
 
     def finish_planning(self, options: SinkOptions, sink_id: str | None) -> tuple[SinkOptions, WrittenColumns]:
-        """Topics are there before the registry is asked: nothing is registered for a topic that is not."""
+        """Topics are created before the registry is asked: nothing is registered for a missing topic."""
         create_topics(options, os.getpid())
         settled = check_with_kafka(options, sink_id, os.getpid())
         if settled.telemetry is not None:
@@ -164,7 +164,7 @@ def _sides(
 
 @lru_cache(maxsize=CHECKS_MAX)
 def _warn_once(options: SinkOptions, columns: WrittenColumns, pid: int) -> None:
-    """The process id is part of the key because a forked child inherits what its parent remembers."""
+    """The process id is part of the key because a forked child inherits its parent's memory."""
     for notice in options.notices:
         _LOGGER.warning("%s", notice)
     if columns.ignored:

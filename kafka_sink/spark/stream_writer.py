@@ -1,5 +1,5 @@
-"""A stream: Spark makes this anew for every micro-batch and again for every commit, so nothing it learns reaches the
-next one. PySpark has the base class from 4.1 on; `planning` says so on older versions."""
+"""The writer of a stream: Spark creates it anew for every micro-batch and again for every commit, so it keeps no state
+between them. PySpark has the base class from 4.1 on; `planning` reports older versions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`sink_id` of None: delivery is at least once."""
+    """`sink_id` None: delivery is at least once."""
 
     def __init__(self, options: SinkOptions, columns: WrittenColumns, sink_id: str | None) -> None:
         self._options = options
@@ -50,7 +50,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         from kafka_sink.spark.driver import commit_batch
 
         if any(message is None for message in messages):
-            raise continuous_error()  # only there it happens: a batch is committed when all its tasks have ended well
+            raise continuous_error()  # happens only there: a batch is committed when all its tasks have succeeded
         receipts = receipts_of(messages)
         key, run = _batch_of(receipts, batchId)
         batch = FinishedBatch(self._options, self._sink_id, key, run, receipts, figures_of(messages))
@@ -67,8 +67,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def _batch_of(receipts: Sequence[TaskReceipt], batch_id: int) -> tuple[BatchKey, str]:
-    """Spark tells query and run to tasks only; the driver learns them from a receipt. Without any there is nothing to
-    commit or abort."""
+    """Spark passes query and run only to tasks; the driver gets them from a receipt. Without receipts there is nothing
+    to commit or abort."""
     for receipt in receipts:
         return receipt.key, receipt.run
     return BatchKey("", batch_id), ""

@@ -1,4 +1,4 @@
-"""What a batch came to, for people: one line in the driver's log, and a call of the user's listener."""
+"""The summary of a batch: one line in the driver's log, and a call of the user's listener."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.log import show_log
 
 _LOGGER = logging.getLogger("kafka_sink")
-# A line that names every one of a thousand partitions helps nobody; the listener gets them all.
+# A line with a thousand partitions is useless; the listener gets them all.
 PARTITIONS_SHOWN_MAX = 8
 
 
@@ -30,7 +30,7 @@ def report_delivered(
     try:
         load_user_function(options.summary_listener, "summary.listener")(key, summary)
     except Exception:
-        # The batch is delivered; a listener must not turn that into a failure and have Spark write it again.
+        # The batch is delivered; a failing listener must not cause Spark to write it again.
         _LOGGER.exception("summary.listener %s failed; the batch is delivered all the same", options.summary_listener)
 
 

@@ -3,16 +3,16 @@
     select_columns -> gather_batches -> RowEncoding.encode, where there is a format -> Producer.send_arrow -> ...
         -> flush: every record is acknowledged -> receipt
 
-Rows go over as they come, whole columns at a time; what waits for the brokers is bounded by buffer.memory, and the
-task waits when that is used up. What is acknowledged is counted and forgotten, so a task of any length needs the same
-memory. The first failure ends the task: Spark repeats it, with an attempt that has an identity of its own.
+Rows are sent as they arrive, by column; unacknowledged data is limited by buffer.memory, and the task blocks when that
+is used up. Acknowledged records are only counted, so the memory does not grow with the length of the task. The first
+failure ends the task: Spark retries it, as an attempt with its own transactional id.
 
-Exactly once means: the attempt has a transactional id that nobody else uses until the batch is over, and at its end the
-transaction is prepared, that is, complete but not committed. Only the driver commits, with the receipt. An attempt that
-fails aborts its own transaction before it raises.
+For exactly-once the attempt has a transactional id that no other one uses until the batch is over, and at its end the
+transaction is prepared: complete but not committed. Only the driver commits, with the receipt. An attempt that fails
+aborts its own transaction before it raises.
 
-Producer and id come from the process's pools and go back only from a task that ended well. A killed task gets no
-clean-up call at all; nothing here relies on one.
+Producer and id come from the process's pools and are returned only by a successful task. A killed task gets no clean-up
+call; nothing here relies on one.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ if TYPE_CHECKING:
 look_in_spark_files()
 _LOGGER = logging.getLogger("kafka_sink")
 
-# An attempt that fails tells the coordinator so, if it can be told soon; if not, the driver's sweep does.
+# A failing attempt aborts its transaction if the coordinator answers soon; if not, the driver's sweep does.
 ABORT_TIMEOUT_S = 10.0
 # How many transactional ids an attempt tries.
 IDENTITIES_MAX = 8
-# Seconds since 1970 are less until the year 5138, milliseconds were until March 1973.
+# Seconds since 1970 are below this until the year 5138, milliseconds were until March 1973.
 SECONDS_BELOW = 10**11
 SECONDS = (
     "column timestamp begins with a time before March 1973: a bigint there is milliseconds since 1970. If it is "
@@ -68,9 +68,9 @@ SECONDS = (
 
 @dataclass(frozen=True)
 class TaskPlace:
-    """Where in Spark this attempt stands. `sink_id` of None: delivery is at least once, there is no transaction.
+    """The attempt's position in Spark. `sink_id` None: delivery is at least once, without a transaction.
 
-    `errors_may_be_caught`: user code between the batches can go on after a commit that failed.
+    `errors_may_be_caught`: user code between the batches can continue after a failed commit.
     """
 
     key: BatchKey
@@ -79,14 +79,14 @@ class TaskPlace:
     attempt: int
     sink_id: str | None = None
     errors_may_be_caught: bool = False
-    # How many attempts of the same task have failed before: for people. Spark counts anew when it repeats a stage.
+    # How many attempts of the same task failed before, for messages. Spark restarts the count when it reruns a stage.
     attempt_number: int = field(default=0, compare=False)
-    # What driver and user call the sink; `sink_id` is that of one query.
+    # The sink id as the user set it; `sink_id` is that of one query.
     named_sink_id: str | None = field(default=None, compare=False)
 
     @property
     def own_identity(self) -> TaskIdentity | None:
-        """The one that is named after this attempt."""
+        """The id made from this attempt."""
         if self.sink_id is None:
             return None
         return TaskIdentity(self.sink_id, self.run, self.spark_partition, self.attempt)
@@ -105,7 +105,7 @@ def write_task(
     task: Task | None = None
     try:
         for rows in gather_batches(select_columns(arrow_batch, columns) for arrow_batch in arrow_batches):
-            # Here and not before: a task without rows touches no broker.
+            # Created only now: a task without rows must not contact a broker.
             task = task or Task(options, place, columns.sides, meter)
             task.append(rows)
         return task.finish() if task is not None else _empty_receipt(place)
@@ -114,7 +114,7 @@ def write_task(
             task.give_up()
         named = exhaustion_error(error) or error
         if isinstance(named, KafkaSinkError):
-            # For Spark's log, and for whoever reads why the job failed.
+            # For Spark's log and the job's error message.
             raise copy_error(named, f"{named} ({place})") from error
         raise
 
@@ -173,8 +173,8 @@ class Task:
             raise
 
     def _init_transactions(self, identity: TaskIdentity) -> TaskIdentity:
-        """An InitProducerId that got no answer may arrive when the transaction is prepared, or decided, and would abort
-        it. So this attempt gives up the id that it was about."""
+        """An InitProducerId without a response may arrive when the transaction is prepared or decided, and would abort
+        it. So this attempt abandons that id."""
         own = self._place.own_identity
         assert own is not None
         for _ in range(IDENTITIES_MAX):
@@ -185,7 +185,7 @@ class Task:
             except OperationTimeout:
                 if is_own:
                     raise
-                # Its last transaction is committed, but some partition cannot take the marker: that may last.
+                # Its last transaction is committed, but some partition cannot write the marker, which may take long.
                 self._producer.close(0)
                 self._producer = self._borrow(own)
                 identity = own
@@ -219,7 +219,7 @@ class Task:
             self._take_result(self._pending.popleft())
 
     def _raise_first_failure(self) -> None:
-        """One failed row fails the attempt. The rows that went with it may be on their way for delivery.timeout.ms."""
+        """One failed row fails the attempt. Other rows may stay in delivery until delivery.timeout.ms."""
         for future in self._pending:
             if (failure := future.failure) is not None:
                 raise failure
@@ -259,7 +259,7 @@ class Task:
     def _prepare(self) -> PreparedTransaction | None:
         receipt = self._producer.prepare_transaction()
         if not receipt.is_started:
-            return None  # every row was left out
+            return None  # every row was dropped
         return PreparedTransaction(
             receipt.transactional_id, receipt.producer_id, receipt.producer_epoch, receipt.transaction_version
         )
@@ -268,8 +268,8 @@ class Task:
         return int((time.monotonic() - self._started_s) * 1000)
 
     def give_up(self) -> None:
-        """Nothing more is sent. The transaction is aborted; without one, what was sent stays."""
-        # If that fails, too: the error that led here is the one to tell, and the driver's sweep aborts what is left.
+        """Nothing more is sent. The transaction is aborted; without one, records that were sent remain."""
+        # If that fails, too, the original error is reported, and the driver's sweep aborts the transaction.
         with suppress(KafkaSinkError, MemoryError):
             self._producer.close(ABORT_TIMEOUT_S if self._identity is not None else 0)
 
@@ -282,7 +282,7 @@ class Task:
     def _send_what_can_be_sent(
         self, rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError]
     ) -> None:
-        """The slow way only for an Arrow batch with such a row in it; the others are checked and sent as ever."""
+        """The slow path is only for an Arrow batch with an unsendable row; others are checked and sent as usual."""
         from kafka_sink.spark.unsendable import split_misfits, split_unsendable
 
         places = None
@@ -325,7 +325,7 @@ class Task:
 
 
 def select_columns(arrow_batch: pa.RecordBatch, columns: WrittenColumns) -> pa.RecordBatch:
-    """The columns that are written, by place: names may be there twice."""
+    """The columns to write, by index: names may occur twice."""
     arrays = [arrow_batch.column(index) for index in columns.indices]
     names = list(columns.names)
     if columns.record:
@@ -342,8 +342,7 @@ def select_columns(arrow_batch: pa.RecordBatch, columns: WrittenColumns) -> pa.R
 
 
 def looks_like_seconds(rows: pa.RecordBatch) -> bool:
-    """A column of numbers that should have been multiplied by 1000 makes records of January 1970, which retention
-    deletes at once."""
+    """Seconds in place of milliseconds make records of January 1970, which retention deletes at once."""
     if "timestamp" not in rows.schema.names or not pa.types.is_int64(rows.schema.field("timestamp").type):
         return False
     first = rows.column("timestamp")[0].as_py()
@@ -364,7 +363,7 @@ def _make_envelope(options: SinkOptions, place: TaskPlace) -> Envelope | None:
     from kafka_sink.spark.envelope import Envelope
 
     query_id, batch_id = place.key.query_id, str(place.key.batch_id)
-    # A batch write without a name is its run.
+    # A batch write without a label is identified by its run.
     prefix = "-".join(part for part in (query_id, batch_id) if part) or place.run
     known = {"query.id": query_id, "batch.id": batch_id}
     span = None
@@ -392,7 +391,7 @@ def _producer_options(options: SinkOptions) -> ProducerOptions:
 
 
 def _count_from_task_start(error: DataError, rows_before: int) -> DataError:
-    """Rows are counted from the start of the task, not of the Arrow batch."""
+    """Renumbers rows from the start of the task instead of the Arrow batch."""
     if error.row is None or not rows_before:
         return error
     text = str(error).replace(f"row {error.row}", f"row {rows_before + error.row}", 1)

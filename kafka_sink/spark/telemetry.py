@@ -1,6 +1,6 @@
-"""Figures and lineage of commits and aborts, and the exporter that serves them. Loaded if an option asks for any.
+"""Metrics and lineage of commits and aborts, and the exporter. Imported only if an option enables them.
 
-What goes wrong here is logged once and changes nothing: no batch fails because somebody could not be told of it.
+Errors here are logged once and have no other effect: no batch fails because its report could not be sent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LOGGER = logging.getLogger("kafka_sink")
 
 
 def begin_telemetry(telemetry: TelemetryOptions, columns: WrittenColumns, schema: StructType) -> TelemetryOptions:
-    """At planning: the exporter runs, and lineage knows what is written."""
+    """At planning: starts the exporter, and passes the written columns to lineage."""
     folder = application_folder()
     if telemetry.prometheus_port is not None:
         with _log_failure("the Prometheus endpoint"):
@@ -57,14 +57,14 @@ def _serve(telemetry: TelemetryOptions, folder: str | None) -> None:
 
 
 def commit_and_report(batch: FinishedBatch, commit: Callable[[], Conclusion]) -> Conclusion:
-    """Raises what the commit raises, after it is published."""
+    """Raises the commit's error after publishing it."""
     began_ms, began_s = _wall_ms(), time.monotonic()
     report = _make_report(batch, FAILED, began_ms)
     _send_lineage(batch, report, "START")
     try:
         conclusion = commit()
     except Exception as error:
-        # Its end as a lineage run is told by the abort, which Spark asks for next.
+        # The abort, which Spark calls next, reports the end of the lineage run.
         _publish(batch, _end_report(report, began_s, error=type(error).__name__, error_text=str(error)))
         raise
     outcome = ALREADY_DELIVERED if conclusion is Conclusion.ALREADY_DELIVERED else DELIVERED
@@ -82,7 +82,7 @@ def abort_and_report(batch: FinishedBatch, abort: Callable[[], Conclusion | None
     folder = application_folder()
     reason = "" if folder is None else commit_error(folder, report)
     if not reason:
-        _send_lineage(batch, report, "START")  # it never came to a commit
+        _send_lineage(batch, report, "START")  # there was no commit
     text = reason or "a task of the batch failed, or the process that committed it"
     report = replace(report, error_text=text, follows_commit=bool(reason))
     _publish(batch, report)
@@ -169,7 +169,7 @@ def _warn_harmless(what: str, error: Exception) -> None:
 
 @lru_cache(maxsize=64)
 def _warn_once(text: str, pid: int) -> None:
-    """The process id is part of the key because a forked child inherits what its parent remembers."""
+    """The process id is part of the key because a forked child inherits its parent's memory."""
     _LOGGER.warning("%s", text)
 
 

@@ -1,8 +1,8 @@
-"""The header traceparent of W3C Trace Context, by whole columns: at most one that this sink writes for a record.
+"""The header traceparent of W3C Trace Context, by column: this sink writes at most one per record.
 
-It is the text of the column that traceparent.column names; without one, what the row has in its column headers; without
-that, with traceparent.task, the span of the task. A text that is no traceparent counts as none, because readers have to
-ignore it too, and no row is worth losing for its trace. The task's log says so once.
+Its value is the text of the column traceparent.column; else what the row's headers column has; else, with
+traceparent.task, the span of the task. An invalid text is ignored, because readers must ignore it too, and a row must
+not fail for its trace. This is logged once per task.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ZERO_ID = f"^..-(0{{32}}|{_HEX}{{32}}-0{{16}})-"
 
 
 class TraceHeader:
-    """`column`: the option's word, for people. `span`: for records that have none otherwise."""
+    """`column`: the option's value, for messages. `span`: for records without another traceparent."""
 
     def __init__(self, column: str | None, span: bytes | None) -> None:
         self._column = column
@@ -38,7 +38,7 @@ class TraceHeader:
         self._has_warned = False
 
     def add_to(self, rows: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
-        """The rows with the header, and without the column of its texts."""
+        """The rows with the header, without the column of its texts."""
         has_one = np.zeros(rows.num_rows, np.bool_)
         if self._column is not None:
             texts = to_plain(rows.column(TRACEPARENT)).cast(pa.binary())
@@ -69,7 +69,7 @@ class TraceHeader:
 
 
 def is_traceparent(texts: pa.Array) -> Array:
-    """A mask of the texts. A null is no traceparent."""
+    """A mask of the valid texts. A null is invalid."""
     is_good = pc.and_not(pc.match_substring_regex(texts, _FORM), pc.match_substring_regex(texts, _ZERO_ID))
     found: Array = pc.fill_null(is_good, False).to_numpy(zero_copy_only=False)
     return found

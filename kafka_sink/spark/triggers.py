@@ -1,13 +1,13 @@
-"""The continuous trigger is refused. Spark starts such a query, never calls `write`, drops the rows, and asks every
-second to commit an epoch whose messages are all None (seen on PySpark 4.1, 4.2 and 4.3).
+"""The continuous trigger is refused. Spark starts such a query, never calls `write`, drops the rows, and every second
+calls commit for an epoch whose messages are all None (seen on PySpark 4.1, 4.2 and 4.3).
 
-Nothing that Spark hands over at planning names the trigger. But a query writes `metadata` into its checkpoint when it
-starts; a micro-batch is written into the folder `offsets` before it is planned, and an epoch only after it has ended.
-So a query whose checkpoint can be looked at, and has no batch at all, is a continuous one, and ends at its start. Where
-that cannot be seen (the checkpoint is not on this machine, or has batches from before), the first commit raises. Spark
-then logs the text and the query stands still: no epoch is ever committed.
+Spark does not pass the trigger to planning. But a query writes `metadata` into its checkpoint when it starts; a
+micro-batch is written into the folder `offsets` before it is planned, and an epoch only after it has ended. So a query
+whose checkpoint is readable and has no batch is a continuous one, and fails at its start. If that cannot be determined
+(the checkpoint is not on this machine, or has earlier batches), the first commit raises. Spark then logs the text and
+the query makes no progress: no epoch is ever committed.
 
-Real-time triggers never come this far: Spark refuses them itself for a sink that is not on its list.
+Real-time triggers never get here: Spark refuses them for a sink that is not on its list.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def continuous_error() -> ConfigError:
 
 
 def is_before_any_batch(settings: Mapping[str, str]) -> bool:
-    """False also if it cannot be told: with asynchronous progress tracking the folder is written later."""
+    """False also if unknown: with asynchronous progress tracking the folder is written later."""
     given = {name.lower(): value for name, value in settings.items()}
     if given.get(ASYNCHRONOUS_PROGRESS, "").strip().lower() == "true":
         return False
@@ -46,7 +46,7 @@ def is_before_any_batch(settings: Mapping[str, str]) -> bool:
         return False
     try:
         names = os.listdir(os.path.join(path, "offsets"))
-    except FileNotFoundError:  # PySpark 4.1 makes it for the first batch
+    except FileNotFoundError:  # PySpark 4.1 creates it for the first batch
         return True
     except OSError:
         return False

@@ -1,13 +1,13 @@
-"""Which commits on this driver have begun and have not ended well: empty files in a folder of Spark's.
+"""Marks commits on this driver that have begun but not succeeded: empty files in a folder of Spark's.
 
-Planning asks Kafka once per process and configuration. A query that is started again in the same application may be
-planned by the same process, which remembers an answer from before the failure, and Spark tells it neither query nor
-run: a data source is made anew for each micro-batch, and the instance that commits are called on only at the first
-commit (seen on PySpark 4.1, 4.2 and 4.3). So a commit leaves a mark. Where planning finds one whose commit failed or
-whose process is gone, it asks again, and what was decided is finished before the first task runs.
+Planning asks Kafka once per process and configuration. A query restarted in the same application may be planned by the
+same process, which has cached a response from before the failure, and Spark passes neither query nor run: a data source
+is created anew for each micro-batch, and the instance for commits only at the first commit (seen on PySpark 4.1, 4.2
+and 4.3). So a commit leaves a mark. If planning finds one whose commit failed or whose process is gone, it asks again,
+and an open decision is finished before the first task runs.
 
-A mark says "look", no more; what is open is told by the ledger alone. Where Spark names no folder nothing is marked,
-and the next commit finishes what is open. The folder goes with the application, and a new one asks anyway.
+A mark only causes a check; open decisions are in the ledger. Without a folder there are no marks, and the next commit
+finishes an open decision. The folder is deleted with the application, and a new one checks anyway.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def mark_commit(sink_id: str, run: str) -> Iterator[None]:
 
 
 def find_unfinished_commits(sink_id: str) -> list[str]:
-    """The marks of a sink, without those of commits that go on: another query may use the same sink id."""
+    """The marks of a sink, without those of running commits: another query may use the same sink id."""
     folder = _folder(sink_id)
     return [] if folder is None else list_unfinished_marks(folder)
 

@@ -1,13 +1,13 @@
-"""Rows that can never be sent, found and set apart: record.errors = drop and dead-letter.
+"""Finds and separates rows that can never be sent: record.errors = drop and dead-letter.
 
-The same checks that would refuse a whole Arrow batch are asked about smaller and smaller parts of it, until what they
-refuse is a single row. So there is no second set of rules here, and a batch without such a row costs one check.
+Bisects a rejected Arrow batch with the same checks until they reject a single row. So there is no second set of rules,
+and a batch without such a row costs one check.
 
-Rows that do not fit the schema of their value or key are found by the encoder, before all this. Their letters hold the
-column as JSON.
+Rows that do not fit the schema of their value or key are found by the encoder, before all this. Their dead letters have
+the column as JSON.
 
-A dead letter keeps key, value, headers and timestamp of its row byte for byte, as far as they can be sent at all, and
-says in headers of its own what was wrong and where the row came from (records/dead_letter.py).
+A dead letter keeps key, value, headers and timestamp of its row byte for byte, as far as they can be sent, and has
+headers for the error and the origin of the row (records/dead_letter.py).
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from kafka_sink.spark.encoding import RowEncoding
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-# For the sink's own headers, whose longest is the error's text.
+# For the sink's own headers, of which the error text is the longest.
 _LETTER_OVERHEAD_BYTES = 2048
 _REASONS = {None: "too large", "topic": "no topic", "partition": "no such partition"}
 
 
 @dataclass(frozen=True)
 class Unsendable:
-    """`rows` with what is wrong with each; `positions` are their indices in the Arrow batch. `told`: the columns that
-    hold JSON of what could not be encoded."""
+    """`rows` with their errors; `positions` are their indices in the Arrow batch. `told`: columns that hold JSON of
+    values that could not be encoded."""
 
     rows: pa.RecordBatch
     positions: list[int]
@@ -92,7 +92,7 @@ class Unsendable:
 def split_unsendable(
     rows: pa.RecordBatch, topic: str | None, producer: Producer, options: ProducerOptions
 ) -> tuple[pa.RecordBatch, Unsendable | None]:
-    """What can be sent, and what cannot."""
+    """The sendable rows, and the others."""
     check = _Check(topic, producer, options)
     found = list(_find_refused(rows, 0, check))
     if not found:
@@ -106,8 +106,8 @@ def split_unsendable(
 def split_misfits(
     rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError], encoding: RowEncoding | None
 ) -> tuple[pa.RecordBatch, list[int], Unsendable]:
-    """The rows that fit their schema and their envelope, their places, and those that do not: as they were given, with
-    text in place of what was to be encoded."""
+    """The rows that fit their schema and envelope, their indices, and the other rows: unchanged, but with text for the
+    values to be encoded."""
     kept = [index for index in range(rows.num_rows) if index not in misfits]
     unfit = given.take(pa.array(list(misfits), pa.int64()))
     told: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ def _find_refused(rows: pa.RecordBatch, first: int, check: _Check) -> Iterator[t
 
 
 class _Check:
-    """Everything that `send_arrow` refuses, without sending."""
+    """Every check of `send_arrow`, without sending."""
 
     def __init__(self, topic: str | None, producer: Producer, options: ProducerOptions) -> None:
         self._topic = topic
@@ -167,7 +167,7 @@ class _Check:
 
 
 def _as_binary(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Spark's strings may hold bytes that are no UTF-8. They are sent as they are, and Python must not decode them."""
+    """Spark's strings may hold invalid UTF-8. They are sent unchanged, and Python must not decode them."""
     columns = []
     for column in rows.columns:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
@@ -186,7 +186,7 @@ def _drop_timestamp(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _timestamps(rows: pa.RecordBatch) -> tuple[pa.Array, list[str | None]]:
-    """Milliseconds, with null where the row has none; and what a row has in place of a timestamp that can be sent."""
+    """Milliseconds, null if the row has none; and the text of invalid timestamps."""
     count = rows.num_rows
     if "timestamp" not in rows.schema.names:
         return pa.nulls(count, pa.int64()), [None] * count
@@ -211,6 +211,6 @@ def _size(cell: bytes | None) -> int:
 
 
 def _pairs(cell: Any) -> list[tuple[str, bytes | None]]:
-    """Headers as they come from a list of structs or from a map; one without a name cannot be sent."""
+    """Headers from a list of structs or a map; one without a name cannot be sent."""
     entries = [(entry["key"], entry["value"]) if isinstance(entry, dict) else entry for entry in cell or () if entry]
     return [(name.decode(errors="replace"), said) for name, said in entries if name is not None]

@@ -1,7 +1,7 @@
-"""A batch write: what Spark pickles to its tasks, and asks to commit on the driver when all of them are done.
+"""The writer of a batch write: Spark pickles it to its tasks, and calls its commit on the driver when they are done.
 
-Spark plans, writes and commits in processes of their own. Each loads what it needs when it is called: numpy, pyarrow
-and the encoder take longer to load than a commit takes.
+Spark plans, writes and commits in separate processes. Each imports what it needs when called: numpy, pyarrow and the
+encoder take longer to load than a commit takes.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class CommitMessage(WriterCommitMessage):
-    """`figures` are there if an option asks for them; a message of the release before has none."""
+    """`figures` are set if an option enables them; a message of the previous release has none."""
 
     receipt: TaskReceipt
     figures: TaskFigures | None = None
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`sink_id` of None: delivery is at least once. `run` is this write's own."""
+    """`sink_id` None: delivery is at least once. `run` is unique to this write."""
 
     def __init__(
         self, options: SinkOptions, columns: WrittenColumns, key: BatchKey, *, run: str, sink_id: str | None = None
@@ -77,13 +77,13 @@ class BatchWriter(DataSourceArrowWriter):
         give_up(batch, lambda: abort_batch(self._options, self._sink_id, run, key, receipts, self._run))
 
     def _batch_of(self, receipts: Sequence[TaskReceipt]) -> tuple[BatchKey, str]:
-        """Key and run. The tasks know better: inside foreachBatch a label can be a stream's batch (place.py)."""
+        """Key and run. The tasks' take precedence: inside foreachBatch a label can be a stream's batch (place.py)."""
         return (receipts[0].key, receipts[0].run) if receipts else (self._key, self._run)
 
 
 @dataclass(frozen=True)
 class FinishedBatch:
-    """What its tasks have told the driver. `figures` are empty where no option asks for any."""
+    """The results of its tasks. `figures` are empty if no option enables them."""
 
     options: SinkOptions
     sink_id: str | None
@@ -96,7 +96,7 @@ class FinishedBatch:
 def run_task(
     options: SinkOptions, columns: WrittenColumns, rows: Iterator[pa.RecordBatch], place: TaskPlace
 ) -> CommitMessage:
-    """Writes the rows of one attempt; the message tells the driver."""
+    """Writes the rows of one attempt; the message is for the driver."""
     from kafka_sink.spark.task import write_task
 
     if options.telemetry is None:
@@ -109,7 +109,7 @@ def run_task(
 
 
 def conclude(batch: FinishedBatch, commit: Callable[[], Conclusion]) -> None:
-    """Commits, and tells everybody who wants to know."""
+    """Commits, and reports to log, listener and telemetry."""
     from kafka_sink.spark.summary import report_delivered
 
     if batch.options.telemetry is None:
@@ -139,7 +139,7 @@ def figures_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskFigur
 
 
 def receipts_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReceipt]:
-    """For a commit: one of each task. What a task did without telling us can neither be committed nor be recorded."""
+    """For a commit: one per task. Without its message a task's work can neither be committed nor recorded."""
     receipts = receipts_left(messages)
     if len(receipts) < len(messages):
         strange = sorted({type(message).__name__ for message in messages if not isinstance(message, CommitMessage)})

@@ -1,27 +1,27 @@
 """An embedded Kafka for tests and demonstrations: a pure core (`BrokerCluster`) and a thin server (`EmbeddedBroker`).
 
-Beside it an embedded schema registry, made in the same way: `RegistryCore` and `EmbeddedRegistry`.
+Also an embedded schema registry with the same structure: `RegistryCore` and `EmbeddedRegistry`.
 
 A request goes   server -> broker -> api/* -> cluster, groups or transactions -> log -> producer_state
-an answer goes   api/* -> call -> broker -> server, now or later (schedule)
+a response goes  api/* -> call -> broker -> server, now or later (schedule)
 
     server           sockets, TLS, threads, the clock; __main__ and pytest_plugin start it; storage keeps its data
-    broker           connections, one request at work on each; the wiring of what follows
-    call             one request: may it (acl), shall it fail (faults), and its one answer
-    api/             what each API checks, in Kafka's order, and what it tells; parts puts answers together
-    cluster          brokers, leaders, epochs, replicas in sync, who waits; its plain state is in topics
-    log              a partition's batches, what is stable and what was aborted; batches knows the bytes
+    broker           connections, one request in progress on each; wires the parts below
+    call             one request: authorization (acl), injected faults (faults), and its one response
+    api/             the checks of each API, in Kafka's order, and its response; parts assembles responses
+    cluster          brokers, leaders, epochs, in-sync replicas, waiters; its plain state is in topics
+    log              a partition's batches, last stable offset, aborted transactions; batches has the format
     producer_state   sequences and epochs: duplicates, gaps, zombies
-    compaction       which records of a log stay; reading: which of them a consumer sees
-    transactions     which step a transaction may take; transaction_state has the steps, markers ends it in the logs
+    compaction       which records of a log are kept; reading: which of them a consumer sees
+    transactions     the allowed steps of a transaction; transaction_state has the steps, markers ends it
     groups           members, generations and offsets of consumer groups
-    housekeeping     what happens by itself: time-outs, expiry, retention, the cleaner
-    session          the stages of a login; sasl, aws and credentials judge its tokens
-    settings         what may be chosen; quirks: in which ways a service is unlike Kafka
+    housekeeping     periodic work: time-outs, expiry, retention, the cleaner
+    session          the states of authentication; sasl, aws and credentials verify its tokens
+    settings         the configuration; quirks: differences of services from Kafka
     registry/        the schema registry
 
-Names are loaded when they are first used: the pytest plugin lies below this package and is loaded in every run of
-whoever has it installed.
+Names are imported on first use: the pytest plugin is in this package and is loaded in every pytest run where it is
+installed.
 """
 
 from __future__ import annotations

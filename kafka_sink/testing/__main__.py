@@ -83,7 +83,7 @@ def main(arguments: list[str] | None = None) -> None:
                 print(f"schema.registry.url={registry.url}", flush=True)
         except OSError as error:
             parser.error(f"it cannot listen: {error.strerror}. Choose other ports, or 0 for any")
-        while not stopped.wait(1.0):  # in pieces: a signal in the moment before it sleeps does not wake it
+        while not stopped.wait(1.0):  # split: a signal just before it sleeps does not wake it
             pass
 
 

@@ -1,10 +1,10 @@
-"""Who may do what: access control lists, judged as Apache Kafka's StandardAuthorizer judges them.
+"""Access control lists, evaluated as by Apache Kafka's StandardAuthorizer.
 
-Off unless the cluster is given a list, even an empty one; then what no entry allows is denied, super users excepted.
-A deny that fits wins over every allow. Read, Write, Delete and Alter on a resource imply Describe, AlterConfigs implies
-DescribeConfigs, but only in entries that allow. Which API asks for which operation stands in the API's own file.
+Off unless the cluster is given a list, even an empty one; then anything not allowed is denied, except to super users. A
+matching deny overrides every allow. Read, Write, Delete and Alter on a resource imply Describe, AlterConfigs implies
+DescribeConfigs, but only in allow entries. The operations that an API requires are in the API's file.
 
-Entries may be added and removed while the cluster runs; the next request is judged by what is there then.
+Entries may be added and removed while the cluster runs; the next request is checked against the current ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DESCRIBE_CONFIGS, ALTER_CONFIGS, ALL = "describe_configs", "alter_configs", "all
 LITERAL, PREFIXED = "literal", "prefixed"
 ALLOW, DENY = "allow", "deny"
 
-# What a request hears that lacks the permission, by the kind of thing it wanted.
+# The error for a missing permission, by resource type.
 REFUSALS = {
     TOPIC: Code.TOPIC_AUTHORIZATION_FAILED,
     GROUP: Code.GROUP_AUTHORIZATION_FAILED,
@@ -104,7 +104,7 @@ class Authorizer:
         return DENY not in fitting and ALLOW in fitting
 
     def is_allowed_somewhere(self, principal: str, operation: str, resource_type: str) -> bool:
-        """On at least one resource of the type, existing or not: what an idempotent producer without a topic needs."""
+        """On at least one resource of the type, existing or not: for an idempotent producer without a topic."""
         if principal in self._super_users:
             return True
         fitting = [
@@ -119,7 +119,8 @@ class Authorizer:
 
 
 def _is_overruled(allowed: Acl, denied: list[Acl]) -> bool:
-    """Does a deny cover everything that this entry allows? A literal one only the literal allow of the same name."""
+    """Whether a deny covers everything that this entry allows. A literal one covers only a literal allow of the same
+    name."""
     if allowed.pattern == LITERAL and allowed.name == WILDCARD:
         return False
     return any(

@@ -1,7 +1,8 @@
-"""The server's side of AWS_MSK_IAM: one message, its signature computed again from the secret of its access key.
+"""The server side of AWS_MSK_IAM: one message, whose signature is recomputed with the access key's secret.
 
 Written from the description of the mechanism and of Signature Version 4, independently of the client in this package,
-which it is to judge. The principal is the id of the access key, where Amazon's brokers have the ARN of the identity.
+which it is meant to test. The principal is the access key id, instead of the ARN of the identity as with Amazon's
+brokers.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kafka_sink.testing.errors import AuthenticationFailed
 AWS_MSK_IAM = "AWS_MSK_IAM"
 _EMPTY = hashlib.sha256(b"").hexdigest()
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z")
-# What is signed, by the names of the query; the message has them in small letters.
+# Signed fields, by their names in the query; the message has them in lower case.
 _SIGNED = ("Action", "X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires", "X-Amz-Security-Token",
            "X-Amz-SignedHeaders")  # fmt: skip
 

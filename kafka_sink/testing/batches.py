@@ -1,12 +1,12 @@
-"""Record batches of format 2 as a broker sees them: what is refused before an append, stamping, control batches.
+"""Record batches of format 2 in the broker: validation before an append, assigning offsets, control batches.
 
-Parsing is written here a second time on purpose: a mistake in `records/` must not be repeated by its judge. Only
+Parsing is implemented a second time on purpose: a mistake in `records/` must not be repeated in its test double. Only
 decompression is shared (`records.compression.decompress`, bounded).
 
 The order of the checks decides which error a client sees, so it is Kafka's: the shape of the request's records, base
 offset, size, checksum, counts and flags of the header, then every single record. One deliberate difference: Kafka
-quietly re-writes a compressed batch whose record offsets are not 0, 1, 2, ... and stores an uncompressed one as it
-is; here both are INVALID_RECORD, because only a broken producer sends them.
+silently rewrites a compressed batch whose record offsets are not 0, 1, 2, ... and stores an uncompressed one as it is;
+here both are INVALID_RECORD, because only a broken producer sends them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CRC_START = 21
 LEGACY_OVERHEAD_BYTES = 14
 
 LZ4, ZSTD = 3, 4
-# Kafka reads lz4 frames by itself, and only those whose blocks stand alone; other lz4 libraries read all of them.
+# Kafka's own lz4 reader supports only frames with independent blocks; other lz4 libraries read all frames.
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
 LZ4_DICTIONARY_FLAGS = 0x03
 LZ4_INDEPENDENT_BLOCKS = 0x20
@@ -42,13 +42,13 @@ CONTROL_FLAG = 0x20
 HORIZON_FLAG = 0x40
 NO_TIMESTAMP = -1
 
-# What a batch of the largest request may unpack to; Kafka has no such limit, a test process needs one.
+# Limit of a decompressed batch; Kafka has no such limit, a test process needs one.
 UNPACKED_BYTES_MAX = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The header of one batch, and the batch's own bytes."""
+    """The header of one batch, and the batch's bytes."""
 
     data: bytes
     base_offset: int
@@ -91,7 +91,7 @@ class Batch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may remove the batch's tombstones, or its marker; kept in place of the base timestamp."""
+        """When compaction may remove the batch's tombstones, or its marker; stored in the base timestamp field."""
         return self.base_timestamp_ms if self.attributes & HORIZON_FLAG else None
 
     @property
@@ -100,7 +100,7 @@ class Batch:
 
 
 class Marker(NamedTuple):
-    """The end of a transaction, as it stands in a log."""
+    """The end of a transaction in a log."""
 
     producer_id: int
     producer_epoch: int
@@ -110,7 +110,7 @@ class Marker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
-    """`raw` is the record without its length, as it stands in the batch: kept for compaction."""
+    """`raw` is the encoded record without its length, kept for compaction."""
 
     offset_delta: int
     timestamp_ms: int
@@ -129,7 +129,7 @@ def parse_batch(data: bytes) -> Batch:
 
 
 def entry_sizes(data: bytes) -> Iterator[int]:
-    """The sizes of the complete log entries at the start of `data`; an incomplete last one is silently left out."""
+    """The sizes of the complete log entries at the start of `data`; an incomplete last one is silently ignored."""
     position = 0
     while len(data) - position >= LENGTH_END:
         length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
@@ -147,7 +147,7 @@ def entry_sizes(data: bytes) -> Iterator[int]:
 
 
 def split_batches(data: bytes) -> list[Batch]:
-    """Of bytes that are known to be whole batches, as a log holds them."""
+    """Splits bytes that are known to be whole batches, as in a log."""
     batches = []
     position = 0
     for size in entry_sizes(data):
@@ -157,7 +157,7 @@ def split_batches(data: bytes) -> list[Batch]:
 
 
 def has_transactional_batch(records: bytes | None) -> bool:
-    """Whether a request needs a transactional id; asked before anything else, of whatever bytes came."""
+    """Whether a request needs a transactional id; checked first, on unvalidated bytes."""
     try:
         size = next(entry_sizes(records or b""), 0)
     except Refused:
@@ -166,7 +166,7 @@ def has_transactional_batch(records: bytes | None) -> bool:
 
 
 def sole_batch(records: bytes | None, request_version: int) -> bytes:
-    """A produce request carries exactly one batch of format 2 per partition (ProduceRequest v3 and later)."""
+    """A produce request contains exactly one batch of format 2 per partition (ProduceRequest v3 and later)."""
     records = records or b""
     sizes = entry_sizes(records)
     size = next(sizes, None)
@@ -182,7 +182,7 @@ def sole_batch(records: bytes | None, request_version: int) -> bytes:
 
 
 def check_envelope(data: bytes, batch_bytes_max: int) -> Batch:
-    """Base offset, size and checksum: everything that can be told before the records are unpacked."""
+    """Base offset, size and checksum: everything that can be checked before decompression."""
     if len(data) < HEADER_BYTES:
         raise Refused(Code.CORRUPT_MESSAGE, "record is corrupt: shorter than a batch header")
     batch = parse_batch(data)
@@ -224,7 +224,7 @@ def decompress_records(batch: Batch) -> bytes:
     try:
         return bytes(compression.decompress(batch.codec, section, bytes_max=UNPACKED_BYTES_MAX))
     except KafkaSinkError as cause:
-        # Kafka's codecs throw exceptions that have no error number of their own.
+        # Exceptions of Kafka's codecs have no error code.
         raise Refused(Code.UNKNOWN_SERVER_ERROR, f"failed to decompress: {cause}") from None
 
 
@@ -342,7 +342,7 @@ def encode_batch(template: Batch, section: bytes, record_count: int, max_timesta
 
 
 def control_batch(marker: Marker, timestamp_ms: int) -> Batch:
-    """Its key is (version, type: 0 abort, 1 commit), its value (version, coordinator epoch)."""
+    """The key is (version, type: 0 abort, 1 commit), the value (version, coordinator epoch)."""
     key = struct.pack(">hh", 0, 1 if marker.is_commit else 0)
     value = struct.pack(">hi", 0, marker.coordinator_epoch)
     body = b"\0\0\0" + encode_varint(len(key)) + key + encode_varint(len(value)) + value + b"\0"

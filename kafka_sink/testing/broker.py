@@ -1,11 +1,11 @@
-"""The embedded Kafka cluster without sockets: bytes of requests in, bytes of answers out, time as an argument.
+"""The embedded Kafka cluster without sockets: bytes of requests in, bytes of responses out, time as an argument.
 
-`on_bytes` takes what a client sent on a connection, `on_request` one frame of it; `tick` lets time pass. Each returns
-what is to be sent now, in order, as (connection id, bytes); None instead of bytes means: close it. As in Kafka, a
-connection has one request at work at a time: the next one waits until the answer to the one before is on its way.
+`on_bytes` takes data received on a connection, `on_request` one frame; `tick` advances the time. Each returns data to
+send now, in order, as (connection id, bytes); None instead of bytes means: close it. As in Kafka, a connection has one
+request in progress at a time: the next one waits until the response to the previous one is sent.
 
-The core calls no clock and draws no random numbers; equal calls give equal bytes. What may vary (delays, coin tosses,
-faults) is given by `Settings` and `Faults`.
+The core uses no clock and no random numbers; equal calls return equal bytes. Variation (delays, random choices, faults)
+comes from `Settings` and `Faults`.
 
     core = BrokerCluster(3, topics={"events": 6})
     for connection_id, data in core.on_bytes(broker_id=1, connection_id=7, data=received, now_ms=now_ms): ...
@@ -53,11 +53,11 @@ class ClientConnection:
 
 
 class BrokerCluster:
-    """Broker ids are 1..n unless `brokers` names them; connection ids are the caller's.
+    """Broker ids are 1..n unless `brokers` lists them; the caller assigns connection ids.
 
     With `users` (name -> password), or `access_keys` (id -> secret key) for the mechanism AWS_MSK_IAM, every connection
-    must authenticate (SASL_PLAINTEXT); with `acls` what is not allowed is denied, except to the property
-    `super.users`. Both may be changed later: `credentials`, `authorizer`.
+    must authenticate (SASL_PLAINTEXT); with `acls` anything not allowed is denied, except to `super.users` (a
+    property). Both may be changed later: `credentials`, `authorizer`.
     """
 
     def __init__(
@@ -108,14 +108,14 @@ class BrokerCluster:
         return self._run()
 
     def on_request(self, broker_id: int, connection_id: int, frame: bytes, now_ms: int) -> list[Output]:
-        """`frame` is a whole request without its length; the answers have theirs."""
+        """`frame` is a whole request without its length prefix; responses include theirs."""
         connection = self._get_connection(broker_id, connection_id, now_ms)
         if connection is not None:
             connection.waiting.append(frame)
         return self._run()
 
     def on_disconnect(self, connection_id: int) -> None:
-        """The client is gone. What the broker has begun it finishes; requests that wait behind it are lost."""
+        """The client has disconnected. A request in progress is finished; those waiting after it are dropped."""
         self._connections.pop(connection_id, None)
 
     def tick(self, now_ms: int) -> list[Output]:
@@ -124,7 +124,7 @@ class BrokerCluster:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `tick` should be called next; at once if something was done to the cluster that has answers ready."""
+        """When `tick` should be called next; at once if a change of the cluster has made responses ready."""
         return self.schedule.now_ms if self._outputs or self._runnable else self.schedule.next_deadline_ms
 
     # ---- control ----
@@ -141,14 +141,14 @@ class BrokerCluster:
     def throttle_time_ms(self, api_name: str) -> int:
         return self.throttle_times_ms.get(api_name, 0)
 
-    # ---- what calls do ----
+    # ---- used by calls ----
 
     def endpoints(self, node_ids: Iterable[int]) -> list[dict[str, Any]]:
         brokers = [self.cluster.brokers[node_id] for node_id in node_ids]
         return [{"node_id": one.node_id, "host": one.host, "port": one.port, "rack": one.rack} for one in brokers]
 
     def send(self, connection_id: int, data: bytes) -> None:
-        """The answer to the request at work; empty if it has none."""
+        """Sends the response to the request in progress; empty if it has none."""
         connection = self._connections.get(connection_id)
         if connection is None:
             return
@@ -162,7 +162,7 @@ class BrokerCluster:
             self._outputs.append((connection_id, None))
 
     def fail_authentication(self, connection_id: int, data: bytes) -> None:
-        """Whoever guesses passwords shall wait for each; a last answer goes out just before the end."""
+        """Delays each failed password; a last response is sent just before the connection is closed."""
 
         def close() -> None:
             if data and connection_id in self._connections:
@@ -174,7 +174,7 @@ class BrokerCluster:
     # ---- requests ----
 
     def _get_connection(self, broker_id: int, connection_id: int, now_ms: int) -> ClientConnection | None:
-        """A broker that is down accepts nothing: the connection is closed again."""
+        """A broker that is down accepts no connections: it is closed again."""
         self.schedule.run_due(now_ms)
         connection = self._connections.get(connection_id)
         if connection is None:
@@ -219,7 +219,7 @@ class BrokerCluster:
         return outputs
 
     def _begin(self, connection_id: int, connection: ClientConnection, frame: bytes) -> None:
-        """What cannot be read as a request closes the connection: there is no answer that a client could match."""
+        """An unreadable request closes the connection: no response could be matched to it."""
         session = connection.session
         if session.awaits_bare_token:
             sasl.on_bare_token(self, connection_id, session, frame)
@@ -256,7 +256,7 @@ class BrokerCluster:
             call.refuse(refusal.code)
 
     def _fill_in_topic_names(self, call: Call) -> None:
-        """Produce v13 and Fetch v13 name topics by id; the rest of the broker wants names. Unknown ids keep none."""
+        """Produce v13 and Fetch v13 have topic ids; the rest of the broker needs names. Unknown ids get none."""
         for key, name in (("topic_data", "name"), ("topics", "topic")):
             for entry in call.body.get(key) or ():
                 if isinstance(entry, dict) and any(entry.get("topic_id") or b"") and not entry.get(name):

@@ -1,8 +1,8 @@
-"""One request on its way through the broker: what was asked, and the only way to answer it, now or later.
+"""One request in the broker, and the only way to answer it, now or later.
 
-A handler gets a `Call` and calls `answer` exactly once, unless the API has no answer (`finish`) or the connection is
-to be closed. Injected faults act here, so that handlers need only ask `check_fault` where they would fail by themselves
-and pass their codes through `code_to_report`.
+A handler gets a `Call` and calls `answer` exactly once, unless the API has no answer (`finish`) or the connection is to
+be closed. Injected faults are applied here, so that handlers only need to call `check_fault` where they could fail and
+pass their codes through `code_to_report`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Call:
     def now_ms(self) -> int:
         return self.core.schedule.now_ms
 
-    # ---- the answer ----
+    # ---- the response ----
 
     def answer(self, body: Mapping[str, Any], *, version: int | None = None) -> None:
         assert not self.is_answered, f"{self.api.name} was answered twice"
@@ -59,7 +59,7 @@ class Call:
         self.core.schedule.after(fault.delay_after_ms if fault else 0, lambda: self.core.send(self.connection_id, data))
 
     def finish(self) -> None:
-        """The request has no answer (Produce with acks=0)."""
+        """The request has no response (Produce with acks=0)."""
         self.is_answered = True
         self.core.send(self.connection_id, b"")
 
@@ -71,7 +71,7 @@ class Call:
         self.answer({"error_code": int(code)})
 
     def fail_authentication(self, body: Mapping[str, Any] | None) -> None:
-        """The last answer, if there is one, and the end of the connection come together and late."""
+        """Sends the last response, if any, and closes the connection, both after the delay."""
         self.is_answered = True
         data = frames.encode_response(self.api, self.version, self.correlation_id, body) if body is not None else b""
         self.core.fail_authentication(self.connection_id, data)
@@ -93,7 +93,7 @@ class Call:
     # ---- faults ----
 
     def check_fault(self, topic: str = "", partition: int = -1) -> None:
-        """Raises the injected error, if one is meant for this part of the request and the work shall not be done."""
+        """Raises the injected error, if there is one for this part of the request that prevents the work."""
         fault = self.fault
         if fault is None or fault.error_code is None or fault.after_apply:
             return

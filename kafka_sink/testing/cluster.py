@@ -1,12 +1,12 @@
-"""The cluster: brokers, topics, leaders and their epochs, the internal topics, and who waits for a log to change.
+"""The cluster: brokers, topics, leaders and their epochs, the internal topics, and waiters for changes of a log.
 
-It is one truth for all brokers. Two things lag behind it, as in Kafka: a broker hears of a new leader after
-`delay_ms("metadata")` (until then its Metadata answers name the old one, while Produce and Fetch follow the truth), and
-a new coordinator answers COORDINATOR_LOAD_IN_PROGRESS for `delay_ms("coordinator_load")`. And a leader can be deposed
-without hearing of it: for a while it goes on telling readers what it knew (`depose_leader`).
+One state is shared by all brokers. Two things lag behind it, as in Kafka: a broker learns of a new leader after
+`delay_ms("metadata")` (until then its Metadata responses have the old one, while Produce and Fetch use the current
+state), and a new coordinator returns COORDINATOR_LOAD_IN_PROGRESS for `delay_ms("coordinator_load")`. And a leader can
+be deposed without noticing: for a while it still serves its old state to readers (`depose_leader`).
 
 Every replica that is up and not held out is in sync; the high watermark follows an append after
-`delay_ms("replication")`. A leader that crashes takes with it what is above the high watermark.
+`delay_ms("replication")`. When a leader crashes, everything above the high watermark is lost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kafka_sink.testing.topics import (
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a broker that takes itself for the leader lets readers see of a log; a deposed one shows what it knew."""
+    """A log as served to readers by a broker that believes to be the leader; a deposed one serves its old state."""
 
     log: PartitionLog
     leader_epoch: int
@@ -44,7 +44,7 @@ class View:
 
 
 class Cluster:
-    """All collections keep the order of insertion, so equal calls give equal answers."""
+    """All collections are in insertion order, so equal calls return equal responses."""
 
     def __init__(self, brokers: list[BrokerState], settings: Settings, schedule: Schedule) -> None:
         self.brokers = {broker.node_id: broker for broker in brokers}
@@ -137,7 +137,7 @@ class Cluster:
         return topic
 
     def _new_partition(self, name: str, index: int, replication_factor: int) -> Partition:
-        """Leaders go round the brokers, so that a topic of n partitions uses n of them."""
+        """Leaders are assigned round robin, so that a topic of n partitions uses n brokers."""
         alive = [broker.node_id for broker in self.alive]
         replicas = tuple(alive[(index + step) % len(alive)] for step in range(replication_factor))
         return Partition(name, index, replicas, list(replicas), replicas[0])
@@ -146,7 +146,7 @@ class Cluster:
         topic = self.topics.pop(name, None)
         if topic is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
-        # A topic that comes back under the name has another id, and leader epochs of its own that start at 0.
+        # A recreated topic has another id, and leader epochs that start at 0.
         self._stale = {key: seen for key, seen in self._stale.items() if key[1] != name}
         self._deposed = {key: seen for key, seen in self._deposed.items() if key[1] != name}
         for partition in topic.partitions:
@@ -171,7 +171,7 @@ class Cluster:
         return known.partitions[index] if known is not None and 0 <= index < len(known.partitions) else None
 
     def find_led_partition(self, topic: str, index: int, broker_id: int) -> Partition:
-        """Raises Refused unless this broker leads it."""
+        """Raises Refused if this broker is not its leader."""
         partition = self.partition(topic, index)
         if partition is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
@@ -180,7 +180,7 @@ class Cluster:
         return partition
 
     def view(self, topic: str, index: int, broker_id: int) -> View:
-        """For readers; raises Refused if this broker does not take itself for the leader."""
+        """For readers; raises Refused if this broker does not believe to be the leader."""
         deposed = self._deposed.get((broker_id, topic, index))
         if deposed is not None and self.schedule.now_ms < deposed[1]:
             return deposed[0]
@@ -198,8 +198,8 @@ class Cluster:
         self._set_leader(partition, node_id, loses_tail=loses_tail)
 
     def depose_leader(self, topic: str, index: int, node_id: int, unaware_ms: int) -> None:
-        """To another replica; the old leader, frozen or cut off, does not know it for a while and serves readers. What
-        is written to it is refused at once, where a real one would wait in vain for its followers."""
+        """Moves the leader to another replica; the old one, frozen or cut off, does not notice for a while and serves
+        readers. Writes to it are refused at once, where a real one would wait for its followers until the time-out."""
         partition = self.partition(topic, index)
         assert partition is not None
         key, before = (partition.leader_id, topic, index), _view(partition)
@@ -239,7 +239,7 @@ class Cluster:
         return partition.leader_id, partition.leader_epoch
 
     def hold_out_of_sync(self, topic: str, index: int, node_ids: list[int]) -> None:
-        """These replicas fall out of sync, until `restore_in_sync`. The leader always stays."""
+        """Removes these replicas from the ISR, until `restore_in_sync`. The leader always stays."""
         partition = self.partition(topic, index)
         assert partition is not None
         partition.in_sync = [one for one in partition.in_sync if one not in node_ids or one == partition.leader_id]
@@ -256,7 +256,7 @@ class Cluster:
         topic = self.topics.get(partition.topic)
         return topic is None or len(partition.in_sync) >= topic.config.number("min.insync.replicas")
 
-    # ---- changes of logs, and who waits for them ----
+    # ---- changes of logs, and their waiters ----
 
     def replicate(self, partition: Partition) -> None:
         """After an append: the high watermark follows when the replicas have it."""
@@ -278,7 +278,7 @@ class Cluster:
         patience_ms: int | None = None,
         give_up: Callable[[], None] = lambda: None,
     ) -> None:
-        """`is_over` is asked after each change of one of these partitions, until yes or until patience ends."""
+        """Calls `is_over` after each change of one of these partitions, until it is true or the time is over."""
         self._wait_count += 1
         number = self._wait_count
         self._waiting[number] = (frozenset(partitions), is_over)
@@ -291,7 +291,7 @@ class Cluster:
             self.schedule.after(max(patience_ms, 1), end)
 
     def notify_waiters(self, partition: Partition) -> None:
-        """After a change of the partition: whoever waits for it looks again."""
+        """After a change of the partition: its waiters check again."""
         for number, (keys, is_over) in list(self._waiting.items()):
             if number in self._waiting and partition.key in keys and is_over():
                 self._waiting.pop(number, None)
@@ -304,7 +304,7 @@ class Cluster:
         return producer_id
 
     def coordinator_partition(self, topic: str, key: str) -> Partition:
-        """Creates the internal topic if need be; callers that may not do that ask `topics` first."""
+        """Creates the internal topic if need be; callers that must not create it check `topics` first."""
         if topic not in self.topics:
             name = "transaction.state.log" if topic == TRANSACTION_TOPIC else "offsets.topic"
             replication_factor = min(3, len(self.alive))
@@ -321,7 +321,7 @@ class Cluster:
             raise Refused(Code.COORDINATOR_LOAD_IN_PROGRESS)
 
     def coordinator_trouble(self, topic: str, key: str) -> Code:
-        """What a broker learns that has to ask this coordinator on behalf of a client."""
+        """The error for a broker that asks this coordinator on behalf of a client."""
         if topic not in self.topics:
             return Code.COORDINATOR_NOT_AVAILABLE
         partition = self.coordinator_partition(topic, key)
@@ -347,7 +347,7 @@ class Cluster:
         self.schedule.after(delay_ms, load)
 
     def keys_coordinated_by(self, partition: Partition, keys: Iterable[str]) -> list[str]:
-        """Those of the ids that this partition of an internal topic is for."""
+        """The ids that belong to this partition of an internal topic."""
         count = len(self.topics[partition.topic].partitions)
         return [key for key in keys if internal_partition(key, count) == partition.index]
 

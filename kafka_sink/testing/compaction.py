@@ -1,17 +1,17 @@
-"""Compaction of one partition: of each key only the newest record stays, as Kafka's log cleaner leaves it behind.
+"""Compaction of one partition: only the newest record of each key is kept, as by Kafka's log cleaner.
 
-What is cleaned ends before the active segment, before the last stable offset (so before any open transaction), and
-before records younger than `min.compaction.lag.ms`. Segments are not stored: they are counted off the batches by
+The cleaned range ends before the active segment, before the last stable offset (so before any open transaction), and
+before records younger than `min.compaction.lag.ms`. Segments are not stored: they are derived from the batches by
 `segment.bytes` and `segment.ms`. Within that range, batch by batch and with every offset kept:
 
-1. Records of aborted transactions go, then records without a key, then those with a newer one of the same key.
-2. A tombstone stays until its batch's delete horizon is over. The first pass that meets it sets the horizon,
-   `delete.retention.ms` from then, and keeps it in the batch's base timestamp with flag 0x40, as Kafka does (KIP-534).
-3. A marker stays as long as a batch of its transaction does, and then until a delete horizon of its own.
-4. The last batch of each producer stays, if need be without records, because its header holds the last sequence number;
-   so does the last batch of the range, whose header holds the last offset.
+1. Records of aborted transactions are removed, then records without a key, then those with a newer one of the same key.
+2. A tombstone is kept until its batch's delete horizon. The first pass that finds it sets the horizon,
+   `delete.retention.ms` from then, and stores it in the batch's base timestamp with flag 0x40, as Kafka does (KIP-534).
+3. A marker is kept as long as a batch of its transaction, and then until its own delete horizon.
+4. The last batch of each producer is kept, possibly empty, because its header has the last sequence number;
+   so is the last batch of the range, whose header has the last offset.
 
-Producer state therefore comes out the same when it is rebuilt from the batches that are left. Pure functions.
+So producer state is the same when it is rebuilt from the remaining batches. Pure functions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kafka_sink.testing.settings import TopicConfig
 
 
 def compact(log: PartitionLog, config: TopicConfig, now_ms: int) -> bool:
-    """One pass, if there is enough to clean; whether there was."""
+    """One pass, if there is enough to clean; returns whether there was."""
     limit = cleanable_end(log, config, now_ms)
     batches = [one for one in log.batches if one.last_offset < limit]
     dirty_bytes = sum(len(one.data) for one in batches if one.base_offset >= log.cleaned_offset)
@@ -45,14 +45,14 @@ def compact(log: PartitionLog, config: TopicConfig, now_ms: int) -> bool:
 
 
 def cleanable_end(log: PartitionLog, config: TopicConfig, now_ms: int) -> int:
-    """The first offset that is not to be touched."""
+    """The first offset that must not be cleaned."""
     end, lag_min_ms = end_of_old_segments(log, config), config.number("min.compaction.lag.ms")
     young = (one.base_offset for one in _dirty(log) if one.max_timestamp_ms > now_ms - lag_min_ms)
     return min(end, next(young, end)) if lag_min_ms > 0 else end
 
 
 def end_of_old_segments(log: PartitionLog, config: TopicConfig) -> int:
-    """The same if there were no lag."""
+    """The same without the compaction lag."""
     return min(log.last_stable_offset, active_segment_start(_dirty(log), config, log.end_offset))
 
 
@@ -61,7 +61,7 @@ def _dirty(log: PartitionLog) -> list[Batch]:
 
 
 def active_segment_start(batches: Sequence[Batch], config: TopicConfig, end_offset: int) -> int:
-    """A batch begins a segment if the one before is full by it, or was begun too long ago by the records' time."""
+    """A batch begins a segment if the previous one would be too large, or is too old by the records' timestamps."""
     segment_bytes, segment_ms = config.number("segment.bytes"), config.number("segment.ms")
     start, size, began_ms = end_offset, 0, 0
     for batch in batches:
@@ -74,7 +74,7 @@ def active_segment_start(batches: Sequence[Batch], config: TopicConfig, end_offs
 
 
 class _Cleaner:
-    """Goes over the batches of one pass in order and remembers which transactions it is in the middle of."""
+    """Processes the batches of one pass in order and tracks the transactions in progress."""
 
     def __init__(self, log: PartitionLog, now_ms: int, delete_retention_ms: int, batches: Sequence[Batch]) -> None:
         self._now_ms = now_ms
@@ -87,7 +87,7 @@ class _Cleaner:
         self._aborted_batches = _find_aborted_batches(batches, log.aborted)
         self._seen_in_transaction: set[int] = set()
         self._newest = self._newest_offsets(batches)
-        # Aborted transactions of which nothing is left.
+        # Aborted transactions without remaining batches.
         self.forgotten: set[AbortedTransaction] = set()
 
     def _newest_offsets(self, batches: Sequence[Batch]) -> dict[bytes, int]:
@@ -136,7 +136,7 @@ class _Cleaner:
         return rewrite(batch, read_records(batch), self._horizon_ms)
 
     def _empty_batch(self, batch: Batch) -> Batch | None:
-        """The batch without records where its header is still needed; None: it goes."""
+        """The empty batch if its header is still needed; None: removed."""
         last_offset, epoch = self._last_of_producers.get(batch.producer_id, (None, None))
         is_last_of_producer = batch.has_producer_id and (
             batch.last_offset == last_offset
@@ -163,7 +163,7 @@ def _find_aborted_batches(batches: Iterable[Batch], aborted: Iterable[AbortedTra
 
 
 def rewrite(batch: Batch, records: Sequence[DecodedRecord], horizon_ms: int | None) -> Batch:
-    """The same batch with fewer records, uncompressed; offsets and the header's counts of sequences stay."""
+    """The same batch with fewer records, uncompressed; offsets and the header's sequence range are kept."""
     if not records:
         horizon_ms = None
     template = with_horizon(batch, horizon_ms)
@@ -174,7 +174,7 @@ def rewrite(batch: Batch, records: Sequence[DecodedRecord], horizon_ms: int | No
 
 
 def _shift_timestamp(record: DecodedRecord, timestamp_delta: int) -> bytes:
-    """A record with another timestamp delta: its first byte is the attributes, the old delta follows."""
+    """A record with another timestamp delta, which follows the attributes byte."""
     rest = record.raw[1:]
     old_bytes = next(position for position, byte in enumerate(rest, 1) if byte < 0x80)
     body = record.raw[:1] + encode_varint(timestamp_delta) + rest[old_bytes:]

@@ -1,10 +1,10 @@
-"""The users of an embedded cluster and what is kept of their passwords: salted hashes, never the password.
+"""The users of an embedded cluster. Of passwords only salted hashes are kept.
 
-A password is turned into SCRAM credentials (RFC 5802) when the user is created, once per mechanism. PLAIN needs the
-password itself only for a comparison, so the one that a client presents is salted and hashed the same way. Kafka does
-not normalise names and passwords (no SASLprep): their UTF-8 bytes count.
+A password is converted to SCRAM credentials (RFC 5802) when the user is created, once per mechanism. PLAIN only
+compares passwords, so the client's is salted and hashed in the same way. Kafka does not normalise names and passwords
+(no SASLprep): their UTF-8 bytes are used.
 
-The salt comes from outside, because the core draws no random numbers.
+The salt is an argument, because the core uses no random numbers.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from kafka_sink.testing.aws import AWS_MSK_IAM
 
 PLAIN = "PLAIN"
 SCRAM_HASHES: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-# Those of Apache Kafka. Amazon's has to be enabled by name.
+# Those of Apache Kafka. Amazon's must be enabled explicitly.
 MECHANISMS = (PLAIN, *SCRAM_HASHES)
 MECHANISMS_ON_DEMAND = (AWS_MSK_IAM,)
-# Kafka's smallest allowed number, and its default.
+# Kafka's minimum and default.
 ITERATIONS = 4096
 SALT_BYTES = 16
 _PLAIN_HASH = "SCRAM-SHA-256"
@@ -44,9 +44,9 @@ def scram_credential(mechanism: str, password: str, salt: bytes) -> ScramCredent
 
 
 class Credentials:
-    """`random_bytes(count)` is asked for salts and, by the exchanges, for nonces.
+    """`random_bytes(count)` makes salts and, for the exchanges, nonces.
 
-    `access_keys` (id -> secret key) are those of AWS_MSK_IAM, whose signatures cannot be checked with a hash.
+    `access_keys` (id -> secret key) are those of AWS_MSK_IAM, whose signatures cannot be verified with a hash.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Credentials:
         return f"Credentials(users={sorted({user for _, user in self._by_mechanism})})"
 
     def add(self, user: str, password: str) -> None:
-        """Or give a known user another password."""
+        """Adds a user, or changes the password of a known one."""
         for mechanism in SCRAM_HASHES:
             salt = self.random_bytes(SALT_BYTES)
             self._by_mechanism[mechanism, user] = scram_credential(mechanism, password, salt)

@@ -1,7 +1,7 @@
-"""Kafka's error numbers as the broker side uses them, and the exception that carries one of them to an answer.
+"""Kafka's error codes on the broker side, and the exception that puts one into a response.
 
-Written from the protocol guide and on purpose not shared with `wire/codes.py`: the broker judges the producer, so a
-wrong number there must not be repeated here.
+Written from the protocol guide and on purpose not shared with `wire/codes.py`: the broker is used to test the producer,
+so a wrong number there must not be repeated here.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Refused(Exception):
 
 
 class AuthenticationFailed(Exception):
-    """`reason` is for the client's ears; None: the general sentence."""
+    """`reason` is sent to the client; None: the generic message."""
 
     def __init__(self, reason: str | None = None) -> None:
         super().__init__(reason or "invalid credentials")

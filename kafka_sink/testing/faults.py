@@ -1,7 +1,7 @@
 """Faults on demand: an error, a delay or a disconnect at a named API, at its n-th request, at one partition.
 
-Faults are asked for before a request is handled. A list of planned faults serves tests; a function serves a
-simulation, which draws its faults per request from its own random numbers.
+Faults are looked up before a request is handled. Tests use a list of planned faults; a simulation uses a function,
+which draws faults per request from its own random numbers.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 @dataclass(slots=True)
 class Fault:
-    """What shall happen to requests of `api` (its name, such as "Produce"; None: any).
+    """A fault for requests of `api` (its name, such as "Produce"; None: any).
 
     `error_code` answers with that error instead of doing the work; with `after_apply` the work is done first, so that
-    the client is told of a failure that was none. With a topic, or a topic and a partition, only these parts of the
-    request are meant. Disconnects: `before_apply` loses the request, `after_apply` loses the answer. Delays hold the
-    request back before it is handled, or the answer after that; requests behind it on the connection wait, as in Kafka.
+    the client gets an error although it succeeded. With a topic, or a topic and a partition, only these parts of the
+    request are affected. Disconnects: `before_apply` loses the request, `after_apply` loses the response. Delays hold
+    the request before it is handled, or the response after that; later requests on the connection wait, as in Kafka.
     `skip` leaves the first n matching requests alone, `times` ends the fault after n (None: never).
     """
 
@@ -43,7 +43,7 @@ Interceptor = Callable[[str, int, int, Mapping[str, Any]], Fault | None]
 
 @dataclass(slots=True)
 class Faults:
-    """`interceptor(api name, version, broker id, body)` is asked when no planned fault matches."""
+    """`interceptor(api name, version, broker id, body)` is called when no planned fault matches."""
 
     planned: list[Fault] = field(default_factory=list)
     interceptor: Interceptor | None = None
@@ -79,7 +79,7 @@ class Faults:
 
 
 def _names_topic(body: Mapping[str, Any], topic: str) -> bool:
-    """The brokers' APIs call the list of topics, and the name in it, by several names."""
+    """The brokers' APIs have several names for the list of topics and the name in it."""
     for key in ("topic_data", "topics", "v3_and_below_topics"):
         for entry in body.get(key) or ():
             name = entry if isinstance(entry, str) else entry.get("name") or entry.get("topic")

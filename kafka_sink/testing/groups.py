@@ -1,11 +1,11 @@
 """Consumer groups of the classic protocol, and committed offsets, transactional ones included.
 
-States of a group: Empty -> PreparingRebalance (members join) -> CompletingRebalance (the leader computes) -> Stable.
-A rebalance ends when all known members have joined again or the longest rebalance time-out is over; members that did
-not come are thrown out. Assignments are opaque: the leader among the clients makes them, as in Kafka.
+States of a group: Empty -> PreparingRebalance (members join) -> CompletingRebalance (the leader computes) -> Stable. A
+rebalance ends when all known members have joined again or the longest rebalance time-out is over; members that did not
+rejoin are removed. Assignments are opaque: the group leader makes them, as in Kafka.
 
-Offsets of a transaction wait per producer id until its marker reaches the partition of __consumer_offsets; a reader
-that asks for stable offsets hears UNSTABLE_OFFSET_COMMIT meanwhile.
+Offsets of a transaction are pending per producer id until its marker is in the partition of __consumer_offsets; a
+reader that requires stable offsets gets UNSTABLE_OFFSET_COMMIT meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The answer to JoinGroup. `members` is filled for the leader only."""
+    """The result of JoinGroup. `members` is set for the leader only."""
 
     code: Code
     member_id: str
@@ -84,7 +84,7 @@ class Group:
 
 
 class Groups:
-    """All groups of the cluster; which broker may answer for one is asked of the cluster."""
+    """All groups of the cluster; the cluster knows which broker coordinates one."""
 
     def __init__(self, schedule: Schedule, settings: Settings) -> None:
         self._schedule = schedule
@@ -115,7 +115,7 @@ class Groups:
         if group.members and not group.fits(protocol_type, newcomer, old_id or member_id):
             raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
         if not member_id and old_id is not None:
-            group.members.pop(old_id)  # a static member came back under its name: the new incarnation replaces it
+            group.members.pop(old_id)  # a static member has rejoined: the new incarnation replaces it
         if not member_id:
             self._member_count += 1
             member_id = newcomer.member_id = f"{newcomer.instance_id or newcomer.client_id}-{self._member_count:08d}"
@@ -235,7 +235,7 @@ class Groups:
             group.generation_id += 1
 
     def _watch_session(self, group: Group, member_id: str) -> None:
-        """A member that is silent for its session time-out is out; one that waits for an answer is not silent."""
+        """A member silent for its session time-out is removed; one that waits for a response is not silent."""
 
         def check() -> None:
             member = group.members.get(member_id)
@@ -264,7 +264,7 @@ class Groups:
     # ---- offsets ----
 
     def check_committer(self, group_id: str, member_id: str, generation_id: int, *, is_transactional: bool) -> None:
-        """A committer outside of the group (no generation) is welcome while the group has no members."""
+        """A committer outside the group (no generation) is accepted while the group has no members."""
         group = self.groups.get(group_id)
         if generation_id < 0 and not member_id:
             if not is_transactional and group is not None and group.state != EMPTY:

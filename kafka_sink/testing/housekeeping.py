@@ -1,7 +1,7 @@
-"""What the brokers do by themselves, at intervals and after appends (compaction).
+"""Background work of the brokers, at intervals and after appends (compaction).
 
-Kafka's log cleaner looks for work every `log.cleaner.backoff.ms`. Here a partition is looked at that long after an
-append, so that a cluster where nothing happens needs no waking; it is looked at again while records are too young.
+Kafka's log cleaner looks for work every `log.cleaner.backoff.ms`. Here a partition is checked that long after an
+append, so that an idle cluster needs no wake-ups; it is checked again while records are too young.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Housekeeping:
         self._cluster.schedule.after(interval_ms, run)
 
     def _clean_logs(self) -> None:
-        """Of producers that have been silent for long, and of the oldest batches where there are too many."""
+        """Removes producers that have been inactive for long, and the oldest batches if there are too many."""
         now_ms = self._cluster.schedule.now_ms
         expiration_ms = self._cluster.settings.number("producer.id.expiration.ms")
         for topic in self._cluster.topics.values():
@@ -49,7 +49,7 @@ class Housekeeping:
     # ---- compaction ----
 
     def _on_appended(self, partition: Partition) -> None:
-        """The internal topics are left out: what they hold in Kafka, the model keeps elsewhere."""
+        """Internal topics are skipped: the model keeps their content elsewhere."""
         topic = self._cluster.topics.get(partition.topic)
         key = partition.key
         if topic is None or topic.is_internal or key in self._to_compact:

@@ -1,9 +1,9 @@
 """The log of one partition: batches with offsets, high watermark, last stable offset, aborted transactions.
 
-There is one log per partition, not one per replica: what the replicas have is the part below the high watermark, and
-a leader that dies takes the rest with it (`truncate`). The last stable offset is the lowest first offset of a
-transaction that is open, or ended by a marker that is not replicated yet; readers with read_committed stop there and
-get the aborted transactions that touch what they read.
+There is one log per partition, not one per replica: the replicas have the part below the high watermark, and the rest
+is lost if the leader dies (`truncate`). The last stable offset is the lowest first offset of a transaction that is
+open, or ended by a marker that is not replicated yet; readers with read_committed stop there and get the aborted
+transactions that overlap the fetched range.
 
 Producer state is a function of the batches: it is rebuilt from them after a truncation and after a restart.
 """
@@ -46,7 +46,7 @@ class EndedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """`base_offset` of the batch, or of the earlier one of which it is a duplicate; `end_offset` is behind it."""
+    """`base_offset` of the batch, or of the earlier one that it duplicates; `end_offset` is after it."""
 
     base_offset: int
     end_offset: int
@@ -55,7 +55,7 @@ class Appended:
 
 
 class PartitionLog:
-    """All offsets are Kafka's; `end_offset` is the offset of the next record."""
+    """`end_offset` is the offset of the next record."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
@@ -65,9 +65,9 @@ class PartitionLog:
         self.producers = ProducerStates()
         self.aborted: list[AbortedTransaction] = []
         self._ended: list[EndedTransaction] = []
-        # Compaction has been here: what is below was cleaned at least once.
+        # Everything below was compacted at least once.
         self.cleaned_offset = 0
-        # For whoever keeps a copy: what was appended since the batches were last replaced as a whole.
+        # For the storage: how often the batches were replaced as a whole, and how many were appended since.
         self.rewrites = 0
         self.appended_count = 0
 
@@ -76,7 +76,7 @@ class PartitionLog:
     def append(
         self, batch: Batch, config: TopicConfig, *, leader_epoch: int, now_ms: int, guard: Guard | None = None
     ) -> Appended:
-        """A batch of a client whose envelope and header are fine. Raises Refused and changes nothing, or appends."""
+        """Appends a client's batch with a valid envelope and header; or raises Refused without changes."""
         records = read_records(batch)
         _check_records(batch, records, config, now_ms)
         if len(batch.data) > config.number("segment.bytes"):
@@ -84,7 +84,7 @@ class PartitionLog:
         if batch.has_producer_id:
             duplicate = self.producers.duplicate_of(batch)
             if duplicate is not None:
-                # Kafka answers a duplicate with a time even where the topic keeps the producer's timestamps.
+                # Kafka returns a time for a duplicate even if the topic uses CreateTime.
                 return Appended(duplicate.first_offset, duplicate.last_offset + 1, duplicate.timestamp_ms, True)
             needs_proof = config.settings.flag("transaction.partition.verification.enable")
             self.producers.check(batch, guard, verification=needs_proof)
@@ -124,12 +124,12 @@ class PartitionLog:
         self._ended = [ended for ended in self._ended if ended.marker_offset >= self.high_watermark]
 
     def truncate_to_high_watermark(self) -> None:
-        """The leader is gone, and with it what no replica had."""
+        """The leader is lost, and with it everything that was not replicated."""
         if self.end_offset > self.high_watermark:
             self.load([batch for batch in self.batches if batch.last_offset < self.high_watermark], self.start_offset)
 
     def load(self, batches: Sequence[Batch], start_offset: int) -> None:
-        """Everything is as after appending these batches, all of them replicated."""
+        """Sets the state as after appending these batches, all of them replicated."""
         self._replace_batches(batches)
         self.start_offset = start_offset
         self.end_offset = self.batches[-1].last_offset + 1 if self.batches else start_offset
@@ -138,7 +138,7 @@ class PartitionLog:
         self._ended = []
         for batch in self.batches:
             if batch.is_control and batch.record_count == 0:
-                # All that compaction has left of a marker: the producer's epoch.
+                # Compaction has left only the producer's epoch of a marker.
                 rest = Marker(batch.producer_id, batch.producer_epoch, is_commit=True, coordinator_epoch=-1)
                 self.producers.end_transaction(rest, batch.max_timestamp_ms)
             elif batch.is_control:
@@ -155,13 +155,13 @@ class PartitionLog:
         self.appended_count = 0
 
     def replace_cleaned(self, kept: Sequence[Batch], end_offset: int, forgotten: Set[AbortedTransaction]) -> None:
-        """Compaction: these are left of the batches below `end_offset`. No offset and no producer state changes."""
+        """Compaction: replaces the batches below `end_offset`. Offsets and producer state do not change."""
         self._replace_batches([*kept, *(batch for batch in self.batches if batch.base_offset >= end_offset)])
         self.aborted = [one for one in self.aborted if one not in forgotten]
         self.cleaned_offset = end_offset
 
     def delete_before(self, offset: int) -> None:
-        """Retention and DeleteRecords: batches go when all of their records are below the new start."""
+        """Retention and DeleteRecords: batches are removed if all of their records are below the new start."""
         self.start_offset = max(self.start_offset, min(offset, self.high_watermark))
         self.batches = [batch for batch in self.batches if batch.last_offset >= self.start_offset]
         self.aborted = [one for one in self.aborted if one.last_offset >= self.start_offset]
@@ -188,7 +188,7 @@ class PartitionLog:
         return max(min([*unstable, self.high_watermark]), self.start_offset)
 
     def read(self, offset: int, bytes_max: int, limit: int, *, at_least_one: bool) -> tuple[bytes, int]:
-        """Whole batches from the one that holds `offset` up to the offset `limit`; and the offset behind them."""
+        """Whole batches from the one that holds `offset` up to the offset `limit`; and the offset after them."""
         chunks: list[bytes] = []
         size = 0
         end = offset
@@ -216,7 +216,7 @@ class PartitionLog:
         return None
 
     def last_epoch_end(self, leader_epoch: int) -> tuple[int, int]:
-        """OffsetForLeaderEpoch: the largest epoch not above the asked one, and the offset behind its last record."""
+        """OffsetForLeaderEpoch: the largest epoch not above the requested one, and the offset after its last record."""
         found = (-1, -1)
         for batch in self.batches:
             if batch.leader_epoch <= leader_epoch:
@@ -229,7 +229,7 @@ def _is_append_time(config: TopicConfig) -> bool:
 
 
 def _check_records(batch: Batch, records: list[DecodedRecord], config: TopicConfig, now_ms: int) -> None:
-    """Kafka reports every bad record of the batch; one invalid timestamp gives the whole batch that error."""
+    """Kafka reports every bad record of the batch; one invalid timestamp fails the whole batch with that error."""
     errors: list[tuple[int, str]] = []
     code = Code.INVALID_RECORD
     is_compacted, is_append_time = config.has_policy("compact"), _is_append_time(config)

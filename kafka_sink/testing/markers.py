@@ -1,4 +1,4 @@
-"""Markers of the transaction coordinator, in the logs of the partitions that a transaction has written to."""
+"""Writes the transaction coordinator's markers to the logs of a transaction's partitions."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Markers:
     def write(
         self, partition: TopicPartition, marker: Marker, *, is_strict: bool, done: Callable[[bool], None]
     ) -> None:
-        """`done(False)`: no leader now, try again. `done(True)`: replicated, or there is nowhere left to write it.
+        """`done(False)`: no leader now, try again. `done(True)`: replicated, or no longer needed.
 
-        A partition that is gone needs no marker; one that refuses it has seen a newer epoch, which settles it too.
+        A deleted partition needs no marker; one that refuses it has a newer epoch and needs none, either.
         """
         known = self._cluster.partition(*partition)
         if known is None or known.leader_id == NO_LEADER:
@@ -40,7 +40,7 @@ class Markers:
         self._await_replicas(known, done)
 
     def _await_replicas(self, known: Partition, done: Callable[[bool], None]) -> None:
-        """Markers are written with acks=all: one that dies with its leader is written again."""
+        """Markers are written with acks=all: one that is lost with its leader is written again."""
         end_offset, leader_epoch = known.log.end_offset, known.leader_epoch
         is_answered = False
 
@@ -48,7 +48,7 @@ class Markers:
             nonlocal is_answered
             is_gone = self._cluster.partition(*known.key) is not known
             is_written = is_gone or known.log.high_watermark >= end_offset
-            # What follows an answer may change this partition, and so ask again.
+            # The callback may change this partition, and so call this again.
             if not is_answered and (is_written or known.leader_epoch != leader_epoch):
                 is_answered = True
                 done(is_written)

@@ -1,17 +1,17 @@
-"""What one partition remembers of each producer: epoch, last five batches, open transaction; and what it refuses.
+"""The producer state of one partition: epoch, last five batches, open transaction; and its checks.
 
 Rules, in the order in which they are applied to a batch with a producer id:
 1. Same first and last sequence as one of the last five batches of this epoch: a duplicate, answered with the old
    offset. This comes first, before any check of epochs or transactions.
 2. An older epoch: INVALID_PRODUCER_EPOCH.
-3. A transactional batch with no transaction open here: the coordinator must have agreed to this very append (`guard`),
+3. A transactional batch with no transaction open here: the coordinator must have verified this append (`guard`),
    else INVALID_TXN_STATE.
 4. The sequence: for a new epoch it must be 0, within an epoch the next one (0 follows 2147483647). A partition that
-   knows nothing of the producer takes any first sequence, except from a transaction of version 2, which starts at 0.
+   has no state of the producer accepts any first sequence, except in a transaction of version 2, which starts at 0.
 5. A batch that is not transactional while the producer's transaction is open here: INVALID_TXN_STATE.
 
-A marker of a new epoch empties the list of batches, so a retried batch of the ended transaction is no duplicate any
-more: it is refused by rule 2 or 3. That is the difference between the two transaction versions.
+A marker with a new epoch clears the list of batches, so a retried batch of the ended transaction is no longer a
+duplicate: it is refused by rule 2 or 3. That is the difference between the two transaction versions.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ProducerEntry:
 
 @dataclass(slots=True)
 class Guard:
-    """The coordinator is being asked, or has agreed, about the first batch of a transaction in this partition."""
+    """Verification with the coordinator, pending or done, of a transaction's first batch in this partition."""
 
     epoch: int
     lowest_sequence: int
@@ -78,7 +78,7 @@ class ProducerStates:
         self.entries: dict[int, ProducerEntry] = {}
         self._guards: dict[int, Guard] = {}
 
-    # ---- transactions: may the first batch come in? ----
+    # ---- transactions: is the first batch allowed? ----
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
         entry = self.entries.get(producer_id)
@@ -90,7 +90,7 @@ class ProducerStates:
             raise Refused(Code.INVALID_PRODUCER_EPOCH)
 
     def new_guard(self, batch: Batch, *, starts_at_zero: bool) -> Guard:
-        """Asked for before the coordinator is; whatever ends the transaction meanwhile makes it worthless."""
+        """Created before the coordinator is asked; invalidated if the transaction ends meanwhile."""
         guard = self._guards.get(batch.producer_id)
         if guard is None or batch.producer_epoch > guard.epoch:
             guard = Guard(batch.producer_epoch, batch.base_sequence, starts_at_zero)
@@ -111,7 +111,7 @@ class ProducerStates:
         return None
 
     def check(self, batch: Batch, guard: Guard | None, *, verification: bool) -> None:
-        """Raises what the partition answers; changes nothing."""
+        """Raises the partition's error; changes nothing."""
         entry = self.entries.get(batch.producer_id)
         known_guard = self._guards.get(batch.producer_id)
         is_open = self.has_open_transaction(batch.producer_id, batch.producer_epoch)
@@ -154,7 +154,7 @@ class ProducerStates:
     # ---- markers ----
 
     def check_marker(self, marker: Marker, *, strict: bool) -> None:
-        """`strict` (transactions of version 2, Kafka 4.2): the marker's epoch is above that of the data."""
+        """`strict` (transactions of version 2, Kafka 4.2): the marker's epoch must be above that of the data."""
         entry = self.entries.get(marker.producer_id, ProducerEntry())
         lowest = entry.epoch + 1 if strict and entry.transaction_first_offset is not None else entry.epoch
         if marker.producer_epoch < lowest:
@@ -178,7 +178,7 @@ class ProducerStates:
         return min((one for one in offsets if one is not None), default=None)
 
     def expire(self, is_expired: Callable[[ProducerEntry], bool]) -> None:
-        """A producer with an open transaction stays, however old."""
+        """A producer with an open transaction is kept, however old."""
         for producer_id, entry in list(self.entries.items()):
             if entry.transaction_first_offset is None and is_expired(entry):
                 del self.entries[producer_id]

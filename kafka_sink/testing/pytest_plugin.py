@@ -5,7 +5,7 @@
         embedded_kafka.create_topic("events", partitions=3)
         write_rows({"bootstrap.servers": embedded_kafka.bootstrap_servers})
 
-Broker properties and the number of brokers are given by a marker:
+Set broker properties and the number of brokers with a marker:
 
     @pytest.mark.embedded_kafka(brokers=3, topics={"events": 6}, properties={"transaction.version": "0"})
 """
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def embedded_kafka(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
-    # Imported here: a plugin is loaded in every run, most of which need no broker.
+    # Imported here: the plugin is loaded in every run, and most need no broker.
     from kafka_sink.testing.server import EmbeddedBroker
 
     marker = request.node.get_closest_marker(MARKER)

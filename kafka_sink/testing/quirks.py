@@ -1,7 +1,7 @@
-"""Where services that speak Kafka's protocol differ from Apache Kafka, as far as a sink meets it.
+"""Differences of Kafka-compatible services from Apache Kafka, as far as they affect a sink.
 
-Written from what the services document (docs/services.md names the sources), not recorded from them: it shows how a
-client behaves when brokers are like that, not that a service is like that today.
+Based on the services' documentation (sources in docs/services.md), not on recordings: it shows how a client behaves
+with such brokers, not that a service behaves like that today.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _TRANSACTIONS = frozenset(
     {"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"}
     | {"DescribeTransactions", "ListTransactions", "DescribeProducers"}
 )
-# Transactions of the first generation, and nothing that says whether they are verified.
+# Transaction version 1, without a sign whether transactions are verified.
 _FIRST_GENERATION = {"transaction.version": "0", "transaction.partition.verification.enable": "false"}
 _ADDS_AS_CLIENT = {"AddPartitionsToTxn": 3}
 
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """`topic_configs` None: all that the model knows. `codecs` None: every codec; 0 is none."""
+    """`topic_configs` None: all that the model supports. `codecs` None: every codec; 0 is none."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
     release: str = ""
@@ -53,7 +53,7 @@ QUIRKS: Mapping[str, Quirks] = {
             | {"message.timestamp.difference.max.ms", "retention.bytes", "retention.ms"}
         ),
     ),
-    # Of the tiers without transactions.
+    # The tiers without transactions.
     "event-hubs": Quirks(
         {"auto.create.topics.enable": "false", "socket.request.max.bytes": "1046528"},
         missing_apis=_TRANSACTIONS - {"InitProducerId"},

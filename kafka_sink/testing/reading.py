@@ -1,4 +1,4 @@
-"""What a reader with isolation.level=read_committed would get from a topic: for tests that look at what was written."""
+"""The records of a topic as read with isolation.level=read_committed: for tests that check what was written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafka_sink.testing.topics import Topic
 
 
 class CommittedRecord(NamedTuple):
-    """A record as a consumer sees it. `headers` may hold a name more than once."""
+    """A record as a consumer sees it. `headers` may contain a name more than once."""
 
     partition: int
     offset: int
@@ -22,7 +22,7 @@ class CommittedRecord(NamedTuple):
 
 
 def read_committed_records(topics: dict[str, Topic], name: str) -> list[CommittedRecord]:
-    """By partition and offset, up to the last stable offset of each partition, without what was aborted."""
+    """By partition and offset, up to the last stable offset of each partition, without aborted records."""
     if name not in topics:
         raise ValueError(f"there is no topic {name!r}")
     return [record for partition in topics[name].partitions for record in _read(partition.index, partition.log)]

@@ -1,10 +1,10 @@
-"""The server's side of the SASL exchanges PLAIN (RFC 4616) and SCRAM (RFC 5802): one client token in, one answer out.
+"""The server side of the SASL exchanges PLAIN (RFC 4616) and SCRAM (RFC 5802): one client token in, one response out.
 
-An exchange is fed tokens until `user` is set or AuthenticationFailed is raised. Kafka tells the client some reasons in
-words of their own and hides all others behind one sentence, so that nobody learns which users exist: `reason` is None
-for those. Written from the RFCs and independently of any client in this package, which it is to judge.
+An exchange is fed tokens until `user` is set or AuthenticationFailed is raised. Kafka has specific messages for some
+reasons and a generic one for all others, so that a client cannot find out which users exist: `reason` is None for
+those. Written from the RFCs, independently of the clients in this package, which it is meant to test.
 
-One deliberate difference: Kafka does not look at SCRAM's channel binding, here a wrong one is refused as the RFC says.
+One deliberate difference: Kafka does not check SCRAM's channel binding; here a wrong one is refused, as in the RFC.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafka_sink.testing.credentials import PLAIN, SCRAM_HASHES, Credentials, Scr
 from kafka_sink.testing.errors import AuthenticationFailed
 
 NONCE_BYTES = 16
-# Kafka takes ASCII only; a comma and an equals sign in a name are written =2C and =3D.
+# Kafka accepts ASCII only; a comma and an equals sign in a name are encoded as =2C and =3D.
 _SASL_NAME = r"(?:[\x01-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+"
 _EXTENSIONS = r"(?:,[A-Za-z]+=[\x01-\x2B\x2D-\x7F]+)*?"
 _PRINTABLE = r"[\x21-\x2B\x2D-\x7E]+"
@@ -42,7 +42,7 @@ class SaslServer(Protocol):
 
 
 def new_exchange(mechanism: str, credentials: Credentials, host: str = "", now_ms: int = 0) -> SaslServer:
-    """`host`: the broker's own name, for which AWS_MSK_IAM wants to be signed."""
+    """`host`: the broker's own name, which an AWS_MSK_IAM signature includes."""
     if mechanism == AWS_MSK_IAM:
         return AwsMskIamServer(credentials.access_keys, host, now_ms)
     return PlainServer(credentials) if mechanism == PLAIN else ScramServer(mechanism, credentials)
@@ -56,7 +56,7 @@ class PlainServer:
         self.user: str | None = None
 
     def step(self, token: bytes) -> bytes:
-        # Kafka stops splitting at the fourth part, and says 4 for any larger number.
+        # Kafka stops splitting at the fourth part, and reports 4 for any larger number.
         parts = token.decode(errors="replace").split("\0")[:4]
         if len(parts) != 3:
             raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
@@ -73,7 +73,8 @@ class PlainServer:
 
 
 class ScramServer:
-    """Two tokens. The proof is checked against the stored key; the answer proves that the server knows its own."""
+    """Two tokens. The proof is checked against the stored key; the response proves that the server knows the server
+    key."""
 
     def __init__(self, mechanism: str, credentials: Credentials) -> None:
         self._mechanism = mechanism

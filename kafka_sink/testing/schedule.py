@@ -1,4 +1,4 @@
-"""Things that happen later, in order of time and, within one millisecond, in the order they were asked for."""
+"""Scheduled actions, ordered by time and, within one millisecond, in the order they were scheduled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Schedule:
-    """`now_ms` moves only through `run_due`, and never back: a caller with an older time finds the newer one."""
+    """`now_ms` advances only through `run_due`, and never goes back: a caller with an older time gets the newer one."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -15,7 +15,7 @@ class Schedule:
         self._count = 0
 
     def after(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """No delay means now, inside this call: most operations of a quiet cluster need no event at all."""
+        """Without a delay it runs now, inside this call: most operations of a quiet cluster need no event."""
         if delay_ms <= 0:
             action()
             return

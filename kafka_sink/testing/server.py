@@ -1,14 +1,14 @@
 """The embedded broker on real sockets: the only file of this package with threads, sockets and a clock.
 
-One thread runs a selector over all listeners and connections and feeds the core; everything is decided there. Calls
-from other threads (faults, leader moves, stopping a broker) take the same lock and wake that thread, because they may
-have made answers ready.
+One thread runs a selector over all listeners and connections and feeds the core, which decides everything. Calls from
+other threads (faults, leader moves, stopping a broker) take the same lock and wake that thread, because responses may
+have become ready.
 
     with EmbeddedBroker(brokers=3, topics={"events": 6}) as kafka:
         producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
 
-The time that the core sees is the wall clock at the start plus what the monotonic clock has counted since, so a clock
-that is set back moves nothing.
+The core's time is the wall-clock time at the start plus the monotonic time since, so setting the clock back has no
+effect.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kafka_sink.testing.topics import BrokerState
 T = TypeVar("T")
 READ_BYTES = 1 << 18
 NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-# Data is written to the directory after this long at the latest; nothing promises more (there is no fsync either).
+# Data is written to the directory after this time at the latest; there is no stronger guarantee (and no fsync).
 SAVE_INTERVAL_S = 0.2
 
 
@@ -54,11 +54,11 @@ class EmbeddedBroker:
     """A Kafka cluster in this process, listening on `host`; a context manager.
 
     `port` is that of the first broker, the others follow; 0 lets the system choose. `properties` are Kafka's (see
-    settings.py, others are refused), `release` chooses the versions on offer, `quirks` a service to be like
-    (quirks.py). Its clock is `clock_ahead_ms` ahead of the machine's. With `data_dir` a later instance finds
-    topics, records, transactions and offsets. With `users` (name -> password), or `access_keys` (id -> secret key) for
-    the mechanism AWS_MSK_IAM, clients must authenticate, with `acls` what is not allowed is denied. `tls` is the
-    `ssl.SSLContext` of a server: then all listeners speak TLS only.
+    settings.py, others are refused), `release` selects the supported versions, `quirks` a service to imitate
+    (quirks.py). Its clock is `clock_ahead_ms` ahead of the machine's. With `data_dir` a later instance finds topics,
+    records, transactions and offsets. With `users` (name -> password), or `access_keys` (id -> secret key) for the
+    mechanism AWS_MSK_IAM, clients must authenticate, with `acls` anything not allowed is denied. `tls` is the
+    `ssl.SSLContext` of a server: then all listeners use TLS.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class EmbeddedBroker:
     def _now_ms(self) -> int:
         return int(self._started + time.monotonic() * 1000)
 
-    # ---- life ----
+    # ---- start and stop ----
 
     def __enter__(self) -> EmbeddedBroker:
         self.start()
@@ -138,7 +138,7 @@ class EmbeddedBroker:
 
     @contextmanager
     def control(self) -> Iterator[BrokerCluster]:
-        """The core, while the server thread waits: `with kafka.control() as core: core.cluster.move_leader(...)`."""
+        """The core, with the server thread paused: `with kafka.control() as core: core.cluster.move_leader(...)`."""
         with self._lock:
             self.core.schedule.run_due(self._now_ms())
             yield self.core
@@ -156,11 +156,11 @@ class EmbeddedBroker:
         self.do(lambda core: core.cluster.create_topic(name, partitions, factor, configs))
 
     def records(self, topic: str) -> list[CommittedRecord]:
-        """What a reader with isolation.level=read_committed gets now, by partition and offset."""
+        """The records that a reader with isolation.level=read_committed gets now, by partition and offset."""
         return self.do(lambda core: read_committed_records(core.cluster.topics, topic))
 
     def stop_broker(self, node_id: int, *, is_crash: bool = False) -> None:
-        """Its connections end and its port refuses new ones; leadership moves to replicas that are in sync."""
+        """Closes its connections, and its port refuses new ones; leadership moves to in-sync replicas."""
         with self.control() as core:
             listener = self._listeners.pop(node_id)
             self._selector.unregister(listener)
@@ -187,7 +187,7 @@ class EmbeddedBroker:
         try:
             self._wake_sender.send(b"\0")
         except OSError:
-            return  # the thread has ended, and with it the need to wake it
+            return  # the thread has ended and need not be woken
 
     def _run(self) -> None:
         saved_at = time.monotonic()
@@ -229,7 +229,7 @@ class EmbeddedBroker:
         try:
             accepted, _ = listener.accept()
         except OSError:
-            return  # gone before it was taken
+            return  # closed before it was accepted
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._tls is not None:
@@ -259,7 +259,7 @@ class EmbeddedBroker:
             return
         try:
             data = peer.socket.recv(READ_BYTES)
-            # TLS hands out one record at a time, and the selector does not see what it has decrypted.
+            # TLS returns one record at a time, and the selector does not see decrypted data.
             while isinstance(peer.socket, ssl.SSLSocket) and peer.socket.pending():
                 data += peer.socket.recv(READ_BYTES)
         except NOT_YET:
@@ -301,7 +301,7 @@ class EmbeddedBroker:
             self._selector.modify(peer.socket, selectors.EVENT_READ, peer)
 
     def _lose(self, peer: Peer) -> None:
-        """The client has hung up."""
+        """The client has disconnected."""
         self.core.on_disconnect(peer.connection_id)
         self._drop(peer)
 

@@ -1,13 +1,13 @@
-"""Who is at the other end of a connection: the steps of SASL authentication, and when they must be gone through again.
+"""The session of a connection: the steps of SASL authentication, and when re-authentication is due.
 
     VERSIONS -> HANDSHAKE -> EXCHANGE -> READY
                     ^ ______________________|   re-authentication (KIP-368), if connections.max.reauth.ms is set
 
 Before READY nothing but ApiVersions (once), SaslHandshake and SaslAuthenticate is served. After SaslHandshake v0 the
-tokens come bare, without a request around them. A session that has run out is closed by the next request that is not
-the beginning of a new authentication, which must name the same mechanism and end with the same principal; Kafka agrees
-to the former at first and hangs up at the next token (WRONG_MECHANISM). On a listener without SASL a session is READY
-from the start and its principal is User:ANONYMOUS.
+tokens are raw, without a request around them. An expired session is closed by the next request that does not begin a
+new authentication, which must use the same mechanism and result in the same principal; Kafka accepts another mechanism
+at first and disconnects at the next token (WRONG_MECHANISM). On a listener without SASL a session is READY from the
+start and its principal is User:ANONYMOUS.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka_sink.testing.acl import ANONYMOUS
 from kafka_sink.testing.errors import AuthenticationFailed
 from kafka_sink.testing.sasl import SaslServer
 
-# Kafka begins no re-authentication within a second of the one before.
+# Kafka rejects a re-authentication within a second of the previous one.
 REAUTHENTICATION_INTERVAL_MS = 1000
 
 
@@ -67,7 +67,7 @@ class Session:
         self.stage = Stage.HANDSHAKE
 
     def on_handshake(self, mechanism: str, exchange: SaslServer, *, has_bare_tokens: bool) -> None:
-        """The mechanism is one of those enabled."""
+        """The mechanism must be an enabled one."""
         self.has_bare_tokens = has_bare_tokens
         if self.is_reauthenticating and mechanism != self.mechanism:
             self.stage = Stage.WRONG_MECHANISM
@@ -77,7 +77,7 @@ class Session:
         self.stage = Stage.EXCHANGE
 
     def on_token(self, token: bytes, now_ms: int, lifetime_ms: int) -> bytes:
-        """The answer to the client's token; after the last one the session is READY. Raises AuthenticationFailed."""
+        """The response to the client's token; after the last one the session is READY. Raises AuthenticationFailed."""
         assert self.exchange is not None
         attempt = "re-authentication" if self.is_reauthenticating else "authentication"
         try:

@@ -1,11 +1,11 @@
-"""What a test may choose about the embedded cluster: broker properties by Kafka's names, and the model's own delays.
+"""Configuration of the embedded cluster: broker properties with Kafka's names, and the model's own delays.
 
-`properties` are those of Kafka's server.properties that the model obeys; every other name is refused, so that nobody
-believes in an option that has no effect. The defaults are those of Kafka 4.3, with few internal partitions, no initial
+`properties` are those of Kafka's server.properties that the model implements; every other name is refused, so that no
+option is silently without effect. The defaults are those of Kafka 4.3, with few internal partitions, no initial
 rebalance delay, a new segment for every batch (`log.roll.ms` 0) and all mechanisms of Apache Kafka enabled.
 
-Kafka does many things a little later (markers, replication, loading of a coordinator). How much later is asked of
-`delay_ms(what)`, and the few coin tosses of `chance(what)`: constants by default, seeded functions in a simulation.
+Kafka does many things with a delay (markers, replication, loading of a coordinator). `delay_ms(what)` returns the
+delays, and `chance(what)` the few random choices: constants by default, seeded functions in a simulation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEFAULTS: Mapping[str, str] = {
     "min.insync.replicas": "1",
     "message.max.bytes": "1048588",
     "socket.request.max.bytes": "104857600",
-    # Told and kept: what has no replica in sync has no leader here, whatever it says.
+    # Stored and returned only: without an in-sync replica a partition never has a leader here.
     "unclean.leader.election.enable": "false",
     "log.segment.bytes": "1073741824",
     "log.retention.bytes": "-1",
@@ -94,18 +94,18 @@ def always(_what: str) -> bool:
 
 
 def no_randomness(count: int) -> bytes:
-    """The core repeats itself unless it is given a better source; the server gives it the system's."""
+    """The core is deterministic unless it is given a random source; the server passes the system's."""
     return bytes(range(count))
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`release` is the Kafka whose versions are on offer; 3.9 knows no transactions of version 2. `quirks` names a
-    service in whose place the cluster stands; a property that is given wins over it.
+    """`release` is the Kafka release whose API versions are supported; 3.9 has no transactions of version 2. `quirks`
+    names a service to imitate; an explicit property overrides it.
 
-    `delay_ms` is asked about: transaction_log, marker, marker_retry, replication, coordinator_load, metadata.
+    Arguments of `delay_ms`: transaction_log, marker, marker_retry, replication, coordinator_load, metadata.
 
-    `chance` is asked about: transaction_log_survives (a record was being written when its coordinator moved).
+    Argument of `chance`: transaction_log_survives (a record was being written when its coordinator moved).
 
     `random_bytes(count)` makes the salts of passwords and the nonces of SCRAM.
     """
@@ -152,7 +152,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What was set for a topic, before what its brokers say for all."""
+    """A topic's own settings, with the brokers' defaults."""
 
     settings: Settings
     own: dict[str, str] = field(default_factory=dict)

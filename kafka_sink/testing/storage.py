@@ -1,11 +1,11 @@
 """The data directory of an embedded broker: one append-only file of batches per partition, and one JSON file.
 
     state.json          topics with ids, configuration, leaders; producer ids; transactions; committed offsets
-    <topic id>-<n>.log  the batches of partition n as they stand in the log
+    <topic id>-<n>.log  the batches of partition n as in the log
 
-Producer state is not stored: it follows from the batches. A partition whose log was cut or compacted is written anew,
-beside the old file, which it then replaces. A file that ends in the middle of a batch (the process was killed) loses
-that end. Passwords and ACLs are not stored: they are given at each start. This is a shell: it does I/O.
+Producer state is not stored: it is rebuilt from the batches. A partition whose log was truncated or compacted is
+written to a new file, which then replaces the old one. An incomplete batch at the end of a file (the process was
+killed) is dropped. Passwords and ACLs are not stored: they are given at each start. This is a shell: it does I/O.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Storage:
     # ---- writing ----
 
     def save(self, core: BrokerCluster) -> None:
-        """What is new since the last time."""
+        """Saves changes since the last time."""
         self._directory.mkdir(parents=True, exist_ok=True)
         for topic in core.cluster.topics.values():
             for partition in topic.partitions:

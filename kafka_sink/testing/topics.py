@@ -1,4 +1,4 @@
-"""Topics and partitions: who leads, who is in sync, what is configured. Plain state; the rules are in `cluster.py`."""
+"""Topics and partitions: leaders, in-sync replicas, configuration. Plain state; the rules are in `cluster.py`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BrokerState:
 
 @dataclass(slots=True)
 class Partition:
-    """`in_sync` is a subset of the replicas that are up; tests may make it smaller than it has to be."""
+    """`in_sync` is a subset of the replicas that are up; tests may make it smaller."""
 
     topic: str
     index: int
@@ -77,7 +77,7 @@ def check_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def java_string_hash(text: str) -> int:
-    """String.hashCode of Java, by which ids are spread over the partitions of an internal topic."""
+    """Java's String.hashCode, which assigns ids to partitions of an internal topic."""
     value = 0
     units = text.encode("utf-16-be")
     for position in range(0, len(units), 2):
@@ -86,6 +86,6 @@ def java_string_hash(text: str) -> int:
 
 
 def internal_partition(key: str, count: int) -> int:
-    """Kafka's Utils.abs: the smallest integer becomes 0."""
+    """Kafka's Utils.abs: the minimum integer becomes 0."""
     value = java_string_hash(key)
     return (0 if value == -(1 << 31) else abs(value)) % count

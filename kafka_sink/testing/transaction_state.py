@@ -1,9 +1,9 @@
-"""What the coordinator's log says of one transactional id, and every step from one such record to the next.
+"""The coordinator's record of one transactional id, and every transition from one record to the next.
 
 States: Empty -> Ongoing -> PrepareCommit -> CompleteCommit -> Ongoing ..., the same with Abort; Empty again after
-InitProducerId. Each function below is one arrow; none of them decides whether the arrow may be taken (that is
-`transactions.py`). Version 2 of the protocol adds one to the epoch in Prepare*, and changes an exhausted producer id
-in Complete*; version 0/1 changes neither.
+InitProducerId. Each function below is one transition; none of them decides whether it is allowed (that is
+`transactions.py`). Version 2 of the protocol adds one to the epoch in Prepare*, and changes an exhausted producer id in
+Complete*; version 0/1 changes neither.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import Enum
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 EPOCH_MAX = 32767
-# The last epoch a client may hold: one more is kept in reserve, so that the coordinator can always fence.
+# The last epoch of a client: one more is reserved, so that the coordinator can always fence.
 EPOCH_LAST = EPOCH_MAX - 1
 
 TopicPartition = tuple[str, int]
@@ -35,7 +35,7 @@ SETTLED = (CoordinatorState.EMPTY, CoordinatorState.COMPLETE_COMMIT, Coordinator
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """`version` is the transaction version by which the current transaction was written or ended.
+    """`version` is the transaction version of the current transaction.
 
     `previous_producer_id` is the id before the last step, which matters only right after a change of ids.
     """
@@ -60,13 +60,13 @@ class TransactionRecord:
 def with_next_epoch(
     record: TransactionRecord, *, timeout_ms: int, expected_epoch: int | None, now_ms: int
 ) -> TransactionRecord | None:
-    """InitProducerId in a settled state. None: the expected epoch is neither the current nor the last one."""
+    """InitProducerId in a settled state. None if the expected epoch is neither the current nor the last one."""
     epoch, last_epoch = record.producer_epoch + 1, NO_EPOCH
     if expected_epoch is not None:
         if record.producer_epoch in (NO_EPOCH, expected_epoch):
             last_epoch = record.producer_epoch
         elif expected_epoch == record.last_epoch:
-            # A repeat of a call that was answered: the same answer again (KIP-360).
+            # A retry of an answered call: the same response again (KIP-360).
             epoch, last_epoch = record.producer_epoch, record.last_epoch
         else:
             return None
@@ -114,7 +114,7 @@ def with_partitions(
 
 
 def fence(record: TransactionRecord) -> TransactionRecord:
-    """Version 0/1: the coordinator takes the producer's epoch away before it aborts the transaction."""
+    """Version 0/1: the coordinator bumps the producer's epoch before it aborts the transaction."""
     return replace(record, producer_epoch=min(record.producer_epoch + 1, EPOCH_MAX), last_epoch=NO_EPOCH)
 
 
@@ -131,7 +131,7 @@ def prepare(
         last_epoch=last_epoch,
         next_producer_id=next_producer_id,
         state=CoordinatorState.PREPARE_COMMIT if is_commit else CoordinatorState.PREPARE_ABORT,
-        # An abort of nothing starts and ends now.
+        # An abort without a transaction starts and ends now.
         start_ms=record.start_ms if record.state is CoordinatorState.ONGOING else now_ms,
         updated_ms=now_ms,
         version=version,
@@ -139,7 +139,7 @@ def prepare(
 
 
 def complete(record: TransactionRecord, *, now_ms: int) -> TransactionRecord:
-    """All markers are written. `last_epoch` stays: it is what a client knows that repeats its EndTxn."""
+    """All markers are written. `last_epoch` is kept: a client that retries its EndTxn has it."""
     producer_id, epoch = record.producer_id, record.producer_epoch
     if record.version >= 2 and record.next_producer_id != NO_PRODUCER_ID:
         producer_id, epoch = record.next_producer_id, 0

@@ -1,17 +1,18 @@
-"""The transaction coordinator: which step a request may take, time-outs, expiry, and markers written later.
+"""The transaction coordinator: the allowed transitions, time-outs, expiry, and markers written later.
 
-One object serves all partitions of the transaction log; which broker may answer for an id is the cluster's question.
-Every step is appended to the log first (`delay_ms("transaction_log")`), and until then the id is pending and answers
-CONCURRENT_TRANSACTIONS. After Prepare* the client has its answer; the markers follow (`delay_ms("marker")` each), then
-Complete*. All this time the id is pending too, but not while there is no coordinator: then nobody may be let in here.
+One object serves all partitions of the transaction log; the cluster knows which broker coordinates an id. Every
+transition is appended to the log first (`delay_ms("transaction_log")`), and until then the id is pending and returns
+CONCURRENT_TRANSACTIONS. The client gets its response after Prepare*; the markers follow (`delay_ms("marker")` each),
+then Complete*. The id is pending all this time, too, but not while there is no coordinator: then no request may be
+accepted here.
 
-When the coordinator moves, a step that was being appended either made it into the log or not
-(`chance("transaction_log_survives")`), the client hears NOT_COORDINATOR in both cases, and the new coordinator sends
-the markers of Prepare* again with its higher epoch.
+When the coordinator moves, a transition being appended is either in the log or not
+(`chance("transaction_log_survives")`), the client gets NOT_COORDINATOR in both cases, and the new coordinator resends
+the markers of Prepare* with its higher epoch.
 
 Two rule sets for EndTxn: version 0/1 accepts the current epoch only; version 2 adds one to the epoch with every
-decision and knows a repeat by the epoch before. The request's version chooses, for a client; `transaction.version`
-chooses when the coordinator aborts by itself (time-out, InitProducerId on an open transaction).
+decision and recognises a retry by the previous epoch. For a client the request's version selects; for aborts by the
+coordinator (time-out, InitProducerId on an open transaction) `transaction.version` does.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ MARKER_RETRY_MS = 20
 
 @dataclass(slots=True)
 class CoordinatedTransaction:
-    """`pending` is the record that is being appended; during the markers it is the one that will follow them."""
+    """`pending` is the record that is being appended; during the markers it is the one that follows them."""
 
     transactional_id: str
     record: TransactionRecord
@@ -60,7 +61,7 @@ class CoordinatedTransaction:
 
 
 class ProducerClaim(NamedTuple):
-    """Who a request says that it comes from."""
+    """The producer identity in a request."""
 
     transactional_id: str
     producer_id: int
@@ -68,7 +69,7 @@ class ProducerClaim(NamedTuple):
 
 
 class TransactionCoordinator:
-    """What is wrong at once is raised as Refused by `init_producer_id` and `end`; all else is told to `done`."""
+    """`init_producer_id` and `end` raise immediate errors as Refused; all other results are passed to `done`."""
 
     def __init__(self, cluster: Cluster, markers: Markers) -> None:
         self._cluster = cluster
@@ -102,7 +103,7 @@ class TransactionCoordinator:
         if expected is not None and not is_own_producer_id(record, expected):
             raise Refused(Code.PRODUCER_FENCED)
         if record.state is CoordinatorState.ONGOING:
-            # Only the producer id was compared, not the epoch: a zombie with the right id aborts this transaction.
+            # Only the producer id is compared, not the epoch: a zombie with the right id aborts this transaction.
             self._decide(
                 transaction,
                 self._prepare_abort(record),
@@ -152,7 +153,7 @@ class TransactionCoordinator:
             self._append(transaction, after, done)
 
     def verify(self, claim: ProducerClaim, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Code]:
-        """Are these partitions in the open transaction? Asked by leaders for clients of version 0/1."""
+        """Whether these partitions are in the open transaction. Requested by leaders for clients of version 0/1."""
         transaction = self.transactions.get(claim.transactional_id)
         if transaction is None or transaction.record.producer_id != claim.producer_id:
             return dict.fromkeys(partitions, Code.INVALID_PRODUCER_ID_MAPPING)
@@ -180,7 +181,7 @@ class TransactionCoordinator:
 
     @staticmethod
     def _may_end_without_bump(transaction: CoordinatedTransaction, claim: ProducerClaim, is_commit: bool) -> bool:
-        """False: it has ended so already."""
+        """False: it has already ended like this."""
         record = transaction.record
         if record.producer_id != claim.producer_id:
             raise Refused(Code.INVALID_PRODUCER_ID_MAPPING)
@@ -195,7 +196,7 @@ class TransactionCoordinator:
 
     @staticmethod
     def _may_end_with_bump(transaction: CoordinatedTransaction, claim: ProducerClaim, is_commit: bool) -> bool:
-        """False: it has ended so already, and the epoch of the claim is the one before."""
+        """False: it has already ended like this, and the claim has the previous epoch."""
         record = transaction.record
         is_repeat_over_new_id = (
             record.previous_producer_id == claim.producer_id
@@ -216,7 +217,7 @@ class TransactionCoordinator:
         if is_repeat:
             _check_ended_so(record, is_commit)
             return False
-        # Aborting nothing is allowed, and takes an epoch too; committing nothing is not.
+        # An abort without a transaction is allowed, and bumps the epoch too; a commit is not.
         if is_commit:
             raise Refused(Code.INVALID_TXN_STATE)
         return True
@@ -252,7 +253,7 @@ class TransactionCoordinator:
         transaction.pending = after
         transaction.is_appending = True
         if after.version >= 2 and self._settings.number("transaction.version") == 0:
-            # The log's format has no room for it. Kafka fails in the same way, and the id stays pending until its
+            # The log's format cannot store it. Kafka fails in the same way, and the id stays pending until its
             # coordinator moves; only a client that ignores the cluster's features gets here.
             done(Code.UNSUPPORTED_VERSION)
             return
@@ -272,7 +273,7 @@ class TransactionCoordinator:
         return self._cluster.coordinator_partition(TRANSACTION_TOPIC, transaction.transactional_id).leader_epoch
 
     def _send_markers(self, transaction: CoordinatedTransaction) -> TransactionRecord:
-        """Returns the record that will follow when all are written."""
+        """Returns the next record, for when all are written."""
         record = transaction.record
         epoch = self._coordinator_epoch(transaction)
         following = transaction.pending = complete(record, now_ms=self._schedule.now_ms)
@@ -309,7 +310,7 @@ class TransactionCoordinator:
             self._schedule.after(max(self._settings.delay_ms("marker"), 1), finish)
         return following
 
-    # ---- by itself ----
+    # ---- background work ----
 
     def abort_timed_out(self) -> None:
         now_ms = self._schedule.now_ms
@@ -327,7 +328,7 @@ class TransactionCoordinator:
                 del self.transactions[transactional_id]
 
     def _on_coordinator_moved(self, partition: Partition) -> None:
-        """A step whose append was under way may or may not be in the log that the new coordinator reads."""
+        """A transition being appended may or may not be in the log that the new coordinator reads."""
         if partition.topic != TRANSACTION_TOPIC:
             return
         for transactional_id in self._cluster.keys_coordinated_by(partition, self.transactions):
@@ -342,7 +343,7 @@ class TransactionCoordinator:
             self.finish_prepared(self._cluster.keys_coordinated_by(partition, self.transactions))
 
     def finish_prepared(self, transactional_ids: Iterable[str]) -> None:
-        """What was decided before a coordinator began: its markers are sent again."""
+        """Prepared transactions from before this coordinator: their markers are sent again."""
         for transactional_id in transactional_ids:
             transaction = self.transactions[transactional_id]
             if transaction.record.state in PREPARED and transaction.pending is None:

@@ -1,1 +1,1 @@
-"""Values to protocol bytes and back. Knows layouts; knows no state, no socket and no producer."""
+"""Encodes and decodes protocol messages. Knows layouts; knows no state, no socket and no producer."""

@@ -1,9 +1,9 @@
-"""One Kafka API: its key, the versions spoken here, and its two messages in every version, in both directions.
+"""One Kafka API: its key, the supported versions, and encoding and decoding of request and response in each version.
 
-Codecs are compiled the first time a version is used: importing the table of all APIs costs almost nothing. The
-decoders turn bytes into a dict or a RemoteProtocolError, never anything else. Bytes after the end of a message are an
-error too: the Java client ignores them, but no broker known to us sends any, and they are the one visible sign of a
-message that was read as the wrong version. A null where the protocol has none is an error as in the Java client.
+Codecs are compiled the first time a version is used: importing the table of all APIs costs almost nothing. Decoders
+return a dict or raise RemoteProtocolError, never anything else. Trailing bytes are an error too: the Java client
+ignores them, but no known broker sends any, and they are the only visible sign of a message decoded with the wrong
+version. A null in a non-nullable field is an error, as in the Java client.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Api:
     _codecs: dict[tuple[bool, int], Codec] = field(default_factory=dict, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without what was compiled here: that is code, and cannot be pickled."""
+        """Without the compiled codecs, which cannot be pickled."""
         return Api, (self.key, self.name, self.versions, self.flexible, self.request, self.response)
 
     @property
@@ -47,7 +47,7 @@ class Api:
         return 2 if self.is_flexible(version) else 1
 
     def response_header_version(self, version: int) -> int:
-        """ApiVersions is always answered with header 0, because the asker may not know flexible headers (KIP-511)."""
+        """ApiVersions is always answered with header 0, because a client may lack flexible headers (KIP-511)."""
         return 1 if self.is_flexible(version) and self.key != API_VERSIONS_KEY else 0
 
     def encode_request(self, version: int, body: Mapping[str, Any]) -> bytes:
@@ -56,9 +56,9 @@ class Api:
     def decode_request(
         self, version: int, data: bytes, offset: int = 0, *, ignore_rest: bool = False
     ) -> dict[str, Any]:
-        """`offset` is where the body starts in `data`: behind the header, when `data` is a whole frame.
+        """`offset` is where the body starts in `data`: after the header if `data` is a whole frame.
 
-        A broker passes `ignore_rest`, as Kafka's do: librdkafka's Metadata request for all topics is too long.
+        A broker sets `ignore_rest`, as Kafka's do: librdkafka's Metadata request for all topics has trailing bytes.
         """
         return self._decode(True, version, data, offset, ignore_rest)
 

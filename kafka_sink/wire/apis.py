@@ -1,7 +1,7 @@
-"""The table of all APIs spoken here, by key, and their names as constants.
+"""The table of all supported APIs, by key, and their names as constants.
 
 The rows are in apis_<area>.py. A version range is what this code can encode and decode, not what any broker offers: the
-connection negotiates the highest version that both have. Kafka 2.1 is the oldest broker that all ranges reach.
+connection negotiates the highest common version. Kafka 2.1 is the oldest broker covered by all ranges.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a client asks any broker: which versions it speaks, who the brokers are, where the partitions live.
+"""Requests to any broker: supported versions, the brokers, partitions and their leaders.
 
 Rows follow the message definitions of Apache Kafka up to 4.3.
 """
@@ -128,7 +128,7 @@ DESCRIBE_CLUSTER = Api(
     ),
 )
 
-# Asked for the controller's clock alone, so one version does: from the second one on replicas come with times.
+# Only used for the controller's clock, so one version is enough: from the second one on replicas have times.
 DESCRIBE_QUORUM = Api(
     55,
     "DescribeQuorum",

@@ -1,6 +1,6 @@
-"""What consumers ask a partition's leader. The producer itself needs only ListOffsets and Fetch, to read its ledger.
+"""Requests of consumers to a partition's leader. The sink itself needs only ListOffsets and Fetch, for its ledger.
 
-Fetch names topics by id since v13, and its answer the new leader since v16 (KIP-951).
+Fetch names topics by id since v13, and its response contains the new leader since v16 (KIP-951).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Consumer groups. The producer joins none: these rows let the embedded broker serve ordinary consumers.
+"""Consumer groups. The producer joins none: these rows are for the embedded broker, which serves ordinary consumers.
 
 Offsets are by topic name here; the versions that use topic ids (OffsetCommit and OffsetFetch v10) are left out.
 """

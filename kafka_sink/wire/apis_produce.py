@@ -1,8 +1,8 @@
-"""Produce, row by row. Requests are built by produce.py without copying batches; these rows are its slow twin, and what
-the embedded broker reads with.
+"""Produce as rows. Requests are built by produce.py without copying batches; these rows are its reference in tests, and
+the decoder of the embedded broker.
 
-Since v10 an answer carries the new leader of a partition in tagged fields (KIP-951); v12 lets the broker add partitions
-to a transaction by itself (KIP-890); v13 names topics by id (KIP-516).
+Since v10 a response has the new leader of a partition in tagged fields (KIP-951); since v12 the broker adds partitions
+to a transaction (KIP-890); v13 has topic ids (KIP-516).
 """
 
 from __future__ import annotations

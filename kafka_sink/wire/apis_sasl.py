@@ -1,4 +1,4 @@
-"""Authentication. After a SaslHandshake v0 the exchange goes on in bare frames, after v1 inside SaslAuthenticate."""
+"""Authentication. After a SaslHandshake v0 the exchange continues in raw frames, after v1 in SaslAuthenticate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics and their configuration, as an administrator sees them."""
+"""Administration of topics and their configuration."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The transaction coordinator: find it, get a producer id, add partitions and offsets, end; and look at what is there.
+"""The transaction coordinator: find it, get a producer id, add partitions and offsets, end; list and describe.
 
-AddPartitionsToTxn ends at v3 here: v4 and v5 are for brokers among themselves. InitProducerId ends at v5: v6 is not
-stable in Kafka 4.3. EndTxn v5 answers with the producer id and epoch of the next transaction (KIP-890).
+AddPartitionsToTxn ends at v3 here: v4 and v5 are only used between brokers. InitProducerId ends at v5: v6 is not stable
+in Kafka 4.3. EndTxn v5 answers with the producer id and epoch of the next transaction (KIP-890).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Kafka's error codes as facts: number, name, and whether the same request may succeed later.
 
-`retriable` and `stale_metadata` are what the Java client's exception classes say (RetriableException, and of those
+`retriable` and `stale_metadata` follow the Java client's exception classes (RetriableException, and of those
 InvalidMetadataException); whether a code is retried for a given request is not decided here. The numbers are those of
-Apache Kafka 4.3. A number that is not in the table is a newer broker's: it stays itself and is not retriable.
+Apache Kafka 4.3. A number that is not in the table comes from a newer broker: it is kept and is not retriable.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Frames: the length prefix, the request and answer headers, and the buffer that cuts a byte stream into frames.
+"""Frames: the length prefix, the request and response headers, and the buffer that splits a byte stream into frames.
 
 A frame is four bytes of length, then a header, then a body. `FrameBuffer` never allocates for an announced length: it
-grows by what was received, and refuses a length above its limit as soon as the four bytes are there. The limit is the
-caller's and may be changed while it runs (small before authentication).
+grows with received data, and rejects a length above its limit as soon as it has the four bytes. The caller sets the
+limit and may change it (small before authentication).
 
-An ApiVersions answer with code 35 is always in version 0, whatever was asked for (KIP-511): a broker that does not know
-the asked version cannot speak it. `decode_response` reads it so; its `api_keys` name the versions to ask with instead.
+An ApiVersions response with code 35 is always in version 0 (KIP-511): a broker cannot respond in a requested version
+that it does not know. `decode_response` handles that; `api_keys` has the versions to request instead.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _CORRELATION = Struct(">i")
 _REQUEST_HEAD = Struct(">hhi")
 _UNSUPPORTED_VERSION = b"\x00\x23"
 
-# Both header versions write the client id as a two-byte string; version 2 adds tagged fields, of which Kafka has none.
+# Both header versions have a client id with a two-byte length; version 2 adds tagged fields, of which Kafka has none.
 _read_client_id, _write_client_id = string_codec(False, True)
 _read_header_tags = compile_fields((), 0, True).read
 
-# First bytes of peers that are no Kafka broker, read as a length. All are far above any sensible limit.
+# First bytes from peers that are not Kafka brokers, read as a length. All are far above any sensible limit.
 _FOREIGN = (
     (b"HTTP", "an HTTP server"),
     (b"<htm", "an HTTP server"),
@@ -96,8 +96,8 @@ def decode_response(api: Api, version: int, frame: bytes, expected_correlation_i
 def decode_request_header(frame: bytes) -> tuple[int, int, int, str | None, int]:
     """Returns api key, version, correlation id, client id and where the body starts.
 
-    Neither the key nor the version need be known: an unknown API is read as if its header had no tagged fields, and
-    ApiVersions of a version from the future as flexible, so that it can be answered with code 35.
+    Key and version may be unknown: an unknown API is read as if its header had no tagged fields, and an unknown later
+    version of ApiVersions as flexible, so that it can be answered with code 35.
     """
     try:
         api_key, version, correlation_id = _REQUEST_HEAD.unpack_from(frame)
@@ -114,12 +114,12 @@ def decode_request_header(frame: bytes) -> tuple[int, int, int, str | None, int]
 
 
 class FrameBuffer:
-    """Feed it what was received, in any portions; ask for whole frames until there is none."""
+    """Feed it received data in any portions; call `next_frame` until it returns None."""
 
     def __init__(self, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max
         self._data = bytearray()
-        # Bytes that are in no frame yet.
+        # Bytes not returned as a frame yet.
         self.size = 0
         self._failure: str | None = None
 
@@ -128,7 +128,7 @@ class FrameBuffer:
         self.size = len(self._data)
 
     def next_frame(self) -> bytes | None:
-        """The next frame without its length, or None. After an error the stream has no frames any more."""
+        """The next frame without its length, or None. After an error there are no more frames."""
         if self._failure is not None:
             raise RemoteProtocolError(self._failure)
         if len(self._data) < _LENGTH.size:
@@ -144,7 +144,7 @@ class FrameBuffer:
             return None
         with memoryview(self._data) as view:
             frame = bytes(view[_LENGTH.size : end])
-        # Deleting at the front of a bytearray moves its start, not its content.
+        # Deleting at the front of a bytearray only moves its start, it does not copy.
         del self._data[:end]
         self.size -= end
         return frame

@@ -1,7 +1,7 @@
 """Kafka's primitive types as pairs of functions: read from bytes at a position, append to a bytearray.
 
-A reader gets bytes and a position and returns the value and the next position, or raises RemoteProtocolError; it looks
-at a length before it allocates for it. A writer raises LocalProtocolError for a value that does not fit. Strings, byte
+A reader gets bytes and a position and returns the value and the next position, or raises RemoteProtocolError; it checks
+a length before it allocates for it. A writer raises LocalProtocolError for a value that does not fit. Strings, byte
 arrays and arrays differ only in how their length is written: two or four bytes, or ("compact", in flexible versions,
 KIP-482) an unsigned varint of the length plus one, with zero for null.
 
@@ -29,7 +29,7 @@ DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 UVARINT_MAX = 0xFFFF_FFFF
-# Java reads every string length, compact or not, with this limit, so a longer one would be refused over there.
+# Java applies this limit to every string length, compact or not, so a longer one would be rejected.
 STRING_BYTES_MAX = 0x7FFF
 LENGTH_MAX = 0x7FFF_FFFF
 
@@ -212,7 +212,7 @@ def primitive_codec(primitive: str, flexible: bool, nullable: bool) -> tuple[Rea
 
 
 def primitive_size_min(primitive: str, flexible: bool) -> int:
-    """The fewest bytes a value takes: what an array's count is checked against before anything is allocated."""
+    """The minimum size of a value, to check an array's count before anything is allocated."""
     if primitive == "string":
         return 1 if flexible else 2
     if primitive in ("bytes", "records"):

@@ -1,13 +1,13 @@
-"""Produce by hand. The request: a list of buffers that is one whole frame, with the batches in it by reference.
+"""A hand-written codec of Produce. The request is a list of buffers for one frame, with the batches by reference.
 
 Copying the batches into one message would cost a pass over memory per request. Here all the small parts (header, names,
 lengths, the 61-byte batch headers) are written into one array, and the result alternates between slices of that array
-and the payloads. What comes before the topics is the same in all requests of a producer but for two numbers: `head`.
+and the payloads. The part before the topics (`head`) is the same in all requests of a producer except for two numbers.
 
-The answer: nearly all of them say of every partition that all is well, which `read_acknowledgements` reads in one go.
-Whatever it finds besides it leaves to the generic rows of apis_produce.py, which are the slow twin of both in tests.
+The response: nearly all have no error in any partition, which `read_acknowledgements` decodes in one pass. Anything
+else is left to the generic rows of apis_produce.py, which are the reference for both in tests.
 
-Knows layouts only, not what is in a batch.
+Knows layouts only, not the content of batches.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _ACKS_AND_TIMEOUT = Struct(">hi")
 _FLEXIBLE_SINCE = 9
 _TOPIC_ID_SINCE = 13
 _TOPIC_ID_BYTES = 16
-# Fewer than so many are counted by one byte.
+# Counts below this take one byte.
 _SMALL_COUNT = 0x7F
-# Behind the length, the key of the API and the version.
+# After the length, the API key and the version.
 _CORRELATION_ID_AT = 8
-# Of a partition in an answer: index, error code, base offset, time of append, start of the log. When all is well there
-# follow no record errors, no message and no tagged fields.
+# A partition in a response: index, error code, base offset, append time, log start offset. Without an error there are
+# no record errors, no message and no tagged fields after it.
 _PARTITION = Struct(">ihqqq")
 _NOTHING_ELSE = b"\x01\x00\x00"
 _PARTITION_BYTES = _PARTITION.size + len(_NOTHING_ELSE)
@@ -63,7 +63,7 @@ def encode_produce(
 def encode_produce_head(
     version: int, *, client_id: str | None, transactional_id: str | None, acks: int, timeout_ms: int
 ) -> bytes:
-    """A request up to its topics; length and correlation id are still 0."""
+    """A request up to its topics; length and correlation id are 0."""
     if not PRODUCE.version_min <= version <= PRODUCE.version_max:
         raise LocalProtocolError(f"Produce v{version}: spoken are {PRODUCE.version_min} to {PRODUCE.version_max}")
     head = bytearray(_INT32.size)
@@ -115,7 +115,7 @@ def encode_after_head(head: bytes, version: int, correlation_id: int, topics: Se
         _INT32.pack_into(small, 0, len(small) - _INT32.size + payload_bytes)
     except error as cause:
         raise LocalProtocolError(f"Produce request v{version}: {cause}") from None
-    # By turns a slice of the small parts and a payload.
+    # Alternates slices of the small parts and payloads.
     view = memoryview(small)
     buffers: list[Buffer] = []
     start = 0
@@ -146,20 +146,19 @@ def _write_name(small: bytearray, version: int, is_flexible: bool, name: str) ->
 
 @frozen
 class Acknowledgements:
-    """An answer that says yes to every partition: topic (its name, or its id since version 13), partition, base offset,
-    time of append."""
+    """A response without errors: topic (its name, or its id since version 13), partition, base offset, append time."""
 
     throttle_time_ms: int
     partitions: list[tuple[str | bytes, int, int, int]]
 
 
 def read_acknowledgements(version: int, frame: bytes, correlation_id: int) -> Acknowledgements | None:
-    """None: the frame says something else, or may be broken, and has to be read by the rows."""
+    """None: the frame has errors, or may be invalid, and must be decoded by the rows."""
     if version < _FLEXIBLE_SINCE:
         return None
     partitions: list[tuple[str | bytes, int, int, int]] = []
     try:
-        # The tagged fields of the header are none, and there are fewer topics than a longer varint would count.
+        # The header has no tagged fields, and the number of topics is a one-byte varint.
         if _INT32.unpack_from(frame)[0] != correlation_id or frame[4] or not 1 <= frame[5] < 0x80:
             return None
         position = 6

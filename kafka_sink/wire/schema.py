@@ -1,17 +1,17 @@
-"""Rows that describe messages, and their compilation into one decoder and one encoder per version.
+"""Rows that describe messages, compiled into one decoder and one encoder per version.
 
 A message is a dict with Kafka's field names in snake case; arrays are lists, null is None, uuids are 16 bytes.
-`compile_fields(rows, version, flexible)` picks the rows which that version has and returns closures over them: all
-branching by version happens once. Neighbouring fields of fixed width share one `struct` call.
+`compile_fields(rows, version, flexible)` selects the rows of that version and returns closures over them: all branching
+by version happens once. Adjacent fields of fixed width share one `struct` call.
 
-Encoding takes a superset of the version: a missing key means the default; a key that the version lacks is dropped if
+Encoding accepts a superset of the version: a missing key means the default; a key that the version lacks is dropped if
 its row is ignorable or the value is the default, otherwise it is a LocalProtocolError, like a key that no version has.
 Decoding fills in the default for every field that the version lacks, so a reader need not know the version. Tagged
 fields (KIP-482) that have a row are decoded by name; others are skipped.
 
-Nothing recurses into data: the depth is that of the rows. An array's count is checked against the bytes that are left
-divided by the least size of an element, which keeps memory proportional to the frame: at worst some 100 bytes of
-Python objects per byte of a hostile frame (structs that are empty but for their lengths), 20 for cluster metadata.
+There is no recursion on data: the depth is that of the rows. An array's count is checked against the remaining bytes
+divided by the minimum size of an element, which keeps memory proportional to the frame: at worst some 100 bytes of
+Python objects per byte of a hostile frame (structs with only empty fields), 20 for cluster metadata.
 """
 
 from __future__ import annotations
@@ -94,13 +94,13 @@ def array(
 
 
 def struct(name: str, *fields: Field, since: int = 0, until: int = VERSION_LAST, tag: int | None = None) -> Field:
-    """A field that is one struct; Kafka's own are never null in the messages spoken here."""
+    """A field that is one struct; Kafka's own are never null in the supported messages."""
     return Field(name, "struct", fields, since, until, None, tag)
 
 
 @frozen
 class Codec:
-    """`size_min` is the fewest bytes that the value can take on the wire."""
+    """`size_min` is the minimum size of the value on the wire."""
 
     read: Reader
     write: Writer
@@ -173,7 +173,7 @@ def _field_codec(field: Field, version: int, flexible: bool) -> Codec:
 def _array_codec(element: str, codec: Codec, flexible: bool, nullable: bool) -> Codec:
     read_length, write_length = array_length_codec(flexible)
     read_element, write_element, size_min = codec.read, codec.write, codec.size_min
-    # bool is left out: its list is rare, and integers are what metadata is full of.
+    # bool is left out: lists of it are rare; metadata has lists of integers.
     letter = FIXED_FORMATS.get(element)
 
     def read(data: bytes, position: int) -> tuple[list[Any] | None, int]:
@@ -231,7 +231,7 @@ def _tag_section(tagged: Mapping[int, Field], version: int) -> tuple[TagReader, 
                 raise length_error(size, data, position)
             if tag in codecs:
                 field, codec = codecs[tag]
-                # A slice of its own, so that a lying field cannot read past its announced size.
+                # A slice, so that an invalid field cannot read past its announced size.
                 values[field.name], used = codec.read(data[position:end], 0)
                 if used != size:
                     raise RemoteProtocolError(f"tagged field {field.name} takes {used} of its {size} bytes")
@@ -261,7 +261,7 @@ def _struct_reader(
     unread = [field for field in fields if field.tag is not None or not field.is_in(version)]
     constants = {f.name: f.new_default() for f in unread if not f.is_array and f.type != "struct"}
     containers = [f for f in unread if f.name not in constants]
-    # Flat tuples, because this loop is where decoding spends its time.
+    # Flat tuples, because decoding spends its time in this loop.
     plan = [
         (step.names, step.packer.size, step.packer.unpack_from, None)
         if isinstance(step, _Run)

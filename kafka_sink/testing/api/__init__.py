@@ -1,4 +1,4 @@
-"""The APIs of the embedded broker, one file per area, each headed by versions and behaviour."""
+"""The APIs of the embedded broker, one file per area, each with versions and behaviour at the top."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """Fetch (1) 4-17, ListOffsets (2) 1-9, OffsetForLeaderEpoch (23) 2-4, DescribeProducers (61) 0.
 
 Fetch waits for `min_bytes` up to `max_wait_ms`; a partition with an error ends the wait. Readers with isolation
-read_committed see nothing at or above the last stable offset and get the aborted transactions of what they read. The
-first partition with data gives at least one batch, however small the limits. From v12 (v16: with its address) the new
-leader comes with NOT_LEADER_OR_FOLLOWER. Not modelled: fetch sessions (every answer has session id 0, so clients
-send full requests), followers, divergence by `last_fetched_epoch`, tiered storage.
+read_committed see nothing at or above the last stable offset and get the aborted transactions in the fetched range. The
+first partition with data returns at least one batch, however small the limits. From v12 (v16: with its address) the new
+leader is returned with NOT_LEADER_OR_FOLLOWER. Not modelled: fetch sessions (every response has session id 0, so
+clients send full requests), followers, divergence by `last_fetched_epoch`, tiered storage.
 
-Permission, per topic and before it is looked for: Read for Fetch (asked once, also if the answer waits) and
+Permission, per topic and before its lookup: Read for Fetch (checked once, even if the response is delayed) and
 DescribeProducers, Describe for ListOffsets and OffsetForLeaderEpoch (or ClusterAction on the cluster).
 """
 
@@ -30,7 +30,7 @@ VERSION_TOPIC_IDS = 13
 
 
 def view_of(call: Call, topic: str, index: int, current_leader_epoch: int) -> View:
-    """Of the partition, if this broker leads it and the client does not have another idea of the leader's epoch."""
+    """A view of the partition, if this broker leads it and the client's leader epoch matches."""
     view = call.core.cluster.view(topic, index, call.broker_id)
     if current_leader_epoch != -1 and current_leader_epoch < view.leader_epoch:
         raise Refused(Code.FENCED_LEADER_EPOCH)
@@ -129,7 +129,7 @@ class FetchRound:
         self.call.answer({"responses": responses, "node_endpoints": endpoints})
 
 
-# ---- ListOffsets and its relatives ----
+# ---- ListOffsets and similar ----
 
 
 def on_list_offsets(call: Call) -> None:
@@ -147,7 +147,7 @@ def _offset(call: Call, topic: str, asked: Mapping[str, Any]) -> Answer:
 
 
 def _place_in_log(log: PartitionLog, asked_ms: int, limit: int) -> tuple[int, int]:
-    """Timestamp and offset; -1 where there is none."""
+    """Timestamp and offset; -1 if there is none."""
     if asked_ms == LATEST:
         return -1, limit
     if asked_ms in (EARLIEST, EARLIEST_LOCAL):

@@ -1,13 +1,13 @@
 """JoinGroup (11) 0-9, SyncGroup (14) 0-5, Heartbeat (12) 0-4, LeaveGroup (13) 0-5, OffsetCommit (8) 2-9, OffsetFetch
-(9) 1-9, ListGroups (16) 0-5, DescribeGroups (15) 0-5: the classic protocol, as much of it as ordinary consumers use.
+(9) 1-9, ListGroups (16) 0-5, DescribeGroups (15) 0-5: the classic protocol, as far as ordinary consumers use it.
 
-From JoinGroup v4 on a newcomer gets its id with MEMBER_ID_REQUIRED and joins again. Not modelled: the protocol of
-KIP-848 (clients then fall back or must ask for group.protocol=classic), expiry of committed offsets, static members
-that skip a rebalance (they cause one).
+From JoinGroup v4 on a new member gets its id with MEMBER_ID_REQUIRED and joins again. Not modelled: the protocol of
+KIP-848 (clients then fall back or must set group.protocol=classic), expiry of committed offsets, static members that
+skip a rebalance (they cause one).
 
-Permission on the group, asked before its coordinator: Read for the members' APIs and OffsetCommit (and Read on each
-topic), Describe for OffsetFetch (and Describe on each topic; left out when all were asked for), DescribeGroups and
-ListGroups (which shows what may be seen; with Describe on the cluster everything).
+Permission on the group, checked before its coordinator: Read for the members' APIs and OffsetCommit (and Read on each
+topic), Describe for OffsetFetch (and Describe on each topic; others are omitted if all were requested), DescribeGroups
+and ListGroups (which returns the permitted groups; with Describe on the cluster all).
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def _offset(call: Call, group: Group, topic: str, index: int) -> Answer:
     }
 
 
-# ---- what there is ----
+# ---- listing ----
 
 
 def on_list_groups(call: Call) -> None:

@@ -1,12 +1,12 @@
 """Metadata (3) 4-13, DescribeQuorum (55) 1, DescribeCluster (60) 0-2, FindCoordinator (10) 0-6.
 
-A topic that is asked for by name and unknown is created when both the request and the broker allow it; this answer
-still says UNKNOWN_TOPIC_OR_PARTITION, as Kafka's does, and the next one knows it. Topics can be asked for by id from
-v10 on. Each broker answers with the leaders it has heard of, which may be old ones for a while. The first
-FindCoordinator creates the internal topic and answers COORDINATOR_NOT_AVAILABLE. DescribeQuorum tells a quorum of one
-node that says what time it is. Authorized operations are told of topics; those of the cluster are not modelled.
+An unknown topic requested by name is created if both the request and the broker allow it; this response still has
+UNKNOWN_TOPIC_OR_PARTITION, as in Kafka, the next one has the topic. Topics can be requested by id from v10 on. Each
+broker returns the leaders it has heard of, which may be old ones for a while. The first FindCoordinator creates the
+internal topic and returns COORDINATOR_NOT_AVAILABLE. DescribeQuorum returns a quorum of one node with the current time.
+Authorized operations are returned for topics; those of the cluster are not modelled.
 
-Permission: Describe on each topic, or it is left out when all were asked for and refused when it was asked for by name
+Permission: Describe on each topic, or it is omitted if all were requested and refused if it was requested by name
 (without its id) or by id (without its name); Create on the cluster or the topic for one that would be created.
 FindCoordinator needs Describe on the group or the transactional id, DescribeQuorum Describe on the cluster,
 DescribeCluster nothing.
@@ -30,7 +30,7 @@ from kafka_sink.testing.topics import (
 )
 
 NOT_ASKED = -(1 << 31)
-# By the numbers of Kafka's AclOperation: all those that a topic can have.
+# Kafka's AclOperation codes: all that apply to topics.
 OPERATION_BITS = {
     3: acl.READ,
     4: acl.WRITE,
@@ -115,7 +115,7 @@ def _describe(call: Call, topic: Topic) -> Answer:
 
 
 def _authorized_operations(call: Call, topic: str) -> int:
-    """A bit for each operation that the client may do; a number that says so if nobody asked."""
+    """A bit per operation that the client may do; a special value if not requested."""
     if not call.body["include_topic_authorized_operations"]:
         return NOT_ASKED
     return sum(1 << bit for bit, operation in OPERATION_BITS.items() if call.is_allowed(operation, acl.TOPIC, topic))

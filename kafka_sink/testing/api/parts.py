@@ -1,6 +1,6 @@
-"""Answers made of parts: what is said of each partition or name, or the error that it is refused with.
+"""Responses assembled from parts: the result, or the error, for each partition or name.
 
-What an answer leaves out has the protocol's default (`wire/schema.py`): error code 0, and mostly -1 or nothing.
+Omitted fields have the protocol's default (`wire/schema.py`): error code 0, and mostly -1 or empty.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def by_partition(
     index: str = "partition_index",
     **defaults: Any,
 ) -> list[Answer]:
-    """What `tell(topic, asked)` says of each partition in a request, in its order. `asked` is an index, or has one.
+    """The result of `tell(topic, asked)` for each partition in a request, in order. `asked` is an index, or has one.
 
-    `topic`, `asked` and `index` are what the API calls these fields.
+    `topic`, `asked` and `index` are the API's names of these fields.
     """
 
     def describe(name: str, each: Any) -> Answer:

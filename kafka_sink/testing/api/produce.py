@@ -1,17 +1,17 @@
 """Produce (0), versions 3-13: validation, transactions, append, and waiting for the replicas.
 
-Order, per partition: the topic must exist (v13: its id), the records be exactly one batch of format 2; then the
+Order, per partition: the topic must exist (v13: its id), the records must be exactly one batch of format 2; then the
 transaction is verified with its coordinator (up to v11) or the partition is added to it (from v12); then acks, leader,
-in-sync replicas, and the log's own checks. acks=1 answers after the append, acks=all when the high watermark is past
-the batch: too few replicas by then is NOT_ENOUGH_REPLICAS_AFTER_APPEND, too late REQUEST_TIMED_OUT, and in both cases
-the batch is in the log. acks=0 has no answer; an error closes the connection.
+in-sync replicas, and the log's own checks. acks=1 is answered after the append, acks=all when the high watermark is
+past the batch: too few replicas by then is NOT_ENOUGH_REPLICAS_AFTER_APPEND, too late is REQUEST_TIMED_OUT, and in both
+cases the batch is in the log. acks=0 has no response; an error closes the connection.
 
-Errors of the coordinator reach the client in other words: 13, 14, 15, 16 as NOT_ENOUGH_REPLICAS, as 51 before v12;
+Errors of the coordinator are mapped for the client: 13, 14, 15, 16 as NOT_ENOUGH_REPLICAS, as 51 before v12;
 PRODUCER_FENCED as INVALID_PRODUCER_EPOCH; TRANSACTION_ABORTABLE before v11 as INVALID_TXN_STATE. From v12 on 51 is
-tried again here every 20 ms for 100 ms before the client hears of it.
+retried here every 20 ms for 100 ms before the client gets it.
 
 Permission: Write on the transactional id if there are transactional batches (else the whole request is refused), and
-Write on each topic, asked before it is looked for.
+Write on each topic, checked before its lookup.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from kafka_sink.testing.transactions import ProducerClaim
 ADMIN_CLIENT_ID = "__admin_client"
 VERSION_ADDS_PARTITIONS = 12
 VERSION_ABORTABLE = 11
-# This one asks the coordinator even about a batch whose epoch the partition knows to be old.
+# This release asks the coordinator even about a batch whose epoch is old for the partition.
 RELEASE_ASKS_FIRST = "3.9"
 MASKED = (
     Code.NETWORK_EXCEPTION,
@@ -51,7 +51,7 @@ MASKED = (
 
 @dataclass(slots=True)
 class Part:
-    """One partition of the request, from its bytes to its answer."""
+    """One partition of the request, from its bytes to its response."""
 
     topic: str
     topic_id: bytes
@@ -64,7 +64,7 @@ class Part:
     appended: Appended | None = None
     log_start_offset: int = -1
     partition: Partition | None = None
-    # What was appended is at all replicas, or never will be under this leader: as in Kafka the first word counts.
+    # The batch is on all replicas, or never will be under this leader: as in Kafka the first result counts.
     is_settled: bool = False
 
     def fail(self, refusal: Refused) -> None:
@@ -76,7 +76,7 @@ class Part:
 
     @property
     def is_waiting(self) -> bool:
-        """Appended, and not yet at all replicas."""
+        """Appended, and not yet on all replicas."""
         if self.appended is None or self.partition is None:
             return False
         return self.partition.log.high_watermark < self.appended.end_offset
@@ -240,7 +240,7 @@ class ProduceRound:
             cluster.replicate(part.partition)
 
     def _answer_if_replicated(self) -> bool:
-        """Asked after every change, until nothing is left to wait for."""
+        """Called after every change, until there is nothing left to wait for."""
         cluster = self.call.core.cluster
         is_over = True
         for part in self.parts:
@@ -265,7 +265,7 @@ class ProduceRound:
                 part.code = Code.REQUEST_TIMED_OUT
         self._answer()
 
-    # ---- the answer ----
+    # ---- the response ----
 
     def _answer(self) -> None:
         for part in self.parts:

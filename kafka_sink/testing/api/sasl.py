@@ -1,11 +1,12 @@
-"""SaslHandshake (17) 0-1, SaslAuthenticate (36) 0-2, and the gate before all other APIs (the states: session.py).
+"""SaslHandshake (17) 0-1, SaslAuthenticate (36) 0-2, and the check before all other APIs (the states: session.py).
 
-Whatever fails authentication is answered, if at all, and closed after `connection.failed.authentication.delay.ms`: a
-mechanism that is not enabled with UNSUPPORTED_SASL_MECHANISM and the list of those that are (in a re-authentication it
-just ends the connection), bad credentials with SASL_AUTHENTICATION_FAILED and Kafka's sentence. A request other than
+A failed authentication is answered, if at all, and closed after `connection.failed.authentication.delay.ms`: a
+mechanism that is not enabled with UNSUPPORTED_SASL_MECHANISM and the list of enabled ones (in a re-authentication it
+only closes the connection), bad credentials with SASL_AUTHENTICATION_FAILED and Kafka's message. A request other than
 the three of authentication is never served before it: at the beginning it closes the connection, between two tokens it
-is told ILLEGAL_SASL_STATE first if its answer has a place for that. After a successful authentication both APIs answer
-ILLEGAL_SASL_STATE and the connection lives on, unless the session has a lifetime and SaslHandshake begins the next one.
+first gets ILLEGAL_SASL_STATE if its response has an error code. After a successful authentication both APIs return
+ILLEGAL_SASL_STATE and the connection stays open, unless the session has a lifetime and SaslHandshake begins the next
+one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ AUTHENTICATED_ALREADY = "SaslAuthenticate request received after successful auth
 
 
 def is_admitted(call: Call) -> bool:
-    """May this request be handled? If not, its connection has been seen to."""
+    """Whether this request may be handled. If not, it has been answered or its connection closed."""
     session, api = call.session, call.api
     if session.is_ready:
         if api is SASL_HANDSHAKE and session.may_authenticate_again(call.now_ms):
@@ -97,7 +98,7 @@ def on_authenticate(call: Call) -> None:
 
 
 def on_bare_token(core: BrokerCluster, connection_id: int, session: Session, token: bytes) -> None:
-    """After SaslHandshake v0: there is no way to say why it failed."""
+    """After SaslHandshake v0: there is no way to return an error."""
     lifetime_ms = core.settings.number("connections.max.reauth.ms")
     try:
         if session.stage is Stage.WRONG_MECHANISM:

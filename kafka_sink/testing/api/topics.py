@@ -1,12 +1,12 @@
 """CreateTopics (19) 2-7, DeleteTopics (20) 1-6, CreatePartitions (37) 0-3, DescribeConfigs (32) 1-4.
 
-Done at once, and by any broker: Kafka's brokers forward to the controller. A topic that is created again under an old
-name has a new id. Replicas can be assigned by hand in CreateTopics only as far as their number goes; which brokers
-hold them the model decides. DescribeConfigs knows topics and brokers, and of them what the model obeys.
+Done at once, and by any broker: Kafka's brokers forward to the controller. A recreated topic has a new id. Of a manual
+replica assignment in CreateTopics only the number of replicas is used; the model chooses the brokers. DescribeConfigs
+supports topics and brokers, with the configurations that the model implements.
 
-Permission: Create on the cluster or the topic, and without DescribeConfigs on it nothing is told of what was created;
-Delete on the cluster or the topic, and without Describe not even whether it is there; Alter for more partitions;
-DescribeConfigs on the topic or, for brokers, on the cluster.
+Permission: Create on the cluster or the topic, and without DescribeConfigs on it no details of the created topic are
+returned; Delete on the cluster or the topic, and without Describe not even whether it exists; Alter for more
+partitions; DescribeConfigs on the topic or, for brokers, on the cluster.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def on_delete_topics(call: Call) -> None:
 
 
 def _delete(call: Call, name: str | None, topic_id: bytes) -> Answer:
-    """Under the name that was asked for, or that may be told."""
+    """Answers with the requested name, or the topic's if it may be shown."""
     cluster = call.core.cluster
     answer: Answer = {"name": name, "topic_id": topic_id}
     try:

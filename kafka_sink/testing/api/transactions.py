@@ -1,16 +1,16 @@
 """InitProducerId (22) 0-5, AddPartitionsToTxn (24) 0-3, AddOffsetsToTxn (25) 0-4, EndTxn (26) 0-5, TxnOffsetCommit
 (28) 0-5, DescribeTransactions (65) 0, ListTransactions (66) 0-2.
 
-The coordinator decides (`transactions.py` of the core); here it is found, and its answer put into the version's words:
-old versions hear INVALID_PRODUCER_EPOCH for PRODUCER_FENCED. InitProducerId without a transactional id is served by
-any broker. EndTxn v5 and TxnOffsetCommit v5 follow the rules of transactions of version 2, the versions before them
-those of version 1, whatever the cluster's feature says. Not modelled: InitProducerId v6 (two-phase commit) is not
-offered, as in a Kafka that has unstable versions switched off.
+The coordinator decides (`transactions.py` of the core); this finds it, and maps its result to the version: old versions
+get INVALID_PRODUCER_EPOCH for PRODUCER_FENCED. InitProducerId without a transactional id is served by any broker.
+EndTxn v5 and TxnOffsetCommit v5 follow the rules of transactions of version 2, the versions before them those of
+version 1, whatever the cluster's feature says. Not modelled: InitProducerId v6 (two-phase commit) is not offered, as in
+a Kafka that has unstable versions switched off.
 
-Permission, asked before the coordinator is: Write on the transactional id for all that change a transaction; besides,
-Write on the topics added, Read on the group, and on the topics, of offsets. InitProducerId without an id needs
-IdempotentWrite on the cluster or Write on any topic. The last two need Describe on the id, or show nothing of it, nor
-of topics that may not be described.
+Permission, checked before the coordinator is asked: Write on the transactional id for all that change a transaction;
+also Write on the topics added, Read on group and topics of offsets. InitProducerId without an id needs IdempotentWrite
+on the cluster or Write on any topic. The last two need Describe on the id, or do not show it; topics without Describe
+are not shown.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _check_may_init(call: Call) -> None:
 
 
 def on_add_partitions(call: Call) -> None:
-    """All or nothing: one unknown partition, and none is added (OPERATION_NOT_ATTEMPTED for the others)."""
+    """All or nothing: with one unknown partition none is added (OPERATION_NOT_ATTEMPTED for the others)."""
     topics, claim = call.body["v3_and_below_topics"], _claim(call, "v3_and_below_")
     partitions = tuple((topic["name"], one) for topic in topics for one in topic["partitions"])
 
@@ -159,7 +159,7 @@ def on_end_txn(call: Call) -> None:
 
 
 def on_txn_offset_commit(call: Call) -> None:
-    """Served by the group's coordinator; from v5 on it adds its partition to the transaction by itself."""
+    """Served by the group's coordinator; from v5 on it adds its partition to the transaction itself."""
     body, cluster, coordinator = call.body, call.core.cluster, call.core.coordinator
     group_id, claim = body["group_id"], _claim(call)
     offsets = {
@@ -207,7 +207,7 @@ def on_txn_offset_commit(call: Call) -> None:
 
 
 def _check_offsets(call: Call, offsets: Iterable[TopicPartition]) -> dict[TopicPartition, Code]:
-    """These are answered by themselves; the transaction and the group are not asked about them."""
+    """Refused partitions are answered here; the transaction and the group are not asked about them."""
     refused = {}
     for topic, index in offsets:
         if not call.is_allowed(acl.READ, acl.TOPIC, topic):
@@ -218,7 +218,7 @@ def _check_offsets(call: Call, offsets: Iterable[TopicPartition]) -> dict[TopicP
 
 
 def _commit_offsets(call: Call, offsets: dict[TopicPartition, CommittedOffset]) -> Code:
-    """The group is asked after the transaction."""
+    """The group is checked after the transaction."""
     body, groups = call.body, call.core.groups
     try:
         groups.check_committer(body["group_id"], body["member_id"], body["generation_id"], is_transactional=True)
@@ -228,7 +228,7 @@ def _commit_offsets(call: Call, offsets: dict[TopicPartition, CommittedOffset]) 
     return Code.NONE
 
 
-# ---- what there is ----
+# ---- listing ----
 
 
 def on_describe_transactions(call: Call) -> None:
@@ -260,7 +260,7 @@ def _describe(call: Call, transactional_id: str) -> Answer:
 
 
 def on_list_transactions(call: Call) -> None:
-    """Of the ids that this broker coordinates."""
+    """Lists ids that this broker coordinates."""
     call.check_fault()
     body = call.body
     known_states = {state.value for state in CoordinatorState}

@@ -1,10 +1,10 @@
-"""ApiVersions (18), versions 0-4: what the broker speaks, and the features of the cluster.
+"""ApiVersions (18), versions 0-4: the supported versions, and the features of the cluster.
 
-The finalized feature `transaction.version` is what turns on transactions of version 2 in clients. A
-version from the future is answered in version 0 with UNSUPPORTED_VERSION (KIP-511). Produce is listed from version 0
-although 0-2 are refused, because librdkafka looks for that (KAFKA-18659), and AddPartitionsToTxn up to the versions
-that brokers speak among themselves, by which a client sees that they verify transactions (KIP-890). `Settings.release`
-ends the list where that Kafka's ends.
+The finalized feature `transaction.version` enables transactions of version 2 in clients. An unknown later version is
+answered in version 0 with UNSUPPORTED_VERSION (KIP-511). Produce is listed from version 0 although 0-2 are refused,
+because librdkafka requires that (KAFKA-18659), and AddPartitionsToTxn up to the versions used between brokers, which
+tells a client that they verify transactions (KIP-890). `Settings.release` limits the versions to those of that Kafka
+release.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LAST_VERSIONS: Mapping[str, Mapping[str, int]] = {
         "LeaveGroup": 5,
     },
 }
-# Offered to everybody, and refused here: only brokers may ask in these versions.
+# Listed for all, but refused here: only brokers may use these versions.
 OF_BROKERS: Mapping[str, int] = {"AddPartitionsToTxn": 5}
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -1,1 +1,1 @@
-"""The embedded schema registry: what it keeps (`store`, with `avro`), what it answers (`core`), and its socket."""
+"""The embedded schema registry: its state (`store`, with `avro`), its responses (`core`), and its socket."""

@@ -1,8 +1,8 @@
-"""Avro schemas as the embedded schema registry understands them: names resolved, wrong ones refused, and who can read
-what whom wrote.
+"""Avro schemas in the embedded schema registry: resolves names, rejects invalid schemas, and compares readers and
+writers.
 
-Written by the Avro specification ("Schema Resolution") and independent of the encoder that the sink has, because the
-one is there to test the other.
+Written by the Avro specification ("Schema Resolution") and independent of the sink's encoder, because it is used to
+test that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafka_sink.frozen import frozen
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 NAMED = frozenset({"record", "error", "enum", "fixed"})
-# Writer -> readers that read it as their own, beside the same type.
+# Writer -> further reader types that can read it.
 PROMOTIONS: Mapping[str, frozenset[str]] = {
     "int": frozenset({"long", "float", "double"}),
     "long": frozenset({"float", "double"}),
@@ -33,21 +33,21 @@ class InvalidAvro(ValueError):
 
 @frozen
 class StoredAvroSchema:
-    """`root` has all names in full, and each named type as a reference to `named`."""
+    """`root` has full names, and each named type as a reference to `named`."""
 
     root: Any
     named: Mapping[str, dict[str, Any]]
 
 
 def parse_avro(text: str, others: Iterable[str] = ()) -> StoredAvroSchema:
-    """`others`: texts of the schemas that it refers to, in order."""
+    """`others`: texts of referenced schemas, in order."""
     named: dict[str, dict[str, Any]] = {}
     root: Any = None
     for each in (*others, text):
         try:
             said = json.loads(each)
         except (ValueError, RecursionError):
-            # A primitive may stand there without its quotes.
+            # A primitive may be given without quotes.
             said = each.strip()
         try:
             root = _Parser(named).read(said, "")
@@ -148,11 +148,11 @@ class _Parser:
         return made
 
 
-# ---- who can read whom -----------------------------------------------------------------------------------------------
+# ---- schema resolution -----------------------------------------------------------------------------------------------
 
 
 def find_mismatches(reader: StoredAvroSchema, writer: StoredAvroSchema) -> list[str]:
-    """Why `reader` cannot read what was written by `writer`; nothing: it can."""
+    """Why `reader` cannot read data written with `writer`; empty: it can."""
     return _Resolution(reader, writer).reasons(reader.root, writer.root, "/")
 
 
@@ -160,7 +160,7 @@ class _Resolution:
     def __init__(self, reader: StoredAvroSchema, writer: StoredAvroSchema) -> None:
         self._reader = reader
         self._writer = writer
-        # Pairs of named types that are being looked at: a type may hold itself.
+        # Pairs of named types being compared: a type may be recursive.
         self._under_way: set[tuple[str, str]] = set()
 
     def reasons(self, reader: Any, writer: Any, path: str) -> list[str]:

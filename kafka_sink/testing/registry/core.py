@@ -1,9 +1,9 @@
-"""An embedded schema registry: Confluent's REST interface as a pure function from a request to an answer.
+"""An embedded schema registry: Confluent's REST API as a pure function from a request to a response.
 
-Error codes and messages are those of the interface's public documentation; tests/conformance/test_registry.py has them
-as a table, and asks confluent-kafka's client and another registry the same. Compatibility is decided for Avro; Protobuf
-and JSON Schema are compatible with themselves only, unless the level is NONE. Tokens and passwords are compared and
-kept nowhere else.
+Error codes and messages are those of the API's public documentation; tests/conformance/test_registry.py has them as a
+table, and compares with confluent-kafka's client and another registry. Compatibility is checked for Avro; Protobuf and
+JSON Schema are compatible only with themselves, unless the level is NONE. Tokens and passwords are only compared, and
+stored nowhere else.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
 @dataclass(slots=True)
 class RegistryFault:
-    """What the next `times` requests meet whose path begins with `path`.
+    """A fault for the next `times` requests whose path begins with `path`.
 
-    With a `status` it is the answer, and nothing happens behind it. `body` replaces the body. `delay_s` holds the
-    answer back; `cut` breaks off in the middle of the body, `drip_s` sends it byte by byte with such pauses.
+    A `status` is the response, and the request is not handled. `body` replaces the body. `delay_s` delays the response;
+    `cut` truncates it in the middle of the body, `drip_s` sends it byte by byte with such pauses.
     """
 
     path: str = "/"
@@ -59,7 +59,7 @@ class _Call:
 
 
 class RegistryCore:
-    """`users`: name -> password, for basic authentication. `tokens`: those that are taken as bearer tokens."""
+    """`users`: name -> password, for basic authentication. `tokens`: accepted bearer tokens."""
 
     def __init__(self, users: Mapping[str, str] | None = None, tokens: set[str] | None = None) -> None:
         self.store = Store()
@@ -67,7 +67,7 @@ class RegistryCore:
         self.tokens = set(tokens or ())
         self.denied_subjects: set[str] = set()
         self.faults: list[RegistryFault] = []
-        # Method and target of everything that was asked.
+        # Method and target of all requests.
         self.requests: list[tuple[str, str]] = []
         self._is_open = users is None and tokens is None
 
@@ -278,7 +278,7 @@ class RegistryCore:
 
 @dataclass(frozen=True)
 class _Setting:
-    """What is set for a subject, or for all."""
+    """A setting of a subject, or the global one."""
 
     word: str
     told_as: str

@@ -25,7 +25,7 @@ class _Server(ThreadingHTTPServer):
     tls: ssl.SSLContext | None
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """TLS begins in the connection's own thread, so that a silent client holds nobody up."""
+        """TLS begins in the connection's own thread, so that a silent client does not block others."""
         if self.tls is None:
             super().finish_request(request, client_address)
             return
@@ -34,7 +34,7 @@ class _Server(ThreadingHTTPServer):
             super().finish_request(encrypted, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # the client went away, or spoke no TLS
+        pass  # the client disconnected, or did not use TLS
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -73,8 +73,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class EmbeddedRegistry:
-    """A schema registry in this process; a context manager. `port` 0 lets the system choose. It keeps its data in
-    memory: stopped and started again it has what it had. `tls` is the `ssl.SSLContext` of a server."""
+    """A schema registry in this process; a context manager. `port` 0 lets the system choose. Its data is in memory and
+    survives stop and start. `tls` is the `ssl.SSLContext` of a server."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class EmbeddedRegistry:
         self._thread.start()
 
     def stop(self) -> None:
-        """Its port refuses connections until it is started again."""
+        """The port refuses connections until it is started again."""
         if self._server is None or self._thread is None:
             return
         self._server.shutdown()

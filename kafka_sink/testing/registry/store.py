@@ -1,4 +1,4 @@
-"""What the embedded schema registry keeps: contexts with their ids, subjects with their versions, levels and modes."""
+"""State of the embedded schema registry: contexts with their ids, subjects with their versions, levels and modes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Content:
         return Content(kind, text, references)
 
     def to_answer(self) -> dict[str, Any]:
-        """As the REST interface shows it."""
+        """As in the REST API."""
         fields: dict[str, Any] = {"schema": self.text}
         if self.kind != AVRO:
             fields["schemaType"] = self.kind
@@ -88,7 +88,7 @@ class StoredVersion:
 
 @dataclass(slots=True)
 class RegistryContext:
-    """Each numbers its schemas anew."""
+    """Each has its own schema ids."""
 
     by_id: dict[int, Content] = field(default_factory=dict)
     subjects: dict[str, list[StoredVersion]] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class RegistryContext:
 class Store:
     def __init__(self) -> None:
         self.contexts: dict[str, RegistryContext] = {DEFAULT_CONTEXT: RegistryContext()}
-        # By qualified subject; "" is for all.
+        # By qualified subject; "" is the global one.
         self.levels: dict[str, str] = {"": "BACKWARD"}
         self.modes: dict[str, str] = {"": "READWRITE"}
 
@@ -112,7 +112,7 @@ class Store:
         return [each for each in every if with_deleted or not each.is_deleted]
 
     def require_versions(self, subject: str, *, with_deleted: bool = False) -> list[StoredVersion]:
-        """At least one."""
+        """Returns at least one version."""
         found = self.versions(subject, with_deleted=with_deleted)
         if not found:
             raise RegistryRefusal(404, 40401, f"Subject '{subject}' not found.")
@@ -138,7 +138,7 @@ class Store:
         return int(wanted)
 
     def texts_of(self, content: Content, subject: str) -> list[str]:
-        """Of what it refers to, each behind what it refers to itself."""
+        """Texts of referenced schemas, each after those that it refers to."""
         found: dict[tuple[str, int], str] = {}
 
         def take(one: Content) -> None:
@@ -159,10 +159,10 @@ class Store:
         context = self.context_of(beside)
         return subject if subject.startswith(":.") or context == DEFAULT_CONTEXT else f":{context}:{subject}"
 
-    # ---- the same, or compatible ----
+    # ---- equality and compatibility ----
 
     def check(self, content: Content, subject: str) -> Content:
-        """The schema with its text as it is kept. Raises RegistryRefusal for one that is wrong."""
+        """The schema with its text as stored. Raises RegistryRefusal for an invalid one."""
         texts = self.texts_of(content, subject)
         if content.kind == PROTOBUF:
             is_text = any(word in content.text for word in ("message", "enum", "syntax"))
@@ -186,7 +186,7 @@ class Store:
         return Content(AVRO, json.dumps(said, separators=(",", ":"), ensure_ascii=False), content.references)
 
     def key_of(self, content: Content, subject: str, *, normalize: bool) -> object:
-        """Equal for schemas that the registry takes for the same."""
+        """Equal for schemas that the registry treats as the same."""
         if content.kind == PROTOBUF:
             return content.kind, " ".join(content.text.split()), content.references
         if content.kind == AVRO and normalize:
@@ -211,12 +211,12 @@ class Store:
         return self.modes.get(subject) or self.modes[""]
 
     def relevant_versions(self, subject: str) -> list[StoredVersion]:
-        """Those that a new version has to be compatible with."""
+        """The versions that a new one must be compatible with."""
         every = self.versions(subject)
         return every if self.level(subject).endswith("_TRANSITIVE") else every[-1:]
 
     def reasons(self, content: Content, subject: str, others: list[StoredVersion]) -> list[str]:
-        """Why it is not compatible with those versions, by the level of the subject."""
+        """Why it is not compatible with these versions, by the level of the subject."""
         level = self.level(subject)
         if level == "NONE":
             return []
@@ -272,7 +272,7 @@ class Store:
         return number
 
     def list_referrers(self, subject: str, number: int) -> list[int]:
-        """Ids of schemas that refer to that version."""
+        """Ids of schemas that reference that version."""
         found = {
             each.schema_id
             for context in self.contexts.values()
@@ -284,7 +284,7 @@ class Store:
         return sorted(found)
 
     def delete(self, subject: str, is_chosen: Callable[[StoredVersion], bool], *, permanent: bool) -> list[int]:
-        """The numbers of what was deleted."""
+        """The numbers of deleted versions."""
         every = self.require_versions(subject, with_deleted=True)
         wanted = [each for each in every if is_chosen(each)]
         for each in wanted:
@@ -302,7 +302,7 @@ class Store:
         return [each.number for each in wanted]
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything in it, for a test to compare."""
+        """The complete state, for comparison in tests."""
         return {
             subject: [(each.number, each.schema_id, each.content.text) for each in versions if not each.is_deleted]
             for context in self.contexts.values()
@@ -311,7 +311,7 @@ class Store:
 
 
 def _is_descriptor(text: str) -> bool:
-    """Confluent's registry takes a FileDescriptorProto in base64 as well; it begins with the name of its file."""
+    """Confluent's registry also accepts a FileDescriptorProto in base64; it begins with the file name."""
     try:
         return base64.b64decode(text, validate=True)[:1] == b"\n"
     except ValueError:
