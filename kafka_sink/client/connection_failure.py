@@ -29,7 +29,7 @@ def failure_of_loss(connection: Connection, reason: KafkaSinkError) -> KafkaSink
 def notice_level(failure: KafkaSinkError, *, was_ready: bool, failures: int) -> str:
     if is_final(failure):
         return "warning"
-    # Only the first, second, fourth, eighth ... consecutive failure is logged: a dead broker must not fill the log.
+    # Consecutive failures other than the 1st, 2nd, 4th, 8th go to debug: a dead broker must not fill the log.
     if failures & (failures - 1):
         return "debug"
     # Losing a connection that had worked is normal (a broker restarts); one that never worked needs attention.
