@@ -29,6 +29,8 @@ SCHEMAS = [
 ]
 # Wraps the host's Kerberos library; built on Linux, with a C compiler and libkrb5-dev.
 KERBEROS = ["gssapi>=1.8"]
+# Finds credentials for AWS_MSK_IAM and assumes roles. There already, with boto3, on EMR and Glue.
+AWS = ["botocore>=1.34"]
 OTLP = ["opentelemetry-sdk>=1.27", "opentelemetry-exporter-otlp-proto-http>=1.27"]
 # `pykafka-sink watch` draws with it where it is there.
 WATCH = ["rich>=13"]
@@ -54,7 +56,7 @@ TEST = [
     *WATCH,
     # Reads CloudEvents.
     "cloudevents>=2.2",
-    # Signs requests to AWS.
+    # Judges how requests to AWS are signed.
     "botocore>=1.40",
     # Makes certificates, good ones and bad ones.
     *PKCS12,
@@ -80,6 +82,7 @@ setup(
         "spark": SPARK,
         "pkcs12": PKCS12,
         "kerberos": KERBEROS,
+        "aws": AWS,
         "otlp": OTLP,
         "watch": WATCH,
         "test": TEST,

@@ -205,8 +205,15 @@ AWS_LOGIN = ErrorEntry(
     "no AWS credentials",
     "No place where AWS keeps credentials has usable ones.",
     BEFORE,
-    "Set keys in the environment or in a profile, or run with a role; see the place that the text names.",
-    ("no AWS credentials in options, environment and ~/.aws", "there is no AWS profile"),
+    "Set keys in options, in the environment or in a profile, or run with a role; see the place that the text names. "
+    "Without keys in options botocore is needed: pip install 'pykafka-sink[aws]'.",
+    (
+        "no AWS credentials in options, environment and ~/.aws",
+        "there is no AWS profile",
+        "with the package botocore",
+        "botocore got no AWS credentials",
+        "run aws sso login",
+    ),
     "security.md",
 )
 KERBEROS_LOGIN = ErrorEntry(

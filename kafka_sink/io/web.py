@@ -1,4 +1,4 @@
-"""One HTTP request: to an endpoint for tokens or credentials, or to a schema registry.
+"""One HTTP request: to a token endpoint, or to a schema registry.
 
 It has timeouts, follows no redirects, and limits the size of the response.
 """

@@ -261,12 +261,12 @@ SECURITY_OPTIONS = (
     # AWS_MSK_IAM.
     _row("sasl.aws.region", Region(), "AWS_MSK_IAM: region of the brokers. By default that of their host names, else "
          "AWS_REGION or AWS_DEFAULT_REGION.", origin=_OWN),
-    _text("sasl.aws.access.key.id", "AWS_MSK_IAM: id of the key. Without it credentials are found as Amazon's "
-          "libraries find them: environment, web identity, ~/.aws, container, instance.", origin=_OWN),
+    _text("sasl.aws.access.key.id", "AWS_MSK_IAM: id of the key. Without it botocore finds credentials: "
+          "environment, web identity, ~/.aws, container, instance.", origin=_OWN),
     _text("sasl.aws.secret.access.key", "Its secret.", origin=_OWN),
     _text("sasl.aws.session.token", "Its session token, if it has one.", origin=_OWN),
     _text("sasl.aws.profile", "AWS_MSK_IAM: profile of ~/.aws, as awsProfileName in sasl.jaas.config.", origin=_OWN),
-    _text("sasl.aws.role.arn", "AWS_MSK_IAM: role to take on with those credentials, as awsRoleArn in "
+    _text("sasl.aws.role.arn", "AWS_MSK_IAM: role to assume with those credentials, as awsRoleArn in "
           "sasl.jaas.config.", origin=_OWN),
     # OAUTHBEARER.
     _row("sasl.oauthbearer.token.provider", TokenProvider(), "OAUTHBEARER: a function without arguments that returns "
@@ -284,7 +284,7 @@ SECURITY_OPTIONS = (
     _text("sasl.oauthbearer.scope", "Scope asked for with a token."),
     _flag("sasl.oauthbearer.header.urlencode", "Encode id and secret as URL text."),
     _int("sasl.login.connect.timeout.ms", "Time for connecting to the token endpoint; 10 seconds by default. Also for "
-         "endpoints of AWS; 2 seconds for containers and instances.", minimum=1),
+         "STS and SSO of AWS.", minimum=1),
     _int("sasl.login.read.timeout.ms", "Time for its answer; 10 seconds by default.", minimum=1),
     _long("sasl.login.retry.backoff.ms", "First wait before asking it again."),
     _long("sasl.login.retry.backoff.max.ms", "Longest such wait."),

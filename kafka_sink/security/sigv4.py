@@ -5,8 +5,7 @@
     key                 the secret key, hashed with day, region and service one after the other
     signature           the text, hashed with that key
 
-It is sent in a header (`sign_headers`, for requests to STS) or in the query of a URL (`presign_query`, also used by
-AWS_MSK_IAM). Time is an argument.
+It is sent in the query of a URL (`presign_query`), which AWS_MSK_IAM sends to a broker. Time is an argument.
 """
 
 from __future__ import annotations
@@ -58,25 +57,19 @@ def signature(
     secret_access_key: str,
     scope: CredentialScope,
     *,
-    method: str = "GET",
     path: str = "/",
     query: Mapping[str, str],
     headers: Mapping[str, str],
-    body: bytes = b"",
 ) -> str:
-    """`headers`: all signed headers, with lower-case names."""
+    """Of a GET without a body. `headers`: all signed headers, with lower-case names."""
     lines = "".join(f"{name}:{' '.join(value.split())}\n" for name, value in sorted(headers.items()))
-    hashed = hashlib.sha256(body).hexdigest()
-    canonical = "\n".join((method, quote(path), canonical_query(query), lines, signed_header_names(headers), hashed))
+    names, no_body = ";".join(sorted(headers)), hashlib.sha256(b"").hexdigest()
+    canonical = "\n".join(("GET", quote(path), canonical_query(query), lines, names, no_body))
     text = "\n".join((ALGORITHM, scope.time, str(scope), hashlib.sha256(canonical.encode()).hexdigest()))
     key = f"AWS4{secret_access_key}".encode()
     for part in str(scope).split("/"):
         key = hmac.digest(key, part.encode(), "sha256")
     return hmac.digest(key, text.encode(), "sha256").hex()
-
-
-def signed_header_names(headers: Mapping[str, str]) -> str:
-    return ";".join(sorted(headers))
 
 
 def presign_query(
@@ -95,16 +88,3 @@ def presign_query(
         whole["X-Amz-Security-Token"] = credentials.session_token
     signed = signature(credentials.secret_access_key, scope, query=whole, headers={"host": host})
     return {**whole, "X-Amz-Signature": signed}
-
-
-def sign_headers(
-    credentials: AwsCredentials, scope: CredentialScope, headers: Mapping[str, str], body: bytes
-) -> dict[str, str]:
-    """The headers of POST /, including the signature."""
-    whole = {**headers, "x-amz-date": scope.time}
-    if credentials.session_token:
-        whole["x-amz-security-token"] = credentials.session_token
-    signed = signature(credentials.secret_access_key, scope, method="POST", query={}, headers=whole, body=body)
-    credential = f"Credential={credentials.access_key_id}/{scope}"
-    whole["authorization"] = f"{ALGORITHM} {credential}, SignedHeaders={signed_header_names(whole)}, Signature={signed}"
-    return whole

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,7 +18,6 @@ from kafka_sink.exactly_once.ledger_codec import FORMAT, decode_record, encode_r
 from kafka_sink.exactly_once.log_scan import raw_batches
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.properties import parse_properties
-from kafka_sink.security import aws_answers
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange, region_of
 from kafka_sink.security.jaas import parse_jaas
 from kafka_sink.security.oauthbearer import OAuthBearerExchange
@@ -135,20 +133,6 @@ def _token(data: bytes) -> None:
     parse_token_answer(data, "it")
 
 
-def _aws(data: bytes) -> None:
-    assert aws_answers.error_from_xml(data).isascii()
-    for read in (aws_answers.credentials_from_json, aws_answers.credentials_from_xml):
-        with suppress(AuthenticationError):
-            found = read(data, "it")
-            assert found.end_s is None or found.end_s > 0
-
-
-def _aws_profiles(data: bytes) -> None:
-    for is_config in (True, False):
-        found = aws_answers.parse_profiles("f", data.decode(errors="replace"), is_config=is_config)
-        assert all(isinstance(value, str) for profile in found.values() for value in profile.values())
-
-
 def _msk(data: bytes) -> None:
     text = data.decode(errors="replace")
     region = region_of(text)
@@ -167,8 +151,6 @@ def _references(data: bytes) -> None:
 def _of_security() -> Iterator[Guided]:
     refusing = partial(_refusing, (AuthenticationError, ConfigError))
     jaas = b'org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password=\'b\\"\';'
-    xml = b"<AccessKeyId>A123</AccessKeyId><SecretAccessKey>b</SecretAccessKey><Expiration>2015-08-30</Expiration>"
-    credentials = {"AccessKeyId": "A123", "SecretAccessKey": "b", "Token": "t", "Expiration": "2015-08-30T12:36:00.5Z"}
     yield Guided(
         "scram", refusing(_scram), (f"r={NONCE}x,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode(), b"e=other-error")
     )
@@ -177,8 +159,6 @@ def _of_security() -> Iterator[Guided]:
     yield Guided(
         "token", refusing(_token), (b'{"access_token":"a.eyJleHAiOjF9.c"}', b'{"error":"x"}', b"a.eyJleHAiOjF9.c")
     )
-    yield Guided("aws-answer", refusing(_aws), (xml, json.dumps(credentials).encode(), b"<Code>AccessDenied</Code>"))
-    yield Guided("aws-profiles", refusing(_aws_profiles), (b"[default]\na = 1\n[profile x]\nb=2\n",))
     yield Guided(
         "aws-msk-iam",
         refusing(_msk),

@@ -1,4 +1,4 @@
-"""STS, a container's credentials endpoint and the metadata of an instance, on one port of 127.0.0.1.
+"""STS, the portal of SSO, a container's credentials endpoint and an instance's metadata, on one port of 127.0.0.1.
 
 They demand what Amazon's do (the token of IMDSv2, the authorization token, a form of the right action), and are hostile
 when the test puts something into `answers`.
@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 from tests.integration.local_server import LocalServer, QuietHandler
 
 ROLES = "/latest/meta-data/iam/security-credentials/"
-IMDS_TOKEN, CONTAINER_TOKEN = "imds-token", "container-token"
+IMDS_TOKEN, CONTAINER_TOKEN, SSO_TOKEN = "imds-token", "container-token", "sso-token"
 
 
 class AwsEndpoints(LocalServer):
@@ -56,6 +56,9 @@ class AwsEndpoints(LocalServer):
             return (200, b"my-role\n") if path == ROLES else (200, self._json())
         if path == "/container":
             return (200, self._json()) if headers.get("authorization") == CONTAINER_TOKEN else (401, b"")
+        if path.startswith("/federation/credentials?"):
+            is_known = headers.get("x-amz-sso_bearer_token") == SSO_TOKEN
+            return (200, self._portal()) if is_known else (401, b'{"__type": "UnauthorizedException"}')
         if form.get("Action") in ("AssumeRole", "AssumeRoleWithWebIdentity") and method == "POST":
             return 200, self._xml(form["Action"])
         return 404, b""
@@ -64,6 +67,13 @@ class AwsEndpoints(LocalServer):
         (key_id, secret), *_ = self.keys.items()
         named = {"AccessKeyId": key_id, "SecretAccessKey": secret, "Token": "session", "Expiration": self._end()}
         return json.dumps({"Code": "Success", "Type": "AWS-HMAC", **named}).encode()
+
+    def _portal(self) -> bytes:
+        (key_id, secret), *_ = self.keys.items()
+        named = {"accessKeyId": key_id, "secretAccessKey": secret, "sessionToken": "session"}
+        return json.dumps(
+            {"roleCredentials": {**named, "expiration": int((time.time() + self.life_s) * 1000)}}
+        ).encode()
 
     def _xml(self, action: str) -> bytes:
         (key_id, secret), *_ = self.keys.items()

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent.parent
 # Nobody's business before the first row, with the options of this write.
 NOBODYS = {
     "argparse", "difflib", "email.message", "http.client", "ssl", "urllib.request",  # of packages around us
-    "pyarrow.compute", "crc32c", "gssapi", "pandas",
+    "pyarrow.compute", "crc32c", "gssapi", "botocore", "pandas",
     "kafka_sink.auth.login", "kafka_sink.io.tls", "kafka_sink.auth.aws", "kafka_sink.auth.kerberos",
     "kafka_sink.security.login", "kafka_sink.security.scram", "kafka_sink.security.kerberos",
     "kafka_sink.security.aws_msk_iam", "kafka_sink.security.sigv4", "kafka_sink.security.jaas",

@@ -12,7 +12,7 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_sink.security.sigv4 import AwsCredentials, presign_query, scope_at, sign_headers
+from kafka_sink.security.sigv4 import AwsCredentials, presign_query, scope_at
 
 PRINTABLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=60)
 KEY_IDS = st.from_regex(r"[A-Z0-9]{4,20}", fullmatch=True)
@@ -52,15 +52,3 @@ def test_the_message_for_a_broker_is_that_of_botocore(
         900,
     )
     assert ours == theirs
-
-
-@given(KEY_IDS, PRINTABLE, st.none() | PRINTABLE, HOSTS, REGIONS, TIMES, st.binary(max_size=200))
-def test_a_request_to_sts_is_signed_as_by_botocore(
-    key_id: str, secret: str, token: str | None, host: str, region: str, now_s: int, body: bytes
-) -> None:
-    headers = {"content-type": "application/x-www-form-urlencoded", "host": host}
-    request = AWSRequest(method="POST", url=f"https://{host}/", data=body, headers=dict(headers))
-    with At(now_s):
-        botocore.auth.SigV4Auth(Credentials(key_id, secret, token), "sts", region).add_auth(request)
-    ours = sign_headers(AwsCredentials(key_id, secret, token or ""), scope_at(now_s, region, "sts"), headers, body)
-    assert ours["authorization"] == request.headers["Authorization"]

@@ -1,4 +1,4 @@
-"""AWS_MSK_IAM: what is sent, which answer counts, the region of a host name; and credentials in hostile wrappings."""
+"""AWS_MSK_IAM: what is sent, which answer counts, and the region of a host name."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from kafka_sink.errors import AuthenticationError, ConfigError
-from kafka_sink.security import aws_answers
+from kafka_sink.errors import AuthenticationError
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange, region_of
 from kafka_sink.security.sigv4 import AwsCredentials
 from kafka_sink.testing.aws import AwsMskIamServer as ServerExchange
@@ -102,70 +101,3 @@ def test_an_answer_that_is_none_ends_the_conversation(answer: bytes) -> None:
 )
 def test_the_region_stands_in_the_host_name(host: str, region: str | None) -> None:
     assert region_of(host) == region
-
-
-# ---- answers ---------------------------------------------------------------------------------------------------
-
-GOOD = {"AccessKeyId": "AKID", "SecretAccessKey": "hunter2", "Token": "t", "Expiration": "2015-08-30T12:36:00Z"}
-
-
-@pytest.mark.parametrize("end", ["2015-08-30T12:36:00Z", "2015-08-30T12:36:00.123Z", "2015-08-30T14:36:00+02:00"])
-def test_credentials_of_json_end_when_they_say(end: str) -> None:
-    found = aws_answers.credentials_from_json(json.dumps({**GOOD, "Expiration": end, "Code": "Success"}).encode(), "it")
-    assert found == AwsCredentials("AKID", "hunter2", "t", 1_440_938_160.0)
-
-
-def test_credentials_of_xml_are_found_whatever_stands_around_them() -> None:
-    body = b"""<?xml version="1.0"?><AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
-      <Credentials><AccessKeyId>AKID</AccessKeyId><SecretAccessKey>hunter2</SecretAccessKey>
-      <SessionToken> t </SessionToken><Expiration>2015-08-30T12:36:00Z</Expiration></Credentials>
-    </AssumeRoleResponse>"""
-    assert aws_answers.credentials_from_xml(body, "it") == AwsCredentials("AKID", "hunter2", "t", 1_440_938_160.0)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"hunter2",
-        b"[]",
-        b"{}",
-        b"[" * 100_000,
-        b" " * 300_000,
-        json.dumps({**GOOD, "Code": "Failed"}).encode(),
-        json.dumps({**GOOD, "AccessKeyId": 7}).encode(),
-        json.dumps({**GOOD, "SecretAccessKey": "hunter2 \n"}).encode(),
-        json.dumps({**GOOD, "Token": ["hunter2"]}).encode(),
-        json.dumps({**GOOD, "Token": "x" * 70_000}).encode(),
-        json.dumps({**GOOD, "Expiration": "hunter2"}).encode(),
-        json.dumps({**GOOD, "Expiration": 5}).encode(),
-        json.dumps({**GOOD, "Expiration": "0001-01-01T00:00:00+23:59"}).encode(),
-        b"<AccessKeyId>AKID</AccessKeyId><SecretAccessKey>hunter2",
-        b"<AccessKeyId>&a;</AccessKeyId><SecretAccessKey>hunter2</SecretAccessKey>",
-    ],
-)
-def test_an_answer_without_credentials_is_told_without_its_content(body: bytes) -> None:
-    for read in (aws_answers.credentials_from_json, aws_answers.credentials_from_xml):
-        with pytest.raises(AuthenticationError, match=r"^it answered without credentials$"):
-            read(body, "it")
-
-
-def test_only_the_code_of_an_error_of_sts_is_told() -> None:
-    assert aws_answers.error_from_xml(b"<Error><Code>AccessDenied</Code><Message>hunter2</Message>") == "AccessDenied"
-    assert aws_answers.error_from_xml(b"<Code>hunter 2</Code>") == ""
-
-
-def test_profiles_of_both_files_have_their_names() -> None:
-    text = "[default]\na = 1\n; comment\n[profile dev]\nrole_arn = r\ns3 =\n  nested = x\n[services local]\nb = 2\n"
-    assert aws_answers.parse_profiles("f", text, is_config=True) == {
-        "default": {"a": "1"},
-        "dev": {"role_arn": "r", "s3": "\nnested = x"},
-    }
-    assert list(aws_answers.parse_profiles("f", "[dev]\nk = a%b=c\n", is_config=False)["dev"].values()) == ["a%b=c"]
-
-
-@pytest.mark.parametrize("text", ["hunter2", "[a\nb", "[a]\nhunter2", "\0"])
-def test_a_file_that_holds_no_profiles_is_named_without_its_content(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"^f is no file of AWS profiles") as caught:
-        aws_answers.parse_profiles("f", text, is_config=False)
-    assert "hunter2" not in str(caught.value)
