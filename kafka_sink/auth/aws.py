@@ -121,9 +121,7 @@ def _credentials_from_environment() -> AwsCredentials:
 def _require_credentials(what: str, key_id: str, secret: str, session_token: str) -> AwsCredentials:
     found = aws_answers.make_credentials(key_id, secret, session_token)
     if found is None:
-        raise ConfigError(
-            f"{what} and what belongs to it (secret key, session token) are no AWS credentials", AWS_LOGIN
-        )
+        raise ConfigError(f"{what}, its secret key or its session token is not valid as AWS credentials", AWS_LOGIN)
     return found
 
 

@@ -291,6 +291,6 @@ NO_DESCRIPTOR = ErrorEntry(
     TASK,
     "Raise the limit (ulimit -n; for a service LimitNOFILE), or find the process that leaves files open: ls -l "
     "/proc/PID/fd. The sink needs three descriptors per task and one per broker.",
-    ("may open no more files",),
+    ("cannot open more files",),
     "operations.md",
 )

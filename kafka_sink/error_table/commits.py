@@ -97,7 +97,7 @@ NOT_RECORDED = ErrorEntry(
     "The batch is committed and visible, but the ledger could not be updated.",
     "Safe: every row is visible, once.",
     "Restart the query; it finds that the batch is committed and continues.",
-    ("is committed and visible, but the ledger could not be told so",),
+    ("is committed and visible, but the ledger could not be updated",),
     "exactly-once.md#when-a-commit-fails",
 )
 CHOICE_NOT_RECORDED = ErrorEntry(
@@ -106,7 +106,7 @@ CHOICE_NOT_RECORDED = ErrorEntry(
     "It is not known whether the ledger has recorded your choice with `pykafka-sink resolve`.",
     "No row was changed.",
     "Check with `pykafka-sink ledger`, and resolve again if it still shows the batch as lost.",
-    ("It is not known whether the ledger has been told",),
+    ("It is not known whether the ledger has recorded that",),
     "exactly-once.md#when-a-commit-fails",
 )
 EARLIER_PENDING = ErrorEntry(
@@ -287,6 +287,6 @@ NOT_HAD = ErrorEntry(
     "coordinator is being moved.",
     UNCHANGED,
     "Repeat the command with a longer --timeout. If the error repeats, check the brokers that the text names.",
-    ("was not to be had: ",),
+    ("was not available: ",),
     "operations.md",
 )

@@ -214,7 +214,7 @@ BATCH_UNNAMED = ErrorEntry(
     "a new checkpoint the numbers start again, and new rows would be mistaken for repeated ones.",
     BEFORE,
     "Set the option query.id, with a new value for each new checkpoint; or use a batch.id that contains a letter.",
-    ("is only a number, and nobody says of which query",),
+    ("is only a number, and its query is not known",),
     "exactly-once.md#foreachbatch",
 )
 SPARK_UNEXPECTED = ErrorEntry(
