@@ -1,6 +1,6 @@
 """Writes docs/options.md from the option tables: `python -m tools.options_reference [file]`.
 
-The reference is generated so that it cannot say anything but what is checked; a test compares the committed file.
+The reference is generated so that it agrees with the checks of the options; a test compares the committed file.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ opposite meanings in Java and in librdkafka.
 """
 
 
-# What parse_sink_options does with producer options besides handing them on.
+# Producer options that parse_sink_options does not simply pass on.
 DIFFERENT_IN_SINK = {
     "partitioner.class": "also `module:function`, [your own function](migration.md#a-partitioner-of-your-own)",
     "key.serializer": "refused: columns are written as they are",
