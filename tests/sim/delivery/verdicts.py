@@ -36,7 +36,7 @@ _REPLACED = re.compile(
 # What is said to a batch that comes again: behind a newer one, or with other rows.
 _OTHER_ROWS = "comes again with other rows"
 _REFUSED = re.compile(rf"has been rolled back|{_OTHER_ROWS}")
-_DROPPED = "the rows of this time were not written"
+_DROPPED = "the rows of the repetition were not written"
 # What a driver finds where two attempts have begun a transaction under one id; it costs no row, but a repetition.
 SHARED_ID = "somebody else uses the id"
 REPLAY_SHARE = 0.5
