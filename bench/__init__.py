@@ -1,1 +1,1 @@
-"""Benchmarks: this producer beside the others on one broker, in one run. No test, and nothing here asserts a time."""
+"""Benchmarks: compare this producer with others on one broker, in one run. These are not tests; no time is asserted."""

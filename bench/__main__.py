@@ -1,7 +1,7 @@
-"""Producers beside each other: `python -m bench [--quick] [--only NAME ...] [--case NAME ...]`; `make bench QUICK=1`.
+"""Comparison of producers: `python -m bench [--quick] [--only NAME ...] [--case NAME ...]`; `make bench QUICK=1`.
 
-Rounds alternate: each round runs every contestant once in every case, so that whatever the machine does meanwhile hits
-all of them. One round that does not count warms the broker up. A full run writes its figures to docs/benchmarks/, a
+Rounds alternate: each round runs every contestant once in every case, so that other load on the machine affects all of
+them. The first round warms up the broker and is not counted. A full run writes its figures to docs/benchmarks/, a
 quick or partial one to build/bench/.
 """
 

@@ -1,9 +1,9 @@
 """How many Python calls a record batch costs: `python -m bench.calls`; the table is docs/benchmarks/calls.md.
 
-Microseconds depend on the machine and on its mood, a number of calls does not: the same code makes the same calls. So
-this is what a test can put limits on (tests/integration/test_calls.py), and a guide to where a batch's time goes.
+Microseconds depend on the machine and its load; a number of calls does not: the same code makes the same calls. A test
+can therefore limit it (tests/integration/test_calls.py), and it shows where the time of a batch goes.
 
-The whole producer runs here, sockets included, but in lockstep: nobody waits for anybody. Rows are sent, then turns of
+The whole producer runs here, sockets included, but in lockstep: neither side waits. Rows are sent, then turns of
 the sender alternate with a broker (the core of the embedded one) that answers one request at a time, as a broker does
 that has a steady stream to write. Everything is one thread, so both sides of the producer are counted: what happens
 inside `send_arrow` is the application's, what happens in a turn is the sender's. Calls into C are not counted, nor is
@@ -41,9 +41,9 @@ TOPIC = "calls"
 ROW_COUNT = 10_000
 BATCH_BYTES = 128 * 1024
 ROUNDS = 3
-# More turns than any round takes: without progress it is an error, not an endless loop.
+# More turns than any round needs: a round without progress is an error, not an endless loop.
 TURNS_MAX = 20_000
-# So often in a row there is nothing to read and nothing to do before a producer is taken to be at rest.
+# The number of consecutive idle turns after which a producer counts as idle.
 IDLE_TURNS = 3
 READ_BYTES = 2**20
 
@@ -104,7 +104,7 @@ class Peer:
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
         broker = BrokerState(1, "127.0.0.1", self.port)
-        # It refuses records from the future.
+        # The broker refuses records with a timestamp in the future.
         self._now_ms = time.time_ns() // 1_000_000
         self._core = BrokerCluster([broker], topics={TOPIC: partitions}, now_ms=self._now_ms)
         self._sockets: dict[int, socket.socket] = {}
@@ -117,7 +117,7 @@ class Peer:
         return sum(partition.log.appended_count for partition in self._core.cluster.topics[TOPIC].partitions)
 
     def read(self) -> None:
-        """Takes in whatever has arrived; the answers wait."""
+        """Reads all data that has arrived; the answers wait."""
         with suppress(BlockingIOError):
             while True:
                 accepted, _ = self._listener.accept()
@@ -130,7 +130,7 @@ class Peer:
                     self._answers.extend((to, answer) for to, answer in outputs if answer)
 
     def answer(self) -> bool:
-        """One answer goes out. False: there was none."""
+        """Sends one answer. False if there was none."""
         self.read()
         if not self._answers:
             return False
@@ -145,7 +145,7 @@ class Peer:
 
 
 class Lockstep:
-    """A producer whose sender takes a turn when it is told to, and its broker."""
+    """A producer whose sender runs one turn per call, and its broker."""
 
     def __init__(self, partitions: int, **options: object) -> None:
         self.peer = Peer(partitions)
@@ -197,7 +197,7 @@ class Lockstep:
         return calls
 
     def settle(self) -> None:
-        """Turns and answers alternate until there is nothing more."""
+        """Alternates turns and answers until both sides are idle."""
         idle, is_answered = 0, False
         for _ in range(TURNS_MAX):
             self.turn(is_awaited=is_answered)
@@ -285,7 +285,7 @@ class _Seen:
 
 
 def steps() -> StepCost:
-    """Of a producer that is used already, so that nothing is done for the first time."""
+    """Figures of a producer that is in use already, without any first-time work."""
     lockstep = Lockstep(1, linger_ms=60_000)
     data = rows(100).slice(0, 1000)
     for _ in range(2):

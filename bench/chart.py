@@ -24,7 +24,7 @@ class Lane(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """The bar is the median, the thin line on it the spread."""
+    """The bar is the median; the thin line on it is the spread."""
 
     title: str
     middle: float
@@ -34,7 +34,7 @@ class Bar(NamedTuple):
 
 
 def bars(panels: Sequence[tuple[str, Sequence[Bar]]]) -> str:
-    """One panel per title, each with a scale of its own."""
+    """One panel per title, each with its own scale."""
     parts: list[str] = []
     top = 10
     for title, rows in panels:

@@ -1,12 +1,11 @@
 """The first write of a fresh application: `python -m bench.cold_start [--rounds N]`.
 
-Each time a new Spark application writes a thousand rows, into our sink, into Spark's own, or into the null sink, a
-Python sink that throws them away and is looked up like ours: what it takes is Spark's price for any sink in Python,
-which is searched for, made, planned, run and committed in a Python process each. Two writes, the first and the second
-thing that the application does; applications alternate. The clock runs from the session being ready until `save()`
-returns. The Python processes start one after the other; when each of them starts is noted, and tells what the first
-write is made of. And what a Python worker pays for importing the sink, beyond what Spark's own worker has imported
-already.
+Each measurement starts a new Spark application that writes a thousand rows to our sink, to Spark's own, or to the null
+sink. The null sink is a Python sink that discards its rows. Its time is Spark's cost for any sink in Python: Spark
+looks up, creates, plans, runs and commits such a sink in one Python process each. The application writes twice;
+applications alternate. The time starts when the session is ready and ends when `save()` returns. The Python processes
+start one after the other, and their start times show the steps of the first write. The page also has the time that a
+Python worker needs to import the sink, in addition to the imports of Spark's own worker.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ IMPORTED = {
 }
 
 
-# As Spark finds data sources: a package whose name begins with pyspark_ on the path of its workers.
+# Spark finds data sources like this: a package whose name starts with pyspark_ on the path of its workers.
 # Python runs it at the start of each process: when was it, and what for?
 STEPS, STEPS_CODE = (
     "COLD_STEPS",
@@ -84,7 +83,7 @@ NULL_PACKAGE, NULL_CODE = "pyspark_null_sink", "from bench.spark_peers import Nu
 def took(code: str, *arguments: str, steps: dict[str, list[float]] | None = None) -> list[float]:
     """`steps`: gets how long each step of the first write took."""
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    # Compiled, as an installed package is: otherwise half of what is measured is Python's compiler.
+    # Compiled like an installed package: otherwise half of the measured time is Python's compiler.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / NULL_PACKAGE

@@ -1,11 +1,11 @@
 """What exactly-once costs a micro-batch: `python -m bench.commit_cost [--batches N] [--rounds N] [--tasks N ...]
 [--quick]`.
 
-The same stream of a thousand rows per micro-batch, as fast as it can, into our sink with both guarantees, into Spark's
-own and into a sink that throws its rows away: few rows, so that what is left is the fixed cost of a micro-batch. That
-null sink comes twice, the second time with what ours does about PySpark's collections between tasks (heap.py). Sinks
-alternate from round to round, after a round that does not count; the first micro-batches of each query do not count
-either. Times are Spark's own, from the progress of the query: `triggerExecution` of the whole micro-batch.
+The same stream of a thousand rows per micro-batch runs at full speed into our sink with both guarantees, into Spark's
+own sink and into a null sink that discards its rows. The rows are few, so the time is the fixed cost of a micro-batch.
+The null sink runs twice, the second time with our setting of PySpark's garbage collection between tasks (heap.py).
+Sinks alternate from round to round. The first round and the first micro-batches of each query are not counted. Times
+are Spark's own, from the progress of the query: `triggerExecution` of the whole micro-batch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Times = dict[tuple[int, str], list[int]]
 
 
 def micro_batches(arena: Arena, sink: str, tasks: int, count: int) -> list[int]:
-    """How many milliseconds each of them took."""
+    """The time of each micro-batch in milliseconds."""
     source, options = SINKS[sink]
     topic = arena.kafka.create_topic(f"cost-{uuid.uuid4().hex[:12]}", partitions=PARTITIONS)
     end_offsets(arena.kafka.bootstrap_servers, topic)
@@ -58,7 +58,7 @@ def micro_batches(arena: Arena, sink: str, tasks: int, count: int) -> list[int]:
 
 def measure(arena: Arena, task_counts: Sequence[int], rounds: int, count: int) -> Times:
     times: Times = {(tasks, sink): [] for tasks in task_counts for sink in SINKS}
-    for sink in SINKS:  # in a JVM that has just begun the first ones would look slower
+    for sink in SINKS:  # in a new JVM the first ones would be slower
         micro_batches(arena, sink, task_counts[0], count)
     for tasks in task_counts:
         for number in range(rounds):

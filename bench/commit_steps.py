@@ -1,9 +1,9 @@
 """Where the time of a commit goes: `python -m bench.commit_steps [--receipts N ...] [--batches N] [--quick]`.
 
-No Spark: prepared transactions as tasks leave them, and the driver's machine that commits them, against one Apache
-Kafka broker. A step is the time from a question to its answer; steps of the same kind that are on their way together
-count as one. Some kinds are out side by side, so the steps of a commit add up to more than the whole. Every second
-commit waits until readers see its rows, as commit.visible.timeout.ms has it.
+The benchmark runs without Spark: it prepares transactions like tasks, and commits them with the driver's state machine,
+against one Apache Kafka broker. A step is the time from a request to its answer; concurrent steps of the same kind
+count as one. Different kinds overlap, so the steps of a commit add up to more than the whole. Every second commit waits
+until readers see its rows, as with commit.visible.timeout.ms.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Times = dict[str, list[float]]
 
 
 class Clocked:
-    """A committer that notes how long each purpose waits for its answers."""
+    """A committer that records how long each kind of request waits for its answers."""
 
     def __init__(self, committer: Committer, times: Times) -> None:
         self._committer = committer
@@ -92,7 +92,7 @@ class Bench:
         times[WHOLE].append((time.perf_counter() - began_s) * 1000)
 
     def _task(self, key: BatchKey, number: int, times: Times) -> TaskReceipt:
-        """As a task does it whose process has a producer already."""
+        """Works like a task whose process has a producer already."""
         partition, attempt = number % PARTITIONS, next(self._attempts)
         began_s = time.perf_counter()
         for _ in range(ROWS):
@@ -158,7 +158,7 @@ def main() -> None:
         batches = 5 if options.quick else options.batches
         found = dict(measure(kafka.bootstrap_servers, options.receipts, batches))
     about = {"commits": f"{batches} each", **machine()}
-    # Of tasks there are thousands; the page has their median.
+    # There are thousands of tasks; the page has their median.
     rounded = {
         str(count): {step: [round(each, 1) for each in own] for step, own in times.items() if step not in (TASK, PLAIN)}
         for count, times in found.items()

@@ -1,7 +1,7 @@
-"""One run of one contestant: a new topic, a process of its own, and a count of what is really in the log.
+"""One run of one contestant: a new topic, a new process, and a count of the records in the log.
 
-A contestant says how long it took. That it sent everything, once, is not taken from it: the topic's offsets tell, and
-the size of its log files tells whether it compressed and how full its batches were.
+A contestant reports its time. The benchmark checks by the topic's offsets that each record was sent once, and by the
+size of its log files whether it compressed and how full its batches were.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ RUN_TIMEOUT_S = 600
 _JAVA_SERVER = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 BROKER_JVM = ("-Xms1g", "-Xmx1g", *_JAVA_SERVER)
 _TOOL_JVM = ("-Xmx512M", *_JAVA_SERVER, "-Duser.language=en", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
-# A finished run's data is thrown away at once: it must not fill the disk, nor be written to it during later runs.
+# The data of a finished run is deleted at once, so that it does not fill the disk or load it during later runs.
 BROKER_PROPERTIES = {"log.segment.delete.delay.ms": "0", "message.max.bytes": "10485880"}
 
 
 class ContestantFailed(Exception):
-    """A contestant ended with an error, or the log does not hold what it should have sent."""
+    """A contestant ended with an error, or the log does not have the expected records."""
 
 
 @dataclass(frozen=True)

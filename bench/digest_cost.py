@@ -1,9 +1,9 @@
 """What the digest of a batch's rows costs: `python -m bench.digest_cost [--quick]`.
 
-An exactly-once task adds up a digest of its rows before it sends them (kafka_sink/records/digest.py). Its processor
-time is held against that of sending the same rows: a producer as a task has it, all threads of the process, to one
-Apache Kafka broker. Both are measured in turns in one process. The difference of two whole runs would say less: it is
-smaller than what one run differs from the next.
+An exactly-once task computes a digest of its rows before it sends them (kafka_sink/records/digest.py). The benchmark
+compares its CPU time with the time for sending the same rows: the producer of a task, all threads of the process, and
+one Apache Kafka broker. Both are measured alternately in one process. A comparison of two whole runs would be less
+exact: the digest costs less than the variation from run to run.
 """
 
 from __future__ import annotations

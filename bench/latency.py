@@ -1,9 +1,9 @@
 """From a row's creation to a read_committed reader: `python -m bench.latency [--rates N ...] [--seconds N]`.
 
-One process makes rows at an even pace and writes them to a Kafka topic, with the time of their making inside. A Spark
-query takes them from there and writes them on, micro-batch after micro-batch as fast as it can. Another process reads
-the second topic with a foreign client, committed rows only, and notes how old each row is when it sees it. The first
-topic and Spark's own source are part of the way, the same for every sink.
+One process creates rows at a constant rate and writes them to a Kafka topic; each row contains its creation time. A
+Spark query reads them and writes them to a second topic, with micro-batches at full speed. Another process reads the
+second topic with a different client, committed rows only, and records the age of each row when it arrives. The first
+topic and Spark's own source are part of the path, the same for every sink.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def ages_of(arena: Arena, sink: str, rows_per_s: int, seconds: float) -> list[fl
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = frame.writeStream.format(format_name).options(**options).option("kafka.bootstrap.servers", servers)
         query = writer.option("topic", target).option("checkpointLocation", checkpoint).start()
-        # Rows that were made while Spark begins would be a backlog.
+        # Rows created while Spark starts would be a backlog.
         while query.lastProgress is None and query.exception() is None:
             time.sleep(0.1)
         maker.start()
@@ -114,7 +114,7 @@ def ages_of(arena: Arena, sink: str, rows_per_s: int, seconds: float) -> list[fl
 
 def measure(arena: Arena, rates: Sequence[int], seconds: float) -> Ages:
     found: Ages = {}
-    for sink in SINKS:  # warms up: in a JVM that has just begun the first sinks would look twice as slow
+    for sink in SINKS:  # warm-up: in a new JVM the first sinks would be twice as slow
         ages_of(arena, sink, rates[0], seconds)
     for rows_per_s in rates:
         for sink in SINKS:

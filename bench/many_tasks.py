@@ -1,11 +1,11 @@
 """One Python worker runs task after task: `python -m bench.many_tasks [--tasks N]`.
 
-Does its memory stay where it is? Small tasks, exactly once, a thousand to a write, in an application with one core, so
-that one process runs them all. Its resident memory is read from /proc after 100, 1000, 5000 and 10,000 of them. The
-other processes of the write, planning and commit, are shown beside it at the end.
+The benchmark shows whether its memory stays constant. Small exactly-once tasks, a thousand per write, run in an
+application with one core, so that one process runs them all. Its resident memory is read from /proc after 100, 1000,
+5000 and 10,000 tasks. The other processes of the write, planning and commit, are shown at the end.
 
-How long a task takes, commit and Spark included, is printed and not on the page: it says something only in comparison
-with another version, run at the same time.
+The time of a task, including commit and Spark, is printed but not on the page: it is meaningful only in comparison with
+another version that runs at the same time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The records that every contestant sends: JSON lines, about half of which compresses away.
+"""The records that every contestant sends: JSON lines that compress to about half of their size.
 
-The same file is read by all of them; Java's tool wants one record per line. It is made from a fixed seed, so two runs
-of the benchmark on two machines send the same bytes.
+All contestants read the same file; Java's tool needs one record per line. The file is created from a fixed seed, so two
+runs of the benchmark on two machines send the same bytes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is compared, on which records, and how many of them."""
+"""The contestants, the kinds of records, and their number."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Plan:
-    """`run_s` and `warm_up_s` hold if the guessed rates do. A JVM needs longer to get warm than an interpreter."""
+    """`run_s` and `warm_up_s` are right if the guessed rates are. A JVM needs a longer warm-up than an interpreter."""
 
     repetitions: int
     run_s: float

@@ -1,12 +1,12 @@
 """Where a producer's time goes: `python -m bench.profile [send|send_arrow] [--lines] [--case 100B-none] [--records N]`.
 
 By functions (the default): one cProfile for the application's thread and one for the sender thread, both counting CPU
-time of their own thread. It makes small functions look dearer than they are, and has charged the sender's `poll` with
-more CPU than the whole thread takes unprofiled: the totals per thread that are printed first are the ones to believe.
+time of their own thread. It overestimates small functions, and has reported more CPU for the sender's `poll` than
+the whole thread uses without a profiler: rely on the totals per thread, which are printed first.
 By lines: a timer interrupts the application's thread every millisecond of the process's CPU time and notes where it
 is; a line that calls into C is charged with it.
 
-Both begin after a warm-up, and say first how much CPU each thread took without any of it.
+Both start after a warm-up, and first print the CPU time of each thread without a profiler.
 """
 
 from __future__ import annotations

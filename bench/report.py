@@ -15,7 +15,7 @@ from bench.contest import Result
 from bench.plan import BATCH_BYTES, JAVA, KAFKA_PYTHON, LINGER_MS, PARTITIONS, Case, Contestant, Plan
 
 _ROOT = Path(__file__).parent.parent
-# Where the figures of a whole run go, and those of a part of it.
+# The folders for the figures of a full run and of a partial run.
 PAGES, PARTIAL = _ROOT / "docs" / "benchmarks", _ROOT / "build" / "bench"
 PACKAGES = ("pyarrow", "numpy", "lz4", "crc32c", "confluent-kafka", "kafka-python", "aiokafka")
 
@@ -63,7 +63,7 @@ def rows_of(case: Case, contestants: Sequence[Contestant], results: Sequence[Res
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Markdown that can be read in a terminal, too."""
+    """Markdown that is also readable in a terminal."""
     head = [
         "producer", "records/s", "min..max", "to Java", "to kafka-python", "CPU us/record", "peak MiB", "log B/record",
     ]  # fmt: skip

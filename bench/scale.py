@@ -1,8 +1,8 @@
 """How cost grows: `python -m bench.scale [--rows N ...] [--topics N ...]`.
 
-Rows: one batch write after the other, ten times as many rows each, computed by Spark and not cached. Topics: the same
-rows to more and more topics, by a column. All of it exactly once. How a commit grows with its receipts is in
-`bench.commit_steps`.
+Rows: consecutive batch writes, each with ten times as many rows, computed by Spark and not cached. Topics: the same
+rows to an increasing number of topics, by a column. All writes are exactly-once. `bench.commit_steps` measures how a
+commit grows with its receipts.
 """
 
 from __future__ import annotations

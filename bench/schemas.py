@@ -1,12 +1,12 @@
-"""Rows by a schema, one core: ours by whole columns, fastavro, protobuf and json row by row, in one process.
+"""Encoding of rows with a schema on one core: ours by whole columns; fastavro, protobuf and json row by row.
 
     python -m bench.schemas [--rows N] [--repeat N] [--encoders]     writes docs/benchmarks/schemas.md
 
-Behind it the same rows in Spark (schemas_spark.py), unless only the encoders are asked for.
+The page also has the same rows in Spark (schemas_spark.py), unless --encoders is given.
 
-Ten columns of mixed types, about 100 bytes a row in Avro. Ours begins with an Arrow batch, as Spark hands it over; the
-others with Python dictionaries, which are made before the clock starts. Processor time, not time of day: a busy machine
-moves it less.
+The rows have ten columns of mixed types, about 100 bytes in Avro. Our encoder gets an Arrow batch, as from Spark; the
+others get Python dictionaries, which are created before the measurement. The benchmark measures CPU time, because other
+load on the machine affects it less than wall-clock time.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def batch(row_count: int) -> pa.StructArray:
 
 
 def for_protobuf(rows: pa.StructArray) -> pa.StructArray:
-    """Times, dates and decimals as numbers: what most .proto files have for them."""
+    """Times, dates and decimals as numbers, as in most .proto files."""
     columns = {field.name: rows.field(field.name) for field in rows.type}
     columns["seen"] = columns["seen"].view(pa.int64())
     columns["day"] = columns["day"].view(pa.int32())

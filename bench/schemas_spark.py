@@ -1,4 +1,4 @@
-"""The rows of bench.schemas in Spark: to_json in the JVM, and whole writes with Avro, ours beside Spark's own sink."""
+"""The rows of bench.schemas in Spark: to_json in the JVM, and writes with Avro by our sink and Spark's own sink."""
 
 from __future__ import annotations
 

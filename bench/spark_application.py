@@ -1,10 +1,10 @@
 """A Spark application that writes with one sink, for `bench.spark_sinks`, which starts one of these for each sink.
 
-In one application the JVM compiles its loops anew for whichever sink writes next, and the sinks after it pay for that;
-in applications of their own each stays as warm as it would be with its user. Commands come as lines of JSON on standard
-input, answers go as lines to standard output: `{"case": {...}, "topic": ...}` and `{"rows": ..., "seconds": ...}`.
+In one application the JVM recompiles its loops for each sink, and later sinks become slower. With one application per
+sink, each stays as warm as in real use. The application reads commands as lines of JSON from standard input and writes
+answers as lines to standard output: `{"case": {...}, "topic": ...}` and `{"rows": ..., "seconds": ...}`.
 
-The source are JSON rows in Spark's own cache, so that fetching them costs little.
+The source is JSON rows in Spark's own cache, so that reading them costs little.
 """
 
 from __future__ import annotations

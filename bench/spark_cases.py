@@ -1,4 +1,4 @@
-"""Rows the Spark sinks are compared on: the five cases that count, and shapes that differ from them in one thing."""
+"""The rows for the comparison of Spark sinks: the five main cases, and shapes that differ from them in one property."""
 
 from __future__ import annotations
 

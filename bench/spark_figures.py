@@ -1,4 +1,4 @@
-"""What one run of one Spark sink took, and the medians of several."""
+"""The measurements of one run of one Spark sink, and the medians of several runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PySpark users write today: a client in foreachPartition, row by row. And a sink that only counts."""
+"""Code that PySpark users write today: a client in foreachPartition, row by row. Also a sink that only counts rows."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""Spark sinks beside each other: `python -m bench.spark_sinks [--quick] [--shapes] [--case NAME ...] [--only NAME ..]`.
+"""Comparison of Spark sinks: `python -m bench.spark_sinks [--quick] [--shapes] [--case NAME ...] [--only NAME ..]`.
 
-With `--shapes --again` the rows of the chosen cases are measured anew and replaced in the page, which keeps the others.
+With `--shapes --again` the chosen cases are measured again and replaced in the page; the other cases stay.
 
-Each sink writes in a Spark application of its own (spark_application.py); all write to one Kafka node. The applications
-take turns: each round runs every sink once in the same case, another one first, while the others do nothing. Rounds
-that do not count come first and warm JVM, Python workers and broker up: a JVM gains until about its fourth write of a
-case.
+Each sink writes in its own Spark application (spark_application.py); all write to one Kafka node. The applications take
+turns: each round runs every sink once in the same case, in changing order, while the others are idle. The first rounds
+are not counted: they warm up the JVM, the Python workers and the broker. A JVM becomes faster until about its fourth
+write of a case.
 
-After each write the topic's offsets are compared with the rows written: a sink is not believed.
+After each write the topic's offsets are compared with the written rows, so that no sink has to be trusted.
 
-The null sink is a Python sink that takes the same Arrow batches and throws them away: what it reaches is the ceiling
-for every sink that is written in Python. `--shapes` compares three sinks on many more shapes of rows and topics.
+The null sink is a Python sink that receives the same Arrow batches and discards them: its speed is the upper limit for
+every sink in Python. `--shapes` compares three sinks on many more shapes of rows and topics.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A stream of Spark, batch by batch, whose task attempts fail and are killed now and then.
 
-Each file is one micro-batch. In some the first attempt of the first task raises after its rows have gone to the sink;
-in others it stands still there, says so in a file, and this process has Spark kill it, as it kills the losers of
-speculation. Either way Spark runs the task again. What is killed or fails costs its worker processes, too.
+Each file is one micro-batch. In some, the first attempt of the first task raises an error after its rows have gone to
+the sink. In others it stops there and creates a file, and this process makes Spark kill it, as Spark kills speculative
+copies. In both cases Spark runs the task again. Killed and failed attempts also end their worker processes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What TLS costs: `python -m bench.tls [--quick] [--rounds N]`, our producer and Java's alike, in one run.
 
-Each client writes the same records to the same broker through a PLAINTEXT and an SSL listener (TLS 1.3, one-way), in
-turns, each time in a process of its own. Only ratios are kept: SSL to PLAINTEXT for each client, and ours to Java's
+Each client writes the same records to the same broker through a PLAINTEXT and an SSL listener (TLS 1.3, one-way),
+alternately, each time in a new process. Only ratios are kept: SSL to PLAINTEXT for each client, and ours to Java's
 on each listener. The broker's encryption costs the same CPU in both cases and shares the machine with the clients.
 """
 

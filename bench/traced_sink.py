@@ -1,8 +1,8 @@
-"""Our sink, and the null sink, with a stopwatch in their hands: what bench.waterfall measures.
+"""Our sink and the null sink with time measurement, for bench.waterfall.
 
-In each Python process that Spark starts for it, what the sink does is noted as spans: planning, a task and its steps, a
-commit and each of its requests. A span is one line of JSON in a file of the process, in the folder that the environment
-names. Times are those of the machine's clock, which all processes share.
+In each Python process that Spark starts for the sink, the steps are recorded as spans: planning, a task and its steps,
+a commit and each of its requests. A span is one line of JSON in a file of the process, in the folder that an
+environment variable names. Times are from the machine's clock, which all processes share.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """What transactional ids cost the brokers: `python -m bench.transactional_ids [--batches N ...] [--spark | --fresh]`.
 
-Micro-batches of four tasks. Every so often an attempt fails after it has sent rows, or is killed while it writes, and
-the task runs again. After 10, 100 and 1000 batches: how many ids of tasks the coordinator keeps, in whatever state, how
-long ListTransactions takes, what the ids take of the broker's heap, and how large that is, after a collection.
+The micro-batches have four tasks. From time to time an attempt fails after it has sent rows, or is killed while it
+writes, and the task runs again. Measured after 10, 100 and 1000 batches: the number of task ids that the coordinator
+keeps (in any state), the time of ListTransactions, the heap for the ids, and the broker's heap after a collection.
 
-With `--spark` a stream of a local session, whose rows are counted at its end (bench/stream_of_ids.py). Without, no
-Spark: two worker processes that run tasks as Spark's do, and the driver's commit. `--fresh`: each attempt an id of its
-own, as before ids were used again.
+With `--spark` the batches are a stream of a local session, whose rows are counted at its end (bench/stream_of_ids.py).
+Without it there is no Spark: two worker processes run tasks like Spark's workers, with the driver's commit. With
+`--fresh` each attempt has a new id, as before ids were reused.
 """
 
 from __future__ import annotations

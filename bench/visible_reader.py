@@ -1,4 +1,4 @@
-"""When is the last row of each micro-batch visible? A process of its own: `python -m bench.visible_reader SERVERS TOPIC
+"""Measures when the last row of each micro-batch is visible: `python -m bench.visible_reader SERVERS TOPIC
 PARTITIONS ROWS`, until its input ends. Keys are numbers of rows, ROWS of them to a micro-batch. Prints JSON.
 """
 

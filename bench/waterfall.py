@@ -1,9 +1,9 @@
 """One micro-batch from trigger to visible row: `python -m bench.waterfall [--tasks N ...] [--batches N] [--rows N]`.
 
-A warm stream of a thousand rows per micro-batch into our sink, exactly once, and into Spark's own sink and the null
-sink beside it, with the same settings of Spark. What takes the time is put together from three places: Spark's progress
-of the query, the spans that bench.traced_sink notes in the Python processes, and a read_committed reader that notes
-when the last row of a micro-batch is visible. Drawn is the micro-batch of the middle duration; the table has medians.
+A warm stream of a thousand rows per micro-batch runs into our sink with exactly-once, into Spark's own sink and into
+the null sink, with the same settings of Spark. The times come from three sources: Spark's progress of the query, the
+spans that bench.traced_sink records in the Python processes, and a read_committed reader that records when the last row
+of a micro-batch is visible. The picture shows the micro-batch with the median duration; the table has medians.
 """
 
 from __future__ import annotations

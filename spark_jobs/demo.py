@@ -1,7 +1,7 @@
 """The streaming job of `make demo`: files of JSON lines to Kafka, until the file named by --end appears.
 
-An ordinary job apart from that. What makes it a demonstration is `tools/demo.py`, which feeds it, kills it, starts it
-again and counts.
+Otherwise it is an ordinary job. `tools/demo.py` runs the demonstration: it creates the input, kills the job, starts it
+again and counts rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> int:
     spark = SparkSession.builder.appName("pykafka-sink demo").getOrCreate()
     register(spark)
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 16).json(given.input)
-    # Without a column value the sink writes all that is not key or partition, by the option value.format.
+    # Without a column value the sink writes all columns but key and partition, with the option value.format.
     value = "to_json(struct(*)) AS value" if given.format == "json" else "*"
     columns = rows.selectExpr(
         "concat(file, '-', row) AS key", value, f"CAST(row % {given.partitions} AS INT) AS partition"

@@ -1,6 +1,6 @@
 """Arguments that the jobs in this folder share: `--to` and `--properties` for the sink, NAME=VALUE pairs, the columns.
 
-Python finds this module beside the script that spark-submit starts. Where the cluster starts the script itself
+Python finds this module in the folder of the script that spark-submit starts. If the cluster starts the script
 (`--deploy-mode cluster`), add this file to `--py-files`.
 """
 
@@ -22,7 +22,7 @@ def parse_pair(text: str) -> tuple[str, str]:
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """A file of NAME=VALUE lines; lines that are empty or begin with # do not count."""
+    """A file of NAME=VALUE lines; empty lines and lines that start with # are skipped."""
     try:
         lines = Path(path).read_text().splitlines()
     except OSError as error:

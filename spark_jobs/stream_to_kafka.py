@@ -78,7 +78,7 @@ def start(spark: SparkSession, given: argparse.Namespace) -> StreamingQuery:
 
 
 def follow(query: StreamingQuery) -> None:
-    """Until the query ends; a line for every few seconds in which something was written."""
+    """Waits until the query ends, and prints a line for each interval of a few seconds in which rows were written."""
     is_over, told = False, -1
     while not is_over:
         is_over = bool(query.awaitTermination(PROGRESS_S))

@@ -1,5 +1,5 @@
 """Development tools: an Apache Kafka to test against, foreign readers, Java programs.
 
-Nothing here is part of the installed package, and the package knows nothing of it. confluent-kafka is allowed here:
-what checks our bytes must not be our own code.
+These tools are not part of the installed package, and the package does not use them. They may use confluent-kafka,
+because a check of our bytes must not use our own code.
 """

@@ -1,6 +1,6 @@
 """Writes docs/python-api.md from the docstrings: `python -m tools.api_reference [file]`.
 
-Read from the sources, not from imported modules, so that the page is the same under every Python. A test compares the
+It reads the sources, not imported modules, so that the page is the same with every Python version. A test compares the
 committed file.
 """
 

@@ -1,7 +1,7 @@
-"""A schema registry that somebody else wrote: Apicurio, in memory, on a free port of 127.0.0.1.
+"""A third-party schema registry for tests: Apicurio, in memory, on a free port of 127.0.0.1.
 
-Fetched by Maven into the same cache as Kafka's jars (140 MB), and run by Java. `url` is that of its interface that
-Confluent's clients speak.
+Maven downloads it into the same cache as Kafka's jars (140 MB), and Java runs it. `url` is the address of its interface
+for Confluent's clients.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""A headless Chromium for tests, spoken to over two pipes in its own protocol: nothing beside the browser is needed.
+"""A headless Chromium for tests, controlled over two pipes with its own protocol: only the browser is needed.
 
     with Browser() as browser:
         browser.open("http://127.0.0.1:8000/index.html")
         browser.evaluate("document.title")
 
-What a page writes to its console as an error, an exception that nobody caught and a file that could not be loaded are
-collected in `problems`.
+`problems` collects the errors on a page's console, uncaught exceptions, and files that could not be loaded.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Runs the tests that depend on the other side against every version of it, and writes docs/compatibility.md.
+"""Runs the tests that depend on Kafka or PySpark with every supported version, and writes docs/compatibility.md.
 
     python -m tools.compat                                    everything; about an hour on two idle cores
     python -m tools.compat --kafka 3.4.1 4.4.0 --pyspark      only these brokers, no PySpark
     python -m tools.compat --kafka --pyspark 4.2.0            only this PySpark
-    python -m tools.compat --print                            the page anew from what was measured before
+    python -m tools.compat --print                            writes the page again from earlier results
 
-A version is one process of pytest. Brokers are named to it by PYKAFKA_SINK_KAFKA (tests/conftest.py); a PySpark is a
-virtual environment of its own in the cache, beside the jars. Results are kept in docs/compatibility.json by version, so
-that one of them can be run again alone; the page is made from that file. Ends with 1 if a test has failed.
+Each version is tested in one pytest process. PYKAFKA_SINK_KAFKA names its brokers (tests/conftest.py); each PySpark has
+its own virtual environment in the cache, with the jars. docs/compatibility.json keeps the results by version, so that a
+single version can be tested again; the page is created from that file. The exit code is 1 if a test has failed.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """`make demo`: a streaming job into Kafka, killed in the middle of its work and started again; every row is counted.
 
-Starts the embedded broker in a process of its own; `BROKER=kafka` starts Apache Kafka instead (needs Maven),
-`BOOTSTRAP=host:port` uses one of yours. `FORMAT=avro` writes Avro in place of JSON, with its schema in an embedded
-registry, or in that of `REGISTRY=url`. Then files of rows appear for some seconds, a Spark application streams them to
-a topic, gets a SIGKILL in the middle of a commit, starts again from its checkpoint and comes to its end. That middle
-takes milliseconds and can be missed: rows go on appearing until the driver was caught in it. What is in the topic is
-read by confluent-kafka with isolation read_committed: nothing here believes our own code.
+The demo starts the embedded broker in a separate process; `BROKER=kafka` starts Apache Kafka instead (needs Maven),
+`BOOTSTRAP=host:port` uses your own broker. `FORMAT=avro` writes Avro instead of JSON, with its schema in an embedded
+registry or in that of `REGISTRY=url`. For some seconds the demo creates files of rows, and a Spark application streams
+them to a topic, gets a SIGKILL during a commit, starts again from its checkpoint and completes. A commit takes only
+milliseconds and can be missed: the demo creates rows until it has killed the driver during one. confluent-kafka reads
+the topic with isolation read_committed, so that the result does not depend on our own code.
 
-Needs Java 17. Ends by itself, and leaves no process and no file behind, on Ctrl-C either. The exit code is 0 only if
-every row arrived and, as long as delivery is exactly once, none twice; 1 if not; 2 if it cannot run here.
+The demo needs Java 17. It leaves no process and no file behind, even after Ctrl-C. The exit code is 0 only if every row
+arrived and, with exactly-once delivery, none arrived twice; 1 if not; 2 if the demo cannot run here.
 """
 
 from __future__ import annotations

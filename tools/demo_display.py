@@ -1,4 +1,4 @@
-"""What the demo shows: on a terminal a block of figures that changes below what has happened, elsewhere plain lines."""
+"""The output of the demo: on a terminal a block of figures that is updated below the log, otherwise plain lines."""
 
 from __future__ import annotations
 

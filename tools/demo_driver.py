@@ -1,4 +1,4 @@
-"""The Spark application of the demo as a process that can be killed, and the moment at which that hurts most."""
+"""The Spark application of the demo as a process that can be killed, and the most critical moment to kill it."""
 
 from __future__ import annotations
 

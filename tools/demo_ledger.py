@@ -1,4 +1,4 @@
-"""How many decisions about a topic the ledger holds, read as any consumer reads it."""
+"""Counts the decisions about a topic in the ledger, with an ordinary consumer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Runs the demo in a terminal of its own and keeps what it showed: `python -m tools.demo_picture`.
+"""Runs the demo in a separate terminal and saves its output: `python -m tools.demo_picture`.
 
-docs/demo.txt is the text, docs/demo.svg a picture of the same screen. What is kept comes from one real run; the picture
-is drawn from the characters and colours that the demo wrote, by the few control sequences that it uses.
+docs/demo.txt is the text, docs/demo.svg a picture of the same screen. Both come from one real run; the
+picture is drawn from the characters and colours of the output, with the few control sequences that the demo uses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The rows of the demo: how they come into being, and how what arrived is compared with them.
+"""The rows of the demo: their creation, and the comparison with the rows in the topic.
 
-Every row is known by the file it came in, its number in that file, and a checksum over both and its text. Rows go to
-the partition (row number % partitions), so that it is known for each partition what it has to hold.
+Every row is identified by its file, its number in that file, and a checksum over both and its text. A row goes to the
+partition (row number % partitions), so the expected content of each partition is known.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Fetches what tests and demos take from Maven, and makes the class archives, so that nothing later waits for it.
+"""Downloads the Maven artifacts of tests and demos, and creates the class archives, so that no test waits for them.
 
-Tests that run side by side would otherwise all wait for one download, each within its own time-out. What cannot be had
-is no failure here: the tests that need it skip or fail, and say why.
+Otherwise parallel tests would all wait for one download, each within its own time-out. A failed download is not an
+error here: the tests that need the file skip or fail, and give the reason.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Read whole topics with code that is not ours: confluent-kafka, or Java's console consumer.
 
-What a test believes about the log comes from here, never from our own decoder. Both readers start at the beginning
-and end where the log ends for the isolation level asked for. Where that is, the leader is asked before: a leader that
+Tests check the log with these readers, never with our own decoder. Both readers start at the beginning and end where
+the log ends for the requested isolation level. The leader is asked for that position first: a leader that
 was elected a moment ago does not show a reader all that it has, and says so only to those who ask for the end.
 
 The markers that end a transaction are written after the coordinator has answered, so a read_committed reader that

@@ -1,7 +1,7 @@
-"""The class archives with which JVMs of Apache Kafka start: one for each version, made once and kept beside its jars.
+"""The class archives for the start of Apache Kafka's JVMs: one for each version, created once and kept with its jars.
 
-A throw-away node is started, written to, read and stopped, and its JVM writes down at its end what it has loaded. A
-JVM with an archive (class data sharing) starts with its classes read and checked.
+A temporary node is started, written to, read and stopped; at its end the JVM writes the classes that it has loaded. A
+JVM with an archive (class data sharing) does not have to read and verify these classes again.
 """
 
 from __future__ import annotations

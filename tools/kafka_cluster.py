@@ -6,7 +6,7 @@
 
 Every node keeps its port and its data through a restart. Data and logs live in one temporary folder; closing kills
 the processes of this cluster and removes the folder, and a watchdog does the same if the owner dies without closing.
-Topics are made by confluent-kafka's admin client, so that the harness does not lean on the code under test.
+confluent-kafka's admin client creates topics, so that the harness does not depend on the code under test.
 """
 
 from __future__ import annotations

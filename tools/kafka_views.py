@@ -1,4 +1,4 @@
-"""What each broker of a cluster says for itself.
+"""Asks each broker of a cluster separately.
 
 Brokers learn of a change one after the other: of a new topic, of an election, of each other. A client asks whichever it
 likes, so what it was told once may be unknown to the next broker. Here one chosen broker is asked, over a connection

@@ -5,8 +5,8 @@ Python sources, what this Python compiles them to, and the marker for type check
 left out. Its dependencies (pyarrow, numpy, lz4, crc32c, mmh3) are compiled packages and must be installed where the
 zip is used.
 
-Python keeps nothing that it compiles from a zip: every worker process would compile the package again, which takes
-longer than all else that it imports. Where another version of Python runs, it takes the sources.
+Python does not cache the modules that it compiles from a zip: every worker process would compile the package again, and
+that takes longer than all other imports. Another version of Python uses the sources.
 """
 
 from __future__ import annotations

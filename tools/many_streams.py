@@ -1,8 +1,8 @@
-"""`make streams MINUTES=10`: many streams in one Spark application, started, stopped and robbed of their processes.
+"""`make streams MINUTES=10`: starts and stops many streams in one Spark application, and kills their processes.
 
 Ten streams with their own checkpoints and topics run in one session, some inside foreachBatch, with labelled batch
 writes beside them. Every few seconds two of them are stopped in the middle of what they do and started again, and a
-Python process in which Spark plans or commits is killed. At the end all heal, every stream takes what is left, and
+Python process in which Spark plans or commits is killed. At the end all streams recover and read the rest, and
 confluent-kafka reads the topics with isolation read_committed: every row has to be there once.
 
 What it rests on: Spark hands the commits of a query to whichever process is free, so no process may believe that it

@@ -1,4 +1,4 @@
-"""A local Spark session for tools that print something of their own: classic, or Spark Connect with its own server.
+"""A local Spark session for tools with their own output: classic, or Spark Connect with its own server.
 
 What the JVM and its Python processes print goes to a file. A stop in the middle of a batch is a page of stack traces
 there, and what ended a query is asked from the query.

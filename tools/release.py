@@ -1,4 +1,4 @@
-"""`make release`: what is published, built twice and compared, checked, installed everywhere, listed.
+"""`make release`: builds the published files twice and compares, checks, installs and lists them.
 
 Into dist/: sdist, wheel, the zip for --py-files, an SBOM (CycloneDX) of a fresh installation, SHA256SUMS. Built from
 the files of the last commit, in two folders, with the time of that commit as the time of every file; a difference of

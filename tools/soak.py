@@ -39,8 +39,8 @@ STARTED = "the query has started"
 TOPIC, PARTITIONS = "soak", 6
 FILES_PER_S, ROWS_PER_FILE = 2, 1000
 PAUSE_S = (3.0, 9.0)  # between two faults
-DOWN_S = (2.0, 12.0)  # until what is down comes back
-# A driver that was just started gets this long before it may be killed, or no batch would ever be committed.
+DOWN_S = (2.0, 12.0)  # until a stopped process is started again
+# A new driver runs at least this long before it may be killed; otherwise no batch would be committed.
 GRACE_S = 8.0
 TOLD_EVERY_S = 10.0
 END_PATIENCE_S = 600.0
@@ -49,7 +49,7 @@ EXPECTED_ENDS = ("CommitAborted", "CommitPending", "OperationTimeout", "Delivery
 
 
 class SoakFailed(Exception):
-    """The query ended in a way that no fault explains."""
+    """The query ended for a reason that no fault explains."""
 
 
 class Soak:
@@ -95,7 +95,7 @@ class Soak:
             self._kill_broker,
             self._pause_broker,
         )
-        with suppress(ProcessLookupError, ValueError):  # it was gone before we came
+        with suppress(ProcessLookupError, ValueError):  # the process had ended already
             self._dice.choice(strikes)()
 
     def _kill_driver(self) -> None:
@@ -147,7 +147,7 @@ class Soak:
 
         def mend() -> None:
             mend_it(node_id)
-            # It has to catch up before another one may fall.
+            # It must catch up before another one may be stopped.
             self._healings.append((self._age_s() + DOWN_S[1], self._forget_broker))
 
         self._later(mend)

@@ -41,7 +41,7 @@ _PYTHON_DAEMON = b"pyspark.daemon"
 
 
 class SparkFailed(Exception):
-    """A job ended with an error, or does not end; the text holds the end of its log."""
+    """A job ended with an error, or does not end; the text contains the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class SubmittedJob:
 
     @property
     def output(self) -> str:
-        """What the script has printed so far."""
+        """The output of the script so far."""
         return (self.folder / "stdout").read_text(errors="replace")
 
     @property
@@ -78,7 +78,7 @@ class SubmittedJob:
             raise SparkFailed(f"the job has ended before {awaited}:\n{self.output}\n{self.log[-4000:]}")
 
     def wait(self, timeout_s: float = 400) -> str:
-        """What the script printed, once it has ended well."""
+        """Waits until the script ends without an error, and returns its output."""
         try:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -203,7 +203,7 @@ class SparkCluster:
     def start_worker(self, number: int) -> None:
         """Start a worker, at first or after it was killed. The master learns of it a moment later."""
         host = self.host_of(number)
-        # The master holds a dead worker for alive until it has seen the connection break.
+        # The master regards a dead worker as alive until the connection breaks.
         self._gone |= {worker["id"] for worker in self._known_workers() if worker["host"] == host}
         folder = self.folder / f"worker-{number}"
         command = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]

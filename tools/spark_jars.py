@@ -1,4 +1,4 @@
-"""The jars of Spark's own Kafka sink, `format("kafka")`, with which our sink is compared record by record.
+"""The jars of Spark's own Kafka sink, `format("kafka")`. Tests compare our sink with it record by record.
 
 PySpark brings Spark's jars but not this one; `spark.jars` takes the list that `java_sink_jars()` returns. Maven has no
 release of the sink for PySpark 4.3 yet. The one before works there, batch and streaming: it uses data source

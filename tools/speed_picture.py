@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "benchmarks" / "spark-shapes.md"
 PATH = ROOT / "docs" / "pictures" / "speed.svg"
 
-# On a scale of factors: half and twice are as far from one.
+# A logarithmic scale: 0.5 and 2 have the same distance from 1.
 LOWEST, HIGHEST = 0.5, 10.0
 LEFT, RIGHT, TOP, STEP = 230, 800, 74, 24
 

@@ -1,4 +1,4 @@
-"""Draws the state diagrams of the documents from the tables in the code, so that a picture cannot lie.
+"""Draws the state diagrams of the documents from the tables in the code, so that pictures and code agree.
 
     python -m tools.state_diagrams           rewrite DESIGN.md and docs/exactly-once.md
     python -m tools.state_diagrams --check   exit 1 if one of them is not what the tables say

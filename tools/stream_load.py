@@ -5,7 +5,7 @@ its number. So it is known without asking Spark what each topic has to hold: 0, 
 each. A stream writes through `writeStream.format(...)`, or inside foreachBatch, where a user would label the write with
 the number of the micro-batch.
 
-Nothing here is of the classic session or of Spark Connect alone.
+Everything here works with a classic session and with Spark Connect.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The project's style as a program: `python -m tools.tidy` prints what breaks it and fails if anything does.
 
-What a formatter and a type checker cannot see: which folder may import which, what a pure folder must not touch, how
-long a file and a function may be, dead modules, modules without an introduction, comments that name files which are
-gone, functions named by what was done and not by what they do, tests that check nothing, unfinished work, and paths of
-somebody's machine.
+It checks rules that a formatter and a type checker cannot: which folder may import which, what a pure folder must not
+use, the length of files and functions, dead modules, modules without an introduction, comments that name files which do
+not exist, functions named by a participle and not by a verb, tests that check nothing, unfinished work, and paths of a
+developer's machine.
 
 Every rule is a function from sources to complaints and is tested on small made-up sources (tests/unit/test_tidy.py).
 """
@@ -30,7 +30,7 @@ FUNCTION_LINES_MAX = 70
 _BASE = frozenset({"error_table", "errors", "frozen", "version"})
 _BYTES = _BASE | {"records", "wire"}
 _DECISIONS = _BYTES | {"security", "options", "client", "engine", "exactly_once", "registry", "schemas"}
-# What touches the world, from the bottom up.
+# Modules with input and output, from the bottom up.
 _SHELL = _DECISIONS | {"io", "auth", "admin", "producer"}
 LAYERS: Mapping[str, frozenset[str]] = {
     "error_table": frozenset(),
@@ -53,7 +53,7 @@ LAYERS: Mapping[str, frozenset[str]] = {
     "metrics": _SHELL,
     "lineage": _SHELL | {"metrics"},
     "spark": _SHELL | {"metrics", "lineage"},
-    # What the job rests on is in all of them.
+    # The layers below a job are in all of them.
     "checks": _SHELL | {"spark"},
     "cli": _SHELL | {"metrics", "checks"},
     "testing": _BYTES,

@@ -1,4 +1,4 @@
-"""One loop that waits for what somebody else does, for tools and tests."""
+"""One loop that waits for a result of another process or thread, for tools and tests."""
 
 from __future__ import annotations
 

@@ -255,7 +255,8 @@ class RegistryClient:
             token = resolve_references(f"{REGISTRY}bearer.auth.token", self._options.bearer_token or "").strip()
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise AuthenticationError(
-                "the bearer token for the schema registry is empty, or has letters of no token", REGISTRY_LOGIN
+                "the bearer token for the schema registry is empty, or contains characters that a token cannot have",
+                REGISTRY_LOGIN,
             )
         return token
 

@@ -104,7 +104,8 @@ def _require_words(what: str, found: AwsCredentials) -> AwsCredentials:
         values.append(found.session_token)
     if not all(isinstance(value, str) and _WORD.fullmatch(value) for value in values):
         raise ConfigError(
-            f"{what} (secret key, session token) are no AWS credentials: each is one printable word", AWS_LOGIN
+            f"{what} (secret key, session token) are not valid as AWS credentials: each is one printable word",
+            AWS_LOGIN,
         )
     return found
 

@@ -77,23 +77,23 @@ def _import_callable(path: str) -> Any:
 
 def _add_ledger(commands: Commands) -> None:
     command = _add_cluster_command(
-        commands, "ledger", "show the decisions of a sink, or of all", texts.LEDGER,
+        commands, "ledger", "show the decisions of one sink or all sinks", texts.LEDGER,
         run="kafka_sink.cli.read_commands:ledger",
     )  # fmt: skip
     _add_sink_options(command, is_required=False)
-    command.add_argument("--follow", action="store_true", help="look again and again, until Ctrl-C")
+    command.add_argument("--follow", action="store_true", help="refresh repeatedly, until Ctrl-C")
     _add_refresh_options(command)
 
 
 def _add_watch(commands: Commands) -> None:
     command = _add_cluster_command(
-        commands, "watch", "see what a sink does, look by look", texts.WATCH, run="kafka_sink.cli.watch:watch"
+        commands, "watch", "watch the batches of a sink", texts.WATCH, run="kafka_sink.cli.watch:watch"
     )
     _add_sink_options(command, is_required=True)
     _add_refresh_options(command)
     command.add_argument(
         "--metrics-url", metavar="URL",
-        help="the address that metrics.prometheus.port opens on the driver; tells how long commits take",
+        help="the address that metrics.prometheus.port opens on the driver; shows how long commits take",
     )  # fmt: skip
 
 
@@ -107,26 +107,26 @@ def _add_recover(commands: Commands) -> None:
 
 def _add_resolve(commands: Commands) -> None:
     command = _add_cluster_command(
-        commands, "resolve", "choose what becomes of a lost batch", texts.RESOLVE,
+        commands, "resolve", "choose what to do with a lost batch", texts.RESOLVE,
         run="kafka_sink.cli.write_commands:resolve",
     )  # fmt: skip
     _add_sink_options(command, is_required=True)
     choice = command.add_mutually_exclusive_group(required=True)
-    choice.add_argument("--replay", action="store_true", help="have the batch run again")
-    choice.add_argument("--accept", action="store_true", help="go on without the missing rows")
+    choice.add_argument("--replay", action="store_true", help="run the batch again")
+    choice.add_argument("--accept", action="store_true", help="continue without the missing rows")
     choice.add_argument("--set-aside", action="store_true", help="give up a record that cannot be read")
-    command.add_argument("--key", metavar="KEY", help="which one, if several records of the sink cannot be read")
-    command.add_argument("--batch", metavar="BATCH_ID", help="which one, if several batch writes of the sink are lost")
+    command.add_argument("--key", metavar="KEY", help="the key, if several records of the sink cannot be read")
+    command.add_argument("--batch", metavar="BATCH_ID", help="the batch, if several batch writes of the sink are lost")
     _add_yes_option(command)
 
 
 def _add_transactions(commands: Commands) -> None:
     command = _add_cluster_command(
-        commands, "transactions", "show open transactions, abort the dangling ones", texts.TRANSACTIONS,
+        commands, "transactions", "show open transactions, abort abandoned ones", texts.TRANSACTIONS,
         run="kafka_sink.cli.read_commands:transactions",
     )  # fmt: skip
     _add_sink_options(command, is_required=False)
-    command.add_argument("--abort", action="store_true", help="abort those that no decision names (needs a sink)")
+    command.add_argument("--abort", action="store_true", help="abort those without a decision (needs a sink)")
     _add_yes_option(command, "do not ask before aborting")
 
 
@@ -136,18 +136,18 @@ def _add_replay(commands: Commands) -> None:
         run="kafka_sink.cli.replay:replay", session="kafka_sink.cli.replay:ReplaySession",
     )  # fmt: skip
     command.add_argument("--from", dest="source", required=True, metavar="TOPIC", help="the topic of dead letters")
-    command.add_argument("--to", dest="target", required=True, metavar="TOPIC", help="where the records go")
+    command.add_argument("--to", dest="target", required=True, metavar="TOPIC", help="the topic for the records")
     command.add_argument(
         "--filter", type=_parse_property, action="append", default=[], metavar="NAME=VALUE",
-        help="only letters that say so in their header pykafka-sink.NAME: reason, topic, partition, row, query.id, "
-        "batch.id, spark.partition. May be repeated: one of the values of a name, for every name",
+        help="only letters with this value in their header pykafka-sink.NAME: reason, topic, partition, row, query.id, "
+        "batch.id, spark.partition. Repeat for more values of a name, or for more names (all must match)",
     )  # fmt: skip
-    command.add_argument("--name", metavar="NAME", help="of the replay, which is also its transactional id")
+    command.add_argument("--name", metavar="NAME", help="name of the replay, which is also its transactional id")
     command.add_argument(
         "--batch-size", type=_parse_count, default=10_000, metavar="N",
-        help="so many records in a transaction at most (default %(default)s)",
+        help="maximum number of records in a transaction (default %(default)s)",
     )  # fmt: skip
-    command.add_argument("--dry-run", action="store_true", help="read and count the letters, write nothing")
+    command.add_argument("--dry-run", action="store_true", help="read and count the letters; write nothing")
     _add_yes_option(command)
 
 
@@ -156,16 +156,16 @@ def _add_replay(commands: Commands) -> None:
 
 def _add_perf(commands: Commands) -> None:
     command = _add_command(
-        commands, "perf", "see how fast this producer writes", texts.PERF, codes=texts.PERF_CODES,
+        commands, "perf", "measure how fast this producer writes", texts.PERF, codes=texts.PERF_CODES,
         run="kafka_sink.cli.perf:perf",
     )  # fmt: skip
     _add_broker_options(command)
     _add_output_options(command)
     load = command.add_argument_group("load")
-    load.add_argument("--topic", required=True, help="where to write; it should have been created for this")
-    load.add_argument("--num-records", type=_parse_count, required=True, metavar="N", help="how many, warm-up included")
+    load.add_argument("--topic", required=True, help="the topic to write to; use a topic created for this test")
+    load.add_argument("--num-records", type=_parse_count, required=True, metavar="N", help="number, including warm-up")
     payload = load.add_mutually_exclusive_group(required=True)
-    payload.add_argument("--record-size", type=_parse_count, metavar="BYTES", help="values of so many random letters")
+    payload.add_argument("--record-size", type=_parse_count, metavar="BYTES", help="values of this many random letters")
     payload.add_argument("--payload-file", metavar="FILE", help="values drawn from the lines of a file")
     payload.add_argument("--payload-monotonic", action="store_true", help="values 1, 2, 3 and so on, as text")
     load.add_argument(
@@ -173,48 +173,46 @@ def _add_perf(commands: Commands) -> None:
     )
     load.add_argument(
         "--throughput", type=float, default=-1, metavar="N",
-        help="at most so many records per second (default: no limit)",
+        help="maximum number of records per second (default: no limit)",
     )  # fmt: skip
     load.add_argument(
-        "--warmup-records", type=_parse_count_or_zero, default=0, metavar="N", help="the first N do not count",
+        "--warmup-records", type=_parse_count_or_zero, default=0, metavar="N", help="do not count the first N records",
     )  # fmt: skip
     load.add_argument(
         "--reporting-interval", type=_parse_count, default=5_000, metavar="MS",
-        help="a line each so often (default %(default)s)",
+        help="interval between two lines (default %(default)s)",
     )  # fmt: skip
     load.add_argument(
         "--command-property", "--producer-props", dest="properties_given", type=_parse_property, nargs="+",
         action="extend", default=[], metavar="NAME=VALUE",
-        help="options of the producer as Kafka's tool takes them, without kafka.",
+        help="producer options as in Kafka's tool, without the prefix kafka.",
     )  # fmt: skip
-    load.add_argument("--print-metrics", action="store_true", help="the producer's metrics in the end")
+    load.add_argument("--print-metrics", action="store_true", help="print the producer's metrics at the end")
     load.add_argument("--transactional-id", metavar="ID", help="write in transactions")
     load.add_argument(
         "--transaction-duration-ms", type=_parse_count, default=3_000, metavar="MS",
-        help="how long each of them stays open (default %(default)s)",
+        help="how long each transaction stays open (default %(default)s)",
     )  # fmt: skip
 
 
 def _add_check(commands: Commands) -> None:
     command = _add_command(
-        commands, "check", "will a job with these options work here?", texts.CHECK, codes=texts.CHECK_CODES,
+        commands, "check", "check whether a job will work with these options", texts.CHECK, codes=texts.CHECK_CODES,
         run="kafka_sink.cli.check:run",
     )  # fmt: skip
-    _add_broker_options(
-        command, _parse_property, "NAME=VALUE", "those of the producer with the prefix kafka. or without"
-    )
+    _add_broker_options(command, _parse_property, "NAME=VALUE", "producer options with or without the prefix kafka.")
     command.add_argument("--topic", help="the option topic of the job")
     _add_sink_options(command, is_required=False, whose="job", of_stream="a stream")
     command.add_argument("--preset", choices=list(PRESETS), help="the service that the brokers belong to")
-    command.add_argument("--explain", action="store_true", help="say what --preset sets, needs and cannot do")
+    command.add_argument("--explain", action="store_true", help="show what --preset sets, needs and does not support")
     command.add_argument(
         "--columns", metavar="SCHEMA",
-        help="of the DataFrame: df.schema.json(), or DDL as in 'key STRING, value STRING', or a file of either",
+        help="schema of the DataFrame: df.schema.json(), DDL such as 'key STRING, value STRING', or a file of one",
     )  # fmt: skip
     command.add_argument(
-        "--timeout", type=_parse_any_seconds, default=2.0, metavar="SECONDS", help="for all of it (default %(default)s)"
+        "--timeout", type=_parse_any_seconds, default=2.0, metavar="SECONDS", help="in total (default %(default)s)"
     )
-    command.add_argument("--probe-write", action="store_true", help="write a record in a transaction, and abort it")
+    command.add_argument("--probe-write", action="store_true", help="write a record in a transaction and abort it")
     _add_output_options(command, "print a list of JSON objects")
 
 
@@ -225,8 +223,8 @@ def _add_topic(commands: Commands) -> None:
     )  # fmt: skip
     _add_broker_options(command)
     _add_output_options(command)
-    command.add_argument("--topic", required=True, help="its name")
-    command.add_argument("--create", action="store_true", help="make it if it is missing")
+    command.add_argument("--topic", required=True, help="name of the topic")
+    command.add_argument("--create", action="store_true", help="create the topic if it is missing")
     command.add_argument("--partitions", type=_parse_count, default=-1, metavar="N", help="default: the brokers'")
     command.add_argument(
         "--replication-factor", type=_parse_count, default=-1, metavar="N", help="default: the brokers'"
@@ -237,33 +235,33 @@ def _add_topic(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="of the topic; may be repeated",
+        help="topic configuration; may be repeated",
     )
     _add_yes_option(command)
 
 
 def _add_schema(commands: Commands) -> None:
-    top = commands.add_parser("schema", help="see which schema columns have, and whether they fit one")
+    top = commands.add_parser("schema", help="show the schema of columns, or check columns against a schema")
     kinds = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, title, about, run in (
         ("show", "print the schema of columns", texts.SCHEMA_SHOW, "kafka_sink.cli.schema:show"),
-        ("check", "do columns fit?", texts.SCHEMA_CHECK, "kafka_sink.cli.schema:check"),
+        ("check", "check whether columns fit a schema", texts.SCHEMA_CHECK, "kafka_sink.cli.schema:check"),
     ):
         command = _add_command(kinds, name, title, about, codes=texts.SCHEMA_CODES, run=run)
         command.add_argument(
             "--columns", required=True, metavar="SCHEMA",
-            help="df.schema.json(), or DDL as in 'id BIGINT, name STRING', or a file of either",
+            help="df.schema.json(), DDL such as 'id BIGINT, name STRING', or a file of one",
         )  # fmt: skip
-        command.add_argument("--column", metavar="NAME", help="only this one of them, as a key or value by itself")
+        command.add_argument("--column", metavar="NAME", help="use only this column, as a key or value by itself")
         command.add_argument("--format", choices=sorted(ENCODED), help="short for --option value.format=...")
         command.add_argument("--record-name", metavar="NAME", help="short for --option value.record.name=...")
         command.add_argument("--side", choices=("value", "key"), default="value", help="default: %(default)s")
-        command.add_argument("--topic", help="the topic, of which the subject is made")
+        command.add_argument("--topic", help="the topic from which the subject is derived")
         command.add_argument(
             "--option", type=_parse_property, action="append", default=[], metavar="NAME=VALUE",
-            help="an option as in the Spark job; may be repeated. Secrets belong into --properties",
+            help="an option as in the Spark job; may be repeated. Put secrets into --properties",
         )  # fmt: skip
-        command.add_argument("--properties", metavar="FILE", help="such options in a Java properties file")
+        command.add_argument("--properties", metavar="FILE", help="a Java properties file with such options")
         _add_output_options(command)
 
 
@@ -281,7 +279,7 @@ def _add_completion(commands: Commands) -> None:
         commands, "completion", "print a script for the shell's Tab key", texts.COMPLETION, codes=None,
         run="kafka_sink.cli.completion:completion",
     )  # fmt: skip
-    command.add_argument("shell", choices=tuple(SCRIPTS), help="which shell")
+    command.add_argument("shell", choices=tuple(SCRIPTS), help="the shell")
     _add_output_options(command, has_log=False)
     command.set_defaults(parser=parser)
 
@@ -311,7 +309,7 @@ def _add_cluster_command(
     _add_output_options(command)
     command.add_argument(
         "--timeout", type=_parse_seconds, default=DEFAULT_TIMEOUT_S, metavar="SECONDS",
-        help="how long to go on trying (default %(default)s)",
+        help="how long to retry (default %(default)s)",
     )  # fmt: skip
     command.add_argument(
         "--ledger-topic", default=SINK_OPTIONS["ledger.topic"].default, metavar="TOPIC",
@@ -344,16 +342,16 @@ def _add_broker_options(
     brokers = command.add_argument_group("brokers")
     brokers.add_argument(
         "--bootstrap-server", "--bootstrap-servers", dest="bootstrap_servers", metavar="HOST:PORT[,...]",
-        help="brokers to begin with; short for --option kafka.bootstrap.servers=...",
+        help="brokers for the first connection; short for --option kafka.bootstrap.servers=...",
     )  # fmt: skip
     brokers.add_argument(
         "--option", type=option, action="append", default=[], metavar=metavar,
-        help="an option as in the Spark job; may be repeated. Others can see it in the list of processes: secrets "
-        "belong into --properties",
+        help="an option as in the Spark job; may be repeated. Other users can see it in the process list: put secrets "
+        "into --properties",
     )  # fmt: skip
     brokers.add_argument(
         "--properties", "--producer.config", "--command-config", metavar="FILE",
-        help=f"options in a Java properties file, {names_in_file}",
+        help=f"a Java properties file with options, {names_in_file}",
     )  # fmt: skip
 
 
@@ -363,7 +361,7 @@ def _add_output_options(
     command.add_argument("--json", action="store_true", help=of_json)
     command.set_defaults(verbose=False)
     if has_log:
-        command.add_argument("-v", "--verbose", action="store_true", help="log what is done on standard error")
+        command.add_argument("-v", "--verbose", action="store_true", help="write a log to standard error")
 
 
 def _add_yes_option(command: argparse.ArgumentParser, text: str = "do not ask") -> None:
@@ -382,10 +380,10 @@ def _add_sink_options(
 def _add_refresh_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--interval", type=_parse_seconds, default=INTERVAL_S, metavar="SECONDS",
-        help="between two looks (default %(default)s)",
+        help="time between two refreshes (default %(default)s)",
     )  # fmt: skip
     command.add_argument(
-        "--count", type=_parse_count_or_zero, default=0, metavar="N", help="end after N looks (0: never)"
+        "--count", type=_parse_count_or_zero, default=0, metavar="N", help="end after N refreshes (0: never)"
     )
 
 

@@ -118,9 +118,9 @@ class SinkClient:
             driver = DescribeTransactions(self.settings(), [driver_transactional_id(sink_id)], self.client.now_ms())
             if self._run_step(driver, "the id of the sink's driver").found:
                 raise ConfigError(
-                    f"the ledger {self.ledger_topic} has no record of sink {sink_id}, and the brokers know a driver of "
-                    "it: another ledger has its decisions, or this one had them and was emptied. Open transactions may "
-                    "be decided. Nothing was aborted. Compare --ledger-topic with the option ledger.topic of the query",
+                    f"the ledger {self.ledger_topic} has no record of sink {sink_id}, but the brokers know a driver of "
+                    "it: its decisions are in another ledger, or this ledger was emptied. Open transactions may be "
+                    "decided. Nothing was aborted. Compare --ledger-topic with the option ledger.topic of the query",
                     NO_SUCH_SINK,
                 )
 
@@ -156,7 +156,7 @@ class SinkClient:
     def _run_step(self, part: PartT, what: str) -> PartT:
         finished = self.client.run(SingleStep(part, self.client.now_ms() + self._patience_ms))
         if finished.failure is not None:
-            raise NotAnswered(f"{what} was not to be had: {finished.failure.reason}")
+            raise NotAnswered(f"{what} was not available: {finished.failure.reason}")
         return finished
 
     def is_elsewhere(self, record: LedgerRecord) -> bool:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 ABOUT = """\
-Look at, and put in order, what the Spark sink format("pykafka-sink") has decided; see beforehand whether a job will
-work (check), or how fast it writes (perf).
+Inspect and repair the decisions of the Spark sink format("pykafka-sink"). Check whether a job will work (check), or
+measure how fast the producer writes (perf).
 
-Under exactly-once each batch is decided by one record in a ledger topic; then its transactions are committed, and a
-second record closes the decision. A driver that dies in between leaves an open decision. The query finishes it when it
-starts again, or `recover` does, as long as the transactions have not timed out. If they have, rows are missing and a
-person has to choose: `resolve`.
+With exactly-once, one record in a ledger topic decides each batch. Then the driver commits the batch's transactions,
+and a second record closes the decision. If the driver dies in between, the decision stays open. The next start of the
+query or `recover` completes it, as long as the transactions have not timed out. If they have, rows are missing and you
+must choose with `resolve`.
 """
 
 CODES = """\
 exit codes:
-  0  nothing is open, or it was put in order
-  1  something is open or lost, or the question was answered with no: see the text
+  0  nothing is open, or the command completed it
+  1  something is open or lost, or you answered no: see the text
   2  wrong usage: an option, a file, or a sink or ledger that does not exist
   3  no broker could be reached in time
-  4  the brokers refused (credentials, permissions), could not do it, or told only a part
+  4  the brokers refused (credentials, permissions), failed, or returned only a part
 """
 
 EXAMPLES = """\
@@ -29,8 +29,8 @@ examples:
   pykafka-sink resolve --replay --properties client.properties --sink-id orders
   pykafka-sink transactions --bootstrap-server localhost:9092 --sink-id orders --json
 
-`pykafka-sink COMMAND --help` explains each command. Words are completed by Tab after
-`source <(pykafka-sink completion bash)`; zsh and fish have their own.
+`pykafka-sink COMMAND --help` explains each command. Run `source <(pykafka-sink completion bash)` for completion
+with Tab; there are scripts for zsh and fish, too.
 """
 
 PERF_CODES = """\
@@ -42,15 +42,15 @@ exit codes:
 """
 
 LEDGER = """\
-Show the newest decision of each sink, and of each named batch write. It only reads; running queries are not disturbed.
+Show the latest decision of each sink and of each named batch write. The command only reads and does not affect queries.
 
   delivered  every row is visible to read_committed readers, once
-  open       decided, not known to be finished. Normal for a moment while a query runs; if no query runs: recover
-  lost       decided, but transactions had ended otherwise: rows are missing. Choose with resolve
-  accepted   was lost; an operator went on without the missing rows
-  replay     was lost; an operator has the query run the batch again
+  open       decided, not known to be finished. Normal for a moment while a query runs; if no query runs, use recover
+  lost       decided, but transactions ended without a commit: rows are missing. Use resolve
+  accepted   was lost; an operator continued without the missing rows
+  replay     was lost; an operator chose to run the batch again
 
-The age is by this machine's clock and by the clock of the driver that wrote the record.
+The age is the difference between this machine's clock and the clock of the driver that wrote the record.
 
 examples:
   pykafka-sink ledger --bootstrap-server localhost:9092
@@ -59,11 +59,11 @@ examples:
 """
 
 WATCH = """\
-Watch a sink: its newest batches, rows per second, how old the last batch is, open transactions, and for each partition
-how far the stable offset is behind the end: read_committed readers see nothing of what lies between. It only reads.
+Watch a sink: its latest batches, rows per second, the age of the last batch, open transactions, and for each partition
+the lag of the last stable offset. read_committed readers do not see records after that offset. The command only reads.
 
-A terminal is drawn anew at each look (by rich, if pykafka-sink[watch] is installed). Into a file or a pipe goes one
-line per look; with --json one object per line. Ctrl-C ends it.
+On a terminal each refresh redraws the screen (with rich, if pykafka-sink[watch] is installed). In a file or a pipe each
+refresh is one line; with --json one object per line. Ctrl-C ends the command.
 
 examples:
   pykafka-sink watch --bootstrap-server localhost:9092 --sink-id orders
@@ -71,15 +71,15 @@ examples:
 """
 
 RECOVER = """\
-Finish an open decision without starting the query: commit the transactions that the ledger names, and record it.
-Repeating it is harmless. It takes the driver's place for a moment; a query that runs notices at its next commit, reads
-the ledger and goes on.
+Complete an open decision without starting the query: commit the transactions that the ledger names, and record this.
+The command can be repeated safely. It takes over from the driver for a moment. A running query detects this at its next
+commit, reads the ledger and continues.
 
-The transactions wait for at most their transaction.timeout.ms. If it has passed, the batch is lost, the exit code is 1,
-and `resolve` is next.
+Transactions stay open for at most their transaction.timeout.ms. After that the batch is lost, and the exit code is 1;
+use `resolve` then.
 
-What is open is shown first. On a terminal you are asked; --yes does not ask, and a script is never asked, because what
-is decided has to be finished.
+The command shows open decisions first. On a terminal it asks for confirmation, unless --yes is given. It never asks in
+a script, because a decided batch must be completed.
 
 examples:
   pykafka-sink recover --bootstrap-server localhost:9092 --checkpoint hdfs://nn/checkpoints/orders
@@ -87,18 +87,18 @@ examples:
 """
 
 RESOLVE = """\
-Choose what becomes of a lost batch. The query stops at every start until you do; stop it first.
+Choose what to do with a lost batch. Until you choose, the query stops at every start. Stop the query first.
 
-  --replay  the query runs the batch again at its next start. No row is missing; rows that are visible already appear
+  --replay  the query runs the batch again at its next start. No row is missing; rows that are already visible appear
             twice
-  --accept  the query goes on with the next batch. No row appears twice; the missing rows stay missing
+  --accept  the query continues with the next batch. No row appears twice; the missing rows stay missing
 
-A decision of another cluster, found in a ledger that was copied from there, is chosen about in the same way.
+The same choice applies to a decision of another cluster, if the ledger was copied from there.
 
-  --set-aside  for a record that cannot be read (`ledger` shows it): an empty one takes its place. What it said is not
-               known then, so the sink counts as unknown; what that means is shown first
+  --set-aside  for a record that cannot be read (`ledger` shows it): replace it with an empty record. Its content is
+               lost, so the ledger no longer knows the sink; the command shows the consequences first
 
-What is lost is shown before you are asked; --yes does not ask.
+The command shows the lost rows before it asks; with --yes it does not ask.
 
 examples:
   pykafka-sink resolve --replay --properties client.properties --sink-id orders
@@ -107,13 +107,13 @@ examples:
 """
 
 TRANSACTIONS = """\
-Show the open transactions of tasks: a read_committed reader of their partitions waits until they end. While a query
-runs its tasks have some. "decided" says that the ledger names the transaction: its rows are to become visible, so
-nobody may abort it (recover commits it).
+Show the open transactions of tasks. read_committed readers of their partitions wait until these transactions end. A
+running query normally has some. "decided" means that the ledger names the transaction: its rows must become visible,
+so do not abort it (recover commits it).
 
-  --abort   commit what is decided, then abort all others of the sink. It takes the driver's place: stop the query
-            first. Without it they end by themselves after their transaction.timeout.ms. It needs the ledger of the
-            query: --ledger-topic, if the query has the option ledger.topic
+  --abort   commit decided transactions, then abort all others of the sink. The command takes over from the driver:
+            stop the query first. Without --abort the transactions end after their transaction.timeout.ms. If the query
+            sets the option ledger.topic, pass the same topic with --ledger-topic
 
 examples:
   pykafka-sink transactions --bootstrap-server localhost:9092
@@ -121,11 +121,11 @@ examples:
 """
 
 PERF = """\
-Write records to a topic as fast as possible, or at a pace, and print rates and latencies: the options and lines of
-Kafka's kafka-producer-perf-test, for this producer. Options of the producer go into --option or a file.
+Write records to a topic as fast as possible or at a fixed rate, and print rates and latencies. Options and output are
+those of Kafka's kafka-producer-perf-test. Set producer options with --option or in a file.
 
-Records are handed over as Arrow batches, as Spark hands them to the sink; all records of a batch have the latency of
-the last one that is acknowledged.
+The producer receives records as Arrow batches, as the sink does from Spark. All records of a batch have the latency of
+the last acknowledged record.
 
 examples:
   pykafka-sink perf --bootstrap-server localhost:9092 --topic load --num-records 1000000 --record-size 100
@@ -134,18 +134,18 @@ examples:
 """
 
 REPLAY = """\
-Write dead letters again: each becomes the record that it was made of, with its key, value, headers and timestamp, in
-the topic --to. The letters stay where they are.
+Write dead letters again: each letter becomes the original record, with its key, value, headers and timestamp, in the
+topic --to. The letters stay in their topic.
 
-A letter is written exactly once by a replay, whatever crashes: how far it has come is kept in the ledger, in the same
-transaction as the records. The same words typed again go on where the last run ended, and write what has come since. A
-replay is known by --from, --to and --filter together, or by --name; another name begins from the first letter.
+A replay writes each letter exactly once, even after a crash: the ledger stores its progress in the same transaction as
+the records. The same command continues where the last run ended, and also writes newer letters. A replay is identified
+by --from, --to and --filter together, or by --name; a new name starts from the first letter.
 
-Left out, and counted: letters that are too large to have kept their value, those that hold JSON of a row that did not
-fit its schema, and records that are no letters. What is going to be written is shown before you are asked.
+These are skipped and counted: letters without a value because it was too large, letters with the JSON of a row that did
+not fit its schema, and records that are not letters. The command shows what it will write before it asks.
 
 The principal needs Read on --from, Write on --to and on the ledger topic, and Write on the transactional id, which is
-the name of the replay (replay-... unless --name says otherwise).
+the name of the replay (replay-... unless --name is given).
 
 examples:
   pykafka-sink replay --bootstrap-server localhost:9092 --from orders-dead --to orders --dry-run
@@ -155,15 +155,15 @@ examples:
 
 REPLAY_CODES = """\
 exit codes:
-  0  every letter was looked at, and written if it was chosen
-  1  you were asked, and said no: nothing was written
+  0  every letter was read, and written if it was selected
+  1  you answered no: nothing was written
   2  wrong usage: an option, a file, or a topic that does not exist; or a letter that cannot be sent
-  3  no broker could be reached in time; what is committed stays, the same command goes on from there
+  3  no broker could be reached in time; committed records stay, and the same command continues from there
   4  the brokers refused (credentials, permissions), or another run of this replay has taken over
 """
 
 COMPLETION = """\
-Print a script that completes commands, options and their values at Tab.
+Print a shell script that completes commands, options and their values with the Tab key.
 
 examples:
   pykafka-sink completion bash
@@ -176,31 +176,31 @@ examples:
 """
 
 TOPIC = """\
-Show partitions, replicas and configuration of a topic; with --create make it if it is missing, as topic.create=true of
-a job does, and wait until every broker knows it. What will be made is shown before you are asked; --yes does not ask.
-A topic that is there already is never changed: how it differs is said, with exit code 1.
+Show partitions, replicas and configuration of a topic. With --create, create it if it is missing, as topic.create=true
+of a job does, and wait until every broker knows it. The command shows the new topic before it asks; --yes does not ask.
+An existing topic is never changed: the command shows the differences, with exit code 1.
 
   pykafka-sink topic --bootstrap-server localhost:9092 --topic events
   pykafka-sink topic --bootstrap-server localhost:9092 --topic events --create --partitions 6 --config retention.ms=-1
 """
 
 CHECK = """\
-Will a job with these options work here? Say so before it runs, in two seconds: brokers and login, topic, permissions,
+Check in two seconds whether a job with these options will work here: brokers and login, topic, permissions,
 transactions and their time limits, ledger, schema registry, versions, clocks.
 
-Each line is asked of the real brokers. Nothing is written, unless --probe-write is given: then one record in a
-transaction that is aborted.
+Each line is a check against the real brokers. Nothing is written unless --probe-write is given: it writes one record
+in a transaction and aborts it.
 
-  ✓  is as it should be; advice behind it would make it better
-  !  works today, and will cost you a night
+  ✓  works; the advice after it is an improvement
+  !  works today, but is likely to cause a failure later
   ✗  will not work
 """
 
 CHECK_CODES = """\
 exit codes:
-  0  all is well
+  0  all checks passed
   1  there are warnings
-  2  something will not work, or an option is wrong
+  2  a check failed, or an option is wrong
 
 --json prints a list of objects with name, verdict (ok, warn or fail), text and advice.
 
@@ -211,7 +211,7 @@ examples:
 """
 
 SCHEMA_SHOW = """\
-Print the schema that would be made of the columns and registered. No registry is asked.
+Print the schema that the sink would derive from the columns and register. The command asks no registry.
 
 examples:
   pykafka-sink schema show --format avro --record-name shop.Order --columns 'id BIGINT NOT NULL, name STRING'
@@ -219,9 +219,8 @@ examples:
 """
 
 SCHEMA_CHECK = """\
-Say whether columns fit the schema that they would be written by: the one that is given, or the one that the registry
-has. Options are those of the Spark job. Nothing is registered; of a schema that is not, the text says whether it could
-be.
+Check whether columns fit the schema for the write: the given schema, or the schema in the registry. The options are
+those of the Spark job. Nothing is registered. If a schema is not registered, the text says whether it could be.
 
 examples:
   pykafka-sink schema check --format avro --topic orders --columns 'id BIGINT NOT NULL, name STRING' \\
@@ -231,14 +230,14 @@ examples:
 SCHEMA_CODES = """\
 exit codes:
   0  the columns fit
-  1  they do not, or there is no schema for them: see the text
+  1  the columns do not fit, or there is no schema for them: see the text
   2  wrong usage: an option, a file, or columns that cannot be read
   3  the registry could not be reached
   4  the registry refused (credentials, permissions)
 """
 
 EXPLAIN = """\
-Explain an error by its name: what happened, whether data is safe, what to do next. Without a name, list them all.
+Explain an error by its name: what happened, whether data is safe, what to do next. Without a name, list all errors.
 
 examples:
   pykafka-sink explain PKS-6001

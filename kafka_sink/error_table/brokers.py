@@ -8,10 +8,10 @@ from kafka_sink.error_table.entry import BEFORE, TASK, ErrorEntry
 NO_BROKER = ErrorEntry(
     "PKS-3001",
     "no broker answers",
-    "None of the addresses in kafka.bootstrap.servers answered in time; the text says why each failed.",
+    "None of the addresses in kafka.bootstrap.servers answered in time. The text gives the reason for each address.",
     BEFORE,
-    "Check the addresses, the port, and that driver and executors can reach what brokers advertise "
-    "(advertised.listeners).",
+    "Check the addresses and the port. Check that the driver and the executors can reach the addresses that brokers "
+    "advertise (advertised.listeners).",
     ("no broker has answered",),
     "quickstart.md",
 )
@@ -20,109 +20,109 @@ TOPIC_UNKNOWN = ErrorEntry(
     "topic is not known",
     "The topic does not exist, or not all of its partitions have a leader.",
     TASK,
-    "Create the topic, or correct its name. Where brokers are not reached either, the text says so.",
+    "Create the topic, or correct its name. If brokers could not be reached either, the text says so.",
     ("is not known within", "but not all of its partitions have a leader"),
     "quickstart.md",
 )
 CONNECTION_FAILED = ErrorEntry(
     "PKS-3003",
     "connection failed",
-    "A broker, or another server, could not be reached, or the connection was lost.",
+    "A broker or another server could not be reached, or the connection was lost.",
     TASK,
-    "Check that the server runs and can be reached from this host; the task or batch may simply run again. An address "
-    "that a node advertises is that broker's advertised.listeners: it must lead there from driver and executors.",
+    "Check that the server runs and that this host can reach it; Spark can retry the task or batch. If a node "
+    "advertises the address, it is that broker's advertised.listeners: driver and executors must be able to reach it.",
     ("could not be established", "was lost with", "was lost while it authenticated", "advertises this address"),
     "quickstart.md",
 )
 BROKER_REFUSED = ErrorEntry(
     "PKS-3004",
     "broker refused a request",
-    "A broker answered with an error code that cannot be retried; the text has its name and number.",
+    "A broker answered with an error code that is not retriable. The text has the name and number of the code.",
     TASK,
-    "Look up the code and the broker's log; change the topic or the request as the text says.",
+    "Look up the code and read the broker's log. Then change the topic or the request as the text says.",
     (),
     "compatibility.md",
 )
 NOT_KAFKA = ErrorEntry(
     "PKS-3005",
-    "answer that is no Kafka",
-    "The other side sent bytes that are no answer of a Kafka broker: another kind of server, or a proxy.",
+    "answer is not from a Kafka broker",
+    "The server sent bytes that are not a valid Kafka response. It may be another kind of server, or a proxy.",
     TASK,
-    "Check host and port. If it is a Kafka, report it with its version.",
+    "Check host and port. If the server is a Kafka broker, report the error with the broker's version.",
     ("broke the protocol", "no Kafka broker, or too old?"),
     "compatibility.md",
 )
 LEDGER_FORGETS = ErrorEntry(
     "PKS-3006",
     "ledger topic deletes decisions",
-    "The ledger topic is not compacted: decisions would be deleted with age, and batches delivered twice.",
+    "The ledger topic is not compacted. Retention would delete decisions, and batches would be delivered twice.",
     BEFORE,
-    "Run the kafka-configs command of the text, or choose another ledger.topic.",
+    "Run the kafka-configs command that the text shows, or choose another ledger.topic.",
     ("decisions would be deleted with age",),
     "exactly-once.md",
 )
 TRANSACTION_TOO_LONG = ErrorEntry(
     "PKS-3007",
     "transaction time-out above what brokers allow",
-    "kafka.transaction.timeout.ms is more than the brokers' transaction.max.timeout.ms.",
+    "kafka.transaction.timeout.ms is larger than the brokers' transaction.max.timeout.ms.",
     BEFORE,
-    "Lower it, or raise transaction.max.timeout.ms on the brokers.",
+    "Lower kafka.transaction.timeout.ms, or raise transaction.max.timeout.ms on the brokers.",
     ("is more than the brokers allow",),
     "options.md",
 )
 BROKER_TOO_OLD = ErrorEntry(
     "PKS-3008",
     "broker too old",
-    "The broker does not speak a version of a request that is needed.",
+    "The broker does not support a request version that the sink needs.",
     BEFORE,
-    "Use Apache Kafka 3.6 or newer; leave out the option that needs more than the broker has.",
+    "Use Apache Kafka 3.6 or newer, or remove the option that the broker does not support.",
     (),
     "compatibility.md",
 )
 TOO_SLOW = ErrorEntry(
     "PKS-3009",
     "no answer in time",
-    "An operation took longer than its time limit. It goes on, and may be called again. The text says what is in the "
-    "way, if anything is known.",
+    "An operation took longer than its time limit. It continues, and the call can be repeated. The text names the "
+    "cause if it is known.",
     TASK,
-    "Mend what is in the way. If the text says nothing of it, see whether brokers are overloaded, or raise the limit.",
+    "Fix the cause that the text names. If it names none, check whether brokers are overloaded, or raise the limit.",
     ("did not end within", "did not answer InitProducerId at once"),
     "performance.md",
 )
 NO_TRANSACTIONS = ErrorEntry(
     "PKS-3010",
     "brokers without transactions",
-    "Exactly once needs transactions, and the service does not offer them: Event Hubs has them in some tiers.",
+    "Exactly-once needs transactions, and the service does not offer them. Event Hubs has them in some tiers.",
     BEFORE,
-    "Choose delivery.fallback=at-least-once where duplicates do no harm, or a service that has transactions.",
+    "Set delivery.fallback=at-least-once if duplicates are acceptable, or use a service that has transactions.",
     ("these brokers offer no transactions",),
     "services.md",
 )
 TOPIC_NOT_CREATED = ErrorEntry(
     "PKS-3011",
-    "brokers do not create such a topic",
+    "brokers refused to create the topic",
     "topic.create asks for partitions, replicas or a configuration that the brokers refuse.",
     BEFORE,
-    "Change the option that the broker's code is about: replicas are at most as many as brokers.",
+    "Change the option that the broker's error code refers to. There cannot be more replicas than brokers.",
     ("was not created: ",),
     "options.md",
 )
 TOPIC_NOT_EVERYWHERE = ErrorEntry(
     "PKS-3012",
     "new topic is not known everywhere",
-    "The topic was created, and kafka.max.block.ms later some broker still does not know it, or it has no leader.",
+    "The topic was created, but after kafka.max.block.ms some broker does not know it, or it has no leader.",
     BEFORE,
-    "Start the write again: it finds the topic. If it stays so, look at the brokers.",
+    "Start the write again: it finds the topic. If the error repeats, check the brokers.",
     ("was created, and after max.block.ms=",),
     "operations.md",
 )
 NOT_TOLD = ErrorEntry(
     "PKS-3013",
-    "figures, spans or lineage were not taken",
-    "A warning in the driver's log: a Pushgateway, a collector, a receiver of lineage or a file could not be told of a "
-    "batch. It is left out for 30 seconds.",
-    "Safe: no batch fails for it. The figures of the batch come with those of the next one; spans and events are lost.",
-    "Check address, login and metrics.timeout.ms of the receiver that the text names.",
+    "figures, spans or lineage were not delivered",
+    "A warning in the driver's log: figures, spans or lineage of a batch could not be sent to a Pushgateway, a "
+    "collector, a lineage receiver or a file. The sink skips that receiver for 30 seconds.",
+    "Safe: no batch fails because of it. The batch's figures are sent with the next batch; spans and events are lost.",
+    "Check the address, the login and metrics.timeout.ms for the receiver that the text names.",
     ("Batches go on",),
     "metrics.md",
 )
@@ -130,8 +130,8 @@ NOT_TOLD = ErrorEntry(
 LOGIN_REFUSED = ErrorEntry(
     "PKS-4001",
     "login refused",
-    "The broker does not accept the name and password, token or ticket. They were tried once: a loop would lock the "
-    "account.",
+    "The broker does not accept the name and password, token or ticket. The sink tried them once, because repeated "
+    "attempts would lock the account.",
     BEFORE,
     "Correct the credentials; the broker's reason is in the text.",
     ("refused the credentials for", "with the server failed"),
@@ -139,62 +139,62 @@ LOGIN_REFUSED = ErrorEntry(
 )
 CERTIFICATE_REFUSED = ErrorEntry(
     "PKS-4002",
-    "certificate does not prove who it is",
-    "A broker's certificate, or this client's own, is refused: wrong name, unknown authority, expired.",
+    "certificate refused",
+    "A broker's certificate or the client's own certificate is refused: wrong name, unknown authority, or expired.",
     "Nothing was sent to that broker.",
-    "Set kafka.ssl.truststore.location to the authority that signed it, or connect by a name that is in it.",
+    "Set kafka.ssl.truststore.location to the authority that signed it, or connect by a name that it contains.",
     ("does not prove that it is",),
     "security.md#what-an-error-means",
 )
 TLS_MISMATCH = ErrorEntry(
     "PKS-4003",
-    "port and security.protocol do not fit",
-    "One side speaks TLS or SASL on this port and the other does not, or they have no version in common.",
+    "port and security.protocol do not match",
+    "One side uses TLS or SASL on this port and the other does not, or they have no TLS version in common.",
     BEFORE,
-    "Set kafka.security.protocol to what this listener speaks, or use the port of the other listener.",
+    "Set kafka.security.protocol to the protocol of this listener, or use the port of the other listener.",
     ("does not speak TLS on this port", "does not want SASL on this port", "does this listener speak TLS?"),
     "security.md#what-an-error-means",
 )
 MECHANISM_NOT_OFFERED = ErrorEntry(
     "PKS-4004",
     "login mechanism is not offered",
-    "The broker does not have the mechanism of kafka.sasl.mechanism on this port.",
+    "The broker does not offer the mechanism of kafka.sasl.mechanism on this port.",
     BEFORE,
-    "Choose one that the text lists.",
+    "Choose one of the mechanisms that the text lists.",
     ("does not take sasl.mechanism", "offers no SaslHandshake"),
     "security.md",
 )
 NOT_AUTHORIZED = ErrorEntry(
     "PKS-4005",
     "permission missing",
-    "The user may not do what the sink needs; the text names resource and operation.",
+    "The user lacks a permission that the sink needs. The text names the resource and the operation.",
     TASK,
-    "Have the permission granted (kafka-acls, or the service's console).",
+    "Grant the permission (kafka-acls, or the service's console).",
     ("not authorized to describe topic", "The principal needs"),
     "exactly-once.md#permissions",
 )
 KEY_FILE = ErrorEntry(
     "PKS-4006",
     "key or certificate file cannot be used",
-    "A key store, trust store or PEM file is of another kind than expected, or its password is wrong.",
+    "A key store, trust store or PEM file has another format than expected, or its password is wrong.",
     BEFORE,
-    "Convert it as the text says, or correct the password.",
+    "Convert the file as the text says, or correct the password.",
     ("is a JKS file", "is no file of PEM", "cannot be opened as PKCS12"),
     "security.md",
 )
 LOGIN_OPTIONS = ErrorEntry(
     "PKS-4007",
-    "login options do not fit together",
-    "The options of a login leave something out, or say it twice.",
+    "login options are inconsistent",
+    "A login option is missing, or two options set the same thing.",
     BEFORE,
-    "Set what the text names; security.md has a recipe for each kind of login.",
+    "Set the option that the text names; security.md has a recipe for each kind of login.",
     ("sasl.jaas.config is not valid", "needs sasl.kerberos.principal"),
     "security.md",
 )
 TOKEN_UNUSABLE = ErrorEntry(
     "PKS-4008",
     "no usable token",
-    "The token endpoint, or the function of your own, gave no token that can be used.",
+    "The token endpoint, or your own function, did not return a usable token.",
     BEFORE,
     "Check client id, secret and scope, or the function.",
     ("answered without an access_token", "check client id, secret and scope"),
@@ -203,9 +203,9 @@ TOKEN_UNUSABLE = ErrorEntry(
 AWS_LOGIN = ErrorEntry(
     "PKS-4009",
     "no AWS credentials",
-    "No place where AWS keeps credentials has usable ones.",
+    "None of the places where AWS keeps credentials has usable ones.",
     BEFORE,
-    "Set keys in options, in the environment or in a profile, or run with a role; see the place that the text names. "
+    "Set keys in options, in the environment or in a profile, or run with a role; check the place that the text names. "
     "Without keys in options botocore is needed: pip install 'pykafka-sink[aws]'.",
     (
         "no AWS credentials in options, environment and ~/.aws",
@@ -219,9 +219,9 @@ AWS_LOGIN = ErrorEntry(
 KERBEROS_LOGIN = ErrorEntry(
     "PKS-4010",
     "no Kerberos ticket",
-    "The Kerberos library gives no ticket for the broker.",
+    "The Kerberos library did not return a ticket for the broker.",
     BEFORE,
-    "Check keytab, principal and service name with kinit and kvno on that host.",
+    "Check the keytab, the principal and the service name with kinit and kvno on that host.",
     ("Kerberos gives",),
     "security.md",
 )
@@ -229,75 +229,75 @@ KERBEROS_LOGIN = ErrorEntry(
 NOT_DELIVERED = ErrorEntry(
     "PKS-5001",
     "records were not delivered",
-    "Records were refused or given up; the text says why, and whether they may be in the log all the same.",
+    "Records were refused or given up; the text says why, and whether they may be in the log anyway.",
     TASK,
-    "Spark repeats the task. If it fails each time, mend what the text names.",
+    "Spark retries the task. If it fails each time, fix the cause that the text names.",
     ("given up after", "dropped: "),
     "performance.md",
 )
 DELIVERY_TOO_SLOW = ErrorEntry(
     "PKS-5002",
     "records were not delivered in time",
-    "kafka.delivery.timeout.ms passed since the records were accepted; the text says what kept them, if it is known.",
+    "kafka.delivery.timeout.ms passed since the records were accepted. The text names the cause if it is known.",
     TASK,
-    "Spark repeats the task. Mend what kept them; otherwise see whether brokers are overloaded, or raise "
-    "kafka.delivery.timeout.ms.",
+    "Spark retries the task. Fix the cause that the text names. If it names none, check whether brokers are "
+    "overloaded, or raise kafka.delivery.timeout.ms.",
     ("not delivered within delivery.timeout.ms",),
     "performance.md",
 )
 BUFFER_FULL = ErrorEntry(
     "PKS-5003",
     "buffer stayed full",
-    "kafka.buffer.memory stayed full for kafka.max.block.ms: brokers take rows more slowly than the task makes them.",
+    "kafka.buffer.memory stayed full for kafka.max.block.ms: brokers accept rows too slowly for the task.",
     TASK,
-    "If brokers recover by themselves, raise kafka.max.block.ms; otherwise they are too slow for this load.",
+    "If brokers recover without help, raise kafka.max.block.ms; otherwise they are too slow for this load.",
     ("no room for ... records",),
     "performance.md",
 )
 TRANSACTION_FAILED = ErrorEntry(
     "PKS-5004",
     "transaction was aborted",
-    "The transaction of this task, or Producer, cannot be committed any more.",
-    "Nothing of the transaction becomes visible.",
-    "Spark repeats the task by itself. With a Producer: abort, and begin anew.",
+    "The transaction of this task or Producer can no longer be committed.",
+    "No record of the transaction becomes visible.",
+    "Spark retries the task. With a Producer: abort, and begin a new transaction.",
     ("the transaction must be aborted", "the transaction was aborted"),
     "producer.md",
 )
 PRODUCER_FENCED = ErrorEntry(
     "PKS-5005",
     "another producer took over",
-    "A newer producer has the same transactional id, or the transaction was open for longer than its time limit.",
-    "Nothing of the transaction becomes visible.",
-    "Stop the other one, or raise kafka.transaction.timeout.ms above the time of the slowest task.",
+    "A newer producer has the same transactional id, or the transaction was open longer than its time limit.",
+    "No record of the transaction becomes visible.",
+    "Stop the other producer, or raise kafka.transaction.timeout.ms above the time of the slowest task.",
     ("another producer took it over",),
     "producer.md",
 )
 WRONG_CALL = ErrorEntry(
     "PKS-5006",
     "call out of order",
-    "The Producer was called in a state in which this call makes no sense; or a rule inside was broken.",
+    "A method of the Producer was called in a state that does not allow it, or an internal rule was broken.",
     TASK,
-    "Correct the order of the calls. If Spark is the caller, report it with the whole trace.",
+    "Correct the order of the calls. If Spark made the call, report the error with the whole trace.",
     ("the producer is closed", "inside a delivery callback would wait for ever"),
     "producer.md",
 )
 OUT_OF_MEMORY = ErrorEntry(
     "PKS-5007",
-    "no memory, or no thread, for a task",
-    "The Python process of a task reached a limit of memory or of threads: that of Spark, a container or the host.",
+    "out of memory or threads in a task",
+    "The Python process of a task reached a memory or thread limit of Spark, of a container or of the host.",
     TASK,
-    "Raise the limit that the text names, or run fewer tasks side by side. spark.executor.pyspark.memory counts the "
-    "address space, of which a task has more than it uses: set it to 1g or more, or leave it out.",
+    "Raise the limit that the text names, or run fewer tasks at a time. spark.executor.pyspark.memory limits the "
+    "address space, and a task reserves more than it uses: set it to 1g or more, or do not set it.",
     ("has no memory left", "cannot start a thread"),
     "performance.md#memory-of-a-task",
 )
 NO_DESCRIPTOR = ErrorEntry(
     "PKS-5008",
     "no file descriptor left",
-    "This process, or its host, has as many files and sockets open as it may.",
+    "This process or its host has reached the limit of open files and sockets.",
     TASK,
-    "Raise the limit (ulimit -n; for a service LimitNOFILE), or find what leaves files open: ls -l /proc/PID/fd. The "
-    "sink needs three descriptors per task and one per broker.",
-    ("may open no more files",),
+    "Raise the limit (ulimit -n; for a service LimitNOFILE), or find the process that leaves files open: ls -l "
+    "/proc/PID/fd. The sink needs three descriptors per task and one per broker.",
+    ("cannot open more files",),
     "operations.md",
 )

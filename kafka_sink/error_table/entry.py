@@ -17,8 +17,8 @@ class ErrorEntry(NamedTuple):
     page: str = ""
 
 
-BEFORE = "Nothing was written: the error comes before the first row."
-TASK = "Exactly once: nothing of the batch is visible. At least once: rows sent before may be there, and come again."
-UNCHANGED = "Nothing was committed or aborted by this."
-HELD = "Safe: the input is still with Spark, and nothing of the batch is visible."
-DECIDED = "Safe if somebody acts in time: the decision is in the ledger, and whoever runs next finishes it."
+BEFORE = "Nothing was written. The error occurred before the first row was sent."
+TASK = "Exactly-once: no row of the batch is visible. At-least-once: rows already sent may appear twice after a retry."
+UNCHANGED = "The operation did not commit or abort anything."
+HELD = "Safe: Spark still has the input, and no row of the batch is visible."
+DECIDED = "Safe if you act in time: the decision is in the ledger, and the next run (or `recover`) completes it."

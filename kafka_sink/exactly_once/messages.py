@@ -77,7 +77,7 @@ def rolled_back_error(sink_id: str, key: BatchKey, summary: BatchSummary, newest
         key,
         summary,
         f"the ledger says that {newest.key} was already {'decided' if newest.entries else 'delivered'}, which is "
-        "later: the checkpoint has been rolled back to an older state. Running on would write rows a second time. "
+        "later: the checkpoint has been rolled back to an older state. Continuing would write rows a second time. "
         "Restore the newer checkpoint, or start with a new checkpoint or sink.id if duplicates are acceptable",
         CHECKPOINT_SET_BACK,
     )
@@ -90,17 +90,17 @@ def other_rows_error(
     key = record.key
     if is_own:
         cause = (
-            "This very run delivered it: inside foreachBatch each write of one batch needs a sink.id of its own. With "
-            "that, start the query again: it writes what is missing of this batch, and nothing twice"
+            "The same run delivered it: inside foreachBatch each write of one batch needs its own sink.id. Set it and "
+            "start the query again: it writes the missing rows of this batch, and nothing twice"
         )
     elif key.query_id:
         cause = (
             "Either the checkpoint is an older copy and Spark has planned other input under this number, or the query "
-            "makes its rows anew each time it runs, or writes one batch twice under one sink.id. In the first case "
+            "produces different rows each time it runs, or writes one batch twice under one sink.id. In the first case "
             "restore the newer checkpoint, or start with a new one"
         )
     else:
-        cause = "If this is another export, give it a batch.id of its own"
+        cause = "If this is another export, give it its own batch.id"
     text = (
         f"{_batch(key, summary.row_count, summary.topics)} comes again with other rows: delivered under this name "
         f"were {_counts(record.topics)}, this time there are {_counts(summary.topic_rows)} ({how}). Nothing was "
@@ -112,10 +112,10 @@ def other_rows_error(
 
 def dropped_rows_text(record: LedgerRecord, summary: BatchSummary, how: str) -> str:
     return (
-        f"{record.key} was delivered before with {_counts(record.topics)}, and came again with "
-        f"{_counts(summary.topic_rows)} ({how}). What was delivered stays as it is; the rows of this time were not "
-        "written. That is right for a query that makes its rows anew each time it runs (rand(), uuid(), a shuffle "
-        "without order), and a loss if the checkpoint was set back, or if two things are written under this name"
+        f"{record.key} was delivered before with {_counts(record.topics)}, and was repeated with "
+        f"{_counts(summary.topic_rows)} ({how}). The delivered rows stay; the rows of the repetition were not written. "
+        "That is correct for a query that produces different rows each time it runs (rand(), uuid(), a shuffle without "
+        "order). Rows are lost if the checkpoint was set back, or if two writes use this name"
     )
 
 
@@ -125,10 +125,10 @@ def unknown_sink_error(sink_id: str, key: BatchKey, summary: BatchSummary, ledge
         key,
         summary,
         f"the ledger topic {ledger_topic!r} has no record of sink {sink_id!r}, although this query has run batches "
-        "before. Either the ledger was deleted or another one is configured, and then it cannot be known what was "
-        "delivered; or the query delivered at least once, or under another sink.id, until now, and then say so with "
-        "ledger.accept.new.sink=true. Where it had another sink.id, first run `pykafka-sink recover` with that one: it "
-        "finishes what was decided under it, which no query does any more",
+        "before. If the ledger was deleted, or another one is configured, it is not known what was delivered. If the "
+        "query was at-least-once or used another sink.id until now, set ledger.accept.new.sink=true. After a change of "
+        "sink.id, first run `pykafka-sink recover` with the old one: it completes decisions that no query completes "
+        "any more",
         SINK_UNKNOWN,
     )
 
@@ -166,8 +166,8 @@ def in_doubt_error(record: LedgerRecord, reason: str) -> CommitPending:
 
 def not_recorded_error(record: LedgerRecord, reason: str) -> CommitPending:
     text = (
-        f"{_of_record(record)} is committed and visible, but the ledger could not be told so: {reason}. Run the query "
-        "again: it finds the decision, sees that all is committed, and goes on; nothing is written twice"
+        f"{_of_record(record)} is committed and visible, but the ledger could not be updated: {reason}. Run the query "
+        "again: it finds the decision, sees that all is committed, and continues; nothing is written twice"
     )
     return CommitPending(text, NOT_RECORDED, **_record_facts(record))
 
@@ -175,8 +175,8 @@ def not_recorded_error(record: LedgerRecord, reason: str) -> CommitPending:
 def choice_not_recorded_error(record: LedgerRecord, reason: str) -> CommitPending:
     choice = "accepted as it is" if record.is_accepted else "to run again"
     text = (
-        f"It is not known whether the ledger has been told that {_of_record(record)} is {choice}: {reason}. If it has "
-        "not, the query stops at this batch as before. Look with `pykafka-sink ledger`, and resolve it again if it is "
+        f"It is not known whether the ledger has recorded that {_of_record(record)} is {choice}: {reason}. If it has "
+        "not, the query stops at this batch as before. Check with `pykafka-sink ledger`, and resolve it again if it is "
         "still shown as lost; no row was changed"
     )
     return CommitPending(text, CHOICE_NOT_RECORDED, **_record_facts(record))

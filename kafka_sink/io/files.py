@@ -52,7 +52,7 @@ def read_file(option: str, name: str) -> bytes:
         raise ConfigError(f"{option}={name} cannot be read: {error.strerror}", FILE_UNREADABLE) from None
     if len(content) > FILE_BYTES_MAX:
         raise ConfigError(
-            f"{option}={name} has more than {FILE_BYTES_MAX} bytes: it is not what it should be", FILE_UNREADABLE
+            f"{option}={name} has more than {FILE_BYTES_MAX} bytes, which is too large for this option", FILE_UNREADABLE
         )
     return content
 

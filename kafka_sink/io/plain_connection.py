@@ -59,5 +59,5 @@ def failure_of(peer: str, error: Exception | None) -> TransportError:
     if error is None:
         return TransportError(f"{peer} closed the connection")
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-        return TransportError(f"{peer}: this process may open no more files ({error.strerror})", NO_DESCRIPTOR)
+        return TransportError(f"{peer}: this process cannot open more files ({error.strerror})", NO_DESCRIPTOR)
     return TransportError(f"{peer}: {getattr(error, 'strerror', None) or error}")

@@ -153,7 +153,7 @@ class TlsConnection(PlainConnection):
             return self._tls_error(error.reason or "")
         if isinstance(error, ValueError):
             return ConfigError(
-                f"{self.peer}: {self._host!a} is no host name that a certificate could be for", CERTIFICATE_REFUSED
+                f"{self.peer}: {self._host!a} is not a host name that a certificate can contain", CERTIFICATE_REFUSED
             )
         if self.is_connecting and self._tls is not None:
             said = super().failure_of(error)

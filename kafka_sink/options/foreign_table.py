@@ -65,13 +65,13 @@ _ALIASES = (
     Alias("request.required.acks", "acks", _BOTH, "The same; 0.8's default was 0."),
     Alias("message.send.max.retries", "retries", _BOTH),
     Alias("queue.buffering.max.ms", "linger.ms", _BOTH, "The same; 0.8's default was 5000."),
-    Alias("queue.enqueue.timeout.ms", "max.block.ms", _OLD, "0: fail at once when the buffer is full; negative: wait "
-          "for ever; else wait so long.", convert=_enqueue_timeout),
+    Alias("queue.enqueue.timeout.ms", "max.block.ms", _OLD, "0: fail immediately when the buffer is full; negative: "
+          "wait without limit; otherwise the wait in milliseconds.", convert=_enqueue_timeout),
     Alias("compression.codec", "compression.type", _BOTH, "Names, or numbers from 0 (none) to 4 (zstd).",
           convert=_codec),
     Alias("topic.metadata.refresh.interval.ms", "metadata.max.age.ms", _BOTH, "Negative: only on failure; 0 is "
           "refused.", convert=_refresh_interval),
-    Alias("serializer.class", "value.serializer", _OLD, "For values, and for keys unless key.serializer names one.",
+    Alias("serializer.class", "value.serializer", _OLD, "For values, and for keys unless key.serializer is set.",
           fallback_for="key.serializer"),
     Alias("key.serializer.class", "key.serializer", _OLD),
     Alias("queue.buffering.max.kbytes", "buffer.memory", _RD, "In units of 1024 bytes.", convert=_kbytes),
@@ -82,7 +82,7 @@ _ALIASES = (
     Alias("socket.send.buffer.bytes", "send.buffer.bytes", _RD, "0: the system's choice.", convert=_socket_buffer),
     Alias("socket.receive.buffer.bytes", "receive.buffer.bytes", _RD, "0: the system's choice.",
           convert=_socket_buffer),
-    Alias("partitioner", "partitioner.class", "librdkafka, this producer", "Names and callables as there."),
+    Alias("partitioner", "partitioner.class", "librdkafka, this producer", "The same names and callables."),
     Alias("interceptors", "interceptor.classes", "this producer", "Python objects."),
     Alias("ssl.ca.location", "ssl.truststore.location", _RD),
     Alias("ssl.ca.pem", "ssl.truststore.certificates", _RD),
@@ -137,24 +137,24 @@ _ROWS = (
     _row("sticky.partitioning.linger.ms", _RD, "How long records without a key keep their partition.", "a partition "
          "is kept for batch.size bytes; set batch.size"),
     _row("socket.timeout.ms", _RD, "Wait for any answer.", "use request.timeout.ms"),
-    _row("socket.max.fails", _RD, "Failed requests before a connection is closed.", "a request that runs into "
+    _row("socket.max.fails", _RD, "Number of failed requests before a connection is closed.", "a request that exceeds "
          "request.timeout.ms closes its connection"),
     _row("topic.metadata.refresh.fast.interval.ms", _RD, "Wait between urgent metadata requests.", "use "
          "retry.backoff.ms"),
     _row("topic.metadata.propagation.max.ms", _RD, "Wait for a new topic to appear.", "use max.block.ms"),
-    _row("broker.address.ttl", _RD, "How long resolved addresses are kept.", "names are resolved anew when all "
+    _row("broker.address.ttl", _RD, "How long resolved addresses are kept.", "names are resolved again when all "
          "addresses have been tried"),
     _row("api.version.request.timeout.ms", _RD, "Wait for API versions.", "use request.timeout.ms"),
     _row("api.version.fallback.ms", _RD, "How long an old version is assumed.", "versions are always negotiated"),
     _row("broker.version.fallback", _RD, "Version of old brokers.", "versions are always negotiated"),
-    _row("message.copy.max.bytes", _RD, "From which size a message is not copied.", "batches always travel by "
+    _row("message.copy.max.bytes", _RD, "Size from which a message is not copied.", "batches are always passed by "
          "reference"),
     _row("receive.message.max.bytes", _RD, "Largest answer of a broker.", "answers are limited to about 100 MB"),
     _row("queue.buffering.backpressure.threshold", _RD, "Unsent requests before batches grow.", "use linger.ms and "
          "batch.size"),
-    _row("plugin.library.paths", _RD, "C plug-ins.", "pass Python objects as `interceptors`"),
+    _row("plugin.library.paths", _RD, "Plug-ins in C.", "pass Python objects as `interceptors`"),
     _row("default.topic.config", _RD, "Options of topics.", "put its entries among the producer's options"),
-    _row("log_level", _RD, "Amount of logging.", _LOGGING),
+    _row("log_level", _RD, "Log level.", _LOGGING),
     _row("debug", _RD, "Parts to log in detail.", _LOGGING),
     _row("logger", _RD, "Where to log.", _LOGGING),
     _row("error_cb", _RD, "Callback for errors.", _CALLBACK),

@@ -117,51 +117,50 @@ def _text(name: str, meaning: str) -> Option:
 
 
 _FORMATS = (
-    _row("value.format", None, Choice(FORMATS), "How values are written. avro, protobuf and json-schema: by a schema, "
-         "with what a reader needs to find it in the registry. json: as to_json does it. string and binary: the column "
-         "as it is. Not set: a string or binary column as it is."),
+    _row("value.format", None, Choice(FORMATS), "How values are written. avro, protobuf and json-schema: with a "
+         "schema, and with the schema id for readers of the registry. json: as to_json does. string and binary: the "
+         "column unchanged. Not set: a string or binary column unchanged."),
     _row("value.columns", None, Names("column names separated by commas, or *"), "The columns that form the record; "
-         f"{EVERY_COLUMN} is all but key, value, topic, partition, headers and timestamp. Not set: the column value, "
-         "and where there is none, as *."),
-    _text("value.record.name", "What a schema that is made from the columns is called, with its namespace "
-          "(topLevelRecord if it is not set, as in Spark); in Protobuf, which message of the schema is written (the "
-          "first)."),
-    _row("key.format", None, Choice(FORMATS), "How the column key is written: as value.format."),
-    _text("key.record.name", "As value.record.name."),
+         f"{EVERY_COLUMN}: all columns but key, value, topic, partition, headers and timestamp. Not set: the column "
+         "value; without such a column, the same as *."),
+    _text("value.record.name", "The name, with its namespace, of a schema that is derived from the columns (default: "
+          "topLevelRecord, as in Spark). In Protobuf, the message of the schema to write (default: the first)."),
+    _row("key.format", None, Choice(FORMATS), "How the column key is written; see value.format."),
+    _text("key.record.name", "See value.record.name."),
 )  # fmt: skip
 
 _CONNECTION = (
-    _row(f"{REGISTRY}url", None, Urls(), "Addresses of the schema registry, tried one after the other. It is asked on "
-         "the driver, while a write is planned; executors never ask it."),
-    _row(f"{REGISTRY}context", None, ContextOption(), "The context of all subjects that do not name one themselves."),
-    _row(f"{REGISTRY}http.connect.timeout.ms", 10_000, Whole(1), "Longest time to connect."),
-    _row(f"{REGISTRY}http.read.timeout.ms", 10_000, Whole(1), "Longest wait for an answer."),
-    _row(f"{REGISTRY}max.retries", 3, Whole(0, 100), "How often all addresses are tried again, when none answered, or "
-         "with 408, 429, 500, 502, 503 or 504."),
-    _row(f"{REGISTRY}retries.wait.ms", 1_000, Whole(0), "First wait between two tries; it doubles each time, and an "
-         "answer's Retry-After may ask for more."),
-    _row(f"{REGISTRY}retries.max.wait.ms", 20_000, Whole(0), "Longest such wait."),
-    _row(f"{REGISTRY}latest.cache.ttl.sec", -1, Whole(0, besides=-1), "How long a planning process goes by what it was "
-         "told to be the latest version; -1: as long as it lives. All else that a registry says never changes."),
+    _row(f"{REGISTRY}url", None, Urls(), "URLs of the schema registry, tried one after the other. Only the driver "
+         "sends requests to it, while a write is planned; executors do not."),
+    _row(f"{REGISTRY}context", None, ContextOption(), "The context of all subjects that do not name a context."),
+    _row(f"{REGISTRY}http.connect.timeout.ms", 10_000, Whole(1), "Maximum time to connect."),
+    _row(f"{REGISTRY}http.read.timeout.ms", 10_000, Whole(1), "Maximum wait for a response."),
+    _row(f"{REGISTRY}max.retries", 3, Whole(0, 100), "How often all URLs are tried again if none answered, or if the "
+         "answer was 408, 429, 500, 502, 503 or 504."),
+    _row(f"{REGISTRY}retries.wait.ms", 1_000, Whole(0), "Wait before the first retry. It doubles each time, and a "
+         "Retry-After header can require more."),
+    _row(f"{REGISTRY}retries.max.wait.ms", 20_000, Whole(0), "Maximum wait before a retry."),
+    _row(f"{REGISTRY}latest.cache.ttl.sec", -1, Whole(0, besides=-1), "How long a planning process caches the latest "
+         "version of a subject; -1: as long as the process runs. All other answers of a registry never change."),
 )  # fmt: skip
 
 _LOGIN = (
-    _row(f"{REGISTRY}basic.auth.credentials.source", None, Choice((USER_INFO, SASL_INHERIT)), "USER_INFO: those of "
-         "basic.auth.user.info, which is also what it means when only that is set. SASL_INHERIT: user and password of "
+    _row(f"{REGISTRY}basic.auth.credentials.source", None, Choice((USER_INFO, SASL_INHERIT)), "USER_INFO: the "
+         "credentials of basic.auth.user.info; the default if that option is set. SASL_INHERIT: user and password of "
          "the connection to Kafka."),
     _text(f"{REGISTRY}basic.auth.user.info", "user:password, or API key:secret."),
     _row(f"{REGISTRY}bearer.auth.credentials.source", None,
          Choice((STATIC_TOKEN, OAUTHBEARER, SASL_OAUTHBEARER_INHERIT, CUSTOM)), "STATIC_TOKEN: bearer.auth.token. "
-         "OAUTHBEARER: tokens of bearer.auth.issuer.endpoint.url. SASL_OAUTHBEARER_INHERIT: those of the connection "
-         "to Kafka. CUSTOM: those of bearer.auth.token.provider."),
-    _text(f"{REGISTRY}bearer.auth.token", "A token that is good for as long as the query plans batches."),
-    _text(f"{REGISTRY}bearer.auth.issuer.endpoint.url", "Where tokens are got with client id and secret. https, or "
+         "OAUTHBEARER: tokens from bearer.auth.issuer.endpoint.url. SASL_OAUTHBEARER_INHERIT: tokens of the connection "
+         "to Kafka. CUSTOM: tokens from bearer.auth.token.provider."),
+    _text(f"{REGISTRY}bearer.auth.token", "A token that stays valid for as long as the query plans batches."),
+    _text(f"{REGISTRY}bearer.auth.issuer.endpoint.url", "URL of the token endpoint for client id and secret. https, or "
           "http for an address of this host."),
     _text(f"{REGISTRY}bearer.auth.client.id", "OAUTHBEARER: client id."),
-    _text(f"{REGISTRY}bearer.auth.client.secret", "OAUTHBEARER: its secret."),
-    _text(f"{REGISTRY}bearer.auth.scope", "OAUTHBEARER: scope to ask for."),
+    _text(f"{REGISTRY}bearer.auth.client.secret", "OAUTHBEARER: client secret."),
+    _text(f"{REGISTRY}bearer.auth.scope", "OAUTHBEARER: scope to request."),
     _row(f"{REGISTRY}bearer.auth.token.provider", None, FUNCTION_NAME, "CUSTOM: a function without arguments that "
-         "returns the token as text, called on the driver."),
+         "returns the token as text. It is called on the driver."),
     _text(f"{REGISTRY}bearer.auth.logical.cluster", "Confluent Cloud: id of the registry's cluster, sent as the header "
           "target-sr-cluster."),
     _text(f"{REGISTRY}bearer.auth.identity.pool.id", "Confluent Cloud: id of the identity pool, sent as the header "
@@ -169,26 +168,27 @@ _LOGIN = (
 )  # fmt: skip
 
 _CHOICE = (
-    _row("auto.register.schemas", False, Flag(), "Register the schema under its subject if it is not there. One that "
-         "is not compatible is refused by the registry before any task runs."),
-    _row("use.latest.version", False, Flag(), "Write by the latest version of the subject; columns are matched to it "
-         "by name."),
-    _row("normalize.schemas", False, Flag(), "Let the registry look at schemas without regard to their spelling."),
+    _row("auto.register.schemas", False, Flag(), "Register the schema under its subject if it is missing. The registry "
+         "refuses an incompatible schema before any task runs."),
+    _row("use.latest.version", False, Flag(), "Write with the latest version of the subject; columns are matched to "
+         "its fields by name."),
+    _row("normalize.schemas", False, Flag(), "Let the registry normalize schemas, so that their spelling does not "
+         "matter."),
 )  # fmt: skip
 
 
 def _rows_of(side: str) -> tuple[Option, ...]:
     return (
-        _text(f"{side}.schema", f"The schema of the {side}: its text, or the name of a file that holds it, found as "
-              "other files are."),
-        _row(f"{side}.schema.id", None, Identity(), "The id or GUID of a registered schema. Together with "
-             f"{side}.schema nobody is asked."),
-        _row(f"{side}.schema.version", None, VersionOption(), "Write by this version of the subject."),
-        _row(f"{side}.subject.name.strategy", TOPIC_NAME, Strategy(), "How the subject is called: by the topic, the "
+        _text(f"{side}.schema", f"The schema of the {side}: its text, or the name of a file that contains it. The "
+              "file is searched like other files."),
+        _row(f"{side}.schema.id", None, Identity(), "The id or GUID of a registered schema. If "
+             f"{side}.schema is also set, no registry is asked."),
+        _row(f"{side}.schema.version", None, VersionOption(), "Write with this version of the subject."),
+        _row(f"{side}.subject.name.strategy", TOPIC_NAME, Strategy(), "How the subject is named: by the topic, the "
              "record, or both."),
-        _text(f"{side}.subject.name", "The subject itself, in place of a strategy; :.context:subject names one in a "
+        _text(f"{side}.subject.name", "The subject itself, in place of a strategy. :.context:subject is a subject in a "
               "context."),
-        _row(f"{side}.schema.framing", PREFIX, Choice(FRAMINGS), "How a reader finds the schema: docs/schemas.md."),
+        _row(f"{side}.schema.framing", PREFIX, Choice(FRAMINGS), "How a reader finds the schema; see docs/schemas.md."),
     )  # fmt: skip
 
 

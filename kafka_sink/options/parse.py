@@ -102,7 +102,7 @@ def _read_option(draft: Draft, name: str, value: object) -> None:
     if alias and "this producer" not in alias.origin:
         draft.notices.append(f"{name} is a name of {alias.origin}: use {canonical}")
     if option.deprecation:
-        draft.notices.append(f"{name} is a habit of {option.origin}: {option.deprecation}")
+        draft.notices.append(f"{name} is a deprecated option of {option.origin}: {option.deprecation}")
 
 
 def _answer_unsupported(draft: Draft, option: Option, value: object) -> None:

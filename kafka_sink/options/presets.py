@@ -28,10 +28,8 @@ class Preset:
     sources: tuple[str, ...] = ()
 
 
-_OLDER_TRANSACTIONS = "transaction.version 2 (KIP-890): the sink uses the transactions before it."
-_OLDER_SWEEP = (
-    "Tell that transactions are verified: what killed tasks leave open is not aborted, it ends by its time-out."
-)
+_OLDER_TRANSACTIONS = "transaction.version 2 (KIP-890): the sink uses the older transaction protocol."
+_OLDER_SWEEP = "Verified transactions: open transactions of killed tasks are not aborted, they end at their time-out."
 
 PRESETS: Mapping[str, Preset] = {
     "confluent-cloud": Preset(
@@ -45,11 +43,11 @@ PRESETS: Mapping[str, Preset] = {
         },
         needs=(
             "An API key as kafka.sasl.username and its secret as kafka.sasl.password.",
-            "Topics that exist, or topic.create=true: the service creates none on demand.",
+            "Existing topics, or topic.create=true: the service creates no topics on demand.",
         ),
         cannot=(
-            "Topics with another replication factor than 3.",
-            "Segments below 52,428,800 bytes: the ledger gets that size.",
+            "Topics with a replication factor other than 3.",
+            "Segments below 52,428,800 bytes: the ledger uses that size.",
         ),
         sources=(
             "https://docs.confluent.io/cloud/current/topics/manage.html",
@@ -64,7 +62,7 @@ PRESETS: Mapping[str, Preset] = {
                 "One way to log in: kafka.security.protocol=SSL, or SASL_SSL with kafka.sasl.mechanism=SCRAM-SHA-512 "
                 "or AWS_MSK_IAM (port 9098)."
             ),
-            "Topics that exist, or topic.create=true: by default the service creates none on demand.",
+            "Existing topics, or topic.create=true: by default the service creates no topics on demand.",
         ),
         sources=("https://docs.aws.amazon.com/msk/latest/developerguide/msk-default-configuration.html",),
     ),
@@ -81,13 +79,13 @@ PRESETS: Mapping[str, Preset] = {
         },
         needs=(
             "AWS credentials: IAM is its only way to log in.",
-            "Topics that exist, or topic.create=true: the service creates none on demand.",
+            "Existing topics, or topic.create=true: the service creates no topics on demand.",
         ),
         cannot=(
             (
                 "Topic configurations beyond cleanup.policy, compression.type, max.message.bytes, "
                 "message.timestamp.type, message.timestamp.difference.max.ms, retention.bytes and retention.ms: the "
-                "ledger is made with cleanup.policy alone."
+                "ledger is created with cleanup.policy alone."
             ),
         ),
         sources=("https://docs.aws.amazon.com/msk/latest/developerguide/serverless-config.html",),
@@ -107,8 +105,8 @@ PRESETS: Mapping[str, Preset] = {
         needs=(
             "kafka.sasl.username=$ConnectionString and the connection string as kafka.sasl.password.",
             (
-                "For exactly-once the Premium or Dedicated tier (transactions are in preview there), and a compacted "
-                "event hub for the ledger, made in the portal or with the Azure CLI."
+                "For exactly-once, the Premium or Dedicated tier (transactions are in preview there), and a compacted "
+                "event hub for the ledger, created in the portal or with the Azure CLI."
             ),
         ),
         cannot=(
@@ -116,9 +114,9 @@ PRESETS: Mapping[str, Preset] = {
                 "Transactions in the other tiers: exactly-once is refused there, or becomes at-least-once with "
                 "delivery.fallback=at-least-once."
             ),
-            "Compressed batches in every tier alike (none at all, or gzip alone: its pages differ).",
-            "Requests above 1,046,528 bytes, and connections that are idle for 240 seconds: it closes them.",
-            "Topic configurations by Kafka's protocol.",
+            "The same compression in every tier (no compression, or only gzip: its pages disagree).",
+            "Requests above 1,046,528 bytes; connections that are idle for 240 seconds (it closes them).",
+            "Topic configurations through Kafka's protocol.",
         ),
         sources=(
             "https://learn.microsoft.com/azure/event-hubs/apache-kafka-configurations",
@@ -131,8 +129,8 @@ PRESETS: Mapping[str, Preset] = {
         {},
         needs=(
             (
-                "Room for transactional ids: the sink uses few by using them again, max_concurrent_producer_ids has to "
-                "allow for all tasks that run at a time."
+                "Room for transactional ids: the sink reuses ids and needs few. max_concurrent_producer_ids must be "
+                "large enough for all tasks that run at the same time."
             ),
         ),
         cannot=(_OLDER_TRANSACTIONS, _OLDER_SWEEP),
@@ -144,7 +142,7 @@ PRESETS: Mapping[str, Preset] = {
     "warpstream": Preset(
         "WarpStream",
         {"kafka.batch.size": "1000000", "kafka.linger.ms": "100"},
-        needs=("Large batches: each produce waits for the object store.",),
+        needs=("Large batches: each produce request waits for the object store.",),
         cannot=("DescribeProducers, which the sink does not need.", _OLDER_TRANSACTIONS, _OLDER_SWEEP),
         sources=("https://docs.warpstream.com/warpstream/reference/protocol-and-feature-support",),
     ),
@@ -164,14 +162,14 @@ PRESETS: Mapping[str, Preset] = {
         {},
         needs=(
             (
-                "The certificate of the cluster's own authority as kafka.ssl.truststore.location (secret "
+                "The certificate of the cluster's CA as kafka.ssl.truststore.location (secret "
                 "CLUSTER-cluster-ca-cert), and a KafkaUser: its certificate, or SASL_SSL with SCRAM-SHA-512."
             ),
         ),
         cannot=(
             (
-                "Manage a topic that the sink creates: a topic without a KafkaTopic is none of the Topic Operator's. "
-                "Declare topic and ledger as KafkaTopic where that matters."
+                "Management of topics that the sink creates: the Topic Operator ignores topics without a KafkaTopic. "
+                "If that matters, declare the topic and the ledger as KafkaTopic."
             ),
         ),
         sources=("https://strimzi.io/docs/operators/latest/deploying",),

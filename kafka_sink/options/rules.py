@@ -104,7 +104,7 @@ def check_rack(draft: Draft) -> None:
     values = draft.values
     if values["partitioner.rack.aware"] and not values["client.rack"]:
         raise ConfigError(
-            "partitioner.rack.aware=true needs client.rack: without it no partition is a near one", OPTION_MISSING
+            "partitioner.rack.aware=true needs client.rack: without it the client's rack is not known", OPTION_MISSING
         )
     if values["client.rack"] and not values["partitioner.rack.aware"]:
         draft.notices.append("client.rack changes nothing without partitioner.rack.aware=true")
@@ -119,7 +119,7 @@ def check_record_limits(draft: Draft) -> None:
     queue, batch = values["queue.buffering.max.messages"], values["batch.num.messages"]
     if queue is not None and batch is not None and batch > queue:
         raise ConfigError(
-            f"batch.num.messages={batch} is more than queue.buffering.max.messages={queue} may wait", OPTIONS_CONTRADICT
+            f"batch.num.messages={batch} is more than queue.buffering.max.messages={queue} allows", OPTIONS_CONTRADICT
         )
 
 

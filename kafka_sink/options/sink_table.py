@@ -79,86 +79,87 @@ def _row(name: str, default: object, rule: Rule, meaning: str) -> Option:
 
 
 _ROWS = (
-    _row("preset", None, PresetName(), "The service that the brokers belong to: sets what it needs "
-         "([services.md](services.md)). An option that is set wins over the preset."),
+    _row("preset", None, PresetName(), "The service that runs the brokers. The preset sets the options that the "
+         "service needs ([services.md](services.md)). Options that you set override the preset."),
     _row("delivery.guarantee", EXACTLY_ONCE, Choice((EXACTLY_ONCE, AT_LEAST_ONCE)), "exactly-once: each task writes in "
-         "a transaction, and the driver commits all of a batch after one durable decision; readers with "
-         "isolation.level=read_committed see each row once whatever crashes. at-least-once: rows are visible at once, "
-         "and twice when Spark repeats a task or a batch."),
-    _row("delivery.fallback", NO_FALLBACK, Choice((NO_FALLBACK, AT_LEAST_ONCE)), "What to do under exactly-once where "
-         "the brokers offer no transactions. none: refuse the write when it is planned. at-least-once: warn, and write "
-         "with that guarantee."),
-    _row("sink.id", None, _SINK_ID, "The name of this sink in its ledger and the beginning of all its transactional "
-         "ids. A stream has one from its checkpointLocation; a batch write needs one together with batch.id."),
-    _row("batch.id", None, Label(), "Batch writes: the name of this export. A second run under the same name delivers "
-         "nothing; one that crashed in its commit is finished. Needs sink.id. A name that is only a number is a "
-         "micro-batch of a query: inside foreachBatch Spark tells which one, elsewhere query.id has to."),
-    _row("query.id", None, Label(), "Batch writes: the query whose micro-batch batch.id is, where Spark does not tell: "
-         "inside foreachBatch over Spark Connect, or in threads of one's own. It has to be another one whenever the "
+         "a transaction, and the driver commits all transactions of a batch after one durable decision. Readers with "
+         "isolation.level=read_committed see each row once, even after crashes. at-least-once: rows are visible "
+         "immediately, and twice if Spark repeats a task or a batch."),
+    _row("delivery.fallback", NO_FALLBACK, Choice((NO_FALLBACK, AT_LEAST_ONCE)), "What to do with exactly-once if the "
+         "brokers offer no transactions. none: the write fails when it is planned. at-least-once: log a warning, and "
+         "write with that guarantee."),
+    _row("sink.id", None, _SINK_ID, "The name of this sink in its ledger and the prefix of its transactional ids. The "
+         "default for a stream is derived from its checkpointLocation; a batch write needs it together with batch.id."),
+    _row("batch.id", None, Label(), "Batch writes: the name of this export. A second run with the same name delivers "
+         "nothing; if the first run crashed in its commit, the second run completes it. Needs sink.id. A name that is "
+         "only a number is a micro-batch of a query: inside foreachBatch Spark provides the query, elsewhere query.id "
+         "must name it."),
+    _row("query.id", None, Label(), "Batch writes: the query to which the micro-batch batch.id belongs, if Spark does "
+         "not provide it: inside foreachBatch over Spark Connect, or in your own threads. Set a new value whenever the "
          "query starts with a new checkpoint. Needs batch.id."),
     _row("ledger.topic", "__pykafka_sink_ledger", TOPIC_NAME, "The compacted topic that holds the decisions of "
-         "exactly-once sinks; created if it is missing. Sinks may share one."),
-    _row("ledger.create", True, Flag(), "Create the ledger topic if it is missing. false: a missing one is an error "
-         "that says how to create it."),
-    _row("ledger.replication.factor", -1, Whole(1, 32767, besides=-1), "Of the ledger, when the sink creates it; -1 is "
-         "3, or the number of brokers if there are fewer."),
-    _row("ledger.accept.new.sink", False, Flag(), "A stream that has delivered batches before but is not in the ledger "
-         "is refused, because a lost ledger must not be taken for an empty one. true starts a ledger for such a "
-         "stream, for instance when it changes from at-least-once or from another sink."),
-    _row("replay.mismatch", MISMATCHES[0], Choice(MISMATCHES), "What to do when a batch that was delivered comes again "
-         "with other rows: because a checkpoint was restored from an older copy, because two things are written under "
-         "one name, or because the query makes its rows anew each time. fail: stop if the counts of rows differ, warn "
-         "if only the contents do (stop there, too, if the same run delivered it). warn: warn in all cases, and keep "
-         "what was delivered. skip: keep it silently."),
-    _row("commit.visible.timeout.ms", 0, Whole(0, 2**31 - 1), "After a batch is committed: how long to wait until "
-         "read_committed readers can see all of it. Brokers answer a commit before its markers are written, some "
-         "milliseconds as a rule. What cannot be seen in time is said in a warning that names the partitions; the "
-         "batch counts as delivered. Any open transaction in a partition holds its readers back, so topics with other "
-         "transactional writers may use up this time at each batch. 0 does not ask."),
-    _row("topic", None, TOPIC_NAME, "The topic of every row. It wins over a column topic, which is then not looked "
-         "at. Without it the column topic decides, row by row."),
-    _row("topic.create", False, Flag(), "Create the topic, and dead.letter.topic, if they are missing: on the driver, "
-         "before any task and before a schema is registered, and wait until every broker knows them. A topic that is "
-         "there and differs from the options below is left as it is, with one warning."),
-    _row("topic.partitions", -1, Whole(1, 2**31 - 1, besides=-1), "Partitions of a topic that topic.create makes; -1 "
-         "is the broker's default."),
+         "exactly-once sinks. It is created if it is missing. Several sinks may share one ledger topic."),
+    _row("ledger.create", True, Flag(), "Create the ledger topic if it is missing. false: a missing topic is an error; "
+         "its text says how to create it."),
+    _row("ledger.replication.factor", -1, Whole(1, 32767, besides=-1), "Replication factor of the ledger topic when "
+         "the sink creates it. -1: 3, or the number of brokers if there are fewer."),
+    _row("ledger.accept.new.sink", False, Flag(), "A stream that has delivered batches but is not in the ledger is "
+         "refused, because the sink must not mistake a lost ledger for an empty one. true accepts such a stream, for "
+         "example when it changes from at-least-once or from another sink."),
+    _row("replay.mismatch", MISMATCHES[0], Choice(MISMATCHES), "What to do when a delivered batch is repeated with "
+         "different rows. Possible reasons: a checkpoint was restored from an older copy, two writes use the same "
+         "name, or the query produces different rows each time. fail: stop if the row counts differ, and warn if only "
+         "the contents differ (stop then, too, if the same run delivered the batch). warn: warn in all cases, and keep "
+         "the delivered rows. skip: keep them without a warning."),
+    _row("commit.visible.timeout.ms", 0, Whole(0, 2**31 - 1), "After a commit: how long to wait until read_committed "
+         "readers can see the whole batch. Brokers answer a commit before they write its markers, usually by some "
+         "milliseconds. If rows are not visible in time, a warning names the partitions, and the batch counts as "
+         "delivered. Any open transaction in a partition blocks its readers, so topics with other transactional "
+         "writers may use up this time at each batch. 0: do not wait."),
+    _row("topic", None, TOPIC_NAME, "The topic of every row. If it is set, a column topic is ignored. If it is not "
+         "set, the column topic names the topic of each row."),
+    _row("topic.create", False, Flag(), "Create the topic and dead.letter.topic if they are missing, and wait until "
+         "every broker knows them. This happens on the driver, before any task runs and before a schema is registered. "
+         "An existing topic that differs from the options below is not changed, and one warning is logged."),
+    _row("topic.partitions", -1, Whole(1, 2**31 - 1, besides=-1), "Number of partitions of a topic that topic.create "
+         "creates. -1: the broker's default."),
     _row("topic.replication.factor", -1, Whole(1, 32767, besides=-1), "Replicas of each partition of a topic that "
-         "topic.create makes; -1 is the broker's default."),
-    _row("record.errors", FAIL, Choice((FAIL, DROP, DEAD_LETTER)), "What becomes of a row that can never be sent "
-         "(too large, no topic, a partition that does not exist, a header without a key): fail ends the task with an "
-         "error that names the row; drop leaves it out and counts it in the summary; dead-letter writes it to "
-         "dead.letter.topic instead, with headers that say why."),
-    _row("dead.letter.topic", None, TOPIC_NAME, "Where record.errors=dead-letter writes."),
-    _row("summary.listener", None, FUNCTION_NAME, "A function of two arguments, a BatchKey and a BatchSummary, that "
-         "is called after each commit, on the driver, in a Python process of Spark's. What it raises is logged and "
-         "changes nothing."),
+         "topic.create creates. -1: the broker's default."),
+    _row("record.errors", FAIL, Choice((FAIL, DROP, DEAD_LETTER)), "What to do with a row that can never be sent (too "
+         "large, no topic, a partition that does not exist, a header without a key). fail: the task fails with an "
+         "error that names the row. drop: the row is skipped and counted in the summary. dead-letter: the row is "
+         "written to dead.letter.topic instead, with headers that give the reason."),
+    _row("dead.letter.topic", None, TOPIC_NAME, "The topic for record.errors=dead-letter."),
+    _row("summary.listener", None, FUNCTION_NAME, "A function with two arguments, a BatchKey and a BatchSummary. It is "
+         "called after each commit, on the driver, in a Python process of Spark. An exception of the function is "
+         "logged and has no other effect."),
     # Figures, traces and lineage.
     _row(METRICS_ENABLED, False, Flag(), "Count rows, bytes, retries and times of each task and micro-batch, for "
-         "kafka_sink.sink_metrics(spark) in a notebook. Every other option that begins with metrics. turns this on."),
-    _row("metrics.prometheus.port", None, Whole(1, 65535), "Serve the figures of all streams of this application as "
+         "kafka_sink.sink_metrics(spark) in a notebook. Every other option that starts with metrics. turns this on."),
+    _row("metrics.prometheus.port", None, Whole(1, 65535), "Serve the metrics of all streams of this application as "
          "Prometheus text on this port of the driver's host, at /metrics."),
-    _row("metrics.prometheus.address", "0.0.0.0", _TEXT, "The address that the port listens at."),
-    _row("metrics.pushgateway.url", None, PlainUrl(), "Push the figures to a Prometheus Pushgateway after each batch: "
-         "for jobs that are over before anybody scrapes them."),
-    _row("metrics.otlp.endpoint", None, PlainUrl(), "Send figures and spans (one for each micro-batch, one for each "
+    _row("metrics.prometheus.address", "0.0.0.0", _TEXT, "The address on which the port listens."),
+    _row("metrics.pushgateway.url", None, PlainUrl(), "Push the metrics to a Prometheus Pushgateway after each batch, "
+         "for jobs that end before Prometheus can scrape them."),
+    _row("metrics.otlp.endpoint", None, PlainUrl(), "Send metrics and spans (one for each micro-batch, one for each "
          "task) after each batch to an OpenTelemetry collector by OTLP over HTTP, such as http://collector:4318. Needs "
          "pykafka-sink[otlp] on the driver; headers and attributes come from the environment (OTEL_*)."),
     _row("metrics.timeout.ms", 2_000, Whole(1, 2**31 - 1), "How long a commit waits for a Pushgateway, a collector or "
-         "lineage.url. One that does not answer is left out for 30 seconds; no batch fails for it."),
-    _row("traceparent.column", None, _TEXT, "The string column whose text is the header traceparent of its record, as "
-         "W3C Trace Context has it. It takes the place of such a header in the column headers. A null, and a text that "
-         "is no traceparent, leave the row as it is. The column is part of the value all the same, unless "
-         "value.columns leaves it out."),
-    _row("traceparent.task", False, Flag(), "Records that have no header traceparent otherwise get one that points to "
-         "the span of their task. Needs metrics.otlp.endpoint, where that span goes."),
+         "lineage.url. A receiver that does not answer is skipped for 30 seconds; no batch fails because of it."),
+    _row("traceparent.column", None, _TEXT, "The string column with the header traceparent of each record, in the "
+         "format of W3C Trace Context. It replaces such a header in the column headers. A null, or a text that is not "
+         "a traceparent, leaves the row unchanged. The column is still part of the value, unless value.columns "
+         "excludes it."),
+    _row("traceparent.task", False, Flag(), "Add a header traceparent that points to the span of the task to records "
+         "that have no such header. Needs metrics.otlp.endpoint, which receives that span."),
     _row("lineage.file", None, _TEXT, "Append OpenLineage events to this file on the driver, one JSON object a line."),
-    _row("lineage.url", None, PlainUrl(), "Send OpenLineage events there, such as http://marquez:5000; /api/v1/lineage "
-         "is put behind an address without a path."),
-    _row("lineage.api.key.file", None, _TEXT, "A file on the driver with the key that lineage.url wants as a bearer "
-         "token. Read for each event, so it may be replaced."),
+    _row("lineage.url", None, PlainUrl(), "Send OpenLineage events to this URL, such as http://marquez:5000. "
+         "/api/v1/lineage is appended to a URL without a path."),
+    _row("lineage.api.key.file", None, _TEXT, "A file on the driver with the bearer token for lineage.url. The file is "
+         "read for each event, so it may be replaced."),
     _row("lineage.namespace", "pykafka-sink", _TEXT, "The namespace of the job in lineage events."),
-    _row("lineage.job", None, _TEXT, "The name of the job in lineage events; without it the query's name, or the sink "
-         "id."),
+    _row("lineage.job", None, _TEXT, "The name of the job in lineage events. The default is the query's name or the "
+         "sink id."),
 )  # fmt: skip
 
 SINK_OPTIONS: Mapping[str, Option] = {row.name: row for row in _ROWS}
@@ -166,14 +167,11 @@ SINK_OPTIONS: Mapping[str, Option] = {row.name: row for row in _ROWS}
 TOPIC_CONFIG, LEDGER_CONFIG = "topic.config.", "ledger.config."
 # Prefixes that are followed by the name of a topic configuration.
 SINK_PREFIXES: Mapping[str, Option] = {
-    TOPIC_CONFIG: _row(
-        f"{TOPIC_CONFIG}NAME", None, ANY_TEXT, "A configuration of the topic that topic.create makes, such as "
-        "topic.config.retention.ms. Not of dead.letter.topic.",
-    ),
-    LEDGER_CONFIG: _row(
-        f"{LEDGER_CONFIG}NAME", None, ANY_TEXT, "A configuration of the ledger topic, when the sink creates it, beside "
-        "or in place of its own. An empty value leaves it to the broker.",
-    ),
+    TOPIC_CONFIG: _row(f"{TOPIC_CONFIG}NAME", None, ANY_TEXT, "A configuration of the topic that topic.create creates, "
+                       "such as topic.config.retention.ms. It does not apply to dead.letter.topic."),
+    LEDGER_CONFIG: _row(f"{LEDGER_CONFIG}NAME", None, ANY_TEXT, "A configuration of the ledger topic when the sink "
+                        "creates it. It adds to or replaces the sink's own configurations. An empty value selects the "
+                        "broker's default."),
 }  # fmt: skip
 
 # A Spark task writes as fast as it can: with Java's 16 KiB a batch costs more than the rows in it. A task flushes at

@@ -65,7 +65,7 @@ class Operations:
             return None
         again = "again first, with the same arguments as before" if unfinished.name == name else "it again first"
         raise LocalProtocolError(
-            f"{name}: {unfinished.name} ran out of time before, and its outcome has not been told; call {again}"
+            f"{name}: {unfinished.name} timed out before, and its result is not known yet; call {again}"
         )
 
     def _post(

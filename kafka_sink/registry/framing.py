@@ -64,8 +64,8 @@ def make_frame(
     if framing in BY_GUID:
         if guid is None:
             raise ConfigError(
-                f"{side}.schema.framing={framing} needs the GUID of the schema, and the registry did not tell one: it "
-                f"is older than that way of framing. Use {side}.schema.framing={PREFIX}",
+                f"{side}.schema.framing={framing} needs the GUID of the schema, but the registry returned none: it "
+                f"is too old for this framing. Use {side}.schema.framing={PREFIX}",
                 SUBJECT_UNNAMED,
             )
         uuid = UUID(guid).bytes

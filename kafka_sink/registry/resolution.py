@@ -215,7 +215,7 @@ def _refusal_error(
         return TransportError(f"{said}, again and again", REGISTRY_UNREACHABLE)
     if 300 <= answer.status < 400:
         return ConfigError(
-            f"{said}: redirects are not followed, set schema.registry.url to where it leads", REGISTRY_REFUSED
+            f"{said}: redirects are not followed, set schema.registry.url to the target", REGISTRY_REFUSED
         )
     return ConfigError(f"{said}: {_describe_refusal(answer, refusal, query)}", REGISTRY_REFUSED)
 

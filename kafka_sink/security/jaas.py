@@ -49,7 +49,7 @@ def parse_jaas(text: str) -> LoginModule:
     while rest and rest[0] != ("sign", ";"):
         if len(rest) < 3 or rest[0][0] != "word" or rest[1] != ("sign", "=") or rest[2][0] == "sign":
             # Nothing of it is shown: it may be part of an unquoted password.
-            raise _invalid_error(f'behind {name} follows something else than name="value" pairs and a semicolon')
+            raise _invalid_error(f'{name} is followed by something other than name="value" pairs and a semicolon')
         options[rest[0][1]] = rest[2][1]
         rest = rest[3:]
     if not rest:

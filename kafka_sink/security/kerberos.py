@@ -160,8 +160,8 @@ def _login_from_module(service: str, module: Mapping[str, str]) -> KerberosLogin
         return KerberosLogin(service=service, principal=principal, keytab=module["keyTab"])
     if not wants_cache:
         raise ConfigError(
-            "sasl.jaas.config: Krb5LoginModule needs useKeyTab=true or useTicketCache=true: nobody can be asked for a "
-            "password here",
+            "sasl.jaas.config: Krb5LoginModule needs useKeyTab=true or useTicketCache=true: a password prompt is not "
+            "possible here",
             LOGIN_OPTIONS,
         )
     return KerberosLogin(service=service, principal=principal, ticket_cache=module.get("ticketCache") or None)

@@ -24,7 +24,7 @@ class OAuthBearerExchange:
     def __init__(self, token: str, extensions: Mapping[str, str]) -> None:
         if not _TOKEN.fullmatch(token) or len(token) > TOKEN_CHARACTERS_MAX:
             raise AuthenticationError(
-                "the token for OAUTHBEARER is not one: expected 1 to "
+                "the token for OAUTHBEARER is not valid: expected 1 to "
                 f"{TOKEN_CHARACTERS_MAX} letters, digits and -._~+/ without blanks, got {len(token)} characters",
                 TOKEN_UNUSABLE,
             )
@@ -44,7 +44,7 @@ class OAuthBearerExchange:
     def step(self, challenge: bytes) -> bytes | None:
         if self._is_refused:
             raise AuthenticationError(
-                "OAUTHBEARER with the server failed: it refused the token and went on talking", TOKEN_UNUSABLE
+                "OAUTHBEARER with the server failed: it refused the token but did not end the login", TOKEN_UNUSABLE
             )
         self._is_refused = bool(challenge)
         return b"\x01" if challenge else None

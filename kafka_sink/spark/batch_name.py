@@ -41,10 +41,10 @@ def batch_of_task(named: BatchKey, sink_id: str | None, query_id: str | None, ba
         return BatchKey(query_id, int(batch_id)) if named.batch_id == batch_id else named
     if _DIGITS.fullmatch(named.batch_id):
         raise ConfigError(
-            f"batch.id={named.batch_id} is only a number, and nobody says of which query: inside foreachBatch over "
-            "Spark Connect, or in threads of your own, Spark does not tell it. Under a new checkpoint the numbers "
-            f"begin again, and in the ledger of sink.id={sink_id} new batches would be taken for repetitions and left "
-            "out. Nothing was written. Inside foreachBatch, set the option query.id to a text that is another one for "
+            f"batch.id={named.batch_id} is only a number, and its query is not known: inside foreachBatch over "
+            "Spark Connect, or in your own threads, Spark does not provide it. With a new checkpoint the numbers "
+            f"start again, and with the ledger of sink.id={sink_id} the sink would mistake new batches for repeated "
+            "ones and skip them. Nothing was written. Inside foreachBatch, set the option query.id to a new value for "
             'each new checkpoint, or write batch.id as f"{query_id}-{batch_id}". For an export that is named after a '
             f"date or a number, put a word into its name: batch.id=export-{named.batch_id}",
             BATCH_UNNAMED,

@@ -208,7 +208,7 @@ def _sweep_write(options: SinkOptions, sink_id: str, run: str, key: BatchKey) ->
         _use_driver(options, sink_id, run, key.query_id, run, lambda driver: driver.sweep_write(key))
     except KafkaSinkError as error:
         # Spark is about to report why the write failed; this must not replace that error.
-        _LOGGER.warning("what killed tasks left open could not be looked for and ends by its time-out: %s", error)
+        _LOGGER.warning("open transactions of killed tasks could not be listed, and end at their time-out: %s", error)
 
 
 @cache

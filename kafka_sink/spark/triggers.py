@@ -24,10 +24,10 @@ CHECKPOINT_LOCATION, ASYNCHRONOUS_PROGRESS = "checkpointlocation", "asyncprogres
 
 def continuous_error() -> ConfigError:
     return ConfigError(
-        "trigger(continuous=...) is not supported: Spark hands no row of such a query to a Python data source, so all "
-        "of them would be lost. Nothing was written or committed. Use trigger(processingTime=...), "
-        "trigger(availableNow=True), or no trigger at all. If the query has run like this on a checkpoint, remove the "
-        "files in its folder offsets that are newer than the newest one in commits: nobody has delivered them",
+        "trigger(continuous=...) is not supported: Spark passes no row of such a query to a Python data source, so all "
+        "rows would be lost. Nothing was written or committed. Use trigger(processingTime=...), "
+        "trigger(availableNow=True), or no trigger at all. If the query has run like this on a checkpoint, delete the "
+        "files in its folder offsets that are newer than the latest file in commits: these batches were not delivered",
         TRIGGER_NOT_SUPPORTED,
     )
 

@@ -83,7 +83,7 @@ def test_foreach_batch_with_bare_numbers_is_refused_before_anything_is_sent(
     """Tasks of a Connect session are not told their query, so under the next checkpoint 0 would be a repetition."""
     writable_topic(kafka_4, topic_name)
     rows = stream_of(connected, tmp_path / "source")
-    with pytest.raises(Exception, match="nobody says of which query") as caught:
+    with pytest.raises(Exception, match="its query is not known") as caught:
         run_foreach_batch(rows, tmp_path / "checkpoint", kafka_4, topic_name, **{"sink.id": topic_name})
     assert "set the option query.id" in str(caught.value)
     assert values(kafka_4, topic_name) == []

@@ -29,7 +29,7 @@ def test_a_process_without_descriptors_hears_of_that_and_not_of_its_brokers() ->
         run = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert run.returncode == 0, run.stderr
         told = run.stdout.splitlines()
-        made = "a client could not be made: this process may open no more files (Too many open files)"
+        made = "a client could not be made: this process cannot open more files (Too many open files)"
         assert told[:2] == [f"PKS-5008 {made}", f"PKS-5008 {made}"]
         assert "could not be established: 127.0.0.1:" in told[2]
-        assert told[2].endswith("this process may open no more files (Too many open files)")
+        assert told[2].endswith("this process cannot open more files (Too many open files)")

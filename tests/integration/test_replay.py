@@ -228,7 +228,7 @@ def test_a_ledger_that_nobody_leads_is_asked_until_the_time_is_over(broker: Embe
     assert shell(*words(servers, "--yes")).exit_code == 0
     broker.inject(Fault("ListOffsets", NOT_LEADER, topic=LEDGER, times=None))
     stopped = shell(*words(servers, "--yes", "--timeout", "1"))
-    assert stopped.exit_code != 0 and "the ledger was not to be had" in stopped.err and "PKS-8006" in stopped.err
+    assert stopped.exit_code != 0 and "the ledger was not available" in stopped.err and "PKS-8006" in stopped.err
 
 
 def test_a_letter_that_cannot_be_sent_is_named_and_those_before_it_stay(broker: EmbeddedBroker, shell: Shell) -> None:

@@ -131,7 +131,7 @@ def test_an_endpoint_with_a_certificate_is_verified(tmp_path: Path) -> None:
         (
             (200, {}, b'{"access_token": "hunter2 \\u0001"}'),
             AuthenticationError,
-            "the token for OAUTHBEARER is not one",
+            "the token for OAUTHBEARER is not valid",
         ),
     ],
 )
@@ -194,7 +194,7 @@ def test_a_function_is_called_by_its_name(tmp_path: Path, monkeypatch: pytest.Mo
     [
         (boom, "raised RuntimeError"),
         (lambda: 7, "returned int, not text"),
-        (lambda: "hunter2 with blanks", "the token for OAUTHBEARER is not one"),
+        (lambda: "hunter2 with blanks", "the token for OAUTHBEARER is not valid"),
         ("no_such_module:get", "cannot be imported here"),
         ("json:no_such_function", "cannot be imported here"),
         ("json:__name__", "is no function"),

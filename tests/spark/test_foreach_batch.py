@@ -56,7 +56,7 @@ def test_two_writes_of_a_batch_under_one_name_stop_the_query_though_they_have_as
             append(changed, kafka_4, topic=topic_name, sink_id=f"sink-{topic_name}", batch_id=str(batch_id))
 
     query = folder.read().writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
-    with pytest.raises(Exception, match=r"each write of one batch needs a sink\.id of its own"):
+    with pytest.raises(Exception, match=r"each write of one batch needs its own sink\.id"):
         run_to_end(query.trigger(availableNow=True).start())
     assert values(kafka_4, topic_name) == [b"a", b"b"]
 

@@ -46,7 +46,7 @@ def test_what_a_topic_cannot_do_is_refused(
 ) -> None:
     with pytest.raises(Exception, match="PKS-1102 mode not supported"):
         spark.sql(f"INSERT OVERWRITE {table} WITH {given} {ROWS}")
-    with pytest.raises(Exception, match="PKS-1101 sink only"):
+    with pytest.raises(Exception, match="PKS-1101 format is for writing only"):
         spark.sql(f"SELECT * FROM {table}").collect()
     assert values(kafka_4, topic_name) == []
 

@@ -85,7 +85,7 @@ def refusal(protocol: str, settings: dict[str, object]) -> str:
         ({"sasl.mechanism": "OAUTHBEARER", ENDPOINT: "https://x", "sasl.jaas.config": f'{BEARER} clientId="a";'},
          "credentials.client.secret, or clientSecret"),
         ({**PLAIN, "sasl.login.callback.handler.class": "com.example.Mine"}, "names a class of the JVM"),
-        ({**PLAIN, "sasl.oauthbearer.assertion.private.key.file": "f"}, "assertions are not signed here"),
+        ({**PLAIN, "sasl.oauthbearer.assertion.private.key.file": "f"}, "this producer does not sign assertions"),
         ({"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": "m:f",
           "sasl.oauthbearer.assertion.file": "f"}, "needs sasl.oauthbearer.token.endpoint.url, where it is sent"),
         ({"sasl.mechanism": "OAUTHBEARER", ENDPOINT: "https://x", RETRIEVER: "x.JwtBearerJwtRetriever"},
@@ -135,8 +135,8 @@ def test_what_can_authenticate_is_taken_without_a_word(settings: dict[str, objec
     [
         ({**PLAIN, SERVICE: "kafka"}, "sasl.kerberos.service.name has no effect with sasl.mechanism=PLAIN"),
         ({**KERBEROS, "sasl.username": "a"}, "sasl.username has no effect with sasl.mechanism=GSSAPI"),
-        ({**KERBEROS, "sasl.kerberos.ticket.renew.jitter": "0.1"}, "each new session takes one that is good"),
-        ({**KERBEROS, "sasl.kerberos.min.time.before.relogin": 1}, "tickets are not renewed by a thread"),
+        ({**KERBEROS, "sasl.kerberos.ticket.renew.jitter": "0.1"}, "each new session takes a valid one"),
+        ({**KERBEROS, "sasl.kerberos.min.time.before.relogin": 1}, "no thread renews tickets"),
         ({**KERBEROS, "sasl.jaas.config": f"{KRB5} useTicketCache=true other=x;"}, "without effect on a client: other"),
     ],
 )

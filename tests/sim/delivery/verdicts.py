@@ -31,12 +31,12 @@ _DOUBTFUL = re.compile(r"(\d+) are in doubt")
 # What is said when a driver's own epoch was refused; not when its time was up before it knew what that meant.
 _REPLACED = re.compile(
     r"has taken over \((?!its last)|epoch was refused again and again|"
-    r"could not be told so: (?!no time left).*\((?:47|49|90)\)"
+    r"could not be updated: (?!no time left).*\((?:47|49|90)\)"
 )
 # What is said to a batch that comes again: behind a newer one, or with other rows.
 _OTHER_ROWS = "comes again with other rows"
 _REFUSED = re.compile(rf"has been rolled back|{_OTHER_ROWS}")
-_DROPPED = "the rows of this time were not written"
+_DROPPED = "the rows of the repetition were not written"
 # What a driver finds where two attempts have begun a transaction under one id; it costs no row, but a repetition.
 SHARED_ID = "somebody else uses the id"
 REPLAY_SHARE = 0.5
@@ -265,7 +265,7 @@ _DETAILS = {
     "commit: too little time left": "before it times out",
     "commit: deadline before the decision": "too little time is left",
     "commit: decision in doubt": "whether the decision to commit it was written",
-    "commit: done not recorded": "but the ledger could not be told so",
+    "commit: done not recorded": "but the ledger could not be updated",
     "commit: another batch is pending": "was decided earlier and is not finished",
     "commit: decided and pending": "are not known to be committed yet",
 }

@@ -38,7 +38,7 @@ c1 a stream that has run before goes on with an empty ledger when told so
     commit:7=delivered
 
 an unknown sink is told to recover under its old name first
-    commit:3=refused says:"first run `pykafka-sink recover` with that one"
+    commit:3=refused says:"first run `pykafka-sink recover` with the old one"
 
 c2 a transaction that timed out before the decision aborts the batch and the others
     write:0 timeout:0 commit:0=refused error=PKS-6001 says:"Nothing of it is visible"
@@ -79,7 +79,7 @@ c3 fenced after an unknown answer asks the log and decides once more as it was n
 
 a driver whose time is up while it looks whether it was fenced says so
     gets:"end ledger transaction",-,lost,90 gets:"look for marker",lost* commit:0=pending
-    says:"could not be told so: no time left"
+    says:"could not be updated: no time left"
 
 c4 an id that may not be used leaves the decision open and names what is missing
     gets:"commit transaction",53 commit:0=pending says:"TRANSACTIONAL_ID" tasks:0=committed,open
@@ -216,7 +216,7 @@ a labelled write is done once even after other labels
     labels=sink/monday,sink/tuesday visible=2,2
 
 another export under the label of an earlier one is refused
-    commit:monday=delivered write/2:monday,1 commit/2:monday=refused error=PKS-6004 says:"a batch.id of its own"
+    commit:monday=delivered write/2:monday,1 commit/2:monday=refused error=PKS-6004 says:"its own batch.id"
 
 a repeated batch with another count is refused and both counts are named
     commit:0=delivered write/2:0,1 commit/2:0=refused says:"delivered under this name were 2 rows to t"

@@ -55,7 +55,7 @@ def test_two_writes_of_one_run_under_one_name_are_refused_though_they_have_as_ma
     bench.commit(with_digest(bench.receipts(), 7))
     bench.settle()
     verdict = bench.commit(with_digest(bench.receipts(), 8), bench.session())
-    assert isinstance(verdict.error, CommitAborted) and "needs a sink.id of its own" in str(verdict.error)
+    assert isinstance(verdict.error, CommitAborted) and "needs its own sink.id" in str(verdict.error)
     assert bench.seen() == [1, 1]
 
 

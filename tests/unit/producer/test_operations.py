@@ -74,7 +74,7 @@ def test_a_told_outcome_is_not_taken_for_that_of_the_next_transaction() -> None:
 def test_no_other_step_is_taken_while_an_outcome_is_untold(other: str) -> None:
     steps = Steps()
     steps.end(steps.time_out(COMMIT))
-    with pytest.raises(LocalProtocolError, match=r"commit_transaction\(\) ran out of time"):
+    with pytest.raises(LocalProtocolError, match=r"commit_transaction\(\) timed out before"):
         steps.call(other)
     steps.call(COMMIT)
 

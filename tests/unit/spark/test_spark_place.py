@@ -128,7 +128,7 @@ def test_outside_of_a_task_nothing_can_be_written(monkeypatch: pytest.MonkeyPatc
 
 def test_a_batch_write_with_a_bare_number_is_refused_in_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
     inside_a_task(monkeypatch, {})
-    with pytest.raises(ConfigError, match="nobody says of which query"):
+    with pytest.raises(ConfigError, match="its query is not known"):
         place_in_batch(BatchKey("", "7"), "run", "sink")
 
 
