@@ -105,7 +105,7 @@ class BytesColumn:
 
     def views(self, rows: Array) -> list[memoryview]:
         """The bytes of these rows where they lie; of a null, none."""
-        content = memoryview(self.data)
+        content = self.data.data
         starts = self.starts[:-1][rows]
         ends = starts + (np.maximum(self.lengths[rows], 0) if self.has_nulls else self.lengths[rows])
         return [content[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
