@@ -4,6 +4,7 @@
     python -m tools.compat --kafka 3.4.1 4.4.0 --pyspark --no-oldest    only these brokers
     python -m tools.compat --kafka --pyspark 4.2.0 --no-oldest    only this PySpark
     python -m tools.compat --kafka --pyspark                  only the oldest dependencies that setup.py allows
+    python -m tools.compat --kafka --pyspark --groups unit    of these only some columns
     python -m tools.compat --print                            the page anew from what was measured before
 
 A version is one process of pytest. Brokers are named to it by PYKAFKA_SINK_KAFKA (tests/conftest.py); a PySpark, and
@@ -24,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -237,15 +238,24 @@ def try_pyspark(version: str) -> Any:
     return run_in(lambda: spark_python(version), together, *({name: SPARK_TESTS[name]} for name in ALONE))
 
 
-def try_oldest(_: str) -> Any:
+def try_oldest(version: str, chosen: Collection[str]) -> Any:
+    """Of the groups that are chosen; the others keep what is known of them."""
     tests = metadata()["extras_require"]["test"]
-    found = run_in(lambda: environment("oldest", [*oldest_base(), *tests]), OLDEST_TESTS, OLDEST_SPARK_TESTS)
+    first, spark, extra = (
+        {name: paths for name, paths in groups.items() if name in chosen}
+        for groups in (OLDEST_TESTS, OLDEST_SPARK_TESTS, OLDEST_EXTRA_TESTS)
+    )
+    found = run_in(lambda: environment("oldest", [*oldest_base(), *tests]), first, spark)
     with_extras = [*oldest_base(), *oldest_extras(), *_EXTRA_PACKAGES]
-    return found | run_in(lambda: environment("oldest-extras", with_extras, _EXTRAS_NOT_PINNED), OLDEST_EXTRA_TESTS)
+    found |= run_in(lambda: environment("oldest-extras", with_extras, _EXTRAS_NOT_PINNED), extra)
+    return read_results()["oldest"].get(version, {"cells": {}})["cells"] | found
 
 
 def run_in(make: Callable[[], Path], *processes: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """The cells of these groups, in the environment that `make` makes."""
+    processes = tuple(filter(None, processes))
+    if not processes:
+        return {}
     try:
         python = make()
     except (OSError, subprocess.CalledProcessError) as error:
@@ -365,11 +375,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--kafka", nargs="*", default=KAFKA, metavar="VERSION", help="none: no broker")
     parser.add_argument("--pyspark", nargs="*", default=PYSPARK, metavar="VERSION", help="none: no PySpark")
     parser.add_argument("--oldest", action=argparse.BooleanOptionalAction, default=True, help="oldest dependencies")
+    every = list(OLDEST_ALL)
+    parser.add_argument("--groups", nargs="+", choices=every, default=every, help="only these columns of the oldest")
     parser.add_argument("--print", action="store_true", help="run nothing, write the page anew")
     chosen = parser.parse_args(arguments)
     tries: list[tuple[str, str, Callable[[str], Any]]] = [("kafka", version, try_kafka) for version in chosen.kafka]
     tries += [("pyspark", version, try_pyspark) for version in chosen.pyspark]
-    tries += [("oldest", oldest_versions(), try_oldest)] if chosen.oldest else []
+    if chosen.oldest:
+        tries.append(("oldest", oldest_versions(), lambda version: try_oldest(version, chosen.groups)))
     for side, version, attempt in [] if chosen.print else tries:
         print(f"== {side} {version}", flush=True)
         keep(side, version, attempt(version))
