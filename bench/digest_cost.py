@@ -20,7 +20,7 @@ from kafka_sink import Producer
 from kafka_sink.records.digest import RowDigest
 from tools.kafka_cluster import KafkaCluster
 
-TUNED = {"batch.size": 131072, "linger.ms": 5, "send.buffer.bytes": -1}
+TUNED = {"batch.size": 131072, "linger.ms": 5}
 ROWS, BATCHES, PARTITIONS = 10_000, 20, 4
 SIZES, CODECS = (100, 1000), ("none", "lz4")
 Case = tuple[int, str]

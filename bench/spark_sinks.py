@@ -1,5 +1,7 @@
 """Spark sinks beside each other: `python -m bench.spark_sinks [--quick] [--shapes] [--case NAME ...] [--only NAME ..]`.
 
+With `--shapes --again` the rows of the chosen cases are measured anew and replaced in the page, which keeps the others.
+
 Each sink writes in a Spark application of its own (spark_application.py); all write to one Kafka node. The applications
 take turns: each round runs every sink once in the same case, another one first, while the others do nothing. Rounds
 that do not count come first and warm JVM, Python workers and broker up: a JVM gains until about its fourth write of a
@@ -227,7 +229,12 @@ def main() -> None:
     with open_arena(sinks) as arena:
         results = run(arena, sinks, cases, repetitions=repetitions, warm_up=warm_up)
     about = {"runs": f"{repetitions} each, alternating, after {warm_up} that do not count", **machine()}
-    is_whole = not (options.case or options.only or options.quick)
+    if options.again:
+        known = json.loads((PAGES / "spark-shapes.json").read_text())
+        kept = [Result(**each) for each in known["runs"] if each["case"] not in options.case]
+        about = {**known["about"], **about, "measured in a later run": ", ".join(options.case)}
+        cases, results = SHAPES, [*kept, *results]
+    is_whole = options.again or not (options.case or options.only or options.quick)
     folder = PAGES if is_whole else PARTIAL
     if options.shapes:
         write(folder, "spark-shapes", shapes_page(cases, results), about, results)
@@ -240,10 +247,14 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.spark_sinks", description="Compare Spark's Kafka sinks.")
     parser.add_argument("--quick", action="store_true", help="two rounds, without the slowest sinks")
     parser.add_argument("--shapes", action="store_true", help="three sinks on many shapes")
+    parser.add_argument("--again", action="store_true", help="put the cases of --shapes --case into the page")
     parser.add_argument("--repetitions", type=int)
     parser.add_argument("--case", nargs="+", choices=[case.name for case in SHAPES])
     parser.add_argument("--only", nargs="+", choices=[sink.name for sink in SINKS])
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.again and (not options.shapes or not options.case or options.only or options.quick):
+        parser.error("--again goes with --shapes and --case, and with all sinks")
+    return options
 
 
 if __name__ == "__main__":

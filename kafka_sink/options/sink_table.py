@@ -176,10 +176,10 @@ SINK_PREFIXES: Mapping[str, Option] = {
     ),
 }  # fmt: skip
 
-# A Spark task writes as fast as it can: with Java's 16 KiB a batch costs more than the rows in it. It sends what is left
-# at its end, so no row waits longer than its task runs, and a batch may take its time to fill: in a topic of a thousand
-# partitions a row costs less than half of what it costs with Java's 5 ms. A transaction lasts as long as the slowest
-# task of its batch, and after a crash until the query runs again.
+# A Spark task writes as fast as it can: with Java's 16 KiB a batch costs more than the rows in it. A task flushes at
+# its end, so a longer linger delays nothing and fills batches: with a thousand partitions a row then takes less than
+# half the CPU that it takes with Java's 5 ms. A transaction lasts as long as the slowest task of its batch, and after a
+# crash until the query runs again.
 PRODUCER_DEFAULTS: Mapping[str, str] = {
     "batch.size": "131072",
     "linger.ms": "1000",

@@ -28,7 +28,7 @@ from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import NONE, Compressor
 from kafka_sink.records.compression_ratio import CompressionRatio
 from kafka_sink.records.encoder import encode_rows
-from kafka_sink.records.varint import Array
+from kafka_sink.records.varint import Array, largest, smallest
 
 # Rows and their encoded form stay within a core's cache; larger chunks lose more to memory than they save in calls.
 CHUNK_BYTES = 2 * 1024 * 1024
@@ -291,7 +291,7 @@ class _Chunk:
 def _sort_by_partition(partitions: Array) -> tuple[Array | None, list[int], list[int]]:
     """The order that sorts rows by partition (None: they are), the partitions, and where the rows of each end."""
     row_count = len(partitions)
-    lowest, highest = int(partitions.min()), int(partitions.max())
+    lowest, highest = int(smallest(partitions)), int(largest(partitions))
     if lowest == highest:
         return None, [lowest], [row_count]
     # numpy sorts 16-bit numbers by counting, four times faster than wider ones.

@@ -15,7 +15,7 @@ import pyarrow as pa
 from kafka_sink.error_table.writes import COLUMN_TYPE
 from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
-from kafka_sink.records.varint import Array, binary_array, length_varint_sizes
+from kafka_sink.records.varint import Array, binary_array, largest, length_varint_sizes, smallest
 
 STRING_TYPES = "string, large_string or string_view"
 BYTES_TYPES = f"binary, large_binary, binary_view, fixed_size_binary, {STRING_TYPES}"
@@ -33,7 +33,7 @@ class BytesColumn:
 
     @classmethod
     def of(cls, data: Array, starts: Array, lengths: Array) -> BytesColumn:
-        return cls(data, starts, lengths, int(lengths.min(initial=2**31 - 1)), int(lengths.max(initial=-1)))
+        return cls(data, starts, lengths, int(smallest(lengths, initial=2**31 - 1)), int(largest(lengths, initial=-1)))
 
     @classmethod
     def from_arrow(cls, array: pa.Array, column: str, *, text_only: bool = False) -> BytesColumn:

@@ -101,8 +101,10 @@ def encode_rows(
     if ends_early:
         fields.insert(0, _NO_HEADERS)
     elements = _Elements(columns, rows, fields)
-    elements.add_column(columns.value)
-    elements.add_column(columns.headers)
+    if columns.value is not None:
+        elements.add_column(columns.value)
+    if columns.headers is not None:
+        elements.add_column(columns.headers)
     content, starts = elements.interleave()
     return InterleavedRows(content, starts, ends_early)
 
@@ -144,18 +146,13 @@ class _Elements:
         self._used = len(rows)
         if columns.key is not None:
             self.add_column(columns.key)
-            self._add_lengths(columns.value)
+            value = columns.value
+            lengths, index = length_elements(np.full(len(rows), -1) if value is None else value.lengths)
+            self._parts.append(lengths)
+            self._index.append(self._used + index[rows])
+            self._used += len(lengths)
 
-    def _add_lengths(self, column: BytesColumn | None) -> None:
-        row_count = len(self._rows)
-        elements, index = length_elements(np.full(1, -1) if column is None else column.lengths)
-        self._parts.append(elements)
-        self._index.append(self._used + (index[self._rows] if len(index) == row_count else np.zeros(row_count, np.int64)))
-        self._used += len(elements)
-
-    def add_column(self, column: BytesColumn | None) -> None:
-        if column is None:
-            return
+    def add_column(self, column: BytesColumn) -> None:
         self._parts.append(column.elements())
         places = self._used + self._rows
         self._used += len(self._rows)

@@ -24,6 +24,10 @@ WORD_BYTES = 8
 SPLIT_BITS = 35
 
 
+# What an array's own `min` and `max` call, without the two Python functions of numpy in between.
+smallest, largest = np.minimum.reduce, np.maximum.reduce
+
+
 class VarintField(NamedTuple):
     """Some bytes of every row: `words` holds them, lowest first, `counts` how many they are. Numbers hold for all."""
 
@@ -35,8 +39,8 @@ class VarintField(NamedTuple):
 def zigzag(values: Array) -> Array:
     signed = values.astype(np.int64, copy=False)
     doubled = signed << 1
-    # As a rule no number is below 0, and to see that, here without a call into Python, is cheaper than a shift.
-    if np.minimum.reduce(signed, initial=0) < 0:
+    # As a rule no number is below 0, and to see that is cheaper than a shift.
+    if smallest(signed, initial=0) < 0:
         doubled ^= signed >> 63
     return doubled.view(np.uint64)
 
@@ -53,10 +57,10 @@ def varint_size(value: int) -> int:
 def varint_sizes(values: Array) -> Array:
     """The same for an array, as int64."""
     unsigned = zigzag(values)
-    largest = int(unsigned.max(initial=0))
+    highest = int(largest(unsigned, initial=0))
     counts = np.ones(len(unsigned), np.int64)
     for bits in range(7, 64, 7):
-        if largest >> bits == 0:
+        if highest >> bits == 0:
             break
         counts += unsigned >= np.uint64(1 << bits)
     return counts
@@ -64,7 +68,7 @@ def varint_sizes(values: Array) -> Array:
 
 def length_varint_sizes(lengths: Array) -> Array:
     """`varint_sizes` for lengths (-1 and up, below 2**31), from comparisons alone, as uint8."""
-    longest = int(lengths.max(initial=0))
+    longest = int(largest(lengths, initial=0))
     counts = np.ones(len(lengths), np.uint8)
     for bits in range(6, 31, 7):
         if longest >> bits == 0:
@@ -82,20 +86,20 @@ def encode_varints(values: Array | int) -> list[VarintField]:
 
 def encode_unsigned_varints(unsigned: Array) -> list[VarintField]:
     """The same for uint64 values as they are, without zigzag: lengths, tags and numbers of Protobuf."""
-    largest = int(unsigned.max(initial=0))
-    if largest < len(_TABLE_WORDS):
+    highest = int(largest(unsigned, initial=0))
+    if highest < len(_TABLE_WORDS):
         # int64 indexes are what numpy gathers with; any other type is converted first.
         index = unsigned.view(np.int64)
-        return [VarintField(_TABLE_WORDS[index], _TABLE_COUNTS[index], _unsigned_varint_size(largest))]
-    if largest >> 56 == 0:
-        return [_encode_words(unsigned, largest)]
+        return [VarintField(_TABLE_WORDS[index], _TABLE_COUNTS[index], _unsigned_varint_size(highest))]
+    if highest >> 56 == 0:
+        return [_encode_words(unsigned, highest)]
     low = unsigned & np.uint64((1 << SPLIT_BITS) - 1)
     high = unsigned >> np.uint64(SPLIT_BITS)
     # A value that goes on in the second field has five full bytes in the first, each marked "more to come".
     goes_on = high > 0
     first = _encode_words(low, (1 << SPLIT_BITS) - 1)
     first_words = np.where(goes_on, _spread(low, 5) | _MORE[5], first.words)
-    second = _encode_words(high, largest >> SPLIT_BITS)
+    second = _encode_words(high, highest >> SPLIT_BITS)
     return [
         VarintField(first_words, np.where(goes_on, np.uint8(5), first.counts), 5),
         VarintField(np.where(goes_on, second.words, np.uint64(0)), np.where(goes_on, second.counts, np.uint8(0)), 5),
@@ -181,8 +185,8 @@ def _spread(unsigned: Array, byte_count: int) -> Array:
     return words
 
 
-def _encode_words(unsigned: Array, largest: int) -> VarintField:
-    count_max = _unsigned_varint_size(largest)
+def _encode_words(unsigned: Array, highest: int) -> VarintField:
+    count_max = _unsigned_varint_size(highest)
     counts = np.ones(len(unsigned), np.uint8)
     for bits in range(7, 7 * count_max, 7):
         counts += unsigned >= np.uint64(1 << bits)
@@ -216,7 +220,7 @@ _LENGTH_TABLE = _length_table()
 
 def length_elements(lengths: Array) -> tuple[pa.Array, Array]:
     """Varints of lengths (-1 and up) as a small Arrow array of the distinct ones, and each row's index into it."""
-    longest = int(lengths.max(initial=-1))
+    longest = int(largest(lengths, initial=-1))
     if longest < _LENGTHS_COUNT - 1:
         return _LENGTH_TABLE.slice(0, longest + 2), lengths + 1
     distinct, index = np.unique(lengths, return_inverse=True)
