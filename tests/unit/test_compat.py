@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from kafka_sink.checks.environment import PYARROW_MIN
 from tools import compat
@@ -79,6 +82,23 @@ def test_every_dependency_has_a_lower_bound_that_can_be_tried() -> None:
 def test_check_asks_for_the_pyarrow_of_the_metadata() -> None:
     bound = next(each for each in compat.metadata()["install_requires"] if each.startswith("pyarrow"))
     assert bound == "pyarrow>=" + ".".join(map(str, PYARROW_MIN))
+
+
+def test_columns_that_are_run_again_leave_the_others_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    version = compat.oldest_versions()
+    asked: list[str] = []
+
+    def run(make: object, *processes: Mapping[str, object]) -> dict[str, Any]:
+        names = [name for groups in processes for name in groups]
+        asked.extend(names)
+        return dict.fromkeys(names, "new")
+
+    monkeypatch.setattr(compat, "run_in", run)
+    known = {"oldest": {version: {"date": "2026-11-24", "cells": dict.fromkeys(compat.OLDEST_ALL, "old")}}}
+    monkeypatch.setattr(compat, "read_results", lambda: NOTHING | known)
+    found = compat.try_oldest(version, ["unit", "extras"])
+    assert asked == ["unit", "extras"]
+    assert found == dict.fromkeys(compat.OLDEST_ALL, "old") | {"unit": "new", "extras": "new"}
 
 
 def test_the_committed_page_is_what_the_results_say() -> None:
