@@ -15,10 +15,11 @@ WRITTEN = dict(re.findall(r'^(\w+) = "(.+)"$', (ROOT / "kafka_sink" / "version.p
 SPARK = ["pyspark>=4.1"]
 PKCS12 = ["cryptography>=42"]
 # What confluent-kafka's clients of a schema registry import. Its own extras (avro, protobuf, json) name a release of
-# certifi that is newer than some mirrors, and packages that these readers do not import.
+# certifi that is newer than some mirrors, and packages that these readers do not import. The fields of protobuf 6.30
+# have no is_repeated, which tests ask for.
 SCHEMAS = [
     "fastavro>=1.9",
-    "protobuf>=5",
+    "protobuf>=6.31",
     "googleapis-common-protos",
     "jsonschema>=4.18",
     "httpx2>=2.0",
@@ -56,8 +57,8 @@ TEST = [
     *WATCH,
     # Reads CloudEvents.
     "cloudevents>=2.2",
-    # Judges how requests to AWS are signed.
-    "botocore>=1.40",
+    # Judges how requests to AWS are signed; the tests set its clock by get_current_datetime, which 1.40.1 does not have.
+    "botocore>=1.40.2",
     # Makes certificates, good ones and bad ones.
     *PKCS12,
 ]
@@ -77,7 +78,9 @@ setup(
     packages=find_packages(include=["kafka_sink", "kafka_sink.*", "pyspark_pykafka_sink"]),
     package_data={"kafka_sink": ["py.typed"], "pyspark_pykafka_sink": ["py.typed"]},
     python_requires=">=3.10",
-    install_requires=["pyarrow>=15", "numpy>=1.26", "lz4>=4.3", "crc32c>=2.4", "mmh3>=4"],
+    # `make compat` runs the oldest of these together (docs/compatibility.md). pyarrow 17 cannot cast string_view and
+    # binary_view to bytes, and writes the decimal 0E-18 as 0.E-18, which is no JSON.
+    install_requires=["pyarrow>=18", "numpy>=1.26", "lz4>=4.3", "crc32c>=2.4", "mmh3>=4"],
     extras_require={
         "spark": SPARK,
         "pkcs12": PKCS12,
@@ -108,6 +111,7 @@ setup(
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
         "Programming Language :: Python :: 3.13",
+        "Programming Language :: Python :: 3.14",
         "Topic :: System :: Distributed Computing",
         "Typing :: Typed",
     ],

@@ -1,13 +1,16 @@
 """Runs the tests that depend on Kafka or PySpark with every supported version, and writes docs/compatibility.md.
 
     python -m tools.compat                                    everything; about an hour on two idle cores
-    python -m tools.compat --kafka 3.4.1 4.4.0 --pyspark      only these brokers, no PySpark
-    python -m tools.compat --kafka --pyspark 4.2.0            only this PySpark
+    python -m tools.compat --kafka 3.4.1 4.4.0 --pyspark --no-oldest    only these brokers
+    python -m tools.compat --kafka --pyspark 4.2.0 --no-oldest    only this PySpark
+    python -m tools.compat --kafka --pyspark                  only the oldest dependencies that setup.py allows
+    python -m tools.compat --kafka --pyspark --groups unit    only some columns of these
     python -m tools.compat --print                            writes the page again from earlier results
 
-Each version is tested in one pytest process. PYKAFKA_SINK_KAFKA names its brokers (tests/conftest.py); each PySpark has
-its own virtual environment in the cache, with the jars. docs/compatibility.json keeps the results by version, so that a
-single version can be tested again; the page is created from that file. The exit code is 1 if a test has failed.
+Each version is tested in one pytest process. PYKAFKA_SINK_KAFKA names its brokers (tests/conftest.py); each PySpark and
+the oldest dependencies have their own virtual environments in the cache, with the jars. docs/compatibility.json keeps
+the results by version, so that a single version can be tested again; the page is created from that file. The exit code
+is 1 if a test has failed.
 """
 
 from __future__ import annotations
@@ -16,14 +19,17 @@ import argparse
 import datetime
 import json
 import os
+import re
+import runpy
 import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from xml.etree import ElementTree
 
 from tools.kafka_jars import cache_folder, cache_lock
@@ -71,7 +77,41 @@ SPARK_PACKAGES = (
     # For declarative pipelines.
     "pyyaml",
 )  # fmt: skip
-_NOT_PINNED = ("pyspark==", "py4j==")
+# Tests of the lowest versions that setup.py allows, all at once. Those of the second kind run in an environment of
+# their own: the oldest OpenTelemetry asks for a protobuf, and the oldest cryptography excludes an Authlib, that the
+# independent implementations of the first kind cannot do without.
+OLDEST_TESTS: Mapping[str, tuple[str, ...]] = {
+    "unit": ("tests/unit",),
+    "property": ("tests/property",),
+    "golden": ("tests/golden",),
+    "producer": (
+        "tests/integration/test_producer_sending.py",
+        "tests/integration/test_transactions.py",
+        "tests/integration/test_codec_matrix.py",
+    ),
+    "tasks": ("tests/integration/test_spark_task.py", "tests/chaos/test_task_faults.py"),
+    "command": ("tests/integration/test_command.py", "tests/integration/test_watch.py"),
+}
+OLDEST_SPARK_TESTS: Mapping[str, tuple[str, ...]] = {
+    "Spark": ("tests/compat/test_batch.py", "tests/compat/test_stream.py", "tests/compat/test_foreach_batch.py"),
+}
+OLDEST_EXTRA_TESTS: Mapping[str, tuple[str, ...]] = {
+    "extras": ("tests/integration/test_metrics.py", "tests/integration/test_tls.py"),
+}
+OLDEST_ALL = {**OLDEST_TESTS, **OLDEST_SPARK_TESTS, **OLDEST_EXTRA_TESTS}
+EXTRAS_ALONE = ("otlp", "pkcs12")
+# What the tests of extras want besides: they read what a collector gets, and lineage events.
+_EXTRA_PACKAGES = (
+    "pytest",
+    "pytest-timeout",
+    "confluent-kafka",
+    "jsonschema",
+    "openlineage-python",
+    "prometheus-client",
+)
+# A PySpark brings its py4j, the oldest OpenTelemetry its other parts and its protobuf.
+_NOT_PINNED = ("pyspark", "py4j")
+_EXTRAS_NOT_PINNED = (*_NOT_PINNED, "opentelemetry", "protobuf", "googleapis-common-protos")
 
 
 @dataclass
@@ -86,15 +126,16 @@ class Cell:
 
 
 def read_report(text: str, groups: Mapping[str, Sequence[str]]) -> dict[str, Cell]:
-    """pytest's JUnit file -> a cell for each group, by the files of the tests."""
+    """pytest's JUnit file -> a cell for each group, by the files or folders of the tests."""
     cells = {name: Cell() for name in groups}
-    of_module = {path.removesuffix(".py").replace("/", "."): name for name, paths in groups.items() for path in paths}
+    places = {path.removesuffix(".py").replace("/", "."): name for name, paths in groups.items() for path in paths}
     for case in ElementTree.fromstring(text).iter("testcase"):
         # A file that could not be loaded is a case without a class.
         module = case.get("classname") or case.get("name") or ""
-        if module not in of_module:
+        group = next((name for place, name in places.items() if f"{module}.".startswith(f"{place}.")), None)
+        if group is None:
             continue
-        cell = cells[of_module[module]]
+        cell = cells[group]
         if case.find("failure") is not None or case.find("error") is not None:
             cell.failed.append(case.get("name") or module)
         elif case.find("skipped") is not None:
@@ -128,20 +169,64 @@ def whole(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | named | dict(environment)
 
 
-def spark_python(version: str) -> Path:
-    """The interpreter of an environment with that PySpark, which is made if it is not there."""
-    folder = cache_folder() / f"pyspark-{version}"
-    python, ready = folder / "bin" / "python", folder / "ready"
-    with cache_lock(f"pyspark-{version}"):
-        if not ready.exists():
+def environment(name: str, requirements: Iterable[str], not_pinned: Sequence[str] = _NOT_PINNED) -> Path:
+    """The interpreter of a virtual environment with these packages, which is made if it is not there. Whatever they do
+    not fix has the version of constraints.txt."""
+    folder = cache_folder() / name
+    python, ready, wanted = folder / "bin" / "python", folder / "ready", "\n".join(requirements)
+    with cache_lock(name):
+        if not ready.exists() or ready.read_text() != wanted:
             venv.create(folder, with_pip=True, clear=True)
             pins = folder / "constraints.txt"
-            lines = (ROOT / "constraints.txt").read_text().splitlines()
-            pins.write_text("".join(f"{line}\n" for line in lines if not line.startswith(_NOT_PINNED)))
+            pins.write_text(
+                "".join(f"{line}\n" for line in _constraints([*not_pinned, *names_of_fixed(wanted.splitlines())]))
+            )
             install = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", "-c", str(pins)]
-            subprocess.run([*install, f"pyspark[connect]=={version}", *SPARK_PACKAGES], check=True)
-            ready.touch()
+            subprocess.run([*install, *wanted.splitlines()], check=True)
+            ready.write_text(wanted)
     return python
+
+
+def names_of_fixed(requirements: Iterable[str]) -> list[str]:
+    """`pyarrow` for `pyarrow==18`."""
+    return [each.partition("==")[0].partition("[")[0] for each in requirements if "==" in each]
+
+
+def _constraints(apart_from: Sequence[str]) -> list[str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return [line for line in lines if not line.startswith(tuple(apart_from))]
+
+
+def metadata() -> Mapping[str, Any]:
+    """What setup.py gives to setuptools."""
+    with mock.patch("setuptools.setup") as setup:
+        runpy.run_path(str(ROOT / "setup.py"))
+    return dict(setup.call_args.kwargs)
+
+
+def oldest(requirements: Iterable[str]) -> list[str]:
+    """`pyarrow>=18` -> `pyarrow==18`."""
+    return [each.replace(">=", "==") for each in requirements if ">=" in each]
+
+
+def oldest_base() -> list[str]:
+    """What is needed at run time, Spark, and what draws `pykafka-sink watch`."""
+    said = metadata()
+    return oldest([*said["install_requires"], *said["extras_require"]["spark"], *said["extras_require"]["watch"]])
+
+
+def oldest_extras() -> list[str]:
+    extras = metadata()["extras_require"]
+    return oldest(requirement for name in EXTRAS_ALONE for requirement in extras[name])
+
+
+def oldest_versions() -> str:
+    """How the page calls them: a lower bound that was changed is a row that nobody has run."""
+    return ", ".join(each.replace("==", " ") for each in [*oldest_base(), *oldest_extras()])
+
+
+def spark_python(version: str) -> Path:
+    return environment(f"pyspark-{version}", [f"pyspark[connect]=={version}", *SPARK_PACKAGES])
 
 
 def try_kafka(version: str) -> Any:
@@ -149,14 +234,35 @@ def try_kafka(version: str) -> Any:
 
 
 def try_pyspark(version: str) -> Any:
+    together = {name: paths for name, paths in SPARK_TESTS.items() if name not in ALONE}
+    return run_in(lambda: spark_python(version), together, *({name: SPARK_TESTS[name]} for name in ALONE))
+
+
+def try_oldest(version: str, chosen: Collection[str]) -> Any:
+    """Of the groups that are chosen; the others keep what is known of them."""
+    tests = metadata()["extras_require"]["test"]
+    first, spark, extra = (
+        {name: paths for name, paths in groups.items() if name in chosen}
+        for groups in (OLDEST_TESTS, OLDEST_SPARK_TESTS, OLDEST_EXTRA_TESTS)
+    )
+    found = run_in(lambda: environment("oldest", [*oldest_base(), *tests]), first, spark)
+    with_extras = [*oldest_base(), *oldest_extras(), *_EXTRA_PACKAGES]
+    found |= run_in(lambda: environment("oldest-extras", with_extras, _EXTRAS_NOT_PINNED), extra)
+    return read_results()["oldest"].get(version, {"cells": {}})["cells"] | found
+
+
+def run_in(make: Callable[[], Path], *processes: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The cells of these groups, in the environment that `make` makes."""
+    processes = tuple(filter(None, processes))
+    if not processes:
+        return {}
     try:
-        python = spark_python(version)
+        python = make()
     except (OSError, subprocess.CalledProcessError) as error:
         problem = f"the environment could not be made ({type(error).__name__})"
-        return {name: asdict(Cell(problem=problem)) for name in SPARK_TESTS}
+        return {name: asdict(Cell(problem=problem)) for groups in processes for name in groups}
     found: dict[str, Any] = {}
-    together = {name: paths for name, paths in SPARK_TESTS.items() if name not in ALONE}
-    for groups in (together, *({name: SPARK_TESTS[name]} for name in ALONE)):
+    for groups in processes:
         found |= run_pytest(python, groups, {"PYSPARK_PYTHON": str(python)})
     return found
 
@@ -186,6 +292,16 @@ failure.
 """
 
 
+_OLDEST = """\
+## Oldest dependencies
+
+The lowest versions that setup.py allows, all at once; what tests need besides is the newest. Python {python}, against
+Apache Kafka 4.3.1 and 3.9.1. The last column is of {extras}, in an environment of their own. Not tried: the extra
+`kerberos`, which is built against the library of the host. The extra `aws` was tried by itself, with botocore 1.34.0:
+[test_aws](../tests/integration/test_aws.py). The tests: {links}.
+"""
+
+
 def cell_text(cell: Mapping[str, Any]) -> str:
     if cell["problem"]:
         return f"**not run**: {cell['problem']}"
@@ -209,9 +325,12 @@ def page(results: Mapping[str, Any]) -> str:
     parts = [_INTRODUCTION, _BROKERS.format(links=_links(BROKER_TESTS))]
     parts += [*table("Apache Kafka", BROKER_TESTS, results["kafka"], KAFKA), "", spark]
     parts += table("PySpark", SPARK_TESTS, results["pyspark"], PYSPARK)
+    extras = " and ".join(f"the extra `{name}`" for name in EXTRAS_ALONE)
+    parts += ["", _OLDEST.format(python=results["python"], links=_links(OLDEST_ALL), extras=extras)]
+    parts += table("Versions", OLDEST_ALL, results["oldest"], [oldest_versions()])
     failures = [
         f"- {title} {version}, {group}: `{name}`"
-        for title, rows in (("Apache Kafka", results["kafka"]), ("PySpark", results["pyspark"]))
+        for title, rows in zip(("Apache Kafka", "PySpark", "Oldest dependencies:"), _sides(results), strict=True)
         for version in sorted(rows, key=_in_order)
         for group, cell in rows[version]["cells"].items()
         for name in cell["failed"]
@@ -221,8 +340,12 @@ def page(results: Mapping[str, Any]) -> str:
     return "\n".join(parts) + "\n"
 
 
+def _sides(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [results[side] for side in ("kafka", "pyspark", "oldest")]
+
+
 def _in_order(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def _links(groups: Mapping[str, Sequence[str]]) -> str:
@@ -230,8 +353,8 @@ def _links(groups: Mapping[str, Sequence[str]]) -> str:
 
 
 def read_results() -> dict[str, Any]:
-    found: dict[str, Any] = {"python": "", "kafka": {}, "pyspark": {}}
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else found
+    found: dict[str, Any] = {"python": "", "kafka": {}, "pyspark": {}, "oldest": {}}
+    return found | json.loads(RESULTS.read_text()) if RESULTS.exists() else found
 
 
 def keep(side: str, version: str, cells: Mapping[str, Any]) -> None:
@@ -244,7 +367,7 @@ def keep(side: str, version: str, cells: Mapping[str, Any]) -> None:
 
 
 def has_failed(results: Mapping[str, Any]) -> bool:
-    rows = [*results["kafka"].values(), *results["pyspark"].values()]
+    rows = [row for side in _sides(results) for row in side.values()]
     return any(cell["failed"] or cell["problem"] for row in rows for cell in row["cells"].values())
 
 
@@ -252,10 +375,15 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.compat", description="Runs tests against many versions.")
     parser.add_argument("--kafka", nargs="*", default=KAFKA, metavar="VERSION", help="none: no broker")
     parser.add_argument("--pyspark", nargs="*", default=PYSPARK, metavar="VERSION", help="none: no PySpark")
+    parser.add_argument("--oldest", action=argparse.BooleanOptionalAction, default=True, help="oldest dependencies")
+    every = list(OLDEST_ALL)
+    parser.add_argument("--groups", nargs="+", choices=every, default=every, help="only these columns of the oldest")
     parser.add_argument("--print", action="store_true", help="run nothing, write the page anew")
     chosen = parser.parse_args(arguments)
-    tries = [("kafka", version, try_kafka) for version in chosen.kafka]
+    tries: list[tuple[str, str, Callable[[str], Any]]] = [("kafka", version, try_kafka) for version in chosen.kafka]
     tries += [("pyspark", version, try_pyspark) for version in chosen.pyspark]
+    if chosen.oldest:
+        tries.append(("oldest", oldest_versions(), lambda version: try_oldest(version, chosen.groups)))
     for side, version, attempt in [] if chosen.print else tries:
         print(f"== {side} {version}", flush=True)
         keep(side, version, attempt(version))

@@ -11,7 +11,7 @@ from typing import Any
 
 from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
 
-PYTHON_MIN, PYARROW_MIN, PYSPARK_MIN = (3, 10), (15,), (4, 0)
+PYTHON_MIN, PYARROW_MIN, PYSPARK_MIN = (3, 10), (18,), (4, 0)
 PYSPARK_MIN_OF_STREAMS = (4, 1)
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 _ON_SPARK = "pip install 'pykafka-sink[spark]', or run this where the driver runs"
@@ -32,7 +32,9 @@ def versions(python: tuple[int, ...], pyarrow: str | None, pyspark: str | None) 
     else:
         yield ProbeResult("python", OK, f"Python {said}")
     if pyarrow is None or _numbers(pyarrow) < PYARROW_MIN:
-        yield ProbeResult("pyarrow", FAIL, f"pyarrow {pyarrow or 'is not installed'}", "pip install 'pyarrow>=15'")
+        yield ProbeResult(
+            "pyarrow", FAIL, f"pyarrow {pyarrow or 'is not installed'}", f"pip install 'pyarrow>={PYARROW_MIN[0]}'"
+        )
     else:
         yield ProbeResult("pyarrow", OK, f"pyarrow {pyarrow}")
     if pyspark is None:

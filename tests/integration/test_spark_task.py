@@ -83,11 +83,11 @@ def test_a_task_without_rows_touches_no_broker() -> None:
 
 
 TEXT = ["a", None, "", "ü", "zz"]
+# No views: Spark sends none, and pyarrow before 24 cannot say how many bytes they have.
 SHAPES: dict[str, pa.Array] = {
     "large": pa.array(TEXT, pa.large_string()),
     "dictionary": pa.array(TEXT).dictionary_encode(),
     "sliced": pa.array(["before", *TEXT, "behind"]).slice(1, 5),
-    "view": pa.array(TEXT, pa.string_view()),
     "binary": pa.array([None if text is None else text.encode() for text in TEXT], pa.binary()),
 }
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from kafka_sink.checks.environment import PYARROW_MIN
 from tools import compat
 from tools.kafka_jars import VERSIONS
 
 ROOT = Path(__file__).parents[2]
 GROUPS = {"one": ("tests/a/test_one.py",), "two": ("tests/a/test_two.py", "tests/a/test_three.py")}
+NOTHING: dict[str, Any] = {"python": "3.11", "kafka": {}, "pyspark": {}, "oldest": {}}
 REPORT = """<testsuites><testsuite>
 <testcase classname="tests.a.test_one" name="test_good"/>
 <testcase classname="tests.a.test_one" name="test_bad[3.4.1]"><failure message="no">trace</failure></testcase>
@@ -29,7 +35,7 @@ def test_a_report_is_counted_by_the_files_of_its_tests() -> None:
 
 def test_a_failure_stands_in_the_table_and_below_it() -> None:
     cells = {name: dict(vars(compat.Cell(passed=2)), failed=["test_x"]) for name in compat.BROKER_TESTS}
-    results = {"python": "3.11", "kafka": {"3.4.1": {"date": "2026-11-22", "cells": cells}}, "pyspark": {}}
+    results = NOTHING | {"kafka": {"3.4.1": {"date": "2026-11-22", "cells": cells}}}
     assert compat.has_failed(results)
     text = compat.page(results)
     assert "| 3.4.1 | **1 failed**, 2 passed |" in text and "Apache Kafka 3.4.1, codecs: `test_x`" in text
@@ -37,13 +43,62 @@ def test_a_failure_stands_in_the_table_and_below_it() -> None:
 
 def test_what_could_not_be_run_is_no_success() -> None:
     cells = {name: vars(compat.Cell(problem="no test ran")) for name in compat.SPARK_TESTS}
-    results = {"python": "3.11", "kafka": {}, "pyspark": {"4.1.4": {"date": "2026-11-22", "cells": cells}}}
+    results = NOTHING | {"pyspark": {"4.1.4": {"date": "2026-11-22", "cells": cells}}}
     assert compat.has_failed(results) and "**not run**: no test ran" in compat.page(results)
 
 
 def test_a_version_that_nobody_has_run_yet_is_in_the_table_as_such() -> None:
-    text = compat.page({"python": "3.11", "kafka": {}, "pyspark": {}})
+    text = compat.page(NOTHING)
     assert all(f"| {version} | not run |" in text for version in (*compat.KAFKA, *compat.PYSPARK))
+    assert f"| {compat.oldest_versions()} | not run |" in text
+
+
+def test_a_failure_with_the_oldest_dependencies_counts_and_is_named() -> None:
+    cells = {name: dict(vars(compat.Cell()), failed=["test_x"]) for name in compat.OLDEST_ALL}
+    results = NOTHING | {"oldest": {compat.oldest_versions(): {"date": "2026-11-24", "cells": cells}}}
+    assert compat.has_failed(results)
+    assert f"- Oldest dependencies: {compat.oldest_versions()}, unit: `test_x`" in compat.page(results)
+
+
+def test_the_lower_bounds_of_the_metadata_are_what_is_installed_as_the_oldest() -> None:
+    text = (ROOT / "setup.py").read_text()
+    needed = re.search(r"install_requires=\[(.+)\]", text)
+    assert needed is not None
+    bounds = set(re.findall(r'"([\w-]+>=[\d.]+)"', needed[1]))
+    assert {name.partition(">=")[0] for name in bounds} == {"pyarrow", "numpy", "lz4", "crc32c", "mmh3"}
+    for extra in ("SPARK", "WATCH", "PKCS12", "OTLP"):
+        found = re.search(rf"^{extra} = \[(.+)\]", text, re.MULTILINE)
+        assert found is not None
+        bounds |= set(re.findall(r'"([\w-]+>=[\d.]+)"', found[1]))
+    assert bounds == {each.replace("==", ">=") for each in (*compat.oldest_base(), *compat.oldest_extras())}
+
+
+def test_every_dependency_has_a_lower_bound_that_can_be_tried() -> None:
+    said = compat.metadata()
+    extras = [each for name in ("spark", "watch", *compat.EXTRAS_ALONE) for each in said["extras_require"][name]]
+    assert all(re.fullmatch(r"[\w-]+>=[\d.]+", each) for each in (*said["install_requires"], *extras))
+
+
+def test_check_asks_for_the_pyarrow_of_the_metadata() -> None:
+    bound = next(each for each in compat.metadata()["install_requires"] if each.startswith("pyarrow"))
+    assert bound == "pyarrow>=" + ".".join(map(str, PYARROW_MIN))
+
+
+def test_columns_that_are_run_again_leave_the_others_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    version = compat.oldest_versions()
+    asked: list[str] = []
+
+    def run(make: object, *processes: Mapping[str, object]) -> dict[str, Any]:
+        names = [name for groups in processes for name in groups]
+        asked.extend(names)
+        return dict.fromkeys(names, "new")
+
+    monkeypatch.setattr(compat, "run_in", run)
+    known = {"oldest": {version: {"date": "2026-11-24", "cells": dict.fromkeys(compat.OLDEST_ALL, "old")}}}
+    monkeypatch.setattr(compat, "read_results", lambda: NOTHING | known)
+    found = compat.try_oldest(version, ["unit", "extras"])
+    assert asked == ["unit", "extras"]
+    assert found == dict.fromkeys(compat.OLDEST_ALL, "old") | {"unit": "new", "extras": "new"}
 
 
 def test_the_committed_page_is_what_the_results_say() -> None:
@@ -52,8 +107,13 @@ def test_the_committed_page_is_what_the_results_say() -> None:
 
 
 def test_the_tests_that_are_named_exist() -> None:
-    paths = [path for groups in (compat.BROKER_TESTS, compat.SPARK_TESTS) for each in groups.values() for path in each]
-    assert all((ROOT / path).is_file() for path in paths)
+    tables = (compat.BROKER_TESTS, compat.SPARK_TESTS, compat.OLDEST_ALL)
+    assert all((ROOT / path).exists() for groups in tables for paths in groups.values() for path in paths)
+
+
+def test_a_folder_is_a_group_of_all_its_files() -> None:
+    (cell,) = compat.read_report(REPORT, {"all": ("tests/a",)}).values()
+    assert (cell.passed, cell.skipped, len(cell.failed)) == (3, 1, 2)
 
 
 def test_metadata_readme_and_quick_start_ask_for_the_same_pyspark() -> None:
