@@ -16,6 +16,7 @@ from kafka_sink.exactly_once.log_scan import (
 )
 from kafka_sink.wire.apis import FETCH
 from tests.integration.asking import client_of
+from tools.foreign_reader import read_topic
 from tools.java import run_class
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
@@ -50,3 +51,20 @@ def test_a_fetch_beyond_the_quota_names_no_partition_and_is_no_answer_about_the_
     body = wait_until(throttled, "the broker keeps to the quota")
     assert body["error_code"] == 0 and body["responses"] == []
     assert read_fetch_answer(body).error_code == THROTTLED
+
+
+def test_a_producer_that_has_used_up_its_quota_of_time_commits_after_the_pauses_that_it_is_asked_for(
+    kafka: KafkaCluster, topic_name: str
+) -> None:
+    kafka.create_topic(topic_name)
+    limit_client(kafka, topic_name, "request_percentage=0.1")
+    named = {"client.id": topic_name, "transactional.id": topic_name, "bootstrap.servers": kafka.bootstrap_servers}
+    with Producer(named) as producer:
+        producer.init_transactions()
+        for number in range(3):
+            producer.begin_transaction()
+            producer.send(topic_name, value=str(number).encode())
+            producer.commit_transaction()
+        throttled_ms = [value for name, value in producer.metrics().items() if "throttle-time-max" in str(name)]
+    assert max(throttled_ms) > 0
+    assert [record.value for record in read_topic(kafka.bootstrap_servers, topic_name)] == [b"0", b"1", b"2"]
