@@ -134,6 +134,9 @@ class NodeSet:
         node = self._find(node_id)
         return node is not None and node.connection is not None and node.throttled_until_ms > now_ms
 
+    def is_any_throttled(self, now_ms: int) -> bool:
+        return any(self.is_throttled(node_id, now_ms) for node_id in self._active())
+
     def blocked_until_ms(self, node_id: int, now_ms: int) -> int | None:
         node = self._find(node_id)
         if node is None or node.is_preparing:
