@@ -388,7 +388,7 @@ class AdminEngine:
                 continue
             name = call.request.api.name
             within = f"within {now_ms - call.begun_ms} ms" if is_overdue else "and no broker can be reached"
-            failure = refusal or self._obstacle_of(call)
+            failure = refusal or self._obstacle_of(call, now_ms)
             if call.unanswered_count > len(call.unsent):
                 call.was_sent = True
                 call.fail(TransportError(f"{name} was sent but not answered {within}"))
@@ -399,10 +399,12 @@ class AdminEngine:
                 call.fail(TransportError(text if failure is None else f"{text}: {failure}"))
             call.is_over = True
 
-    def _obstacle_of(self, call: _PendingCall) -> KafkaSinkError | None:
+    def _obstacle_of(self, call: _PendingCall, now_ms: int) -> KafkaSinkError | None:
         """The failure of a broker that it waits for, even if other brokers answer."""
         wanted = [part.node_id for part in call.unsent if part.node_id is not None]
         known = [failure for node_id in wanted if (failure := self.nodes.failure_of(node_id)) is not None]
+        if not known and self.nodes.is_any_throttled(now_ms):
+            return TransportError("a quota of this client is used up, and the brokers throttle it")
         return known[0] if known else self.metadata.last_failure or self.nodes.last_failure
 
     def _wake_at_ms(self, now_ms: int) -> int | None:

@@ -129,6 +129,14 @@ class NodeSet:
             and (connection.session_end_ms is None or now_ms < connection.session_end_ms)
         )
 
+    def is_throttled(self, node_id: int, now_ms: int) -> bool:
+        """Nothing is wrong with it: a quota is used up, and it asked for a pause."""
+        node = self._find(node_id)
+        return node is not None and node.connection is not None and node.throttled_until_ms > now_ms
+
+    def is_any_throttled(self, now_ms: int) -> bool:
+        return any(self.is_throttled(node_id, now_ms) for node_id in self._active())
+
     def blocked_until_ms(self, node_id: int, now_ms: int) -> int | None:
         node = self._find(node_id)
         if node is None or node.is_preparing:

@@ -323,8 +323,11 @@ class Engine:
         if self._can_use(node_id, now_ms):
             self._nodes.send(node_id, request, now_ms)
             requests.on_sent(request)
+        elif self._nodes.is_throttled(node_id, now_ms):
+            # It is still the coordinator. A lookup would use up the quota again, and nothing else would ever be sent.
+            requests.on_throttled()
         elif self._nodes.blocked_until_ms(node_id, now_ms) is not None:
-            # Its host is down, or it throttles: perhaps another broker took over.
+            # Its host is down: perhaps another broker took over.
             requests.on_coordinator_gone(now_ms, node_id, self._nodes.failure_of(node_id))
 
     def _ask_producer_id(self, now_ms: int) -> None:

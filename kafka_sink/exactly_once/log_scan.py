@@ -21,6 +21,8 @@ EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 FETCH_BYTES_MAX = 4 * 1024 * 1024
 FETCH_WAIT_MS = 500
+# THROTTLING_QUOTA_EXCEEDED. Fetch is throttled without any error code; other requests can return it.
+THROTTLED = 89
 # Up to this version requests contain topic names rather than ids.
 FETCH_LAST_BY_NAME = 12
 # The first version of ListOffsets with isolation levels.
@@ -127,8 +129,13 @@ def offsets_body(partitions: Iterable[tuple[str, int]], timestamp: int, isolatio
 
 def read_fetch_answer(body: Mapping[str, Any]) -> FetchedPartition:
     """The one requested partition; a top-level error is returned as its error."""
-    if body.get("error_code", 0):
-        return FetchedPartition(body["error_code"], -1, -1, b"")
+    error_code = body.get("error_code", 0)
+    if not error_code and not body["responses"] and body.get("throttle_time_ms", 0) > 0:
+        # A client above its quota (consumer_byte_rate, request_percentage) gets an answer without partitions and
+        # without an error. It contains nothing about the log.
+        error_code = THROTTLED
+    if error_code:
+        return FetchedPartition(error_code, -1, -1, b"")
     partition = _only(body["responses"])
     return FetchedPartition(
         error_code=partition["error_code"],

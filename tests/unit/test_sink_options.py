@@ -229,6 +229,12 @@ def test_a_delivery_timeout_without_room_for_the_sinks_linger_is_taken_as_java_t
     assert parsed({**own, "kafka.linger.ms": "100"}).producer.linger_ms == 100
 
 
+def test_a_default_of_the_sink_gives_way_to_another_clients_name_for_its_option() -> None:
+    assert parsed({"kafka.queue.buffering.max.ms": "100"}).producer.linger_ms == 100
+    own = {"kafka.message.timeout.ms": "30100", "kafka.request.timeout.ms": "30000"}
+    assert parsed(own).producer.linger_ms == OPTIONS["linger.ms"].default
+
+
 def test_every_other_producer_option_keeps_javas_default() -> None:
     expected = parse_producer_options({"bootstrap.servers": "127.0.0.1:9092", **PRODUCER_DEFAULTS})
     assert parsed().producer == expected

@@ -382,6 +382,15 @@ def test_what_was_not_sent_in_time_names_the_broker_in_the_way_though_others_ans
     assert text.startswith("ListTransactions was not sent within 100 ms: host2:9092 (node 2): connection was not est")
 
 
+def test_what_was_not_sent_in_time_because_of_a_quota_says_so() -> None:
+    driver = AdminDriver()
+    driver.cluster.scripts[LIST_TRANSACTIONS.key] = lambda request: {**listed(request), "throttle_time_ms": 5_000}
+    assert driver.reply_to(driver.ask(OneBroker(2), LIST_TRANSACTIONS, LIST_BODY)).error is None
+    late = driver.ask(OneBroker(2), LIST_TRANSACTIONS, LIST_BODY, timeout_ms=100)
+    driver.sleep(100)
+    assert "was not sent within 100 ms: a quota of this client is used up" in str(driver.reply_to(late).error)
+
+
 def test_a_version_that_the_broker_does_not_speak_is_unsupported() -> None:
     driver = AdminDriver(api_versions={END_TXN.key: (0, 4), LIST_TRANSACTIONS.key: None})
     reply = driver.reply_to(driver.ask(Coordinator("a"), END_TXN, END_BODY, version_min=5))

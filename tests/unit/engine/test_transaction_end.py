@@ -141,6 +141,20 @@ def test_a_coordinator_that_does_not_answer_the_end_is_given_up_after_the_reques
     assert driver.ok(commit) and driver.last(END_TXN).node_id == 2
 
 
+def test_a_coordinator_that_asks_for_a_pause_is_waited_for_and_not_looked_up_again(transaction_version: int) -> None:
+    """Each lookup would use up the quota again, forever."""
+    driver = started(transaction_version)
+    driver.hold(PRODUCE)
+    driver.send()
+    driver.reply(PRODUCE, throttle_ms=1_000)
+    before = len(driver.names())
+    commit = driver.commit()
+    driver.run_for(999)
+    assert driver.names(skip=before) == [] and "quota" in driver.engine.trouble
+    driver.run_for(1)
+    assert driver.names(skip=before) == ["EndTxn"] and driver.ok(commit) and not driver.engine.trouble
+
+
 def test_a_coordinator_that_left_the_cluster_between_requests_is_looked_up_again(transaction_version: int) -> None:
     driver = started(transaction_version, brokers=3, coordinator=1)
     del driver.cluster.brokers[1]

@@ -158,10 +158,10 @@ class TransactionDriver(EngineDriver):
             while self.cluster.pending_of(api):
                 self.reply(api)
 
-    def reply(self, api: Api, code: int = 0) -> None:
+    def reply(self, api: Api, code: int = 0, throttle_ms: int = 0) -> None:
         """Answers the oldest request of this API that waits."""
         request = self.cluster.pending_of(api)[0]
-        self.cluster.answer(request, self._body(request, code))
+        self.cluster.answer(request, {**self._body(request, code), "throttle_time_ms": throttle_ms})
         self.run()
 
     def names(self, *, skip: int = 0) -> list[str]:

@@ -16,6 +16,7 @@ from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import TaskIdentity
 from kafka_sink.exactly_once.ledger import LedgerRecord
 from kafka_sink.exactly_once.ledger_read import LedgerRead
+from kafka_sink.exactly_once.log_scan import THROTTLED
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.exactly_once.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from tests.model.tiny_broker import LEDGER, NEW, PREPARE, TIMEOUT_MS, TinyBroker
@@ -253,6 +254,9 @@ def _with_code(broker: TinyBroker, request: AdminRequest, code: int) -> dict[str
     if name == "AddPartitionsToTxn":
         part = {"partition_index": 0, "partition_error_code": code}
         return {"results_by_topic_v3_and_below": [{"name": LEDGER, "results_by_partition": [part]}]}
+    if name == "Fetch" and code == THROTTLED:
+        # As Apache Kafka says it (tests/integration/test_quotas.py).
+        return {"throttle_time_ms": 1_000, "error_code": 0, "responses": []}
     if name == "Fetch":
         part = {"partition_index": 0, "error_code": code, "high_watermark": -1, "last_stable_offset": -1}
         return {"error_code": 0, "responses": [{"topic": "t", "partitions": [{**part, "records": b""}]}]}

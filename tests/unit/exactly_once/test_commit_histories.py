@@ -19,6 +19,9 @@ c0 a streams first batch is recorded without rows too and the next one is not ta
 c1 the second batch of a process neither fences nor reads again
     commit:0=delivered forget commit:1=delivered times:"fence older drivers"=0 times:"read ledger"=0 visible=2,2
 
+c1 a quota that answers without any partition is waited for and hides no decision
+    commit:0=delivered gets:"read ledger",89,89 commit/2:0=already visible=1,1 ledger=done tasks/2:0=aborted
+
 c1 a batch that an earlier run delivered is skipped and its second writing aborted
     commit:0=delivered commit/2:0=already visible=1,1 ledger=done tasks/2:0=aborted
 
@@ -72,6 +75,10 @@ c3 a decision in doubt that arrived is pending and abort leaves everything alone
 c3 fenced after an unknown answer asks the log whether the decision was made and it was
     fenced:"end ledger transaction",1 gets:"end ledger transaction",after commit:0=pending visible=1,1
     times:"look for marker"=1
+
+c3 fenced after an unknown answer asks the log again when a quota is used up
+    fenced:"end ledger transaction",1 gets:"end ledger transaction",after gets:"look for marker",89,89
+    commit:0=pending visible=1,1 times:"look for marker"=3
 
 c3 fenced after an unknown answer asks the log and decides once more as it was not and nobody has claimed
     fenced:"end ledger transaction",1 gets:"end ledger transaction",lost commit:0=delivered

@@ -8,6 +8,7 @@ from kafka_sink.client.admin_request import ResponseKind
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.ledger_read import MARKER_QUESTIONS
 from kafka_sink.exactly_once.listing import LedgerListing, Listed, SingleStep, TransactionListing
+from kafka_sink.exactly_once.log_scan import THROTTLED
 from tests.model.tiny_broker import LEDGER
 from tests.unit.exactly_once.driver_bench import LOST, REFUSED, SINK, UNSUPPORTED, Bench
 
@@ -63,9 +64,10 @@ def test_the_ledger_is_looked_at_until_the_deadline_and_no_longer(bench: Bench) 
     assert progress.verdict.failure.reason == "no time left (no answer)"
 
 
-def listed(bench: Bench) -> list[Listed]:
+def listed(bench: Bench, *fetched: int | None) -> list[Listed]:
+    """`fetched`: what the ledger is read with, try by try; None is as it is."""
     machine = SingleStep(LedgerListing(bench.settings, SINK, bench.now_ms), bench.now_ms + 60_000)
-    listing: LedgerListing = bench.drive(machine, {})
+    listing: LedgerListing = bench.drive(machine, {"read ledger": [*fetched]})
     assert listing.listed is not None, listing.failure
     return listing.listed
 
@@ -85,6 +87,13 @@ def test_what_was_never_decided_is_waited_for_a_moment_and_counts_as_not_written
     (before,) = listed(bench)
     assert before.record is not None and before.record.key.batch_id == 0
     assert bench.purposes().count("read ledger") == 1 + MARKER_QUESTIONS
+
+
+def test_a_quota_that_is_used_up_while_a_marker_is_waited_for_hides_no_decision(bench: Bench) -> None:
+    bench.commit(bench.receipts())
+    bench.before_next("read ledger", bench.settle, which=2)
+    (decided,) = listed(bench, None, *[THROTTLED] * MARKER_QUESTIONS)
+    assert decided.record is not None and decided.record.kind is Kind.DONE
 
 
 def test_a_ledger_that_others_write_to_all_the_time_is_not_read_for_ever(bench: Bench) -> None:

@@ -1,0 +1,70 @@
+"""What Apache Kafka answers to whoever has used up a quota."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_sink import Producer
+from kafka_sink.client.admin_request import Leader
+from kafka_sink.exactly_once.log_scan import (
+    FETCH_LAST_BY_NAME,
+    READ_UNCOMMITTED,
+    THROTTLED,
+    fetch_body,
+    read_fetch_answer,
+)
+from kafka_sink.wire.apis import FETCH
+from tests.integration.asking import client_of
+from tools.foreign_reader import read_topic
+from tools.java import run_class
+from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
+
+
+def limit_client(kafka: KafkaCluster, client_id: str, quota: str) -> None:
+    who = ["--entity-type", "clients", "--entity-name", client_id]
+    arguments = ["--bootstrap-server", kafka.bootstrap_servers, "--alter", *who, "--add-config", quota]
+    run_class(kafka.version, "kafka.admin.ConfigCommand", arguments)
+
+
+def fetched(kafka: KafkaCluster, client_id: str, topic: str) -> Mapping[str, Any]:
+    body = fetch_body(topic, 0, 0, READ_UNCOMMITTED)
+    with client_of(kafka.bootstrap_servers, client_id=client_id) as client:
+        answer: Mapping[str, Any] = client.ask(Leader(topic, 0), FETCH, body, version_max=FETCH_LAST_BY_NAME)
+    return answer
+
+
+def test_a_fetch_beyond_the_quota_names_no_partition_and_is_no_answer_about_the_log(
+    kafka: KafkaCluster, topic_name: str
+) -> None:
+    kafka.create_topic(topic_name)
+    with Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+        producer.send(topic_name, value=b"x" * 10_000)
+    assert read_fetch_answer(fetched(kafka, topic_name, topic_name)).error_code == 0
+    limit_client(kafka, topic_name, "consumer_byte_rate=10")
+
+    def throttled() -> Mapping[str, Any] | None:
+        body = fetched(kafka, topic_name, topic_name)
+        return body if body["throttle_time_ms"] else None
+
+    body = wait_until(throttled, "the broker keeps to the quota")
+    assert body["error_code"] == 0 and body["responses"] == []
+    assert read_fetch_answer(body).error_code == THROTTLED
+
+
+def test_a_producer_that_has_used_up_its_quota_of_time_commits_after_the_pauses_that_it_is_asked_for(
+    kafka: KafkaCluster, topic_name: str
+) -> None:
+    kafka.create_topic(topic_name)
+    limit_client(kafka, topic_name, "request_percentage=0.1")
+    named = {"client.id": topic_name, "transactional.id": topic_name, "bootstrap.servers": kafka.bootstrap_servers}
+    with Producer(named) as producer:
+        producer.init_transactions()
+        for number in range(3):
+            producer.begin_transaction()
+            producer.send(topic_name, value=str(number).encode())
+            producer.commit_transaction()
+        throttled_ms = [value for name, value in producer.metrics().items() if "throttle-time-max" in str(name)]
+    assert max(throttled_ms) > 0
+    assert [record.value for record in read_topic(kafka.bootstrap_servers, topic_name)] == [b"0", b"1", b"2"]
