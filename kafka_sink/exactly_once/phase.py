@@ -1,18 +1,18 @@
 """The phases of one operation of the driver, as a table.
 
-  START       which way: fence first, only look, or go on with what this process knows already
+  START       which way: fence first, only look, or continue with what this process already knows
   FENCING     C1: InitProducerId on the driver's id
   CLAIMING    C1: a record of its own in the ledger, which proves where its end is
   READING     C1: the ledger, to the claim; without fencing, to the high watermark
   FINISHING   an open decision found there: EndTxn(commit) of all its transactions
   CLOSING     its done record, or its stuck record
   CHECKING    C2: is every transaction of this batch open, ours, and in time
-  DECIDING    C3: the intent record. The decision falls here
+  DECIDING    C3: the intent record, which is the decision
   COMMITTING  C4: EndTxn(commit) of this batch's transactions
   RECORDING   C5: the done record, or the stuck record; also an operator's choice
-  DISCARDING  EndTxn(abort) of transactions that no decision names
+  DISCARDING  EndTxn(abort) of transactions that are part of no decision
   VERIFYING   whether readers can see it, if an option asks for that
-  SWEEPING    EndTxn(abort) of what nobody will end
+  SWEEPING    EndTxn(abort) of leftover transactions
 
 After DECIDING, DISCARDING is reachable only through LOOK_AGAIN, and after COMMITTING not at all: no operation aborts a
 transaction of a decision, made or in doubt. A test walks the table to prove it. LOOK_AGAIN is for a record that was
