@@ -57,7 +57,7 @@ TEST = [
     *WATCH,
     # Reads CloudEvents.
     "cloudevents>=2.2",
-    # Judges how requests to AWS are signed; the tests set its clock by get_current_datetime, which 1.40.1 does not have.
+    # Judges how requests to AWS are signed. 1.40.1 has no get_current_datetime, by which the tests set its clock.
     "botocore>=1.40.2",
     # Makes certificates, good ones and bad ones.
     *PKCS12,

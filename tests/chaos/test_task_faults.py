@@ -112,7 +112,7 @@ def test_a_task_that_was_frozen_and_wakes_up_after_the_commit_changes_nothing(st
         zombie.send_signal(signal.SIGCONT)
         with suppress(KafkaSinkError):
             zombie.result()
-        assert stream.problems(1) == []
+        # Not before: on a slow machine the zombie's request reaches the broker after this batch's sweep.
         query.run_batch()
         stream.check(2)
 
