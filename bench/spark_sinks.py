@@ -39,6 +39,7 @@ from kafka_sink import Producer
 from tools.kafka_cluster import KafkaCluster
 
 SHAPES_SINKS = (EXACTLY, JAVA, NULL)
+AGAIN = "measured in a later run"
 CONDITIONS = (
     "Ratios are of medians within one run. CPU is that of all Python workers + that of Spark's JVM, per row; the "
     "broker's is what it took of the whole machine meanwhile. Every sink has an application of its own, with Unix "
@@ -232,7 +233,9 @@ def main() -> None:
     if options.again:
         known = json.loads((PAGES / "spark-shapes.json").read_text())
         kept = [Result(**each) for each in known["runs"] if each["case"] not in options.case]
-        about = {**known["about"], **about, "measured in a later run": ", ".join(options.case)}
+        before = known["about"].get(AGAIN, "").split(", ")
+        again = [case.name for case in SHAPES if case.name in (*before, *options.case)]
+        about = {**known["about"], **about, AGAIN: ", ".join(again)}
         cases, results = SHAPES, [*kept, *results]
     is_whole = options.again or not (options.case or options.only or options.quick)
     folder = PAGES if is_whole else PARTIAL
