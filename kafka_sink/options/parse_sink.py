@@ -23,7 +23,7 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import ALIASES
 from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
 from kafka_sink.options.parse import OptionProblems, parse_producer_options, suggest_name
-from kafka_sink.options.presets import PREFIX, apply_preset, canonical_name
+from kafka_sink.options.presets import PREFIX, apply_preset
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.sink_options import (
     DEAD_LETTER,
@@ -139,7 +139,7 @@ def _sort_configs(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _parse_producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
-    named = {canonical_name(f"{PREFIX}{name}").removeprefix(PREFIX) for name in of_producer}
+    named = {ALIASES[name].target if name in ALIASES else name for name in of_producer}
     defaults = {name: value for name, value in PRODUCER_DEFAULTS.items() if name not in named}
     if "delivery.timeout.ms" in named:
         # It may leave no room for more than Java's linger.ms.

@@ -188,7 +188,7 @@ def apply_preset(given: Mapping[str, str]) -> Mapping[str, str]:
 
 def unset_preset_settings(preset: Preset, named: Mapping[str, str]) -> Mapping[str, str]:
     """The preset's settings that are not given already, under any alias."""
-    taken = {canonical_name(name) for name in named}
+    taken = {_canonical_name(name) for name in named}
     return {name: value for name, value in preset.settings.items() if name not in taken}
 
 
@@ -199,7 +199,7 @@ def get_preset(name: str) -> Preset:
         raise ConfigError(f"there is no preset {name!r}: choose one of {', '.join(PRESETS)}", PRESET_UNKNOWN) from None
 
 
-def canonical_name(name: str) -> str:
+def _canonical_name(name: str) -> str:
     """Of an option of the producer, as it is called in Spark: other clients have names of their own for some."""
     alias = ALIASES.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
     return name if alias is None else f"{PREFIX}{alias.target}"

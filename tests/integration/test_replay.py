@@ -204,11 +204,11 @@ def test_a_replay_whose_last_marker_is_lost_in_the_ledger_stops_and_says_what_to
     def log_of(core: Any) -> Any:
         return core.cluster.topics[LEDGER].partitions[LEDGER_PARTITION].log
 
-    def newest_marker() -> int:
-        return broker.do(lambda core: max(each.base_offset for each in log_of(core).batches if each.is_control))
+    def newest_marker(core: Any) -> int:
+        return max(each.base_offset for each in log_of(core).batches if each.is_control)
 
     def lose_marker(core: Any) -> None:
-        log, newest = log_of(core), max(each.base_offset for each in log_of(core).batches if each.is_control)
+        log, newest = log_of(core), newest_marker(core)
         log.replace_cleaned([each for each in log.batches if each.base_offset != newest], log.end_offset, set())
 
     with Producer({"bootstrap.servers": servers, "transactional.id": "stranger", "linger.ms": 0}) as stranger:
@@ -217,10 +217,10 @@ def test_a_replay_whose_last_marker_is_lost_in_the_ledger_stops_and_says_what_to
         stranger.begin_transaction()
         stranger.send(LEDGER, b"{}", "stranger", partition=LEDGER_PARTITION)
         stranger.flush()
-        marker_before = newest_marker()
+        marker_before = broker.do(newest_marker)
         assert shell(*words(servers, "--yes")).exit_code == 0
         # A commit is answered before its marker is written.
-        wait_until(lambda: newest_marker() > marker_before, "the marker of the replay's commit")
+        wait_until(lambda: broker.do(newest_marker) > marker_before, "the marker of the replay's commit")
         broker.do(lose_marker)
         stranger.send(LEDGER, b"{}", "stranger", partition=LEDGER_PARTITION)
         stranger.flush()
