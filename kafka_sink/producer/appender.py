@@ -36,11 +36,11 @@ from kafka_sink.producer.future import OnDelivery, PendingBatch, RecordFuture
 from kafka_sink.producer.interceptors import Interceptors
 from kafka_sink.producer.mailbox import Mailbox, PendingOperation, refuse_reentry
 from kafka_sink.producer.metrics import ProducerMetrics
-from kafka_sink.producer.pieces import cut_pieces
 from kafka_sink.producer.topic_wait import partition_view
 from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import Compressor, make_compressor
+from kafka_sink.records.cutting import cut_rows
 from kafka_sink.records.routing import Router
 from kafka_sink.records.varint import Array
 
@@ -191,11 +191,12 @@ class Appender:
     def send_columns(self, by_collector: list[tuple[Collector, RecordColumns]], future: ArrowFuture) -> None:
         """Appends in pieces, each when there is room. Raises only if no piece was appended."""
         pool, mailbox = self.buffer_pool, self._mailbox
-        bytes_max = min(pool.total_bytes, max(COLLECTED_BYTES_MAX, pool.total_bytes // PORTION))
+        wanted_bytes = max(COLLECTED_BYTES_MAX, pool.total_bytes // PORTION)
         left = sum(columns.row_count for _, columns in by_collector)
         is_any_accepted = False
         for collector, columns in by_collector:
-            for start, stop in cut_pieces(columns, bytes_max, min(pool.total_records, columns.row_count)):
+            pieces = cut_rows(columns, wanted_bytes, bytes_max=pool.total_bytes, rows_max=pool.total_records)
+            for start, stop in pieces:
                 piece = columns.slice(start, stop)
                 try:
                     self.admit(piece.bytes_max, piece.row_count, partial(self._take_columns, collector, piece, future))

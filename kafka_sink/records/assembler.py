@@ -16,7 +16,7 @@ It knows no clock, no thread and no broker. One caller at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
@@ -27,6 +27,7 @@ from kafka_sink.records.batch import HEADER_BYTES, RECORD_BYTES_MIN, EncodedBatc
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import NONE, Compressor
 from kafka_sink.records.compression_ratio import CompressionRatio
+from kafka_sink.records.cutting import cut_rows
 from kafka_sink.records.encoder import encode_rows
 from kafka_sink.records.varint import Array, largest, smallest
 
@@ -112,7 +113,7 @@ class Assembler(Generic[B]):
         """Appends all rows or, with `DataError`, none. `timestamp_ms` is for rows without a timestamp."""
         columns.check_record_sizes(self._request_bytes_max)
         closed: list[B] = []
-        for start, stop in _split_into_chunks(columns, partitions, self._chunk_bytes):
+        for start, stop in cut_rows(columns, self._wanted_chunk_bytes(columns, partitions)):
             chunk = _Chunk.of(columns.slice(start, stop), partitions[start:stop], timestamp_ms)
             pieces = self._plan(topic, chunk)
             closed += self._carry_out(topic, chunk, pieces, now_ms, token)
@@ -129,6 +130,16 @@ class Assembler(Generic[B]):
 
     def close_all(self) -> list[B]:
         return [self._close(batch) for batch in list(self._open.values())]
+
+    def _wanted_chunk_bytes(self, columns: RecordColumns, partitions: Array) -> int:
+        """Up to eight times larger if each partition would get few rows, or if values are too large to be copied."""
+        if columns.has_large_values:
+            return 8 * self._chunk_bytes
+        if not columns.row_count:
+            return self._chunk_bytes
+        partition_count = int(largest(partitions)) + 1
+        wanted_bytes = ROWS_PER_PARTITION * partition_count * (columns.bytes_max // columns.row_count)
+        return max(self._chunk_bytes, min(wanted_bytes, 8 * self._chunk_bytes))
 
     # ---- planning --------------------------------------------------------------------------------------------------
 
@@ -301,29 +312,3 @@ def _sort_by_partition(partitions: Array) -> tuple[Array | None, list[int], list
     stops = np.flatnonzero(sorted_partitions[1:] != sorted_partitions[:-1]) + 1
     firsts = np.concatenate(([0], stops))
     return order, sorted_partitions[firsts].tolist(), [*stops.tolist(), row_count]
-
-
-def _split_into_chunks(columns: RecordColumns, partitions: Array, chunk_bytes: int) -> Iterator[tuple[int, int]]:
-    """Pieces of about `chunk_bytes`; up to eight times larger if each partition would get few rows, or if values are
-    too large to be copied."""
-    row_count = columns.row_count
-    if not row_count:
-        return
-    sizes = columns.sizes
-    partition_count = int(partitions.max()) + 1
-    wanted_bytes = ROWS_PER_PARTITION * partition_count * (columns.bytes_max // row_count)
-    if columns.has_large_values:
-        chunk_bytes *= 8
-    chunk_bytes = max(chunk_bytes, min(wanted_bytes, 8 * chunk_bytes))
-    if isinstance(sizes, int):
-        step = max(1, chunk_bytes // sizes)
-        for start in range(0, row_count, step):
-            yield start, min(start + step, row_count)
-        return
-    ends = np.cumsum(sizes)
-    start = 0
-    while start < row_count:
-        before = int(ends[start - 1]) if start else 0
-        stop = max(start + 1, int(ends.searchsorted(before + chunk_bytes, side="right")))
-        yield start, stop
-        start = stop

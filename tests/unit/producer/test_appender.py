@@ -16,7 +16,6 @@ from kafka_sink.producer import appender as appender_module
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.buffer_pool import BufferWaiter
 from kafka_sink.producer.collector import Collector, Row
-from kafka_sink.producer.pieces import cut_pieces
 from kafka_sink.records.columns import RecordColumns
 
 from .shell import Shell, cluster_of, held_by_another_thread
@@ -348,16 +347,6 @@ def test_a_large_call_goes_in_by_pieces_and_fails_where_room_ends() -> None:
     with pytest.raises(BufferExhausted):
         shell.appender.send_columns([(shell.collector(), rows)], rest)
     assert rest.open_count == 100
-
-
-@pytest.mark.parametrize("sizes", [[10] * 20, list(range(20)), [500, 1, 1, 500, 500, 1]])
-def test_pieces_cover_all_rows_once_and_stay_within_the_limits(sizes: list[int]) -> None:
-    rows = RecordColumns.from_rows([None] * len(sizes), [bytes(size) for size in sizes])
-    cut = list(cut_pieces(rows, 200, 7))
-    assert [row for start, stop in cut for row in range(start, stop)] == list(range(len(sizes)))
-    for start, stop in cut:
-        assert stop - start <= 7
-        assert stop - start == 1 or rows.slice(start, stop).bytes_max <= 200
 
 
 # ---- what goes wrong ------------------------------------------------------------------------------------------------
