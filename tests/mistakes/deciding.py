@@ -117,7 +117,7 @@ def ledger_made_up() -> Iterator[None]:
 
 @contextmanager
 def no_fencing() -> Iterator[None]:
-    """the ledger is read first, older drivers are shut out afterwards"""
+    """the ledger is read first, and older drivers are fenced afterwards"""
     follow = Committer._follow
 
     def changed(self: Any, now_ms: int, found: NextStep) -> None:
