@@ -1,4 +1,4 @@
-"""docs/compatibility.md equals its file of results, and all pages and the metadata require the same versions."""
+"""docs/compatibility.md equals its file of results; README, quick start and metadata require the same PySpark."""
 
 from __future__ import annotations
 
