@@ -1,7 +1,7 @@
-"""Requests that tests of brokers make, and batches whose every header field can be wrong.
+"""Requests that tests of brokers make, and record batches in which any header field can be set to a wrong value.
 
-`Requests` needs two methods of a transport, `ask` and `advance`; the embedded core (unit tests) and a socket to Apache
-Kafka (conformance) are two transports of the same questions.
+`Requests` needs two methods of a transport, `ask` and `advance`. The embedded core (unit tests) and a socket to Apache
+Kafka (conformance) are two transports for the same requests.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def batch(
     crc: int | None = None,
     keys: tuple[bytes | None, ...] = (),
 ) -> bytes:
-    """One batch; every field of its header can be given wrongly."""
+    """One record batch; any field of its header can be set to a wrong value."""
     keys = keys or (None,) * len(values)
     if section is None:
         section = b"".join(record(index, value, keys[index]) for index, value in enumerate(values))
@@ -67,11 +67,11 @@ class Closed(Exception):
 
 class Requests:
     def ask(self, broker_id: int, api: apis.Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer, or Closed."""
+        """Returns the response, or raises Closed."""
         raise NotImplementedError
 
     def advance(self, milliseconds: int) -> None:
-        """Let time pass."""
+        """Lets time pass."""
         raise NotImplementedError
 
     def produce(
@@ -123,7 +123,7 @@ class Requests:
             self.advance(1)
 
     def begin(self, transactional_id: str, **options: Any) -> tuple[int, int]:
-        """Finds the coordinator and gets a producer id, as often as it takes."""
+        """Finds the coordinator and gets a producer id; repeats InitProducerId until it succeeds."""
         broker_id = self.find(transactional_id)
         while True:
             code, producer_id, epoch = self.init(transactional_id, broker_id=broker_id, **options)

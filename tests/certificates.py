@@ -1,4 +1,4 @@
-"""Certificate authorities for tests: certificates that are right, and wrong in one respect each. All files are PEM."""
+"""Certificate authorities for tests, with valid certificates and some with one defect each. All files are PEM."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Authority:
         is_self_signed: bool = False,
         password: str | None = None,
     ) -> Issued:
-        """For those hosts, names or addresses."""
+        """Issues a certificate for these hosts, which are names or addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = self._builder(subject, key.public_key(), valid_from, valid_until, subject if is_self_signed else None)
@@ -74,7 +74,7 @@ class Authority:
         return Issued(certificate, *paths)
 
     def revoke(self, *issued: Issued) -> Path:
-        """A list of revoked certificates."""
+        """Writes a revocation list that contains these certificates."""
         builder = x509.CertificateRevocationListBuilder(self._name, NOW - DAY, NOW + DAY)
         for each in issued:
             number = each.certificate.serial_number

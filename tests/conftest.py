@@ -1,8 +1,8 @@
-"""Fixtures of all test folders: Apache Kafka, newer and older, started once per run and only when asked for.
+"""Fixtures of all test folders: Apache Kafka in a newer and an older version, started once per run, on first use.
 
 Where Java or Maven is missing, tests that need Apache Kafka are skipped with that reason. With
-PYKAFKA_SINK_REQUIRE_KAFKA=1, as in continuous integration, the same is a failure. PYKAFKA_SINK_KAFKA=3.5.2 puts that
-version in the place of both, as tools/compat.py does for one version after the other.
+PYKAFKA_SINK_REQUIRE_KAFKA=1, as in continuous integration, they fail instead. PYKAFKA_SINK_KAFKA=3.5.2 replaces both
+versions by that one; tools/compat.py runs the tests this way for one version after the other.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ if TYPE_CHECKING:
     from tools.kafka_cluster import KafkaCluster
 
 T = TypeVar("T")
-# In the place of the two versions that stand for the transaction versions; None as a rule.
+# Replaces the two versions, of which each stands for a transaction version; usually None.
 ONLY = os.environ.get("PYKAFKA_SINK_KAFKA") or None
 NEWEST = ONLY or "4.3.1"
 FIRST_GENERATION = ONLY or "3.9.1"
-# Each once, for parametrised fixtures.
+# Without duplicates, for parametrised fixtures.
 VERSIONS = tuple(dict.fromkeys((NEWEST, FIRST_GENERATION)))
 
 _NUMBERS = itertools.count(1)
 
 
 def without_kafka(reason: str) -> NoReturn:
-    """Skip this test, or fail it where Apache Kafka is required."""
+    """Skips this test, or fails it where Apache Kafka is required."""
     if os.environ.get("PYKAFKA_SINK_REQUIRE_KAFKA") == "1":
         pytest.fail(f"PYKAFKA_SINK_REQUIRE_KAFKA is set: {reason}", pytrace=False)
     pytest.skip(reason)
 
 
 def pytest_configure() -> None:
-    """What a shell starts in the background ignores SIGINT, and so do the children; Python then has no Ctrl-C at all.
-    Tests that interrupt would wait for ever, unless a Spark session of an earlier test had installed its own handler.
+    """A process that a shell starts in the background ignores SIGINT, and so do its children; Python then installs no
+    handler. Tests that interrupt would hang, unless a Spark session of an earlier test had installed its own handler.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`pytest -m "not kafka"` leaves out whatever would start a broker."""
+    """Marks all tests that would start a broker, so that `pytest -m "not kafka"` leaves them out."""
     for item in items:
         if {"kafka_of", "secured_kafka_of"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
@@ -70,9 +70,10 @@ def or_without_kafka(cluster: AbstractContextManager[T]) -> Iterator[T]:
 
 @contextmanager
 def started_when_asked(start: Callable[..., AbstractContextManager[T]]) -> Iterator[Callable[..., T]]:
-    """A function with the arguments of `start`: what it gave the first time. All are ended with the context.
+    """Yields a function with the arguments of `start`. It starts a cluster at the first call with these arguments and
+    returns the same one later. All clusters end with the context.
 
-    Not a parametrised session fixture: in random order pytest would stop and start clusters between tests.
+    This is not a parametrised session fixture: in random order pytest would stop and start clusters between tests.
     """
     started: dict[tuple[object, ...], T] = {}
     with ExitStack() as stack:
@@ -87,8 +88,8 @@ def started_when_asked(start: Callable[..., AbstractContextManager[T]]) -> Itera
 
 @pytest.fixture(scope="session")
 def kafka_of() -> Iterator[Callable[[str, int], KafkaCluster]]:
-    """`kafka_of(version, nodes)`: the shared cluster of that kind, started at its first use. `make test` has one node
-    of a version for all its processes."""
+    """`kafka_of(version, nodes)` returns the shared cluster of that kind, started at its first use. In `make test` all
+    processes share one node of each version."""
     from tools.kafka_cluster import KafkaCluster
     from tools.kafka_watchdog import MARK
     from tools.suite.shared_kafka import SharedKafka
@@ -116,13 +117,13 @@ def kafka_3(kafka_of: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
 
 @pytest.fixture(params=VERSIONS)
 def kafka(request: pytest.FixtureRequest, kafka_of: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
-    """One node, both versions: a test that takes this runs twice, or once where PYKAFKA_SINK_KAFKA names the one."""
+    """One node in both versions: a test with this fixture runs twice, or once if PYKAFKA_SINK_KAFKA names a version."""
     return kafka_of(request.param, 1)
 
 
 @pytest.fixture
 def kafka_three_nodes(kafka_of: Callable[[str, int], KafkaCluster]) -> Iterator[KafkaCluster]:
-    """Three nodes for tests that break some of them; whatever is down or paused afterwards is brought back."""
+    """Three nodes for tests that break some of them; nodes that are down or paused afterwards are brought back."""
     cluster = kafka_of(NEWEST, 3)
     yield cluster
     cluster.heal()
@@ -130,7 +131,7 @@ def kafka_three_nodes(kafka_of: Callable[[str, int], KafkaCluster]) -> Iterator[
 
 @pytest.fixture(scope="session")
 def secured_kafka_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], SecuredKafka]]:
-    """`secured_kafka_of(version)`: one node with TLS and SASL listeners, started at its first use."""
+    """`secured_kafka_of(version)` returns one node with TLS and SASL listeners, started at its first use."""
     from tests.secured_kafka import running
 
     with started_when_asked(lambda version: running(version, tmp_path_factory.mktemp("certificates"))) as of:
@@ -139,5 +140,5 @@ def secured_kafka_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
 
 @pytest.fixture
 def topic_name(request: pytest.FixtureRequest) -> str:
-    """A name that no other test of this run has, in whichever process."""
+    """A topic name that no other test of this run uses, in any process."""
     return f"{re.sub('[^a-zA-Z0-9_-]', '-', request.node.name)[:200]}-{os.getpid()}-{next(_NUMBERS)}"

@@ -1,7 +1,7 @@
-"""The blocks of code in the pages: which are run, which are not and why, and how.
+"""The code blocks of the pages: which are run and how, and which are not run and why.
 
-A block says its language behind the fence. `python` and `sh` are run, `text` right after a block is what it prints. A
-comment `<!-- not run: reason -->` right before a block takes it out.
+The language of a block follows its fence. `python` and `sh` blocks are run; a `text` block right after one is its
+expected output. A comment `<!-- not run: reason -->` right before a block excludes it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ PAGES = (
     *(f"docs/{name}.md" for name in ("quickstart", "migration", "operations", "faq", "how-it-works", "exactly-once")),
     *(f"docs/{name}.md" for name in ("schemas", "producer", "embedded-broker")),
 )
-# Whatever stands in a page for something of the reader's.
+# Placeholders in the pages for the reader's own addresses and folders.
 BROKER, REGISTRY, FOLDER = "broker:9092", "http://registry:8081", "/data/"
-# Languages of blocks that are to be run, or to say why not. Others are no code: output, configuration, diagrams.
+# A block in these languages is run or says why not. Other blocks are no code: output, configuration, diagrams.
 CODE = frozenset({"python", "sh"})
 
 _FENCE = re.compile(
@@ -39,8 +39,8 @@ class Block:
     line: int
     language: str
     code: str
-    reason: str  # why it is not run; empty: it is
-    prints: str | None  # the text block right behind it
+    reason: str  # why it is not run; empty: it is run
+    prints: str | None  # the text block right after it
 
     @property
     def name(self) -> str:
@@ -68,19 +68,19 @@ def code_blocks(page: str) -> list[Block]:
 
 
 def placed(code: str, places: Mapping[str, str]) -> str:
-    """The code with the addresses of this run in place of those of the page."""
+    """Returns the code with the addresses of this run instead of those of the page."""
     for before, after in places.items():
         code = code.replace(before, after)
     return code
 
 
 def topics_written(page: str) -> set[str]:
-    """To the broker of this run, by a block that is run: there must be rows afterwards."""
+    """Topics to which blocks that are run write at the broker of this run: they must contain rows afterwards."""
     written = (block.code for block in code_blocks(page) if not block.reason and BROKER in block.code)
     return {name for code in written for name in _TOPIC.findall(code)}
 
 
 def commands(code: str) -> list[list[str]]:
-    """The words of each command line of a shell block."""
+    """Splits each command line of a shell block into words."""
     lines = code.replace("\\\n", " ").splitlines()
     return [shlex.split(line) for line in lines]

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# The last commit before the query's id became a part of the sink's: decisions stand under the sink id alone.
+# The last commit before the query id became a part of the sink id: decisions are stored under the sink id alone.
 BEFORE_QUERY_IDS = "98dd2ad"
-# The last commit before records of the ledger had the name of their sink.
+# The last commit before ledger records contained the name of their sink.
 BEFORE_NAMES = "d2cfa39"
 
 
 def release_of(commit: str, folder: Path) -> Path:
-    """Everything as it was at this commit; the test is skipped where the history is not there."""
+    """Unpacks all files of this commit; the test is skipped if the clone does not contain the commit."""
     archive = subprocess.run(["git", "-C", str(ROOT), "archive", commit], capture_output=True)
     if archive.returncode != 0:
         pytest.skip(f"commit {commit} is not in this clone")

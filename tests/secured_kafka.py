@@ -1,4 +1,4 @@
-"""Apache Kafka with every kind of secured listener, and the options that get a client in."""
+"""Apache Kafka with every kind of secured listener, and the options with which a client can connect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools.kafka_security import MTLS, BrokerTls
 USERS = {"alice": "secret-of-alice", "bob": "secret of bob"}
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 KEY_PASSWORD = "of the key"
-# On the listener SASL_SSL, with this mechanism, sessions are short.
+# Sessions on the listener SASL_SSL with this mechanism are short.
 SHORT, SHORT_SESSION_MS = "SCRAM-SHA-512", 3_000
 
 
@@ -26,7 +26,7 @@ class SecuredKafka:
     client: Issued
 
     def options(self, listener: str, mechanism: str = "", **more: Any) -> dict[str, Any]:
-        """Those of alice; `more` with underscores for dots."""
+        """The options of alice; names in `more` have underscores instead of dots."""
         protocol = "SSL" if listener == MTLS else listener
         chosen: dict[str, Any] = {
             "bootstrap.servers": self.kafka.bootstrap_servers_of(listener),
@@ -45,7 +45,7 @@ class SecuredKafka:
 def running(
     version: str, folder: Path, properties: Mapping[str, object] | None = None, **more: Any
 ) -> Iterator[SecuredKafka]:
-    """`more` is for the cluster."""
+    """`more` holds further arguments for the cluster."""
     authority = Authority(folder)
     broker = authority.issue("broker", "localhost", "127.0.0.1")
     client = authority.issue("client", is_for_clients=True, password=KEY_PASSWORD)

@@ -1,4 +1,4 @@
-"""A security context by script, where the Kerberos library is not what is tested."""
+"""A scripted security context for tests that are not about the Kerberos library."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ WRAPPED = b"wrapped:"
 
 
 class ScriptedContext:
-    """Established after so many tokens of the server; wraps by a prefix."""
+    """It is established after `tokens` tokens of the server; wrapping adds a prefix."""
 
     def __init__(self, tokens: int) -> None:
         self._missing = tokens

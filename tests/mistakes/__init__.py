@@ -1,1 +1,1 @@
-"""Mistakes that the commit of a micro-batch could make, planted for its judges: the simulation and the model."""
+"""Mistakes in the commit of a micro-batch. They are planted; the simulation and the model must find them."""

@@ -1,4 +1,4 @@
-"""Mistakes about the decision: who may make it, when it is made, and what an earlier one means."""
+"""Mistakes about the decision: who may decide, when it is made, and what an earlier decision means."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def decision_not_durable() -> Iterator[None]:
 
 @contextmanager
 def recorded_before_committed() -> Iterator[None]:
-    """the done record does not wait for the commits that it tells of"""
+    """the done record is written before the commits that it reports"""
     commit, recorded = Committer._commit, Committer._on_recorded
 
     def changed(self: Any, now_ms: int) -> None:
@@ -77,7 +77,7 @@ def recorded_before_committed() -> Iterator[None]:
 
 @contextmanager
 def doubt_is_no() -> Iterator[None]:
-    """a decision whose EndTxn got no answer is taken for none"""
+    """a decision whose EndTxn got no answer counts as not made"""
     with mock.patch.object(LedgerWrite, "may_be_written", property(lambda self: self.state is WriteState.WRITTEN)):
         yield
 
@@ -98,7 +98,7 @@ def ledger_left_out() -> Iterator[None]:
 
 @contextmanager
 def ledger_made_up() -> Iterator[None]:
-    """a write without a ledger is left to a next run, as if somebody could read what was decided"""
+    """an unfinished write without a ledger is left to the next run, which has no decision to read"""
     on_committed = Committer._on_committed
 
     def changed(self: Any, now_ms: int, part: Any) -> None:
@@ -112,12 +112,12 @@ def ledger_made_up() -> Iterator[None]:
         yield
 
 
-# ---- who is the driver ----
+# ---- which driver is current ----
 
 
 @contextmanager
 def no_fencing() -> Iterator[None]:
-    """the ledger is read first, older drivers are shut out afterwards"""
+    """the ledger is read first, and older drivers are fenced afterwards"""
     follow = Committer._follow
 
     def changed(self: Any, now_ms: int, found: NextStep) -> None:
@@ -152,13 +152,13 @@ def no_fencing() -> Iterator[None]:
 
 @contextmanager
 def no_claim() -> Iterator[None]:
-    """the ledger is read to the end that its leader tells"""
+    """the ledger is read without a claim, up to the end that its leader reports"""
 
     def fenced(self: Any, now_ms: int, part: Any) -> None:
         self._session.identity = part.identity
         self.phase = Phase.CLAIMING
         self._read(now_ms, None)
-        # As if all that was read stood below a claim.
+        # Everything that was read counts as below a claim.
         self._claim_offset = BEYOND_EVERYTHING
 
     patched = {**committer._ON_FINISHED, Phase.FENCING: fenced}
@@ -168,14 +168,14 @@ def no_claim() -> Iterator[None]:
 
 @contextmanager
 def stale_identity_believed() -> Iterator[None]:
-    """whoever is fenced ends, also if it was another process of the same run"""
+    """a fenced driver ends, even if another process of its own run fenced it"""
     with mock.patch.object(Committer, "_look_again", return_value=False):
         yield
 
 
 @contextmanager
 def expiry_is_a_rival() -> Iterator[None]:
-    """a driver whose id has expired believes that another one has taken over"""
+    """a driver whose id has expired assumes that another driver has taken over"""
     look_again = Committer._look_again
 
     def changed(self: Any, now_ms: int, part: Any) -> bool:
@@ -188,14 +188,14 @@ def expiry_is_a_rival() -> Iterator[None]:
 
 @contextmanager
 def claim_of_another_run_ignored() -> Iterator[None]:
-    """a run that was taken over fences its successor and goes on"""
+    """a run that was replaced fences its successor and continues"""
     with mock.patch.object(DriverSession, "successor", return_value=None):
         yield
 
 
 @contextmanager
 def younger_run_taken_for_an_elder() -> Iterator[None]:
-    """whoever claimed before the ledger was read counts as older, also behind the reader's own claim"""
+    """every run that claimed before the ledger was read counts as older, even if its claim follows the reader's own"""
     note_claim = DriverSession.note_claim
 
     def changed(self: DriverSession, ledger: Any, claimed_at: int) -> None:
@@ -232,14 +232,14 @@ def delivered_batch_delivered_again() -> Iterator[None]:
 
 @contextmanager
 def set_back_is_not_noticed() -> Iterator[None]:
-    """a batch below the newest in the ledger is written again"""
+    """a batch older than the newest one in the ledger is written again"""
     with _finding_changed(Finding.ROLLED_BACK):
         yield
 
 
 @contextmanager
 def unmarked_intent_ignored() -> Iterator[None]:
-    """an intent without a marker counts as not written, also behind a claim"""
+    """an intent without a marker counts as not written, even if a claim follows it"""
     on_newest = LedgerRead._on_newest
 
     def changed(self: LedgerRead, found: Any, _unmarked: Any) -> None:
@@ -251,7 +251,7 @@ def unmarked_intent_ignored() -> Iterator[None]:
 
 @contextmanager
 def open_intent_believed() -> Iterator[None]:
-    """an intent without a marker is believed at first sight, although a younger driver may have it open"""
+    """an intent without a marker counts as decided at once, although it may be open in a younger driver"""
     began = Committer.__init__
 
     def changed(self: Any, *arguments: Any) -> None:
@@ -264,14 +264,14 @@ def open_intent_believed() -> Iterator[None]:
 
 @contextmanager
 def fingerprint_not_compared() -> Iterator[None]:
-    """a batch that was delivered and comes again is taken for the same, whatever its rows are"""
+    """a repeated batch counts as the delivered one, whatever its rows are"""
     with mock.patch.object(next_step, "likeness", return_value=Likeness.SAME):
         yield
 
 
 @contextmanager
 def digest_not_compared() -> Iterator[None]:
-    """of a batch that comes again only the counts are compared"""
+    """only the row counts of a repeated batch are compared"""
 
     def changed(record: LedgerRecord, summary: BatchSummary) -> Likeness:
         return Likeness.SAME if dict(record.topics) == summary.topic_rows else Likeness.OTHER_COUNTS
@@ -282,7 +282,7 @@ def digest_not_compared() -> Iterator[None]:
 
 @contextmanager
 def record_not_read_back() -> Iterator[None]:
-    """a ledger record is written without a look whether it can be read"""
+    """a ledger record is written without a check that it can be read back"""
 
     def changed(record: LedgerRecord) -> bytes:
         return ledger_codec._encode(ledger_codec._content(record))

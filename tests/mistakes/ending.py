@@ -1,4 +1,4 @@
-"""Mistakes about the ends of transactions: what an answer means, and what may be aborted."""
+"""Mistakes about the end of transactions: what an answer means, and which transactions may be aborted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INVALID_TXN_STATE = 48
 
 @contextmanager
 def abort_after_intent() -> Iterator[None]:
-    """abort() is obeyed although the decision was made"""
+    """abort() aborts although the decision was made"""
 
     def changed(*_: Any) -> NextStep:
         return NextStep(StepKind.DISCARD, conclusion=Conclusion.ABORTED)
@@ -36,7 +36,7 @@ def abort_after_intent() -> Iterator[None]:
 
 @contextmanager
 def wrong_version_on_repeat() -> Iterator[None]:
-    """the repeat of an end goes out by the rules of transaction version 2, whatever the first try was"""
+    """a repeated EndTxn uses transaction version 2, whatever version the first try used"""
     repeat = RetryQueue.repeat
 
     def changed(self: Any, now_ms: int, key: Any, **how: Any) -> None:
@@ -51,7 +51,7 @@ def wrong_version_on_repeat() -> Iterator[None]:
 
 @contextmanager
 def fenced_is_success() -> Iterator[None]:
-    """PRODUCER_FENCED as the answer to a commit is taken for success"""
+    """PRODUCER_FENCED as the answer to a commit counts as success"""
 
     def changed(error_code: int, *, commit: bool) -> Meaning:
         found = end_meaning(error_code, commit=commit)
@@ -63,7 +63,7 @@ def fenced_is_success() -> Iterator[None]:
 
 @contextmanager
 def never_is_done() -> Iterator[None]:
-    """INVALID_TXN_STATE as the answer to a commit means that it was made before"""
+    """INVALID_TXN_STATE as the answer to a commit counts as already committed"""
 
     def changed(error_code: int, *, commit: bool) -> Meaning:
         return Meaning.DONE if error_code == INVALID_TXN_STATE else end_meaning(error_code, commit=commit)
@@ -88,7 +88,7 @@ def silence_is_consent() -> Iterator[None]:
 
 @contextmanager
 def no_is_believed() -> Iterator[None]:
-    """a coordinator's INVALID_TXN_STATE is not held against the log"""
+    """a coordinator's INVALID_TXN_STATE is not checked against the log"""
     on_ended = end_txn.CommitTransactions._on_ended
 
     def changed(self: end_txn.CommitTransactions, now_ms: int, key: Any, error_code: int) -> None:
@@ -121,7 +121,7 @@ def marker_epoch_not_compared() -> Iterator[None]:
 
 @contextmanager
 def sweep_of_every_run() -> Iterator[None]:
-    """the sweep aborts what a successor has prepared, too"""
+    """the sweep also aborts transactions that a successor has prepared"""
     with (
         mock.patch.object(SweepRule, "is_candidate", lambda self, name: name.startswith(f"{self.sink_id}-")),
         mock.patch.object(SweepRule, "is_dangling", lambda self, found: found.state == ONGOING),
@@ -131,6 +131,6 @@ def sweep_of_every_run() -> Iterator[None]:
 
 @contextmanager
 def no_sweep() -> Iterator[None]:
-    """what killed tasks and crashed runs left open stays open"""
+    """transactions that killed tasks and crashed runs left open stay open"""
     with mock.patch.object(SweepRule, "is_dangling", return_value=False):
         yield

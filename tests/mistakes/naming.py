@@ -52,7 +52,7 @@ def name_is_identity() -> Iterator[None]:
 
 
 def _with_a_late_init(first_batch: int) -> Any:
-    """Of the model: from this batch on an older InitProducerId for the id of a task is on its way."""
+    """For the model: from this batch on, an older InitProducerId for the id of a task may still arrive."""
     task = World._task
 
     def changed(self: World, state: Any, driver: Any, number: int) -> Any:
@@ -80,12 +80,12 @@ def late_init_ignored() -> Iterator[None]:
         yield
 
 
-# ---- ids that are used again ----
+# ---- reused ids ----
 
 
 @contextmanager
 def pooled_id_used_by_two_attempts() -> Iterator[None]:
-    """an id that a task takes from the pool stays there for the next one"""
+    """an id that a task takes from the pool stays there for the next task"""
     take_used = IdentityPool.take_used
 
     def changed(self: IdentityPool, sink_id: str, run: str, key: BatchKey) -> Used | None:

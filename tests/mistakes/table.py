@@ -1,7 +1,8 @@
-"""Every planted mistake of the commit: which judge has to find it, and within which limit.
+"""Every planted mistake of the commit: whether the simulation or the model must find it, and within which limit.
 
-What is wrong is said by the plant itself. A judge without a limit does not look for a mistake, because its world has no
-harm in it (the model has no pool, the simulation's records are small) or because it is too rare there.
+The docstring of the function that plants a mistake says what is wrong. Without a limit the simulation or the model does
+not search for the mistake: it does no harm there (the model has no pool, the simulation's records are small), or it is
+too rare.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tests.sim.delivery.breakers import EXPIRY, LIES, LOST_MARKERS, POOL, PROCES
 
 @dataclass(frozen=True)
 class Seeds:
-    """The simulation: seeds from 1 on, each of which breaks these assumptions about the surroundings."""
+    """Search by the simulation: seeds from 1 to `limit`; each run breaks these assumptions about the environment."""
 
     limit: int
     breakers: frozenset[str] = frozenset()
@@ -25,13 +26,13 @@ class Seeds:
 
 @dataclass(frozen=True)
 class Search:
-    """The model: a world in which the mistake must do harm."""
+    """Search by the model: a world in which the mistake must do harm."""
 
     budget: Budget
     transaction_version: int = 2
     batches: int = 1
     states_max: int = 50_000
-    # Other tests find the mistake in every run, and this search takes as long as all the others together.
+    # Other tests find the mistake in every run, and this search takes as long as all others together.
     is_slow: bool = False
 
 
@@ -71,7 +72,7 @@ MISTAKES = (
     Mistake(deciding.delivered_batch_delivered_again, seeds(5)),
     Mistake(deciding.set_back_is_not_noticed, seeds(20, SET_BACK)),
     Mistake(deciding.unmarked_intent_ignored, seeds(30, LOST_MARKERS), Search(Budget(crashes=1, markers=1))),
-    # In every run: tests/unit/exactly_once/test_lost_markers.py.
+    # tests/unit/exactly_once/test_lost_markers.py finds it in every run.
     Mistake(
         deciding.open_intent_believed,
         search=Search(Budget(seconds=1, switches=2), 1, states_max=250_000, is_slow=True),

@@ -1,6 +1,6 @@
-"""Breadth first over everything that can happen. `python -m tests.model.search` prints how many states there are.
+"""Breadth-first search over all possible events. `python -m tests.model.search` prints the number of states.
 
-Breadth first, so that the first violation found is a shortest story; it is printed as the list of its events.
+The search is breadth-first, so the first violation found has a shortest history; it is printed as a list of events.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Found:
     is_complete: bool
     violation: Violation | None = None
     story: tuple[str, ...] = ()
-    # Of the states in which nothing more can happen: what became of the drivers.
+    # For states in which nothing more can happen: the stages of the drivers, and how often they occur.
     ends: dict[str, int] | None = None
 
 

@@ -1,9 +1,10 @@
-"""Every order of events in a small world: rows are there exactly once, or a loss is reported. And the search can fail.
+"""In every order of events in a small world, each row is visible exactly once, or a loss is reported. The search also
+finds planted mistakes.
 
-The quick budgets have one fault each and are searched to the end; the slow ones combine faults. Those of the quick
-ones that have the most states are searched for one transaction version in every run, and for the other in a slow one:
-where versions differ is in the tasks' transactions, and each fault meets them in the small budgets, too. `python -m
-tests.model.search` takes any other budget and prints the number of states, and the shortest story of a violation.
+The quick budgets have one fault each and are searched completely; the slow ones combine faults. The quick budgets with
+the most states are searched with one transaction version in every run and with the other in a slow run: the versions
+differ in the tasks' transactions, and the small budgets combine each fault with both. `python -m tests.model.search`
+takes any other budget and prints the number of states, and the shortest history of a violation.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ QUICK = (
     Bound(Budget(losses=1, restarts=1)),
     Bound(Budget(time_outs=1, restarts=1)),
     Bound(Budget(deadlines=1)),
-    # Back to the process of the first batch. The ids of the tasks are those of the batch before.
+    # With two changes the third batch is committed in the process of the first. Tasks have the same ids in each batch.
     Bound(Budget(processes=2), batches=3),
     Bound(Budget(processes=2, losses=1)),
 )
-# With the transaction version that is searched in every run.
+# The number is the transaction version that is searched in every run.
 LARGE = (
     (1, Bound(Budget(crashes=1))),
-    # Without a crash nothing is in the ledger that could be missed.
+    # Without a crash the ledger contains nothing that a driver could miss.
     (2, Bound(Budget(crashes=1, outdated=2))),
     (2, Bound(Budget(crashes=1, markers=1))),
     (2, Bound(Budget(crashes=1, others=1))),
@@ -86,7 +87,7 @@ def check_bound(transaction_version: int, bound: Bound) -> None:
     )
     assert found.violation is None, (found.violation, found.story)
     assert found.is_complete and found.states > 100
-    # A stream that may start again ends delivered, or stopped with a loss; nothing else is the end of it.
+    # A stream that may restart ends as delivered, as stopped by a loss, or down with all restarts used.
     if bound.budget.restarts:
         ends = set(found.ends or {})
         assert ends <= {"finished", "stuck", "down"} and "finished" in ends

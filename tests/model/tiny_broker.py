@@ -1,8 +1,8 @@
-"""The least broker that the driver's machine needs: transaction states, epochs, logs with markers. One value, no I/O.
+"""The smallest broker that the driver's machine needs: transaction states, epochs, logs with markers. No I/O.
 
-The rules are those of the tables in Apache Kafka's coordinator (both versions), without what this world has no use
-for: leaders, replication, expiry of ids, several producers per transaction. A state is a nested tuple, so that two ways
-to the same state are seen to meet; `TinyBroker` opens it, answers one request, and gives the next state.
+It follows the tables of Apache Kafka's coordinator (both versions). It has no leaders, replication, expiry of ids or
+several producers per transaction, because the model does not need them. A state is a nested tuple, so that two paths to
+the same state can be recognised; `TinyBroker` unpacks it, answers one request, and returns the next state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import Record, encode_batch, encode_records
 
 LEDGER = "ledger"
-# Of a transaction: producer id, epoch, state, partitions, when it began.
+# Producer id, epoch, state, partitions, and the clock when the transaction began.
 Transaction = tuple[int, int, str, tuple[Any, ...], int]
 EMPTY, ONGOING = "Empty", "Ongoing"
 PREPARE = {True: "PrepareCommit", False: "PrepareAbort"}
@@ -45,10 +45,11 @@ class TinyBroker:
         logs = tuple((partition, tuple(entries)) for partition, entries in sorted(self.logs.items()))
         return (transactions, logs, self.clock)
 
-    # ---- what tasks do ----
+    # ---- calls of tasks ----
 
     def write_in_task(self, transactional_id: str, partition: Any, value: bytes) -> tuple[int, int, int]:
-        """A whole task attempt at once: a new epoch, one record. Producer id, epoch and offset; epoch -1: not yet."""
+        """A whole task attempt in one step: a new epoch, one record. Gives producer id, epoch and offset. Epoch -1: the
+        task has to try again."""
         code, producer_id, epoch = self.init(transactional_id, None)
         if code:
             return -1, -1, -1
@@ -56,22 +57,22 @@ class TinyBroker:
         offset = self._append(partition, (producer_id, epoch, _data(value, producer_id, epoch), None))
         return producer_id, epoch, offset
 
-    # ---- what happens by itself ----
+    # ---- events without a request ----
 
     def time_out(self, transactional_id: str) -> None:
-        """Both transaction versions raise the epoch once."""
+        """Aborts the transaction; both transaction versions raise the epoch once."""
         producer_id, epoch, _, partitions, start = self.transactions[transactional_id]
         self.transactions[transactional_id] = (producer_id, epoch + 1, PREPARE[False], partitions, start)
 
     def complete(self, transactional_id: str, *, is_lost: bool = False) -> None:
-        """Markers reach all partitions of a prepared transaction. `is_lost`: none does, and nobody notices: where they
-        should have gone was away, and was taken for deleted."""
+        """Writes markers to all partitions of a prepared transaction. `is_lost`: no marker is written, and this is not
+        noticed, because the coordinator takes the unavailable partitions for deleted."""
         producer_id, epoch, state, partitions, start = self.transactions[transactional_id]
         for partition in () if is_lost else partitions:
             self._append(partition, (producer_id, epoch, None, state == PREPARE[True]))
         self.transactions[transactional_id] = (producer_id, epoch, COMPLETE[state], (), start)
 
-    # ---- what the driver asks ----
+    # ---- requests of the driver ----
 
     def answer(self, request: AdminRequest) -> dict[str, Any]:
         answered: dict[str, Any] = getattr(self, f"_on_{request.api.name}")(request.body, request)
@@ -263,7 +264,7 @@ class TinyBroker:
 
 @cache
 def _producer_id(transactional_id: str) -> int:
-    """By name, not by turn: which task came first makes no difference worth a state."""
+    """Derived from the name and not from a counter, so that the order of tasks does not make different states."""
     return zlib.crc32(transactional_id.encode())
 
 
@@ -289,7 +290,7 @@ def _at_offset(offset: int, batch: bytes) -> bytes:
 
 
 def rows_of(state: State) -> dict[bytes, list[str]]:
-    """Of each row ever written by a task: the fate of each of its copies: visible, coming, open or aborted."""
+    """For each row that a task ever wrote, the state of each copy: visible, coming, open or aborted."""
     transactions, logs, _ = state
     by_producer = {known[0]: known for _, known in transactions}
     fates: dict[bytes, list[str]] = {}

@@ -1,12 +1,12 @@
-"""The small world: drivers with the real machine, tasks, a tiny broker, a network that may lose and delay.
+"""The small world: drivers with the real machine, tasks, a tiny broker, a network that may lose and delay requests.
 
-A state is a tuple of values. Machines are objects, so each different one is kept once and named by a number; what a
-machine does with an answer, and the broker with a request, is remembered, because most ways lead through the same
-steps. What may happen next in a state is a list of named actions; each leads to another state or to a violation.
+A state is a tuple of values. Machines are objects, so each distinct one is stored once and represented by a number. The
+results of a machine's step with an answer, and of a broker's answer to a request, are cached, because most paths
+contain the same steps. `actions` lists the named actions of a state; each leads to another state or to a violation.
 
-Spark is played by the rules: planning, tasks, commit; after a failed commit an abort, in the same process or in
-another; after that, or after a crash, a new run of the same batch. Nothing is skipped silently: each fault costs from
-a budget, and the budgets are what bounds the world.
+Spark follows its rules: planning, tasks, commit; after a failed commit an abort, in the same process or in another;
+after that, or after a crash, a new run of the same batch. No action is skipped silently: each fault is paid from a
+budget, and only the budgets limit the size of the world.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from tests.model.tiny_broker import COMPLETE, LEDGER, ONGOING, PREPARE, TIMEOUT_
 
 SINK, QUERY = "sink", "query"
 LATE_MS = 10**9
-# What a driver says when it has ended because of another one, known or not.
+# Words in the error of a driver that ended because of another one, whether it knows that one or not.
 TAKEN_OVER = ("has taken over", "epoch was refused again and again")
 LATE, BEGIN = -1, -2
 TASKS = 2
-# Of a row, what names batch and task: the rest is which content.
+# This prefix of a row names its batch and task; the rest is the number of the content.
 PLACE_BYTES = len(b"b0-t0")
-# Requests that change something; losing or delaying the others is the same as asking again.
+# Requests that change state. Losing or delaying any other request has the same effect as repeating it.
 EFFECTIVE = frozenset({"InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn"})
 
 
@@ -48,16 +48,16 @@ class Budget(NamedTuple):
     deadlines: int = 0
     restarts: int = 0
     seconds: int = 0  # second drivers
-    # Questions about the ledger that a broker answers which leads it no longer, by what it knew at any time before.
+    # Requests about the ledger answered by a former leader, from any earlier state of its log.
     outdated: int = 0
-    # Commit markers of the driver's own transactions that are lost.
+    # Lost commit markers of the driver's own transactions.
     markers: int = 0
-    # How often a commit comes to the other process of its run, and finds there what that one remembers.
+    # How often a commit runs in the other process of its run, with the session that is cached there.
     processes: int = 0
-    # How often a run that starts again has other rows, and more of them, under the same batch id.
+    # How often a restarted run has different rows, and more of them, under the same batch id.
     others: int = 0
-    # How often the drivers may interrupt each other. Whatever needs more changes than that is not found; what is found
-    # in practice needs one or two, and without a bound two machines have too many orders to go through.
+    # How often the drivers may interrupt each other. A mistake that needs more switches is not found. Those found in
+    # practice need one or two, and without a limit there are too many orders of two machines to search.
     switches: int = 0
 
 
@@ -72,14 +72,14 @@ class Driver(NamedTuple):
     machine: int = -1
     out: tuple[int, ...] = ()
     receipts: tuple[tuple[int, int, int, int], ...] = ()
-    # What the process remembers that did not commit last; -1: it knows nothing.
+    # The machine of the process that did not commit last, which has its session; -1: it has none.
     elsewhere: int = -1
-    # Of the rows that Spark has under this batch id.
+    # The number of the content that Spark has under this batch id.
     content: int = 0
 
 
 class WorldState(NamedTuple):
-    """`broker` and requests are numbers too: a nested tuple would be hashed anew at each look."""
+    """`broker` and requests are numbers too: a nested tuple would be hashed again at each lookup."""
 
     broker: int
     drivers: tuple[Driver, ...]
@@ -103,7 +103,7 @@ class World:
     def __init__(self, transaction_version: int, budget: Budget, *, batches: int = 1, drivers: int = 1) -> None:
         self.transaction_version = transaction_version
         self.batches = batches
-        # A run that crashed may still have a claim on its way.
+        # The claim of a crashed run may still arrive.
         self._has_rivals = budget.seconds + budget.crashes + budget.restarts > 0
         self.settings = DeliverySettings(
             ledger_topic=LEDGER,
@@ -131,7 +131,7 @@ class World:
         self._answers: dict[Any, Any] = {}
         self.verdicts: dict[str, int] = {}
 
-    # ---- what may happen ----
+    # ---- actions ----
 
     def actions(self, state: WorldState) -> list[tuple[str, WorldState | Violation]]:
         found: list[tuple[str, WorldState | Violation]] = []
@@ -149,7 +149,7 @@ class World:
         return found + self._broker_actions(state)
 
     def _turned(self, state: WorldState, driver: Driver) -> WorldState | None:
-        """The driver whose turn it is goes on; another one costs a switch, unless the first has nothing to do."""
+        """The current driver continues. Another driver costs a switch, unless the current one has nothing to do."""
         if driver.number == state.turn:
             return state
         if state.drivers[state.turn].stage in ("plan", "tasks", "operation", "failed"):
@@ -170,7 +170,7 @@ class World:
         return found
 
     def _broker_moves(self, number: int) -> list[tuple[str, str, int]]:
-        """Title, what it costs, and what the brokers are then."""
+        """Title, the budget it is paid from, and the next state of the brokers."""
         found = self._moves.get(number)
         if found is None:
             found = self._moves[number] = []
@@ -221,7 +221,7 @@ class World:
         return found
 
     def _starts(self, state: WorldState, driver: Driver) -> list[tuple[str, WorldState | Violation]]:
-        """With the rows of before, or with others."""
+        """Restarts with the same rows, or with different ones."""
         started = self._restarted(driver)
         found: list[tuple[str, WorldState | Violation]] = [("", self._with(state, started))]
         if state.budget.others:
@@ -252,8 +252,8 @@ class World:
         return found
 
     def _may_be_answered(self, request: int, out: tuple[int, ...]) -> bool:
-        """The list of open transactions goes out beside the commits of a decision, and what it says of these is not
-        looked at. So it is answered before all of them, or when nothing else is out; in between makes no difference."""
+        """The list of open transactions is requested together with a decision's commits, and what it says about them
+        is ignored. So it is answered before all of them, or alone; any order in between gives the same result."""
         if self._requests[request].key != LIST:
             return True
         others = [self._requests[other].key.purpose for other in out if other != request]
@@ -271,7 +271,7 @@ class World:
             name, ("t", task), self._row(driver.batch, task, driver.content)
         )
         if epoch < 0:
-            # What was open under the id is being aborted; the task asks again when the markers are written.
+            # The transaction that was open under the id is being aborted; the task repeats after its markers.
             waiting = state._replace(broker=self._broker_number(broker.state()))
             return [(f"driver {driver.number} task {task} waits", self._checked(waiting))]
         receipts = tuple(sorted((*driver.receipts, (task, producer_id, epoch, offset))))
@@ -307,7 +307,7 @@ class World:
         return self._step(state, moved, BEGIN)
 
     def _step(self, state: WorldState, driver: Driver, answer: int) -> WorldState | Violation:
-        """`answer` LATE: the deadline has passed; BEGIN: there is none yet; else its number."""
+        """`answer` is the number of an answer, LATE (the deadline has passed) or BEGIN (there is no answer yet)."""
         number, requests, verdict = self._stepped(driver.machine, answer)
         moved = driver._replace(machine=number, out=tuple(sorted((*driver.out, *requests))))
         if verdict is None:
@@ -337,7 +337,7 @@ class World:
             return driver._replace(stage="finished", machine=-1, receipts=())
         return driver._replace(stage="tasks", batch=driver.batch + 1, receipts=())
 
-    # ---- what must never be ----
+    # ---- violations ----
 
     def _verdict_problem(
         self, state: WorldState, driver: Driver, conclusion: Conclusion, is_lost: bool
@@ -367,7 +367,7 @@ class World:
         doubled = self._doubled[state.broker]
         return Violation(doubled) if doubled else state
 
-    # ---- pieces ----
+    # ---- helpers ----
 
     def _with(self, state: WorldState, driver: Driver) -> WorldState:
         drivers = tuple(driver if other.number == driver.number else other for other in state.drivers)
@@ -397,7 +397,7 @@ class World:
             transaction=PreparedTransaction(name, producer_id, epoch, self.transaction_version),
             timeout_ms=TIMEOUT_MS,
             remaining_ms=TIMEOUT_MS,
-            # Other rows are more rows, in figures; the log has one record of each task.
+            # Different rows means a higher row count in the receipt; the log has one record for each task.
             written=(WrittenPartition("t", task, 1 + driver.content, offset, offset),),
             row_count=1 + driver.content,
         )
@@ -432,7 +432,7 @@ class World:
         return is_reading and isinstance(asked.target, Leader) and asked.target.topic == LEDGER
 
     def _outdated_answers(self, broker: int, request: int, answer: int) -> list[tuple[int, int]]:
-        """With the log as it was at each length before this one, where that makes a difference."""
+        """Answers from the log at each shorter length, where they differ from the given answer."""
         asked = self._requests[request]
         found = []
         for length in range(len(self._opened(broker).logs.get((LEDGER, 0), []))):
@@ -444,7 +444,7 @@ class World:
         return found
 
     def _answer_number(self, request: int, body: Mapping[str, Any] | None) -> int:
-        """`body` None: the answer was lost."""
+        """`body` is None if the answer was lost."""
         key = (request, repr(body))
         number = self._answer_numbers.get(key)
         if number is None:
@@ -497,7 +497,7 @@ class World:
 
 
 def doubled_row(fates_of: Mapping[bytes, list[str]]) -> str:
-    """Of all contents that a task of a batch ever had, one is there, once; else what is wrong."""
+    """Returns an error text if a task's row is there more than once, counted over all its contents."""
     counts: dict[bytes, int] = {}
     for row, fates in fates_of.items():
         place = row[:PLACE_BYTES]
@@ -508,7 +508,7 @@ def doubled_row(fates_of: Mapping[bytes, list[str]]) -> str:
 
 
 def _forget_tries(committer: Committer) -> None:
-    """How often a question was repeated is no part of the state, or the world would have no end."""
+    """Resets the numbers of retries: as a part of the state they would make the world infinite."""
     part, draft = committer._part, committer._draft
     for owner in (part, getattr(part, "_search", None), draft, committer._listing):
         if owner is not None:
@@ -519,7 +519,7 @@ def _forget_tries(committer: Committer) -> None:
 
 
 def canonical(value: Any) -> Any:
-    """The same for all values that behave the same, and hashable."""
+    """Returns a hashable value that is equal for all values that behave the same."""
     if value is None or isinstance(value, (int, str, bytes, Enum)):
         return value
     if isinstance(value, AllBrokers):

@@ -1,4 +1,4 @@
-"""How long an example takes is no property: on a machine with other work each one may take any time."""
+"""No time limit for examples: on a busy machine an example may take any time."""
 
 from hypothesis import HealthCheck, settings
 

@@ -1,4 +1,4 @@
-"""Ten thousand examples in ten parts, each of them a test of its own that ends within the time limit."""
+"""Ten thousand examples in ten parts. Each part is a separate test, so that it ends within the time limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ in_ten_parts = pytest.mark.parametrize("part", range(10))
 
 
 def check_a_thousand(part: int, config: pytest.Config, cases: SearchStrategy[T], check: Callable[[T], None]) -> None:
-    """The seed of the run alone would give every part the same thousand."""
+    """With the seed of the run alone every part would check the same thousand examples."""
 
     @settings(max_examples=1_000)
     @given(cases)

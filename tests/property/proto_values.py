@@ -1,6 +1,6 @@
-"""Random Protobuf messages as descriptors, with Arrow types that fit them and rows.
+"""Random Protobuf messages as descriptors, with matching Arrow types and rows.
 
-Every strategy here is made once: one that is made for an example costs more than what is drawn from it.
+Every strategy here is created once: creating one per example costs more than drawing from it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ARE_NULL = st.sampled_from([False, False, True])
 
 @st.composite
 def messages(draw: Any) -> tuple[bytes, pa.DataType, Values]:
-    """A serialized FileDescriptorSet whose first message is the one, a struct type, what draws a row."""
+    """A serialized FileDescriptorSet, the struct type of its first message, and a function that draws a row."""
     syntax = draw(_SYNTAXES)
     file = pb.FileDescriptorProto(name="test.proto", package="test.pkg", syntax=syntax)
     enum = file.enum_type.add(name="Mood")

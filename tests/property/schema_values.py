@@ -1,6 +1,6 @@
-"""Random Spark types as Arrow has them, with rows, and arrays of awkward layout that hold the same rows.
+"""Random Spark types as Arrow types, with rows, some in arrays with an awkward layout (slices).
 
-Every strategy here is made once: one that is made for an example costs more than what is drawn from it.
+Every strategy here is created once: creating one per example costs more than drawing from it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _LEAVES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 _SHAPES = st.sampled_from(["leaf", "struct", "list", "map", "leaf", "leaf"])
 _LEAF_KINDS = st.sampled_from(list(_LEAVES))
 _LIST_KINDS = st.sampled_from([pa.list_, pa.large_list])
-# The first is the simplest one, which is drawn most: without a row nothing would be shown.
+# Hypothesis draws the first value most often, as the simplest one. An example without rows would show nothing.
 _ROW_COUNTS = st.sampled_from([1, 0, 2, 3, 4, 5, 6])
 _ITEM_COUNTS, _FILLER_COUNTS = st.integers(0, 4), st.integers(0, 3)
 _MAP_NAMES = st.lists(st.text(max_size=3), max_size=3, unique=True)
@@ -99,7 +99,7 @@ def _value(draw: Any, kind: pa.DataType, nullable: bool) -> Any:
 
 @st.composite
 def structs(draw: Any) -> pa.Array:
-    """A struct array of some rows, some of them null, perhaps a slice of a longer one."""
+    """A struct array of a few rows, some of them null; it may be a slice of a longer array."""
     kind = _struct(draw, 0)
     rows = [_value(draw, kind, True) for _ in range(draw(_ROW_COUNTS))]
     array = pa.array(rows, kind)
@@ -111,7 +111,7 @@ def structs(draw: Any) -> pa.Array:
 
 
 def raw(scalar: pa.Scalar) -> Any:
-    """A Python value in which times are the numbers that Arrow holds."""
+    """A Python value in which times are the numbers that Arrow stores."""
     kind = scalar.type
     if not scalar.is_valid:
         return None

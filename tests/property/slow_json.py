@@ -47,7 +47,7 @@ def encoded(kind: pa.DataType, value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    # As Jackson does it: capital digits in escapes, nothing escaped that need not be.
+    # Like Jackson: capital digits in escapes, and no unnecessary escapes.
     return '"' + "".join(_escaped(character) for character in value) + '"'
 
 
@@ -57,7 +57,7 @@ def _escaped(character: str) -> str:
     return found if not found.startswith("\\u") else f"\\u{ord(character):04X}"
 
 
-# Where Arrow begins to write an exponent, as it says itself: releases differ.
+# The power of ten from which Arrow writes an exponent. It is asked from Arrow, because releases differ.
 EXPONENT_FROM = next(power for power in range(1, 30) if "e" in pa.array([10.0**power]).cast(pa.string())[0].as_py())
 
 

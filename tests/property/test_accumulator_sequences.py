@@ -1,16 +1,17 @@
-"""Batches, queues and sequences under any order of events, in front of a broker that keeps the rules of the log.
+"""Batches, queues and sequences in any order of events, with a model broker that follows the rules of the log.
 
-The machine drives `BatchSender` (with the real `Accumulator`, `Sequences` and `ProducerBatch` inside) and plays the
-world: it appends, sends, lets a leader take or refuse requests, loses connections with requests unread or answers
-unsent, fails with every kind of code, moves the leader, lets time pass. The broker of the model knows the last five
-batches of a producer id and epoch per partition, answers what it has as a success and refuses what does not follow.
+The machine drives `BatchSender` (with the real `Accumulator`, `Sequences` and `ProducerBatch` inside) and creates the
+events: it appends, sends, lets a leader take or refuse requests, loses connections with requests unread or answers
+unsent, fails with every kind of code, moves the leader, lets time pass. The model broker knows the last five batches of
+a producer id and epoch per partition. It answers a batch that it already has with success, and refuses one whose
+sequence number does not follow.
 
-What must hold whatever happens:
+These invariants hold in every run:
 - every record has exactly one end; parts of a split batch end for the whole
-- the log holds the records of a partition at most once and in the order of their appends
-- what was acknowledged is in the log; what failed and is in the log was reported as perhaps in it
-- a number belongs to one batch; it is sent again as it was, unless it was renumbered
-- nothing gets a new number while it is on the wire or while it is in the log
+- the log contains the records of a partition at most once, in the order in which they were appended
+- an acknowledged record is in the log; a failed record that is in the log was reported as ambiguous
+- a sequence number belongs to one batch; the batch is sent again with the same number, unless it was renumbered
+- no batch gets a new number while it is on the wire or in the log
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ OPTIONS = ProducerOptions(bootstrap_servers=(("h", 1),), delivery_timeout_ms=DEL
 
 NOT_LEADER, REQUEST_TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS, AFTER_APPEND = 6, 7, 10, 19, 20
 OUT_OF_ORDER, STALE_EPOCH, STORAGE_ERROR, INVALID_RECORD = 45, 47, 56, 87
-# Instead of an append, and in spite of it.
+# Codes that a leader returns instead of an append (REFUSALS) or in spite of one (TROUBLE).
 REFUSALS = st.sampled_from([TOO_LARGE, INVALID_RECORD, NOT_ENOUGH_REPLICAS])
 TROUBLE = st.sampled_from([AFTER_APPEND, REQUEST_TIMED_OUT, NOT_LEADER, STORAGE_ERROR])
 TROUBLES = st.tuples(REFUSALS, st.just(0)) | st.tuples(st.none(), TROUBLE)
@@ -61,7 +62,7 @@ def keys_of(encoded: EncodedBatch) -> list[int]:
 
 @dataclass(eq=False)
 class Copy:
-    """One batch as it stood in one request."""
+    """One batch as it was sent in one request."""
 
     batch: ProducerBatch
     identity: ProducerIdentity
@@ -74,7 +75,7 @@ class Travelling:
     request: ProduceRequest
     node_id: int
     copies: dict[int, Copy]
-    # Partition -> row of the answer, once the broker has dealt with it.
+    # Partition -> row of the answer, once the broker has handled the request.
     rows: dict[int, dict[str, Any]] | None = None
 
 
@@ -94,7 +95,7 @@ class Log:
     producers: dict[int, ProducerState] = field(default_factory=dict)
 
     def take(self, copy: Copy) -> tuple[int, int]:
-        """Error code and offset. A producer id that is not known may begin with any sequence."""
+        """Returns error code and offset. An unknown producer id may begin with any sequence."""
         producer_id, producer_epoch = copy.identity
         first = ProducerState(producer_epoch, copy.base_sequence)
         known = self.producers.get(producer_id, first)
@@ -219,7 +220,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
 
     @rule(node_id=st.integers(0, NODES - 1), read_count=st.integers(0, IN_FLIGHT_MAX))
     def lose_the_connection(self, node_id: int, read_count: int) -> None:
-        """Of the requests under way some are still read; no answer comes back."""
+        """The broker still reads some of the requests in flight; no answer is received."""
         for _ in range(read_count):
             self.read_a_request(node_id)
         lost, self.connections[node_id] = self.connections[node_id], []
@@ -232,7 +233,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         node_id, leader_epoch = self.leaders[partition]
         self.leaders[partition] = ((node_id + 1) % NODES, leader_epoch + 1)
 
-    # ---- inside ----
+    # ---- helpers ----
 
     @property
     def cluster(self) -> ClusterView:
@@ -242,7 +243,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
 
     def end_flight(self, travelling: Travelling, body: dict[str, Any] | None, failure: TransportError | None) -> None:
         request, read = travelling.request, None
-        if body is not None:  # as bytes, so that good answers are read by hand and others by the rows
+        if body is not None:  # as bytes, so that good answers take the hand-written reader and others the generic one
             request.version, request.correlation_id = PRODUCE.version_max, 0
             read, _ = request.decode(encode_response(PRODUCE, request.version, 0, body)[4:])
         answer = Answer(request, travelling.node_id, request.version, read, failure, was_sent=True, latency_ms=0)
@@ -257,7 +258,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
 
     @contextmanager
     def checked_numbers(self) -> Iterator[None]:
-        """Around whatever may give new numbers."""
+        """Checks every change of a sequence number that happens in the block."""
         before = {batch: (batch.identity, batch.base_sequence) for batch in self.production.incomplete}
         yield
         for batch, number in before.items():
@@ -306,7 +307,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         if set(keys_of(command.batch.encoded)) & set(log):
             assert command.error.ambiguous, "in the log, and reported as not in it"
 
-    # ---- what holds all the time ----
+    # ---- invariants ----
 
     @invariant()
     def logs_hold_each_record_once_and_in_order(self) -> None:
@@ -336,7 +337,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
             assert keys == sorted(keys)
 
     def teardown(self) -> None:
-        """A quiet world: everything comes to its end, in the end by expiry."""
+        """Without further faults every batch ends, at the latest by its delivery time-out."""
         for _ in range(400):
             if self.production.is_quiet:
                 break

@@ -1,4 +1,4 @@
-"""What the coverage-guided search has found stays fixed, and each of its targets reads its own good inputs."""
+"""Inputs found by the coverage-guided search are read or refused, and so are the cut seeds of each of its targets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ledger records survive the way to bytes and back, and no bytes do more than raise one kind of error."""
+"""Ledger records are unchanged after encoding and decoding, and arbitrary bytes raise only one kind of error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENTRIES = st.lists(
         st.integers(0, 2**31 - 1),
         INT64,
         INT64,
-        # None stands for the first number.
+        # None represents the first number.
         st.none() | st.integers(0, 2**31 - 1),
     ).filter(lambda entry: entry.task_partition != entry.spark_partition),
     min_size=1,
@@ -66,7 +66,7 @@ def test_a_record_is_read_as_it_was_written(record: LedgerRecord) -> None:
 
 WILD_TEXT = st.one_of(
     TEXT,
-    st.text(max_size=5),  # half of a surrogate pair among them
+    st.text(max_size=5),  # may contain half of a surrogate pair
     st.integers(990, 1_010).map(lambda count: "x" * count),
 )
 WILD_NUMBER = st.one_of(
@@ -76,7 +76,7 @@ WILD_NUMBER = st.one_of(
 
 @st.composite
 def any_records(draw: st.DrawFn) -> LedgerRecord:
-    """Of the right types, and otherwise whatever comes."""
+    """Records whose fields have the right types and arbitrary values."""
     entry = st.builds(TransactionEntry, *[WILD_NUMBER] * 5, WILD_TEXT, *[WILD_NUMBER] * 3)
     return LedgerRecord(
         kind=draw(st.sampled_from(Kind)),
@@ -100,7 +100,7 @@ def doubtful_records(draw: st.DrawFn) -> LedgerRecord:
 
 
 def is_read_as_written(record: LedgerRecord) -> bool:
-    """Or not written at all."""
+    """Also true if the record is refused and not written."""
     try:
         value = ledger_codec.encode_record(record)
     except Unrecordable:
@@ -117,7 +117,7 @@ def test_whatever_may_be_written_is_read_as_it_was_written(record: LedgerRecord)
 
 
 def test_a_record_that_is_written_without_a_look_whether_it_can_be_read_is_found() -> None:
-    """The planted mistake that no simulation would meet: its records are small."""
+    """A planted mistake that the simulation cannot find, because its records are small."""
     with record_not_read_back():
         found = find(doubtful_records(), lambda one: not is_read_as_written(one), settings=settings(database=None))
         assert not is_read_as_written(found)
@@ -125,7 +125,7 @@ def test_a_record_that_is_written_without_a_look_whether_it_can_be_read_is_found
 
 
 def mixed(good: LedgerRecord, wild: LedgerRecord) -> LedgerRecord:
-    """A record with one field that may be wrong: a chance to be written that a wild one hardly has."""
+    """A record with one field that may be wrong. It may be accepted, unlike most records of `any_records`."""
     names = sorted(one.name for one in fields(LedgerRecord))
     name = names[len(wild.sink_id) % len(names)]
     return replace(good, **{name: getattr(wild, name)})

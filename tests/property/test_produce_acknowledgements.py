@@ -1,4 +1,4 @@
-"""The answer to Produce read by hand and by the rows: the same, or the hand says that it is not for it."""
+"""The hand-written reader of Produce responses agrees with the generic decoder, or leaves the response to it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _frame(version: int, body: dict[str, Any]) -> bytes:
 
 
 def _by_rows(version: int, frame: bytes) -> Acknowledgements | None:
-    """What the generic decoder says, in the other form; None if it says anything that has no place there."""
+    """The result of the generic decoder as `Acknowledgements`; None if it contains more than these can hold."""
     try:
         body = decode_response(PRODUCE, version, frame, CORRELATION_ID)
     except RemoteProtocolError:

@@ -1,4 +1,4 @@
-"""Varints and murmur2 of arrays against their scalar twins; decoders against arbitrary bytes."""
+"""Varints and murmur2 of arrays against their scalar twins; decoders with arbitrary bytes."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_record_set_cut_anywhere_gives_its_whole_batches(rows: list[Record], d
 def test_a_batch_of_garbage_with_a_right_checksum_is_refused_with_a_protocol_error_alone(
     payload: bytes, attributes: int, count: int, codec: str
 ) -> None:
-    """The checksum keeps accidents out, not malice: the parser behind it is on its own."""
+    """A checksum detects damage, but not a malicious sender: the parser must handle any content itself."""
     sealed = seal(EncodedBatch(CODEC_IDS[codec], payload, 1, 0, 0, len(payload)))
     checked = bytearray(sealed[PREFIX.size :])
     checked[-4:] = count.to_bytes(4, "big", signed=True)

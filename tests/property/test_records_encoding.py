@@ -1,4 +1,4 @@
-"""The column encoder against the scalar one, over all column types, chunkings, sizes and calls."""
+"""The column encoder against the scalar one, with all column types, chunkings, sizes and calls."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def arrow_array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 @st.composite
 def arrow_calls(draw: st.DrawFn) -> tuple[list[dict[str, Any]], pa.RecordBatch | pa.Table]:
-    """Rows, and the same rows as Arrow data: some types, perhaps a slice of something larger, perhaps in chunks."""
+    """Rows, and the same rows as Arrow data: random types, perhaps a slice of something larger, perhaps chunked."""
     rows = draw(rows_of_one_call)
     before = draw(rows_of_one_call)[:3]
     after = draw(rows_of_one_call)[:3]
@@ -107,7 +107,7 @@ def expected_records(rows: list[dict[str, Any]]) -> list[Record]:
 def check_batch(
     closed: ProducerBatch, batch_bytes_max: int, records_max: int | None
 ) -> list[tuple[object, int, Record]]:
-    """The batch is what the scalar encoder makes of its records. Gives them with call and row."""
+    """Checks that the batch equals what the scalar encoder makes of its records. Returns these with call and row."""
     encoded = closed.encoded
     decoded = decode_batch(seal(encoded) + encoded.payload)
     content = decompress(encoded.codec, encoded.payload, bytes_max=encoded.records_bytes)
@@ -115,7 +115,7 @@ def check_batch(
     assert len(content) == encoded.records_bytes
     assert encoded.base_timestamp_ms == decoded.records[0].timestamp_ms
     assert encoded.max_timestamp_ms == max(record.timestamp_ms for record in decoded.records)
-    # With a codec the limit is that of the compressed batch, which may be expected to shrink.
+    # With a codec the limit applies to the compressed batch, so before compression it may be larger.
     before_bytes_max = REQUEST_BYTES_MAX if encoded.codec else batch_bytes_max
     assert encoded.record_count == 1 or HEADER_BYTES + encoded.records_bytes <= before_bytes_max
     assert records_max is None or encoded.record_count <= records_max

@@ -1,4 +1,5 @@
-"""Frames read back by confluent-kafka, and answers of any kind: found, or an error of ours that names the registry."""
+"""confluent-kafka reads our frames back. Any answer of a registry gives a schema, or an error of ours that names the
+registry or the subject."""
 
 from __future__ import annotations
 

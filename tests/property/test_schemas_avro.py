@@ -1,4 +1,4 @@
-"""Avro by whole columns equals Avro value by value, and fastavro reads it back."""
+"""The column encoder for Avro equals the slow twin, and fastavro reads its bytes back."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _check_against_fastavro(array: pa.Array) -> None:
 
 
 def expected(scalar: pa.Scalar) -> Any:
-    """What fastavro makes of it: maps as dicts."""
+    """The value as fastavro returns it: maps are dicts."""
     kind = scalar.type
     if not scalar.is_valid:
         return None

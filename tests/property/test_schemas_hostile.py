@@ -1,4 +1,4 @@
-"""Schemas come from registries and users: whatever a text holds, it is read, or refused with a ConfigError."""
+"""Schemas come from registries and users: any text is read, or refused with a ConfigError."""
 
 from __future__ import annotations
 

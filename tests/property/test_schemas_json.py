@@ -1,4 +1,4 @@
-"""JSON by whole columns equals JSON value by value, a parser reads it, and a derived schema accepts it."""
+"""The column encoder for JSON equals the slow twin, a parser reads its texts, and a derived schema accepts them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _check_in_both_ways(array: pa.Array) -> None:
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
 def test_numbers_of_every_magnitude_are_json(kind: pa.DataType) -> None:
-    """Arrow writes an exponent from somewhere between 1e7 and 1e16 on, and behind one there is no point."""
+    """From some power between 1e7 and 1e16 on, Arrow writes an exponent, and then perhaps no decimal point."""
     draws = [sign * digits * 10.0**power for power in range(-12, 30) for digits in (1, 1.5, 123456) for sign in (1, -1)]
     column = pa.array([*draws, 0.0, None], pa.float64()).cast(kind)
     texts = plan(kind, None).encode(column, b"", "value").array.to_pylist()

@@ -1,4 +1,4 @@
-"""Protobuf by whole columns equals Protobuf value by value, and the official package reads it back."""
+"""The column encoder for Protobuf equals the slow twin, and the official package reads its bytes back."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _check_against_the_package(descriptors: bytes, array: pa.Array) -> None:
         if value is not None:
             message: Any = made.FromString(value)
             assert same(_read(message), _filled(message.DESCRIPTOR, raw(row)))
-            # The package puts the entries of maps in an order of its own.
+            # The package sorts the entries of maps differently, so only the lengths can be compared.
             assert len(message.SerializeToString()) == len(value)
 
 
@@ -60,7 +60,7 @@ def _is_map(field: Any) -> bool:
 
 
 def _read(message: Any) -> Any:
-    """What a reader sees."""
+    """The message as a reader sees it."""
     found: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
@@ -77,7 +77,7 @@ def _read(message: Any) -> Any:
 
 
 def _filled(descriptor: Any, row: dict[str, Any]) -> dict[str, Any]:
-    """A row as a reader is to see it: what has no presence is 0 or empty in place of null."""
+    """The row as a reader must see it: a null field without presence is 0 or empty."""
     found: dict[str, Any] = {}
     for field in descriptor.fields:
         value = row[field.name]

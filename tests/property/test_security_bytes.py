@@ -1,4 +1,4 @@
-"""Whatever bytes a server, a token endpoint or a configuration holds: an answer or a named failure, nothing else."""
+"""Any bytes from a server, a token endpoint or a configuration give an answer or a named failure, nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Amazon's own library signs the same requests alike, whatever keys, hosts and times."""
+"""Amazon's own library signs the same requests identically, for any keys, hosts and times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMES = st.integers(1, 4_000_000_000)
 
 
 class At:
-    """While it is entered, botocore believes that it is then."""
+    """Context in which botocore sees this time as the current one."""
 
     def __init__(self, now_s: int) -> None:
         self._now = datetime.datetime.fromtimestamp(now_s, datetime.timezone.utc)

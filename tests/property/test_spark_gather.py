@@ -1,4 +1,4 @@
-"""Small Arrow batches go over together: the same rows, in the same order, in fewer pieces."""
+"""Small Arrow batches are merged: the same rows, in the same order, in fewer pieces."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def test_the_rows_and_their_order_are_those_of_all_batches(
 
 
 def rows_by_piece(batches: list[pa.RecordBatch], bytes_min: int) -> list[int]:
-    """How many rows each piece should have, found the slow way: a piece ends with the batch that makes it large enough.
+    """The expected row count of each piece, computed simply: a piece ends with the batch that makes it large enough.
 
-    Counted are the bytes of the parts: joined they are fewer (one array of offsets instead of several).
+    The bytes of the parts are counted. The joined piece has fewer (one array of offsets instead of several).
     """
     pieces: list[list[pa.RecordBatch]] = [[]]
     for batch in batches:
@@ -63,7 +63,7 @@ def test_a_batch_that_is_large_enough_is_passed_on_as_it_is() -> None:
 
 
 def test_batches_are_passed_on_before_the_next_is_asked_for() -> None:
-    """A task's memory is that of one piece, not of all its rows."""
+    """A task needs memory for one piece, not for all its rows."""
     large = batch_of([{"key": "k", "value": b"x" * 1000, "headers": None}])
     asked = []
 

@@ -1,7 +1,7 @@
-"""Random walks of a transactional producer: wishes in any order, answers with any code, lost connections, time.
+"""Random walks of a transactional producer: calls in any order, answers with any code, lost connections, time.
 
-The broker side answers nothing by itself, so every interleaving of answers and wishes can come up. What must hold
-whatever happens is written as checks on the requests that leave and on the calls that end.
+The broker side answers nothing by itself, so every interleaving of answers and calls can occur. The invariants are
+checked on every request that is sent and on every call that ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kafka_sink.wire.codes import CODES
 
 STARTING = (PRODUCE, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT)
 OF_ONE_EPOCH = (*STARTING, END_TXN)
-# Success is the usual answer, or no walk would get anywhere.
+# Success is the most likely code; otherwise no walk would make progress.
 codes = st.sampled_from((0,) * 150 + (51, 14, 16, 120, 87, 45, 3) * 6 + tuple(sorted(CODES)))
 
 
@@ -46,7 +46,7 @@ def identity_in(request: Asked) -> ProducerIdentity:
 
 
 class TransactionWalk(RuleBasedStateMachine):
-    """What the user and the brokers could know; the engine's own state is looked at only where a check says so."""
+    """It tracks what the user and the brokers can know. Only some checks look at the engine's own state."""
 
     @initialize(transaction_version=st.sampled_from((1, 2)), receipt=st.sampled_from((None, None, None, None, 1, 2)))
     def start(self, transaction_version: int, receipt: int | None) -> None:
@@ -77,7 +77,7 @@ class TransactionWalk(RuleBasedStateMachine):
         self.ends: list[bool] = []
         self.is_prepared = False
 
-    # ---- what happens ----------------------------------------------------------------------------------------------
+    # ---- events ----------------------------------------------------------------------------------------------------
 
     def ask(self, name: str) -> None:
         calls: dict[str, Any] = {
@@ -86,7 +86,7 @@ class TransactionWalk(RuleBasedStateMachine):
             "close": self.driver.close, "resume": lambda: self.driver.resume(self.receipt),
         }  # fmt: skip
         if name in ("commit", "abort"):
-            self.is_prepared = False  # the user's own end
+            self.is_prepared = False  # the user ends the transaction
         self.operations[calls[name]()] = name
         self.look()
 
@@ -100,7 +100,7 @@ class TransactionWalk(RuleBasedStateMachine):
     def wish(self, name: str) -> None:
         self.ask(name)
 
-    # The usual ways, in one go, or chance would seldom get through a whole transaction.
+    # Usual sequences in one step: single random steps would seldom complete a whole transaction.
 
     @precondition(lambda self: not self.is_open)
     @rule(end=st.sampled_from(("abort", "commit", "prepare")))
@@ -147,7 +147,7 @@ class TransactionWalk(RuleBasedStateMachine):
 
     @property
     def oldest(self) -> list[Asked]:
-        """What each broker would answer next."""
+        """The request that each broker would answer next."""
         return list({request.connection_id: request for request in reversed(self.driver.cluster.pending)}.values())
 
     def reply(self, request: Asked, code: int) -> None:
@@ -179,13 +179,13 @@ class TransactionWalk(RuleBasedStateMachine):
     def close(self) -> None:
         self.ask("close")
 
-    # ---- what must hold --------------------------------------------------------------------------------------------
+    # ---- checks ----------------------------------------------------------------------------------------------------
 
     def is_alive(self, request: Asked) -> bool:
         return request.connection_id in self.driver.cluster.connections
 
     def look(self) -> None:
-        """Requests first: they left before the calls that this step ended could begin anything new."""
+        """Requests are checked first: they were sent before the calls that end in this step could start anything."""
         requests = self.driver.cluster.requests
         for request in requests[self.requests_seen :]:
             if request.api not in (METADATA, API_VERSIONS):
@@ -237,7 +237,7 @@ class TransactionWalk(RuleBasedStateMachine):
 
     @invariant()
     def no_batch_fails_unseen(self) -> None:
-        """A transaction in which records failed takes no more of them."""
+        """A transaction in which records failed accepts no more records."""
         if self.is_open:
             mine = self.batches[self.first_batch :]
             assert not [batch for batch in mine if batch in self.driver.failed], "records failed, yet all goes on"

@@ -1,6 +1,6 @@
-"""Halving finds exactly the rows that cannot be sent: compared with a twin that looks at one row after the other.
+"""Halving finds exactly the rows that cannot be sent, compared with a twin that checks one row after the other.
 
-The twin knows the rules in words of its own. Sizes stay away from the limit, whose last byte is tested elsewhere.
+The twin implements the rules independently. No size is close to the limit; other tests cover its last byte.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 class Topics:
-    """What is asked of a producer here: how many partitions a topic has."""
+    """The only thing that is asked of a producer here: the partitions of a topic."""
 
     def partitions_for(self, topic: str) -> list[int]:
         return list(range(PARTITIONS[topic]))
@@ -95,7 +95,7 @@ def test_halving_finds_the_rows_that_a_look_at_each_row_finds(rows: list[dict[st
 
 
 def check_letters(unsendable: Unsendable, rows: list[dict[str, Any]], topic: str | None) -> None:
-    """A letter can itself be sent, says where its row stood, and keeps what was not at fault."""
+    """A dead letter can itself be sent, says where its row was, and keeps the parts that were valid."""
     letters = unsendable.make_letters(place={"batch.id": "7"}, topic=topic, first_row=100, request_bytes_max=10_000)
     assert letters.num_rows == len(unsendable.positions)
     good, bad = split_unsendable(letters, "one", Topics(), OPTIONS_OF_LETTERS)  # type: ignore[arg-type]
@@ -106,7 +106,7 @@ def check_letters(unsendable: Unsendable, rows: list[dict[str, Any]], topic: str
         assert said["pykafka-sink.batch.id"] == b"7"
         row = rows[position]
         assert (letter["key"], letter["value"]) == (row["key"], row["value"])
-        # What the row had comes first; only a header without a name cannot be sent.
+        # The row's own headers come first, without those that have no name and cannot be sent.
         own = [pair for pair in row["headers"] or () if pair["key"] is not None]
         assert letter["headers"][: len(own)] == own
         assert letter["headers"][len(own)]["key"] == "pykafka-sink.error"

@@ -1,4 +1,4 @@
-"""A bounded part of the fuzz run: `python -m tests.fuzz.fuzz_wire` is the long one."""
+"""A short fuzz run; `python -m tests.fuzz.fuzz_wire` is the long one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.fuzz.fuzz_wire import fuzz
 def test_broken_input_is_read_or_refused_by_every_decoder(seed: int) -> None:
     report = fuzz(15_000, seed)
     assert sum(outcome.total() for outcome in report.values()) == 15_000
-    # Were nothing read or nothing refused, the mutations would miss the decoder behind the first check.
+    # If nothing were read or nothing refused, the mutations would not reach the code after the first check.
     assert all(outcome["refused"] for outcome in report.values())
     assert sum(outcome["read"] for outcome in report.values()) > 1500
 

@@ -1,7 +1,7 @@
-"""A second opinion on every message: kio, whose classes are generated from Kafka's own definitions.
+"""Every message compared with kio, whose classes are generated from Kafka's own definitions.
 
-For generated bodies our bytes equal kio's, and kio's reader takes ours. kio has no Python 3.10 wheel, and types of its
-own for times, error codes and uuids, which `to_kio` maps.
+For generated bodies our bytes equal kio's, and kio reads ours. kio has no wheel for Python 3.10. It has its own types
+for times, error codes and uuids, which `to_kio` maps.
 """
 
 from __future__ import annotations
@@ -110,6 +110,6 @@ def test_headers_have_the_version_that_kio_gives_them(message: tuple[Api, bool, 
 
 
 def test_codes_have_the_names_that_kio_gives_them() -> None:
-    # Kafka's enum calls 17 INVALID_TOPIC_EXCEPTION, and so do both tables.
+    # Both tables call 17 INVALID_TOPIC_EXCEPTION, as Kafka's enum does.
     names = {entry.value: entry.name.upper() for entry in ErrorCode}
     assert {number: code(number).name for number in names} == names

@@ -1,4 +1,4 @@
-"""Every message in every version survives encode and decode, and nothing but whole messages is accepted."""
+"""Every message in every version is unchanged after encoding and decoding, and only whole messages are accepted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, Heal
 
 
 def is_part_of(given_value: Any, decoded: Any) -> bool:
-    """Decoding adds defaults; what was given must come back unchanged."""
+    """Decoding adds defaults; the given values must come back unchanged."""
     if isinstance(given_value, dict):
         return all(is_part_of(value, decoded[name]) for name, value in given_value.items())
     if isinstance(given_value, list):
@@ -96,7 +96,7 @@ def test_random_bytes_are_read_or_refused_and_never_fail_otherwise(data: bytes, 
     except RemoteProtocolError as refusal:
         assert refusal.args
     else:
-        # What was accepted is a message: it can be written again.
+        # Bytes that were accepted are a message: it can be encoded again.
         assert decode(message, encode(message, decoded)) == decoded
 
 

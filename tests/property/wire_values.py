@@ -1,6 +1,6 @@
 """Message bodies made from the rows of the wire table, for property tests and for the fuzzer.
 
-One generator, two sources of choices: hypothesis (shrinks) and a seeded `random.Random` (fast).
+One generator with two sources of choices: hypothesis (shrinks) and a seeded `random.Random` (fast).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class DrawnChoices:
 
 
 def body(choices: Choices, fields: Sequence[Field], version: int, *, tame: bool = False) -> dict[str, Any]:
-    """A complete body: every field of the version is there. `tame` keeps to values that mean something: known error
-    codes, times that fit in a datetime, names that are not null where a struct needs one."""
+    """A body with every field of the version; tagged fields may be left out. `tame` draws only known error codes, and
+    times that fit in a datetime."""
     return {
         field.name: _value(choices, field, version, tame)
         for field in fields

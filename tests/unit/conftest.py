@@ -1,4 +1,4 @@
-"""Unit tests touch nothing outside themselves: sockets, threads, processes, sleeping and clocks raise an error."""
+"""Unit tests use nothing outside the test: sockets, threads, processes, sleeping and clocks raise an error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def nothing_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _refusal(name: str, original: Any) -> Any:
-    """Other threads belong to services that serve the whole run, such as a Spark session: they go on as ever."""
+    """Only the thread of the test is restricted. Other threads belong to services of the whole run, such as Spark."""
     test_thread = threading.current_thread()
 
     def refuse(*arguments: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Options of a producer for a broker that nobody asks."""
+"""Parses producer options. They name a broker to which no test connects."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def parse_named(settings: dict[str, object]) -> ProducerOptions:
 
 
 def parse(**settings: object) -> ProducerOptions:
-    """With underscores for dots."""
+    """Option names have underscores instead of dots."""
     return parse_named({name.replace("_", "."): value for name, value in settings.items()})
 
 
@@ -37,7 +37,7 @@ class RegistrySettings(NamedTuple):
 
 
 def registry_settings(given: Mapping[str, str], kafka: ProducerOptions) -> RegistrySettings:
-    """What options of the registry come to where both sides are written by a schema."""
+    """The registry settings from these options, with a schema for key and value."""
     options, notices = parse_format_options({"value.format": "avro", "key.format": "avro", **given}, kafka)
     assert options.value is not None and options.key is not None
     return RegistrySettings(options.registry, options.value.schema, options.key.schema, notices)

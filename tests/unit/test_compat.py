@@ -1,4 +1,4 @@
-"""docs/compatibility.md says what was run, as its file of results has it; and what is asked for is said alike."""
+"""docs/compatibility.md equals its file of results; README, quick start and metadata require the same PySpark."""
 
 from __future__ import annotations
 

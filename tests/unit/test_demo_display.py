@@ -1,4 +1,4 @@
-"""What the demo draws, read by the terminal that its picture is made with."""
+"""The output of the demo, read by the terminal emulator that also draws its picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of errors: the pages are what the table says, every name is used, and every name is raised by some test."""
+"""Names of errors: the pages match the table, the code uses every name, and some test raises it."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_the_page_of_each_entry_is_there() -> None:
 
 
 def texts_of_the_code() -> str:
-    """Everything that the package may say, the parts of formatted texts each by itself."""
+    """All string literals of the package except those of the error table; parts of a formatted text are separate."""
     found = []
     for path in sorted((ROOT / "kafka_sink").rglob("*.py")):
         if path.parent.name != "error_table":
@@ -250,7 +250,7 @@ def test_spark_gets_no_traceback_of_what_a_user_can_mend(monkeypatch: pytest.Mon
     with pytest.raises(ConfigError, match=r"^PKS-1002 ") as caught, explain_to_spark():
         raise ConfigError("a=1 is not valid")
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
-    # Not here: this process is no worker, and may start some.
+    # Not set here: this process is no worker, and may start workers.
     assert HIDE_TRACEBACK not in os.environ
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec("pyspark.daemon", None))
     with pytest.raises(LocalProtocolError, match=r"^PKS-5006 ") as bug, explain_to_spark():

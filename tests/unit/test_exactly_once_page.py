@@ -1,4 +1,4 @@
-"""docs/exactly-once.md names tests, and rows of tables, as proof: each of them exists, in a file that it links to."""
+"""docs/exactly-once.md names tests and table rows as evidence: each of them exists in a file that the page links to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/fault-matrix.md: each row names tests that exist, or why there is none, and no test of a fault is left out."""
+"""docs/fault-matrix.md: each row names existing tests or says why there is none, and it lists every test of a fault."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAGE = ROOT / "docs" / "fault-matrix.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 ROWS = {row[1]: row[0] for row in re.finditer(r"^\| ([SB]\d+) \|.*$", TEXT, re.MULTILINE)}
 LINKS = sorted(set(re.findall(r"\[(test_\w+)\]\((\.\./tests/[\w/]+\.py)\)", TEXT)))
-# Files that are about these faults and nothing else.
+# Files that contain only tests of these faults.
 CHAOS = ROOT / "tests" / "chaos"
 WHOLE = [
     *(CHAOS / f"test_{name}.py" for name in ("driver_crashes", "commit_errors", "lost_answers_in_commit")),

@@ -1,4 +1,4 @@
-"""The options of formats: what they mean together, and what is refused."""
+"""The options of formats: their combined effect, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`@frozen` makes what `dataclass` would have made, only sooner."""
+"""`@frozen` creates the same class as `dataclass`, but faster."""
 
 from __future__ import annotations
 

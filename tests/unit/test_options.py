@@ -1,4 +1,4 @@
-"""Options against the Java producer: what its configuration holds, and what it takes, corrects and refuses.
+"""Options compared with the Java producer: its table of options, and the values that it accepts, corrects and refuses.
 
 The oracle is recorded from the JVM (tests/golden/Dump*.java). Where this producer is stricter on purpose, the case is
 listed here with the reason.
@@ -39,7 +39,7 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 JAVA_OPTIONS: dict[str, dict[str, Any]] = json.loads((GOLDEN / "producer_config_4.4.0.json").read_text())["options"]
 JAVA_VERDICTS: dict[str, dict[str, str]] = json.loads((GOLDEN / "producer_verdicts_4.3.1.json").read_text())["verdicts"]
 
-# Java takes these; here they are errors.
+# Java accepts these values; here they are errors.
 STRICTER = {
     "transaction.timeout.ms=0": "every broker refuses it",
     "transaction.timeout.ms=-1": "every broker refuses it",
@@ -66,7 +66,7 @@ def test_every_java_option_is_in_the_table_with_its_default(name: str) -> None:
     assert row.is_required == (java["required"] and not name.endswith("serializer"))
 
 
-# How Java calls what a rule reads; refused options are not read, unless some of their values are taken.
+# The rules for each of Java's types. A refused option has a rule only if some of its values are accepted.
 READ_AS = {
     "BOOLEAN": (Flag,), "INT": (Whole, Acks), "LONG": (Whole,), "SHORT": (Whole,), "DOUBLE": (Fraction,),
     "LIST": (Names, Servers, TlsVersions, CipherSuites, InterceptorsRule), "PASSWORD": (Text,),
@@ -166,7 +166,7 @@ def test_every_row_that_is_not_honoured_says_what_to_do_instead() -> None:
 
 @pytest.mark.parametrize("row", [*OPTIONS.values(), *FOREIGN_OPTIONS.values()], ids=lambda row: row.name)
 def test_every_row_has_an_effect_or_an_answer(row: Any) -> None:
-    # The first ones are for security options.
+    # The first samples are for security options.
     samples = ["SSL", "PLAIN", "TLSv1.2", "PEM", "0.7", "0.2", "m:f", "a.OAuthBearerLoginCallbackHandler"]
     samples += [
         "a.JwtBearerJwtRetriever",
@@ -194,7 +194,7 @@ def test_every_row_has_an_effect_or_an_answer(row: Any) -> None:
         else:
             answers.add("changed" if after != before else "the same")
     assert "foreign text" not in answers
-    # Interceptors are objects, so that no text can set them.
+    # Interceptors are objects, so no text can set them.
     is_set_by_text = row.treatment is Treatment.HONOURED and row.name != "interceptor.classes"
     assert ("changed" if is_set_by_text or row.treatment is Treatment.NO_EFFECT else "refused") in answers
 

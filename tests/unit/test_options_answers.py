@@ -1,4 +1,4 @@
-"""What options answer: unknown names, refused values, corrections, and several options that must fit together."""
+"""The response to unknown names, refused values, corrected values, and options that contradict each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of other clients, option values that are code, and the options as a value."""
+"""Option names of other clients, option values that are code, and the options object."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_what_is_no_interceptor_is_refused(value: object) -> None:
     assert "is not an interceptor" in refusal({"interceptors": value})
 
 
-# ---- the value -------------------------------------------------------------------------------------------------
+# ---- the options object ----------------------------------------------------------------------------------------
 
 
 def test_options_are_frozen_replaceable_and_survive_pickling() -> None:

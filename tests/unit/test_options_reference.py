@@ -1,4 +1,4 @@
-"""docs/options.md is what the option tables say."""
+"""docs/options.md matches the option tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Security options: what fits together, what is refused by name, what is said to be useless, and what is shown."""
+"""Security options: valid combinations, refusals by name, notices about useless options, and what is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""README and the pages of docs/: links lead somewhere, figures are those of the benchmarks, generated pages are new."""
+"""README and the pages of docs/: links work, figures equal those of the benchmarks, generated pages are up to date."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LINK = re.compile(r"\]\(([^)\s#]+)[^)\s]*\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
-# Of each line of README's comparison: the page, the row or section there, the column of each sink's figure.
 
 
 def links(page: str) -> list[str]:
@@ -26,19 +25,19 @@ def benchmark(name: str) -> str:
 
 
 def comparison(title: str) -> list[str]:
-    """README's figures in the row that begins so, sink by sink."""
+    """README's figures in the row that begins with this title, one for each sink."""
     (row,) = re.findall(rf"^\| {re.escape(title)}.*$", README, re.MULTILINE)
     return [re.sub(r"\*|rows/s|ms", "", cell).strip() for cell in row.strip("|").split("|")][1:]
 
 
 def rates(case: str) -> list[str]:
-    """Ours and those of Spark's own sink."""
+    """The rates of this sink and of Spark's own sink."""
     (row,) = re.findall(rf"^\| {case} .*$", benchmark("spark-shapes"), re.MULTILINE)
     return [row.split("|")[column].strip() for column in (3, 4)]
 
 
 def share_of_confluent(case: str) -> str:
-    """Of the rate of Spark's own sink."""
+    """The rate of confluent-kafka, relative to that of Spark's own sink."""
     (section,) = re.findall(rf"^## {case}:.*?(?=^## |\Z)", benchmark("spark-sinks"), re.MULTILINE | re.DOTALL)
     (row,) = re.findall(r"^\| confluent-kafka in .*$", section, re.MULTILINE)
     return row.split("|")[4].strip()

@@ -1,4 +1,4 @@
-"""What is published: the same bytes for the same files, and the same number everywhere."""
+"""Releases: the same files give the same bytes, and the version number is the same everywhere."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ REASON_CHARACTERS_MIN = 20
 
 @cache
 def names_in(path: Path) -> frozenset[str]:
-    """Functions of the module and methods of its classes, hypothesis state machines included."""
+    """Test functions, methods and classes of the module, including hypothesis state machines."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names = (node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef)))
     return frozenset(name for name in names if name.lower().startswith("test"))

@@ -1,4 +1,4 @@
-"""docs/schemas.md says what is there: its recipes are taken without a warning, and each framing and login is named."""
+"""docs/schemas.md matches the code: its recipes give no warning, and it names each framing and login."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/security.md and SECURITY.md say what is there: texts of the code, files, and recipes that are taken."""
+"""docs/security.md and SECURITY.md match the code: texts, files, and recipes that are accepted."""
 
 from __future__ import annotations
 

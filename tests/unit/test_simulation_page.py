@@ -1,4 +1,4 @@
-"""docs/simulation.md lists bugs, planted and found: as many as there are, with the seeds and limits of the code."""
+"""docs/simulation.md lists all planted and found bugs, with the seeds and limits of the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages for users of the sink say what is there: tests by their names, code that runs."""
+"""User pages match the code: docs/parity.md names existing tests, and the partitioner in docs/migration.md works."""
 
 from __future__ import annotations
 

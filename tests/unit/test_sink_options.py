@@ -1,4 +1,4 @@
-"""The options of the Spark sink: names, defaults, what is refused, and that each row of the table has an effect."""
+"""The options of the Spark sink: names, defaults, refusals, and that each row of the table has an effect."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_all_problems_of_one_write_are_told_together() -> None:
 # ---- each row of the table has an effect -----------------------------------------------------------------------------
 
 CREATED = {"topic.create": "true", "topic": "t"}
-# Option -> settings, field of what tasks and driver get, its value without the option and with it.
+# Option -> settings, field of the parsed options, its value without the option and with it.
 EFFECTS: dict[str, tuple[dict[str, str], str, object, object]] = {
     "preset": ({"preset": "redpanda"}, "preset", None, "redpanda"),
     "delivery.fallback": ({"delivery.fallback": "at-least-once"}, "falls_back", False, True),
@@ -121,7 +121,7 @@ EFFECTS: dict[str, tuple[dict[str, str], str, object, object]] = {
     ),
     "summary.listener": ({"summary.listener": "my.module:told"}, "summary_listener", None, "my.module:told"),
 }  # fmt: skip
-# The same for metrics and lineage, whose field is one of `telemetry`: what else has to be set, the value, the field.
+# The same for metrics and lineage: other required settings, the value, the field of `telemetry`, its value.
 TELEMETRY: dict[str, tuple[dict[str, str], str, str, object]] = {
     "metrics.prometheus.port": ({}, "9400", "prometheus_port", 9400),
     "metrics.prometheus.address": ({"metrics.prometheus.port": "1"}, "127.0.0.1", "prometheus_address", "127.0.0.1"),
@@ -281,7 +281,7 @@ def test_no_text_repeats_the_value_of_a_security_option(name: str, protocol: str
     assert "hunter2" not in said
 
 
-# ---- what belongs to others ------------------------------------------------------------------------------------------
+# ---- options of others -----------------------------------------------------------------------------------------------
 
 
 def test_sparks_own_options_are_taken_over() -> None:

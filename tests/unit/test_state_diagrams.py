@@ -1,4 +1,4 @@
-"""The diagrams in the documents are what the tables in the code say."""
+"""The diagrams in the documents match the tables in the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The project keeps its own style, and each rule of tools/tidy.py catches what it is for."""
+"""The project follows its own style, and each rule of tools/tidy.py finds what it is meant to find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of `perf`: each batch stands for its records."""
+"""The figures of `perf`: each batch counts with the number of its records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_a_percentile_of_batches_is_that_of_their_records(share: float) -> None:
     batches = [(draw.random() * 100, draw.randint(1, 50)) for _ in range(300)]
     records = sorted(latency_ms for latency_ms, count in batches for _ in range(count))
     found = percentile(batches, share)
-    # Of the records so many percent are at most as slow, and fewer than that are faster.
+    # At least this share of the records has the latency `found` or less, and a smaller share is faster.
     assert sum(latency_ms <= found for latency_ms in records) >= len(records) * share / 100
     assert sum(latency_ms < found for latency_ms in records) < len(records) * share / 100
 

@@ -2,10 +2,10 @@
 
     driver = AdminDriver()
     question = driver.ask(Coordinator("tx-1"), END_TXN, {...})
-    driver.reply_to(question).kind        # None: not yet
+    driver.reply_to(question).kind        # KeyError: not answered yet
 
-The coordinator of an id is `coordinators[id]`, or the code in `lookup_codes[id]`. END_TXN and the others are answered
-by the test through `cluster.scripts`.
+The coordinator of an id is `coordinators[id]`; with `lookup_codes[id]` the lookup fails with that code. The test
+answers END_TXN and the other requests through `cluster.scripts`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class AdminDriver:
         return self.replies[question]
 
     def run(self, *questions: AdminRequest) -> None:
-        """Steps until the network is quiet at this moment."""
+        """Steps until the network is quiet at the current time."""
         events = self.cluster.deliver((), self.now_ms)
         for _ in range(STEPS_MAX):
             step = self.asking.step(self.now_ms, _network(events), questions)
@@ -72,7 +72,7 @@ class AdminDriver:
         raise AssertionError(f"still busy after {STEPS_MAX} steps at {self.now_ms} ms")
 
     def sleep(self, duration_ms: int) -> None:
-        """Wakes when it was asked to, as the shell does."""
+        """Lets time pass and steps whenever the engine asked to be called, like the I/O layer."""
         until_ms = self.now_ms + duration_ms
         while self.wake_at_ms is not None and self.wake_at_ms <= until_ms:
             self.now_ms = max(self.now_ms, self.wake_at_ms)

@@ -21,7 +21,7 @@ NO_JITTER = 0.5
 
 
 def request(**changes: Any) -> Request:
-    """Some request that no test cares about."""
+    """A request whose content does not matter to the test."""
     values = {"api": FIND_COORDINATOR, "body": {"coordinator_keys": ["x"], "key_type": 1}, "version_min": 4}
     return Request(**{**values, "purpose": "test", "timeout_ms": 30_000, **changes})
 
@@ -36,7 +36,7 @@ def produce(**changes: Any) -> Request:
 
 
 class Driver:
-    """One broker "a" with id 0 known from metadata, unless told otherwise; jitter in the middle."""
+    """By default one broker "a" with id 0 is known from metadata, and jitter has its middle value."""
 
     def __init__(
         self,

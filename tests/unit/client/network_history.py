@@ -1,31 +1,32 @@
-"""Histories of connections and metadata in a few words: what happens, and what is true then. Tables as in `history.py`.
+"""Tables of short histories of connections and metadata: events, and what holds after them. The format is that of
+`history.py`.
 
     the delay after a disconnect is the first back-off and doubles when connecting fails
         ready lost delay=50 50ms delay=none down tries delay=100
 
-What happens; `/1` behind a word means broker 1, else it is broker 0:
+Events. They concern broker 0; with `/1` after the word, broker 1:
 
-    wish connect ready             a connection is wanted; the same, and the network does what it can; and it is there
-    tries tries:3                  as often, each time as soon as the back-off allows it
-    asks                           whoever is offered for any question is connected to
-    down deaf up                   its port refuses; says nothing at all; accepts
-    silent speaks                  it never answers; it does again, and what was asked for metadata meanwhile
-    refuses:ApiVersions,42         its next answer to such a request is this code and nothing else
-    lost close                     the connection is lost; all are closed by us
-    send send:5000                 a request, with a time limit of so many milliseconds
-    ok throttled:100               the oldest request is answered; and the broker wants to be left alone for so long
-    100ms                          time passes, and everything is looked at once, at its end
-    dice:0.5                       what the jitter is from now on
-    known:0,1 at:b at:a,rack-2     metadata names these brokers; another host for a broker, another rack
-    dead:old0 renamed              an address of `many_addresses` refuses; its name stands for the new ones
-    nowhere unnamed named          the name of its host has no address; it is not answered for a while; now it is
-    want:u update                  somebody wants metadata of topic u; somebody wants new metadata
-    empty full                     answers to metadata name no broker; they name all again
+    wish connect ready             a connection is requested; and the network carries this out; and it is usable
+    tries tries:3                  one or three attempts to connect, each as soon as the back-off allows it
+    asks                           a connection to the broker that is offered for a request to any broker
+    down deaf up                   its port refuses; does not react at all; accepts
+    silent speaks                  it does not answer; it answers again, also pending metadata requests
+    refuses:ApiVersions,42         its next answer to such a request contains this error code and nothing else
+    lost close                     the connection is lost; we close all connections
+    send send:5000                 a request is sent; with a time limit in milliseconds
+    ok throttled:100               the oldest request is answered; with this throttle time
+    100ms                          time passes; the engine steps once, at the end
+    dice:0.5                       sets the jitter
+    known:0,1 at:b at:a,rack-2     metadata names these brokers; another host for a broker; another rack
+    dead:old0 renamed              an address of `many_addresses` refuses; the host name now has the new addresses
+    nowhere unnamed named          the host name has no address; the resolver does not answer; it answers
+    want:u update                  metadata of topic u is requested; new metadata is requested
+    empty full                     metadata responses name no broker; they name all brokers again
     moves                          the topic "t" has a new leader: the same broker with a higher epoch
-    cut                            brokers 0 and 1 cannot be reached any more; that goes on for 720 ms
+    cut                            brokers 0 and 1 are disconnected and unreachable, and 720 ms pass
 
-What is true: `usable=no`, `delay=50` (`none`: it is not waited for) and so on, see `Facts`; `says:"..."`, in a notice,
-in the failure of an answer, or in the last failure.
+What holds: `usable=no`, `delay=50` (`none`: there is no delay) and so on, see `Facts`. `says:"..."`: a notice, the
+failure of an answer or the last failure contains these words.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class ManyAddresses(FakeCluster):
 
 
 def nodes(brokers: int = 1, **options: Any) -> Driver:
-    """Brokers 0, 1, ... on hosts a, b, ... are known."""
+    """Brokers 0, 1, ... are known, on hosts a, b, ..."""
     places = {number: ("abcd"[number], 9092) for number in range(brokers)}
     return Driver(FakeCluster(places, {"t": {0: 0}}), **options)
 
@@ -83,13 +84,13 @@ def many_addresses() -> Driver:
 
 
 def with_metadata(**options: Any) -> Driver:
-    """Nobody has wanted a topic yet; t, u and v exist."""
+    """No topic has been requested yet; t, u and v exist."""
     topics: dict[str, dict[int, int]] = {"t": {0: 0}, "u": {0: 0}, "v": {0: 0}}
     return Driver(FakeCluster({0: ("a", 9092)}, topics), has_metadata=True, **options)
 
 
 def moved(**options: Any) -> Driver:
-    """Brokers 0 and 1 are known; then the whole cluster moves to broker 5, where the bootstrap name points now."""
+    """Brokers 0 and 1 are known. Then the whole cluster moves to broker 5, to which the bootstrap name now resolves."""
     cluster = FakeCluster({0: ("a", 9092), 1: ("b", 9092)}, {"t": {0: 0}})
     cluster.addresses["boot"] = ((2, ("a", 9092)),)
     driver = Driver(cluster, has_metadata=True, bootstrap_servers=(("boot", 9092),), **options)
@@ -133,7 +134,7 @@ class Side:
 
 
 class Stage(Side):
-    """A method for each thing that may happen: to which broker, and what stands behind the colon."""
+    """One method for each event; the arguments are the broker and the text after the colon."""
 
     def wish(self, node_id: int, _: str) -> None:
         self.nodes.connect(node_id, self.driver.now_ms)
@@ -247,7 +248,7 @@ class Stage(Side):
 
 
 class Facts(Side):
-    """What a row may say, as `name=value`. Numbers count from the beginning, times in milliseconds from now."""
+    """Facts that a row may check, as `name=value`. Counts start at the beginning; times are milliseconds from now."""
 
     def usable(self, node_id: int) -> str:
         return _yes(self.nodes.is_ready(node_id, self.driver.now_ms))
@@ -256,11 +257,11 @@ class Facts(Side):
         return _yes(self.nodes.is_any_reachable(self.driver.now_ms))
 
     def refused(self, _: int) -> str:
-        """Nothing is tried any more."""
+        """Whether the nodes have given up."""
         return _yes(self.nodes.refusal is not None)
 
     def offered(self, _: int) -> object:
-        """Whom any question would be put to."""
+        """The broker to which a request for any broker would be sent."""
         node_id = self.nodes.least_loaded(self.driver.now_ms)
         return "none" if node_id is None else node_id
 
@@ -271,7 +272,7 @@ class Facts(Side):
         return self._from_now(self.nodes.retry_at_ms())
 
     def due(self, _: int) -> object:
-        """When the nodes want to be called again."""
+        """When the nodes have to be called again."""
         return self._from_now(self.nodes.next_deadline_ms(self.driver.now_ms))
 
     def unavailable(self, node_id: int) -> object:
@@ -306,7 +307,7 @@ class Facts(Side):
         return self.nodes.in_flight_count(node_id)
 
     def answers(self, node_id: int) -> str:
-        """How what this broker owed has ended, which it does in the order of the requests."""
+        """How the requests to this broker ended; they end in the order in which they were sent."""
         answers = [answer for answer in self.driver.answers if answer.node_id == node_id]
         places = [self.driver.sent.index(answer.request) for answer in answers]
         assert places == sorted(places)
@@ -315,11 +316,11 @@ class Facts(Side):
     # ---- metadata
 
     def next(self, _: int) -> object:
-        """When metadata is asked for again."""
+        """When metadata is requested next."""
         return self._from_now(self.tracker.next_deadline_ms(self.driver.now_ms))
 
     def asked(self, _: int) -> str:
-        """The topics of each question, `-` without any."""
+        """The topics of each metadata request; `-` for none."""
         topics = [[topic["name"] for topic in asked.body["topics"]] for asked in self.cluster.requests_of(METADATA)]
         return ",".join("+".join(names) or "-" for names in topics)
 
@@ -330,7 +331,7 @@ class Facts(Side):
         return ",".join(sorted(self.tracker.view.topics)) or "none"
 
     def led(self, _: int) -> str:
-        """Topics of which a leader is known, and that."""
+        """Topics with a known leader, and the leader."""
         leaders = {topic: self.tracker.view.leader(topic, 0) for topic in sorted(self.tracker.view.topics)}
         return ",".join(f"{topic}:{leader}" for topic, leader in leaders.items() if leader is not None) or "none"
 

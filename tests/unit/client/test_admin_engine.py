@@ -1,4 +1,4 @@
-"""Questions to brokers of a cluster that moves, refuses, falls silent and dies: one reply each, the right one."""
+"""Requests to brokers that move, refuse, stop answering and die: each request gets exactly one reply, the right one."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def described(request: Asked) -> dict[str, Any]:
 
 
 def answer_all(driver: AdminDriver) -> None:
-    """Every transaction that waits for its end has it, and so has every later one."""
+    """Answers all waiting EndTxn requests, and every later one at once."""
     driver.cluster.scripts[END_TXN.key] = ok
     for request in driver.cluster.pending_of(END_TXN):
         driver.cluster.answer(request, ok(request))
@@ -74,7 +74,7 @@ def driver() -> AdminDriver:
     return driver
 
 
-# ---- whom it reaches -------------------------------------------------------------------------------------------
+# ---- targets ---------------------------------------------------------------------------------------------------
 
 
 def test_a_question_reaches_the_coordinator_of_its_id(driver: AdminDriver) -> None:
@@ -187,7 +187,7 @@ def test_every_broker_is_asked_and_one_that_joined_just_now_is_not_left_out(driv
 def test_every_broker_is_asked_at_once_when_the_brokers_have_just_been_learnt(driver: AdminDriver) -> None:
     driver.reply_to(driver.ask(Controller(), LIST_TRANSACTIONS, LIST_BODY))
     question = driver.ask(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)
-    # At once: the driver's clock has not moved, and asking for the brokers again would have to wait for its back-off.
+    # The clock has not moved, so there was no wait; another request for the brokers would wait for its back-off.
     assert len(driver.reply_to(question).bodies) == 3 and driver.count(METADATA) == 1
 
 
@@ -196,7 +196,7 @@ def test_every_broker_can_be_asked_after_every_batch_without_waiting_longer_each
     for _ in range(10):
         driver.sleep(300)
         question = driver.ask(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)
-        # At once: the driver's clock has not moved.
+        # The clock has not moved, so there was no wait.
         assert driver.reply_to(question).kind is ResponseKind.ANSWERED
 
 
@@ -231,7 +231,7 @@ def test_questions_of_one_step_are_all_out_before_the_first_answer(driver: Admin
 
 
 def many_ends(driver: AdminDriver, count: int) -> list[AdminRequest]:
-    """To one coordinator, which says nothing before the test does."""
+    """Sends EndTxn requests to one coordinator, which does not answer until the test does."""
     driver.cluster.scripts[END_TXN.key] = lambda request: None
     ends = [AdminRequest(Coordinator("b"), END_TXN, END_BODY, TIMEOUT_MS) for _ in range(count)]
     driver.run(*ends)
@@ -297,7 +297,7 @@ def test_all_connections_to_a_broker_that_left_or_moved_are_closed(driver: Admin
     assert driver.cluster.connections_of(1) == []
 
 
-# ---- what goes wrong -------------------------------------------------------------------------------------------
+# ---- failures --------------------------------------------------------------------------------------------------
 
 
 def test_a_disconnect_with_a_question_on_the_wire_loses_it_and_forgets_the_coordinator(driver: AdminDriver) -> None:

@@ -1,4 +1,4 @@
-"""The connection's state table, every pair of state and event, and the rules that need no network around it."""
+"""The connection's state table, every pair of state and event, and the rules that can be tested without a network."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a question for metadata says, and what follows from answers and leader hints. When it is asked, and for what:
-`test_network_histories.py`."""
+"""The content of metadata requests, and the effect of responses and leader hints. When metadata is requested, and for
+which topics: `test_network_histories.py`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def until_due_ms(driver: Driver, tracker: Metadata) -> int:
     return deadline_ms - driver.now_ms
 
 
-# ---- questions
+# ---- requests
 
 
 @pytest.mark.parametrize("is_allowed", [True, False])

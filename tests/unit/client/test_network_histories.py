@@ -1,4 +1,5 @@
-"""Connections that fail, wait, move and end, whom to ask, when for metadata: histories (see `network_history.py`)."""
+"""Histories (see `network_history.py`) of connections that fail, wait, move and end, of the choice of a broker, and of
+metadata requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From agreed versions to an authenticated connection, and to its next session. The broker may say anything."""
+"""From negotiated versions to an authenticated connection and its next session, with any answer of the broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plain(_host: str = "") -> Exchange:
 
 
 class TwoSteps:
-    """Wants a second token, and a last word that is right."""
+    """An exchange with a second token, which checks the last message of the broker."""
 
     mechanism = "TWO"
 
@@ -57,7 +57,7 @@ def accepted(request: Asked, lifetime_ms: int = 0) -> dict[str, Any]:
 
 
 def authenticated(make: Any = plain, *, lifetime_ms: int = 0, **more: Any) -> Driver:
-    """A driver whose broker takes whoever comes."""
+    """A driver whose broker accepts every login."""
     driver = Driver(authenticator=make, **more)
     scripts = driver.cluster.scripts
     scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 0, "mechanisms": ["PLAIN"]}
@@ -112,7 +112,7 @@ def test_a_mechanism_of_several_steps_is_stepped_until_it_is_content() -> None:
 
 
 def refused(driver: Driver) -> str:
-    """What is told, once, and nothing is tried any more."""
+    """Checks that the reason is reported once and nothing is tried again; returns the reason."""
     told = notices(driver.connect())
     assert isinstance(driver.nodes.refusal, AuthenticationError)
     connects = len(driver.connects())
@@ -179,7 +179,7 @@ def test_a_mistake_of_our_own_is_raised_and_taken_for_no_refusal() -> None:
         driver.run()
 
 
-# ---- troubles that may pass ------------------------------------------------------------------------------------
+# ---- temporary failures ----------------------------------------------------------------------------------------
 
 
 def test_a_broker_without_sasl_authenticate_is_told() -> None:

@@ -1,4 +1,4 @@
-"""From nothing to a connection that may be used: resolving, connecting, agreeing on versions."""
+"""From no connection to a usable one: resolving, connecting, negotiating versions."""
 
 from __future__ import annotations
 

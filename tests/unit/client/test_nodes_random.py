@@ -17,7 +17,7 @@ WALKS, STEPS = 60, 150
 
 
 def disturb(driver: Driver, chance: random.Random, sent: list[Request]) -> None:
-    """One thing that may happen at any time, in any state."""
+    """Does one random thing; each may happen at any time, in any state."""
     cluster, now_ms = driver.cluster, driver.now_ms
     node_id = chance.choice(list(cluster.brokers))
     connection_id = chance.randrange(1, 40)
@@ -59,7 +59,7 @@ def test_whatever_happens_each_request_is_answered_once_and_the_cluster_is_found
     for _ in range(STEPS):
         disturb(driver, chance, sent)
         driver.sleep(chance.choice([0, 0, 1, 40, 300, 2_000]))
-    # The trouble stops: within a minute everything is answered, and every broker can be used.
+    # Without further faults, everything is answered within a minute, and every broker is usable.
     cluster.refusing, cluster.silent = set(), set()
     cluster.brokers = {0: ("a", 9092), 1: ("b", 9092)}
     assert driver.metadata is not None

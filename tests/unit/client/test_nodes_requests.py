@@ -1,4 +1,4 @@
-"""Requests on a working connection: order, time limits, throttling, what ends a connection, and what that means."""
+"""Requests on a working connection: order, time limits, throttling, what closes a connection, and its effect."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_an_absurd_throttle_time_is_cut(asked_ms: int, muted_ms: int) -> None:
     assert driver.delay_ms() == muted_ms
 
 
-# ---- what ends a connection
+# ---- what closes a connection
 
 
 def broken_frames() -> list[object]:

@@ -1,4 +1,4 @@
-"""What each error code means for a batch and for a transaction, against what the Java client does with it."""
+"""The meaning of each error code for a batch and for a transaction, compared with the Java client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What most tests of transactions are run with: both versions of them, and both ends."""
+"""Parameters of most transaction tests: both transaction versions, and both ways to end a transaction."""
 
 from __future__ import annotations
 

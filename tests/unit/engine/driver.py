@@ -1,12 +1,12 @@
 """A whole engine in front of a `FakeCluster`, with a clock that a test moves and a record of all results.
 
-    driver = EngineDriver()                 # one broker, topic "t" with two partitions; id and metadata are there
+    driver = EngineDriver()                 # one broker, topic "t" with two partitions; id and metadata known
     batch = driver.send()                   # appended and sent
     driver.answer()                         # the oldest Produce request is answered: all its partitions succeed
     assert driver.offset_of(batch) == 0
 
-Nothing happens by itself but ApiVersions, Metadata and InitProducerId; Produce and the requests of transactions are
-answered by the test (`answer`, or `cluster.scripts`). `run` steps until the network is quiet at the present moment.
+Only ApiVersions, Metadata and InitProducerId are answered automatically. The test answers Produce and the requests of
+transactions (`answer`, or `cluster.scripts`). `run` steps until the network is quiet at the current time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from kafka_sink.wire.apis import PRODUCE
 
 NO_JITTER = 0.5
 START_MS = 1_000_000
-# So long ago was the first metadata: the pause between two requests for it is over when a test begins.
+# The age of the first metadata when a test begins: metadata may then be requested again at once.
 WARM_UP_MS = 1_000
 BACKOFF_MS = 100
 NOT_LEADER, TOO_LARGE, OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER_ID, INVALID_RECORD = 6, 10, 45, 46, 59, 87
@@ -61,7 +61,7 @@ def new_batch(
 
 @dataclass(frozen=True)
 class Sent:
-    """One batch as it stood in a Produce request."""
+    """One batch as it was sent in a Produce request."""
 
     node_id: int
     partition: int
@@ -71,7 +71,7 @@ class Sent:
 
 
 class EngineDriver:
-    """Leaders are given per partition of the topic "t", so `leaders=(0, 1)` makes two brokers and two partitions."""
+    """`leaders` holds the leader of each partition of the topic "t": (0, 1) makes two brokers and two partitions."""
 
     def __init__(
         self,
@@ -100,9 +100,9 @@ class EngineDriver:
         self.warm(*warm)
 
     def warm(self, *partitions: int) -> None:
-        """The first batch of a partition goes alone, so tests with several in flight have one in the log before.
+        """The first batch of a partition is sent alone, so tests with several batches in flight write one before.
 
-        It leaves no trace but that: the next sequence is 0 again, as after 2**31 records.
+        The broker then knows the producer; apart from that the next sequence is 0 again, as after 2**31 records.
         """
         for partition in partitions:
             batch = self.send(partition)
@@ -138,12 +138,12 @@ class EngineDriver:
         return commands
 
     def sleep(self, time_ms: int) -> list[Command]:
-        """One wake-up after so many milliseconds. Deadlines in between are noticed only then; see `sleep_until_due`."""
+        """Steps once, at the end of this time. Deadlines in between are noticed only then; see `sleep_until_due`."""
         self.now_ms += time_ms
         return self.run()
 
     def sleep_until_due(self) -> int:
-        """Until the moment at which the engine wants to be called again; returns how long that was."""
+        """Sleeps until the time at which the engine asked to be called again; returns the duration."""
         step = self.engine.step(self.now_ms, ())
         assert not step.commands, "a step did something although nothing had happened since the last one"
         assert step.wake_at_ms is not None and step.wake_at_ms > self.now_ms
@@ -151,7 +151,7 @@ class EngineDriver:
         self.sleep(waited_ms)
         return waited_ms
 
-    # ---- the user's side -------------------------------------------------------------------------------------------
+    # ---- user side -------------------------------------------------------------------------------------------------
 
     def operation_id(self) -> int:
         return next(self._operation_ids)
@@ -168,19 +168,19 @@ class EngineDriver:
         return self.failed[batch].error
 
     def is_open(self, *batches: ProducerBatch) -> bool:
-        """Has none of them ended yet?"""
+        """True if none of the batches has ended yet."""
         return not any(batch in self.delivered or batch in self.failed for batch in batches)
 
-    # ---- the broker's side -----------------------------------------------------------------------------------------
+    # ---- broker side -----------------------------------------------------------------------------------------------
 
     @property
     def produces(self) -> list[Asked]:
-        """Produce requests that wait for an answer, in the order in which they were sent."""
+        """Unanswered Produce requests, in the order in which they were sent."""
         return self.cluster.pending_of(PRODUCE)
 
     @property
     def sent(self) -> list[Sent]:
-        """Every batch of every Produce request so far, without those of warming up."""
+        """Every batch of every Produce request so far, without those of `warm`."""
         requests = self.cluster.requests_of(PRODUCE)[self._warm_requests_count :]
         return [batch for request in requests for batch in batches_of(request)]
 

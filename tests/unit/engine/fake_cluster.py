@@ -1,12 +1,12 @@
-"""A scripted broker side for tests of the engine: takes its commands, decodes the requests, answers as told.
+"""A scripted broker side for tests of the engine: it takes commands, decodes the requests and answers as scripted.
 
-It speaks real bytes but remembers nothing: no log, no transactions. ApiVersions, Metadata and InitProducerId are
-answered by themselves; for the other APIs a test sets `scripts[API.key]` to a function from the request to the body of
+It encodes and decodes real bytes but has no state: no log, no transactions. ApiVersions, Metadata and InitProducerId
+are answered automatically. For other APIs a test sets `scripts[API.key]` to a function from the request to the body of
 the answer (None: no answer yet), or takes the request from `pending` and calls `answer` later.
 
     cluster = FakeCluster(brokers={0: ("a", 9092)}, topics={"t": {0: 0, 1: 0}})
     cluster.scripts[PRODUCE.key] = lambda request: {...}
-    commands = cluster.run(engine, now_ms, [Append(...)])    # steps until nothing happens any more
+    commands = cluster.run(engine, now_ms, [Append(...)])    # steps until the network is quiet
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STEPS_MAX = 200
 
 @dataclass(frozen=True)
 class Asked:
-    """One request as a broker saw it. `node_id` is the broker's own id, also on a bootstrap connection."""
+    """One request as a broker received it. `node_id` is the broker's own id, also on a bootstrap connection."""
 
     node_id: int
     api: Api
@@ -60,7 +60,7 @@ class FakeCluster:
     ) -> None:
         self.brokers = dict(brokers)
         self.topics = {topic: dict(leaders) for topic, leaders in (topics or {}).items()}
-        # (topic, partition) -> leader epoch, topic -> error code; topic ids go by the order of creation.
+        # (topic, partition) -> leader epoch, topic -> error code; topic ids follow the order of creation.
         self.leader_epochs: dict[tuple[str, int], int] = {}
         self.topic_errors: dict[str, int] = {}
         self.topic_ids = {topic: (index + 1).to_bytes(16, "big") for index, topic in enumerate(self.topics)}
@@ -76,13 +76,13 @@ class FakeCluster:
             METADATA.key: self.metadata_body,
             INIT_PRODUCER_ID.key: lambda asked: {"error_code": 0, "producer_id": 1000, "producer_epoch": 0},
         }
-        # Brokers whose port refuses, whose port says nothing at all, and that accept but never answer.
+        # Brokers whose port refuses, whose port does not react at all, and brokers that accept but never answer.
         self.refusing: set[int] = set()
         self.deaf: set[int] = set()
         self.silent: set[int] = set()
-        # host -> what the resolver says instead of the one address of the broker
+        # host -> addresses from the resolver; the default is the one address of the broker
         self.addresses: dict[str, tuple[Address, ...]] = {}
-        # False: the resolver keeps its answers back.
+        # False: the resolver delays its answers.
         self.is_naming = True
         self._named: list[Input] = []
         self.requests: list[Asked] = []
@@ -90,15 +90,15 @@ class FakeCluster:
         self.commands: list[Command] = []
         self.connections: dict[int, int] = {}
         self._frames: dict[int, FrameBuffer] = {}
-        # Per connection what was asked and not yet answered: a broker answers in the order of the requests.
+        # Unanswered requests per connection: a broker answers in the order of the requests.
         self._owed: dict[int, list[Asked]] = {}
         self._made: dict[int, bytes] = {}
         self._inputs: list[Input] = []
 
-    # ---- the shell's side ------------------------------------------------------------------------------------------
+    # ---- calls of the I/O layer ------------------------------------------------------------------------------------
 
     def deliver(self, commands: Sequence[Command], now_ms: int) -> list[Input]:
-        """Carries out the network commands; returns what the network has to say, the queued answers included."""
+        """Carries out the network commands; returns the events of the network, including the queued answers."""
         del now_ms  # a network without latency
         for command in commands:
             if isinstance(command, NETWORK):
@@ -119,7 +119,7 @@ class FakeCluster:
         return taken
 
     def run(self, engine: Any, now_ms: int, inputs: Sequence[Input] = ()) -> list[Command]:
-        """Steps until the network is quiet; returns the commands that are not the network's."""
+        """Steps until the network is quiet; returns all commands except those for the network."""
         others: list[Command] = []
         waiting = [*inputs, *self.deliver((), now_ms)]
         for _ in range(STEPS_MAX):
@@ -130,7 +130,7 @@ class FakeCluster:
                 return others
         raise AssertionError(f"still busy after {STEPS_MAX} steps at {now_ms} ms")
 
-    # ---- the test's side -------------------------------------------------------------------------------------------
+    # ---- calls of tests --------------------------------------------------------------------------------------------
 
     def requests_of(self, api: Api) -> list[Asked]:
         return [request for request in self.requests if request.api is api]
@@ -139,7 +139,7 @@ class FakeCluster:
         return [request for request in self.pending if request.api is api]
 
     def answer(self, request: Asked, body: Mapping[str, Any]) -> None:
-        """Queues the answer; the next `deliver` or `run` brings it, once all earlier requests are answered, too."""
+        """Queues the answer. The next `deliver` or `run` returns it, once all earlier requests are answered as well."""
         self.pending.remove(request)
         version = request.version
         if request.api is API_VERSIONS and body["error_code"] == 35:
@@ -150,7 +150,7 @@ class FakeCluster:
             self._inputs.append(Received(request.connection_id, self._made.pop(id(owed.pop(0)))))
 
     def inject(self, node_id: int, data: bytes) -> None:
-        """Any bytes on every connection of the broker."""
+        """Delivers these bytes on every connection of the broker."""
         self._inputs += [Received(connection_id, data) for connection_id in self.connections_of(node_id)]
 
     def disconnect(self, node_id: int, reason: str = "connection reset by peer") -> None:
@@ -209,7 +209,7 @@ class FakeCluster:
         topic_id = self.topic_ids.setdefault(name, (len(self.topic_ids) + 1).to_bytes(16, "big"))
         return {"name": name, "error_code": 0, "topic_id": topic_id, "partitions": partitions}
 
-    # ---- inside ----------------------------------------------------------------------------------------------------
+    # ---- helpers ---------------------------------------------------------------------------------------------------
 
     def _connect(self, command: Connect) -> None:
         _, address = command.address
@@ -228,7 +228,7 @@ class FakeCluster:
     def _receive(self, command: Send) -> None:
         node_id = self.connections.get(command.connection_id)
         if node_id is None:
-            return  # cut while the bytes were on their way
+            return  # the connection was closed while the bytes were in transit
         if command.tells_written:
             self._inputs.append(Written(command.connection_id))
         frames = self._frames[command.connection_id]

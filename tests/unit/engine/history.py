@@ -1,29 +1,29 @@
-"""Histories of a producer in a few words: what happens, which numbers leave it, and how each batch and call ends.
+"""Tables of short histories of a producer: events, the sequence numbers it sends, and how each batch and call ends.
 
     both are resent in order when the first of two fails
         with retries=5
         send send:2 not_leader out_of_order 100ms sent=3 ok@0 ok@1
         => 0/0 0/1 0/0 0/1 | 0 1
 
-A title, options if there are any, the events, then every batch as it was sent (epoch/sequence, `p1:` before those of
-partition 1), and the ends in the order of `send` and of calls. Events:
+A history has a title, perhaps options, the events, then every batch as it was sent (epoch/sequence, with `p1:` before
+those of partition 1), and the ends in the order of `send` and of calls. Events:
 
-    send send:3 send/p1 old:5000   a batch is appended: of one record, of three, for partition 1, of 5 s ago
-    ok ok@7 refused ...            the oldest Produce is answered: with an offset, or with a code (`CODES`)
-    forgot@20                      the leader does not know the producer any more, and its log starts at 20
+    send send:3 send/p1 old:5000   a batch is appended: one record; three records; for partition 1; 5 s old
+    ok ok@7 refused ...            the oldest Produce is answered: success; with an offset; a code (`CODES`)
+    forgot@20                      the leader no longer knows the producer, and its log starts at 20
     lost down up                   the connection to node 0 is lost; its port refuses; it accepts again
-    100ms tick:100                 time passes, with a step at its end, or without one
-    due=100                        the engine sleeps until it wants to be called, which is that long
-    rest                           everything succeeds from now on
-    sent=3 waits                   so many batches have been sent so far; no call has ended yet
-    says:"may be in the log"       one of the errors so far says so
-    doomed sound fatal             the transaction can only be aborted; all is well; the producer is at its end
+    100ms tick:100                 time passes, with a step at the end; without a step
+    due=100                        sleeps until the engine asked to be called, which must take 100 ms
+    rest                           all remaining requests succeed
+    sent=3 waits                   three batches have been sent so far; no call has ended yet
+    says:"may be in the log"       one of the errors so far contains these words
+    doomed sound fatal             the transaction can only be aborted; there is no error; the producer has failed
     flush close abandon            calls of any producer
-    begin commit abort prepare     calls of one with transactions
+    begin commit abort prepare     calls of a transactional producer
 
-Ends: the offset; `open`; `failed`, and `doubtful` if it may be in the log; `expired` and `expired?` likewise. Of a
-batch that was split the ends of its parts, with `+` between them. Of a call `done`, `waiting`, `aborted` or the name
-of its error.
+Ends of a batch: its offset; `open`; `failed`, or `doubtful` if it may be in the log; `expired`, or `expired?` if it may
+be. A split batch has the ends of its parts, joined by `+`. Ends of a call: `done`, `waiting`, `aborted` or the name of
+its error.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class History:
 
 
 def histories(table: str) -> pytest.MarkDecorator:
-    """A test for each of the table; none of its lines may be left over."""
+    """Makes one test of each history in the table; every line of the table must belong to one."""
     rows = []
     for block in table.strip("\n").split("\n\n"):
         row = ROW.fullmatch(f"{block}\n")
@@ -81,12 +81,12 @@ def _value(text: str) -> Any:
 
 
 def plain(options: dict[str, Any]) -> EngineDriver:
-    """Without a transaction; partition 0 has been written to."""
+    """A producer without transactions; partition 0 has been written to."""
     return EngineDriver(warm=[0], **options)
 
 
 def in_transaction(transaction_version: int, options: dict[str, Any]) -> TransactionDriver:
-    """An open transaction in which partition 0 has been written to; the coordinator is another node than the leader."""
+    """An open transaction in which partition 0 has been written to; coordinator and leader are different nodes."""
     driver = TransactionDriver(transaction_version, brokers=2, coordinator=1, **options)
     assert driver.ok(driver.begin())
     driver.warm(0)
@@ -95,7 +95,7 @@ def in_transaction(transaction_version: int, options: dict[str, Any]) -> Transac
 
 
 def play(driver: EngineDriver, history: History) -> str:
-    """The outcome."""
+    """Plays all events and returns the outcome."""
     stage = Stage(driver)
     for event in history.events:
         stage.play(event)
@@ -105,7 +105,7 @@ def play(driver: EngineDriver, history: History) -> str:
 class Stage:
     def __init__(self, driver: EngineDriver) -> None:
         self.driver = driver
-        # Batches, and the numbers of calls.
+        # Batches and operation ids, in their order.
         self.acts: list[ProducerBatch | int] = []
 
     @property

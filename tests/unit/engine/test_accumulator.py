@@ -1,4 +1,4 @@
-"""Queues of closed batches: order, back-off, fairness, what a request may hold; and what is known of one batch."""
+"""Queues of closed batches: order, back-off, fairness, the content of requests; and the state of one batch."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def drain(
 
 
 def sent_once(batch: ProducerBatch, leader: tuple[int, int] = (0, 0), *, backoff_ms: int = 100) -> ProducerBatch:
-    """As it is after a failed send."""
+    """Puts the batch into the state after a failed send."""
     batch.on_sent(leader)
     batch.on_answered(is_definite=True)
     batch.retry_at_ms = NOW_MS + backoff_ms
@@ -247,7 +247,7 @@ def test_a_muted_partition_does_not_hold_up_another() -> None:
     assert drain(accumulator, cluster(0, 0)) == [other]
 
 
-# ---- coming back ---------------------------------------------------------------------------------------------------
+# ---- requeueing ----------------------------------------------------------------------------------------------------
 
 
 def test_without_sequences_a_batch_comes_back_to_the_front() -> None:
@@ -329,7 +329,7 @@ def test_queue_loads_count_what_waits_per_partition() -> None:
     assert accumulator.loads == {"t": {0: 1}}
 
 
-# ---- one batch on its way --------------------------------------------------------------------------------------------
+# ---- one batch -----------------------------------------------------------------------------------------------------
 
 
 LEADER = (0, 0)
@@ -347,7 +347,7 @@ def halves(batch: ProducerBatch) -> list[ProducerBatch]:
     return batch.split(split(batch.encoded, batch_bytes_max=batch.encoded.records_bytes // 2))
 
 
-# ---- doubts --------------------------------------------------------------------------------------------------------
+# ---- batches that may be in the log --------------------------------------------------------------------------------
 
 
 def test_a_batch_that_was_never_sent_is_certainly_not_in_the_log() -> None:
@@ -456,8 +456,8 @@ def test_the_parts_of_a_batch_share_its_place_and_its_age_and_have_not_been_trie
 
 
 def test_the_parts_inherit_the_doubt_of_an_earlier_send_of_the_whole() -> None:
-    # 1 The whole was sent and no answer came: it may be in the log. 2 Sent again, it is refused as too large, because
-    # the limit was lowered meanwhile. 3 Whoever gives up a part must not claim that its records are not in the log.
+    # 1 The whole batch was sent and got no answer: it may be in the log. 2 Sent again, it is refused as too large,
+    # because the limit was lowered meanwhile. 3 The error of a part must not say that its records are not in the log.
     batch = new_batch(0, 4)
     batch.on_sent(LEADER)
     batch.on_answered(is_definite=False)

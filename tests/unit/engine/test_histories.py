@@ -1,4 +1,4 @@
-"""What is sent under which number, and how it ends, whatever the leader answers: histories (see `history.py`)."""
+"""Histories (see `history.py`): the number under which each batch is sent, and how it ends, for any answer."""
 
 from __future__ import annotations
 

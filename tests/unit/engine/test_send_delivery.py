@@ -1,4 +1,4 @@
-"""From an appended batch to its one result: success, refusal, expiry, parts of what was too large; see history.py.."""
+"""From an appended batch to its one result: success, refusal, expiry, parts of a batch that was too large."""
 
 from __future__ import annotations
 
@@ -160,8 +160,8 @@ def test_a_missing_permission_for_the_topic_fails_the_batch_and_not_the_producer
 
 
 def test_without_a_transaction_a_missing_permission_for_the_cluster_is_told_with_every_batch() -> None:
-    # Java's producer is finished after it (KIP-360 names it fatal). Here each batch gets the broker's own answer, so
-    # that a permission granted meanwhile takes effect without a restart.
+    # This error is fatal for Java's producer (KIP-360). Here each batch gets the broker's own answer, so that a
+    # permission that is granted later takes effect without a restart.
     driver = EngineDriver()
     refused = driver.send()
     driver.answer(CLUSTER_AUTHORIZATION_FAILED)
@@ -181,7 +181,7 @@ def test_a_broker_that_speaks_no_common_version_of_produce_fails_the_batch_at_on
     assert driver.sent == []
 
 
-# ---- acks=0 --------------------------------------------------------------------------------------------------------
+# ---- without idempotence -------------------------------------------------------------------------------------------
 
 
 def test_without_idempotence_batches_carry_neither_id_nor_sequence() -> None:
@@ -189,9 +189,6 @@ def test_without_idempotence_batches_carry_neither_id_nor_sequence() -> None:
     driver.send()
     (sent,) = driver.sent
     assert (sent.identity, sent.base_sequence) == ((-1, -1), -1)
-
-
-# ---- flush ---------------------------------------------------------------------------------------------------------
 
 
 # ---- the end -------------------------------------------------------------------------------------------------------
@@ -231,7 +228,7 @@ def test_a_request_that_times_out_closes_its_connection() -> None:
 
 
 DELIVERY_TIMEOUT_MS = 10_000
-# Longer than a delivery: so that batches expire while they are on the wire.
+# The request time-out is longer than that of a delivery, so batches expire while they are on the wire.
 OPTIONS: dict[str, Any] = {"delivery_timeout_ms": DELIVERY_TIMEOUT_MS, "request_timeout_ms": 30_000}
 NOT_ENOUGH_REPLICAS = 19
 
@@ -249,7 +246,7 @@ def without_a_leader() -> EngineDriver:
 
 
 def sent_then_expired(driver: EngineDriver, *, behind: int = 1) -> tuple[ProducerBatch, list[ProducerBatch]]:
-    """The first batch expires on the wire, those behind it are a second younger and still there."""
+    """The first batch expires on the wire; the ones after it are a second younger and still open."""
     first = driver.send()
     driver.sleep(1_000)
     later = [driver.send() for _ in range(behind)]
@@ -258,7 +255,7 @@ def sent_then_expired(driver: EngineDriver, *, behind: int = 1) -> tuple[Produce
     return first, later
 
 
-# ---- when ----------------------------------------------------------------------------------------------------------
+# ---- expiry --------------------------------------------------------------------------------------------------------
 
 
 def test_a_batch_that_cannot_be_sent_expires_exactly_in_time_and_is_not_in_the_log() -> None:
@@ -291,12 +288,6 @@ def test_retries_do_not_extend_the_time() -> None:
     assert not timeout_of(driver, batch).ambiguous
 
 
-# ---- late answers --------------------------------------------------------------------------------------------------
-
-
-# ---- sequences -----------------------------------------------------------------------------------------------------
-
-
 # ---- too large -------------------------------------------------------------------------------------------------------
 
 
@@ -305,7 +296,7 @@ def keys_sent(driver: EngineDriver, start: int = 0) -> list[bytes | None]:
 
 
 def answer_all(driver: EngineDriver) -> None:
-    """Every Produce succeeds, at offsets as a log would give them."""
+    """Answers every Produce with success and the offsets that a log would give."""
     end_offset = 0
     while driver.produces:
         (sent,) = batches_of(driver.produces[0])

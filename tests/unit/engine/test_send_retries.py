@@ -1,4 +1,4 @@
-"""Another try: when, where, in which order, under which number and id, and when it is the last.."""
+"""Retries: for which errors, when, where, in which order, under which number and id, and which one is the last."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, STORAG
 
 
 def hint(leader_id: int, leader_epoch: int) -> dict[str, Any]:
-    """What an answer says about a new leader (KIP-951)."""
+    """The fields of an answer that name a new leader (KIP-951)."""
     return {"current_leader": {"leader_id": leader_id, "leader_epoch": leader_epoch}}
 
 
@@ -161,7 +161,7 @@ def test_a_hint_that_cannot_be_used_changes_nothing(leader_epoch: int, endpoints
 def test_an_old_metadata_answer_does_not_send_the_batch_back_to_the_old_leader() -> None:
     driver = EngineDriver(leaders=(0, 1))
     driver.send()
-    driver.answer(NOT_LEADER, endpoints=[endpoint(1)], **hint(1, 5))  # the broker asked next still says node 0
+    driver.answer(NOT_LEADER, endpoints=[endpoint(1)], **hint(1, 5))  # metadata still names node 0
     driver.answer(NOT_ENOUGH_REPLICAS)
     driver.sleep(2 * BACKOFF_MS)
     assert [sent.node_id for sent in driver.sent] == [0, 1, 1]
@@ -207,7 +207,7 @@ def test_with_one_request_in_flight_a_partition_that_moves_waits_for_the_answer_
     assert [(sent.node_id, len(sent.decoded.records)) for sent in driver.sent[2:]] == [(1, 2)]
 
 
-# ---- the last one --------------------------------------------------------------------------------------------------
+# ---- the last retry ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("retries", [0, 1, 3])
@@ -226,11 +226,11 @@ def test_after_the_given_number_of_retries_the_batch_fails_with_the_last_reason(
     assert "NOT_ENOUGH_REPLICAS (19)" in str(error)
 
 
-# ---- numbers ---------------------------------------------------------------------------------------------------------
+# ---- sequence numbers ----------------------------------------------------------------------------------------------
 
 
 def across_a_move() -> tuple[EngineDriver, ProducerBatch, ProducerBatch]:
-    """Two batches of one partition in flight at once on two connections: its leader moved from node 0 to node 1."""
+    """Two batches of one partition in flight on two connections, because its leader moved from node 0 to node 1."""
     driver = EngineDriver(leaders=(0, 1), metadata_max_age_ms=2_000, warm=[0, 1])
     first = driver.send()
     driver.cluster.move_leader("t", 0, 1)
@@ -269,16 +269,7 @@ def test_when_the_second_succeeds_before_the_first_is_answered_the_first_is_rese
     assert driver.epochs_and_sequences_sent[3:] == [(0, 2)]
 
 
-# ---- a definite failure in the middle ------------------------------------------------------------------------------
-
-
-# ---- gaps ----------------------------------------------------------------------------------------------------------
-
-
-# ---- the broker forgot the producer --------------------------------------------------------------------------------
-
-
-# ---- perhaps in the log ----------------------------------------------------------------------------------------------
+# ---- batches that may be in the log --------------------------------------------------------------------------------
 
 
 IN_FLIGHT = 5
@@ -348,7 +339,7 @@ NEXT_ID = ProducerIdentity(1001, 0)
 
 
 def cluster_with_ids(*answers: int | ProducerIdentity) -> FakeCluster:
-    """InitProducerId is answered with these in turn: an error code or an id; after the last one not at all."""
+    """InitProducerId gets these answers in turn, each an error code or an id; later requests get no answer."""
     cluster = FakeCluster({0: ("host0", 9092)}, {"t": {0: 0, 1: 0}})
     waiting = list(answers)
 
@@ -449,7 +440,7 @@ def test_a_final_refusal_of_the_id_ends_the_producer_and_says_why(code: int, kin
     assert 1 in driver.finished
 
 
-# ---- used up -------------------------------------------------------------------------------------------------------
+# ---- the last epoch ------------------------------------------------------------------------------------------------
 
 
 def test_with_the_last_epoch_used_up_a_new_id_is_fetched_and_the_batch_goes_with_it() -> None:

@@ -1,4 +1,4 @@
-"""Numbers for batches: handed out once, kept over resends, started again only when nothing can be written twice."""
+"""Sequence numbers: assigned once, kept when a batch is resent, and restarted only if no batch can be written twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IDENTITY = ProducerIdentity(7, 0)
 
 
 def started(identity: ProducerIdentity = IDENTITY) -> Sequences:
-    """Both partitions have written 2**31 records, so that the brokers know them and the next sequence is 0."""
+    """Both partitions have written 2**31 records: the brokers know the producer, and the next sequence is 0."""
     sequences = Sequences()
     sequences.adopt(identity)
     for partition in (0, 1):
@@ -59,7 +59,7 @@ def numbers(*batches: ProducerBatch) -> list[tuple[int, int]]:
     return [(batch.identity.producer_epoch, batch.base_sequence) for batch in batches]
 
 
-# ---- handing out ---------------------------------------------------------------------------------------------------
+# ---- assigning -----------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_sent_before_there_is_a_producer_id() -> None:
@@ -222,8 +222,8 @@ def test_before_new_numbers_the_leader_is_asked_about_each_batch_that_may_be_in_
 
 
 def test_a_batch_in_the_log_behind_a_refused_one_is_not_renumbered_and_the_refused_one_stays_in_doubt() -> None:
-    # 1 first and second are lost on the way, or not: no answer. 2 first is out of order at the next try. 3 second is
-    # a duplicate: the log lost what it knew of the producer and took second in place of first, or it has both.
+    # 1 first and second get no answer, so they may be in the log. 2 first is out of order when it is resent. 3 second
+    # is a duplicate: the log has both, or it lost its state of the producer and took second in place of first.
     sequences = started()
     first, second = put_on_wire(sequences), put_on_wire(sequences)
     for batch in (first, second):
@@ -260,7 +260,7 @@ def test_refusals_of_all_batches_in_any_order_are_a_no_for_all_of_their_sends() 
 
 
 def test_no_batch_is_overtaken_by_more_others_than_its_broker_remembers() -> None:
-    # An old leader keeps the resend of first waiting, the new one goes on with what is behind it.
+    # An old leader delays the resend of first; the new leader continues with the batches after it.
     sequences = started()
     first = put_on_wire(sequences)
     for _ in range(BATCHES_REMEMBERED - 1):
@@ -277,7 +277,7 @@ def test_acknowledged_batches_count_only_behind_the_first_open_one() -> None:
     ack(sequences, second)
     ack(sequences, fourth)
     ack(sequences, first)
-    # Open is third, overtaken by fourth.
+    # third is open and was overtaken by fourth.
     for _ in range(BATCHES_REMEMBERED - 2):
         put_on_wire(sequences)
     assert not sequences.may_send(new_batch())
@@ -285,7 +285,7 @@ def test_acknowledged_batches_count_only_behind_the_first_open_one() -> None:
     assert sequences.may_send(new_batch())
 
 
-# ---- topics that come back -----------------------------------------------------------------------------------------
+# ---- re-created topics ---------------------------------------------------------------------------------------------
 
 
 def test_in_a_topic_with_a_new_id_the_first_batch_goes_alone_again() -> None:
@@ -358,7 +358,7 @@ def test_with_the_last_epoch_used_up_a_new_producer_id_is_needed_and_nothing_is_
 
 
 def test_a_new_producer_id_does_not_renumber_what_is_on_the_wire() -> None:
-    # 1 Partition 0 uses up the last epoch. 2 While the new id is fetched, partition 1 needs new numbers, too, but one
+    # 1 Partition 0 uses up the last epoch. 2 While the new id is fetched, partition 1 also needs new numbers, but one
     # of its batches is on the wire. 3 The id arrives first: that batch must keep its number until it is answered.
     sequences = started(ProducerIdentity(7, PRODUCER_EPOCH_MAX))
     quiet = put_on_wire(sequences)

@@ -1,4 +1,4 @@
-"""Commit, abort, prepare and resume: when EndTxn goes out, what it waits for, and who may send it."""
+"""Commit, abort, prepare and resume: when EndTxn is sent, what it waits for, and who may send it."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_coordinator_that_does_not_answer_the_end_is_given_up_after_the_reques
 
 
 def test_a_coordinator_that_asks_for_a_pause_is_waited_for_and_not_looked_up_again(transaction_version: int) -> None:
-    """Each lookup would use up the quota again, forever."""
+    """Each lookup would exhaust the quota again, without end."""
     driver = started(transaction_version)
     driver.hold(PRODUCE)
     driver.send()
@@ -249,7 +249,7 @@ def receipt(transaction_version: int, *, is_started: bool = True) -> Transaction
 def resumed(
     transaction_version: int, *, cluster_version: int | None = None, is_started: bool = True
 ) -> TransactionDriver:
-    """Another producer, in another process, that has just taken over the receipt."""
+    """A producer in another process that has just taken over the receipt."""
     driver = TransactionDriver(cluster_version or transaction_version, is_initialised=False)
     driver.producer_epoch = 4
     assert driver.ok(driver.resume(receipt(transaction_version, is_started=is_started)))
@@ -420,7 +420,7 @@ SHORT = {"delivery_timeout_ms": 5_000, "request_timeout_ms": 4_000, "linger_ms":
 
 
 def apart(transaction_version: int, **options: object) -> TransactionDriver:
-    """Leader and coordinator on different brokers, a transaction begun."""
+    """An open transaction, with leader and coordinator on different brokers."""
     driver = TransactionDriver(transaction_version, brokers=2, coordinator=1, **options)  # type: ignore[arg-type]
     driver.begin()
     return driver

@@ -1,4 +1,4 @@
-"""Every code from every coordinator request: what becomes of the call, the transaction and the producer.
+"""Every error code of every coordinator request: its effect on the call, the transaction and the producer.
 
 A table row says what follows the first answer with that code: `again` (the same request once more, then success),
 `abortable` (the call fails, abort and a new transaction succeed) or `fatal` (every later call gets the same error).
@@ -52,7 +52,7 @@ IDS = [f"{api.name}-{code}-{kind}-{version}" for api, code, kind, version in ROW
 
 
 def ask(driver: TransactionDriver, api: Api) -> int:
-    """The call of the user that leads to this request."""
+    """Makes the call of a user that leads to this request."""
     if api is INIT_PRODUCER_ID:
         return driver.init()
     driver.begin()
@@ -70,7 +70,7 @@ def test_what_a_code_does_to_call_transaction_and_producer(
     driver.fail(api, code)
     before = driver.count(api)
     call = ask(driver, api)
-    # Another coordinator is looked for at once; whoever cannot answer yet is left alone for a while.
+    # Another coordinator is looked up at once; a coordinator that cannot answer yet is asked after a back-off.
     assert driver.is_waiting(call) or kind != AGAIN or code in NOT_COORDINATOR
     driver.run_for(2_000)
     if kind == AGAIN:
@@ -92,7 +92,7 @@ def test_what_a_code_does_to_call_transaction_and_producer(
 
 
 def test_a_commit_that_comes_after_the_time_out_names_it() -> None:
-    """As brokers of 4.x answer when they have aborted the transaction and nothing was sent since."""
+    """Brokers of 4.x answer like this if they have aborted the transaction and nothing was sent since."""
     driver = TransactionDriver(2)
     driver.fail(END_TXN, 48)
     error = driver.refusal_of(ask(driver, END_TXN))
@@ -115,7 +115,7 @@ def test_the_class_of_a_fatal_error_says_whose_fault_it_is(api: Api, code: int, 
         assert error.code == code and error.api == api.name
 
 
-# Produce: what a leader says about one batch, in both transaction versions.
+# Produce: error codes of a leader for one batch, in both transaction versions.
 PRODUCE_ABORTABLE = (-1, 17, 18, 21, 29, 32, 43, 47, 48, 76, 87, 120, 9999)
 PRODUCE_AGAIN = (2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 51, 56, 72, 74, 75, 78, 89, 100, 103)
 PRODUCE_FATAL = (31, 35, 49, 53, 90)

@@ -1,4 +1,4 @@
-"""The identity of a transactional producer: taken, renewed after an abort or a doubt, given up for another one."""
+"""The identity of a transactional producer: fetched, renewed after an abort or a doubt, replaced by another one."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_init_says_that_a_try_without_an_answer_may_still_arrive_and_another_id_
 
 
 def set_features(driver: TransactionDriver, features: Mapping[str, int]) -> None:
-    """What a newer connection would have told."""
+    """Sets the features as a newer connection would have reported them."""
     driver.engine.nodes.finalized_features = features
 
 
@@ -277,7 +277,7 @@ def test_a_renewal_that_brings_a_new_producer_id_is_followed() -> None:
 
 @pytest.mark.parametrize("api", [ADD_PARTITIONS_TO_TXN, TXN_OFFSET_COMMIT, END_TXN], ids=lambda api: api.name)
 def test_in_version_1_a_request_that_stayed_without_an_answer_costs_the_epoch(api: object) -> None:
-    # It may arrive after the transaction has ended, and would be taken for one of the next.
+    # The request may arrive after the end of the transaction, and would then count for the next one.
     driver = TransactionDriver(1, brokers=2, coordinator=1)
     driver.begin()
     driver.hold(api)  # type: ignore[arg-type]
@@ -430,7 +430,7 @@ def test_sequences_wrap_from_the_largest_to_0() -> None:
 
 
 def test_a_doubt_about_records_of_an_aborted_transaction_does_not_spoil_the_next_one() -> None:
-    """begin waits for the new epoch: the new transaction and the end of the old sequences come in one step."""
+    """begin waits for the new epoch: the new transaction starts and the old sequences end in one step."""
     driver = started(1, delivery_timeout_ms=5_000, request_timeout_ms=4_000, linger_ms=0)
     driver.hold(PRODUCE, INIT_PRODUCER_ID)
     lost = driver.send()
@@ -446,7 +446,7 @@ def test_a_doubt_about_records_of_an_aborted_transaction_does_not_spoil_the_next
     assert driver.ok(driver.commit())
 
 
-# ---- a producer at rest becomes a new one ----------------------------------------------------------------------------
+# ---- an idle producer starts over ------------------------------------------------------------------------------------
 
 
 NOT_COORDINATOR = 16
@@ -529,11 +529,11 @@ def test_a_producer_id_under_way_forbids_nothing_and_its_answer_is_nobodys() -> 
     assert len(asked) == 2
 
 
-# ---- the coordinator of an id that is used again ----
+# ---- the coordinator of a reused id ----
 
 
 def began_over(driver: TransactionDriver, transactional_id: str) -> list[str]:
-    """What it takes until the next life has its identity."""
+    """The requests until the producer that started over has its identity."""
     before = len(driver.names())
     assert driver.ok(start_over(driver, transactional_id))
     init = driver.init()

@@ -1,4 +1,4 @@
-"""In a transaction: partitions, which version 1 registers before the first record; offsets of groups."""
+"""Partitions of a transaction, which version 1 registers before the first record, and offsets of groups."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_abort_does_not_ask_to_end_what_the_coordinator_refused_to_begin() -> No
 def test_a_registration_of_unknown_fate_is_ended_first_and_then_shut_out_by_a_new_epoch(
     aborts_first: bool, has_arrived: bool
 ) -> None:
-    # A coordinator that is asked for a new epoch while the transaction is open fences whoever asks.
+    # A coordinator that is asked for a new epoch while the transaction is open fences the producer that asks.
     driver = begun(brokers=2, coordinator=1)
     driver.hold(ADD_PARTITIONS_TO_TXN)
     driver.send()

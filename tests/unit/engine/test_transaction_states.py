@@ -1,4 +1,4 @@
-"""The table of the transaction's states: every event, what may be wished, and closing in each of them."""
+"""The table of transaction states: every event, the allowed calls, and closing in each state."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WISHES: dict[str, Callable[[Transaction], None]] = {
     "abort": lambda transaction: transaction.end(1, commit=False),
 }
 
-# Where a wish is heard, and what the state is afterwards. Everywhere else it is refused.
+# The states in which a call is accepted, and the state afterwards. In all other states it is refused.
 HEARD: dict[str, dict[TransactionState, TransactionState]] = {
     "init": {
         TransactionState.UNINITIALIZED: TransactionState.INITIALIZING,
@@ -235,7 +235,7 @@ def test_a_receipt_of_another_id_is_refused_and_changes_nothing() -> None:
 
 
 def hanging(state: str, transaction_version: int) -> tuple[TransactionDriver, list[int]]:
-    """A producer in the state, with the calls that wait there."""
+    """A producer in this state, and its waiting calls."""
     if state in ("uninitialized", "initializing"):
         driver = TransactionDriver(transaction_version, is_initialised=False)
         driver.hold(INIT_PRODUCER_ID)

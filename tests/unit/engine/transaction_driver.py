@@ -1,4 +1,4 @@
-"""An `EngineDriver` for a producer with a transactional id: wishes on one side, coordinators on the other.
+"""An `EngineDriver` for a producer with a transactional id: calls on one side, coordinators on the other.
 
     driver = TransactionDriver(transaction_version=1)      # id known, transactions initialised
     driver.begin()
@@ -6,8 +6,8 @@
     assert driver.ok(driver.commit())
 
 Every request is answered with success, unless the test says otherwise: `fail(END_TXN, 51)` queues a code for the next
-answer, `hold(END_TXN)` keeps requests waiting until `reply(END_TXN)`. The coordinator remembers only which epoch is
-the current one. `names` lists what was asked of brokers, in order.
+answer, `hold(END_TXN)` leaves requests unanswered until `reply(END_TXN)`. The coordinator knows only the current epoch.
+`names` lists the requests to brokers, in order.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class TransactionDriver(EngineDriver):
         if is_initialised:
             assert self.ok(self.init())
 
-    # ---- the user's side -------------------------------------------------------------------------------------------
+    # ---- user side -------------------------------------------------------------------------------------------------
 
     def init(self) -> int:
         return self._wish(InitTransactions(self.operation_id()))
@@ -135,7 +135,7 @@ class TransactionDriver(EngineDriver):
     # ---- time ------------------------------------------------------------------------------------------------------
 
     def run_for(self, time_ms: int) -> None:
-        """Lets the time pass, with a step at every moment for which the engine asked."""
+        """Lets time pass, with a step at every time at which the engine asked to be called."""
         end_ms = self.now_ms + time_ms
         while (wake_at_ms := self.engine.step(self.now_ms, ()).wake_at_ms) is not None and wake_at_ms <= end_ms:
             self.now_ms = wake_at_ms
@@ -143,7 +143,7 @@ class TransactionDriver(EngineDriver):
         self.now_ms = end_ms
         self.run()
 
-    # ---- the broker's side -----------------------------------------------------------------------------------------
+    # ---- broker side -----------------------------------------------------------------------------------------------
 
     def fail(self, api: Api, *codes: int) -> None:
         self._codes[api.key].extend(codes)
@@ -152,20 +152,20 @@ class TransactionDriver(EngineDriver):
         self._held.update(api.key for api in apis)
 
     def release(self, *apis: Api) -> None:
-        """What waits is answered, and what comes later."""
+        """Answers waiting requests of these APIs, and later ones again automatically."""
         for api in apis:
             self._held.discard(api.key)
             while self.cluster.pending_of(api):
                 self.reply(api)
 
     def reply(self, api: Api, code: int = 0, throttle_ms: int = 0) -> None:
-        """Answers the oldest request of this API that waits."""
+        """Answers the oldest waiting request of this API."""
         request = self.cluster.pending_of(api)[0]
         self.cluster.answer(request, {**self._body(request, code), "throttle_time_ms": throttle_ms})
         self.run()
 
     def names(self, *, skip: int = 0) -> list[str]:
-        """The requests so far but those for metadata and versions, without the first `skip`."""
+        """The requests so far, except those for metadata and versions, without the first `skip`."""
         apart = (METADATA, API_VERSIONS)
         return [request.api.name for request in self.cluster.requests if request.api not in apart][skip:]
 

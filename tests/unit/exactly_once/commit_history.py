@@ -1,33 +1,33 @@
-"""Histories of batches in a few words: who commits what, how that ends, and what is true then. Tables as in
-`history.py`; each row is played by the rules of both transaction versions.
+"""Tables of short histories of micro-batches: who commits which batch, how that ends, and what holds then. The format
+is that of `history.py`; each row is played with both transaction versions.
 
     c1 an open decision about another batch is finished and this batch goes on
         gets:"commit transaction",lost* commit:0=pending commit/2:1=delivered visible=2,2 batch=1 ledger=done
 
-What happens, and behind `=` how it ends (`VERDICTS`). Behind `/` stands whose it is: run 1 if nothing else is said;
-`/1b` is another process of run 1. Behind `:` stands the batch, a number or a label:
+Events, and after `=` how they end (`VERDICTS`). After `/` follows the run, by default run 1; `/1b` is another process
+of run 1. After `:` follows the batch, a number or a label:
 
     commit:0 commit/2:0          two tasks write batch 0, and it is committed
-    write:0 write:0,1            its tasks write only, or only one task; `write:0,0`: it has no rows. What comes next is
-                                 about these receipts
-    abort:0                      what was written last of batch 0 is aborted
+    write:0 write:0,1            two tasks of it write, or one; `write:0,0`: it has no rows. The next commit or abort
+                                 uses these receipts
+    abort:0                      the last receipts of batch 0 are aborted
     commit_alone abort_alone     the same without a ledger
-    recover finish accept replay sweep                planning, and what an operator can ask for
+    recover finish accept replay sweep                planning, and the commands of an operator
     gets:"claim ledger",lost,7   the next operation gets these answers to such requests: codes, `lost`, `refused`,
-                                 `unsupported`, `after` (carried out, and the answer is lost), `-` (as it is);
-                                 with `*` for ever
-    fenced:"claim ledger"        before the next such request somebody takes the driver's id, and is gone again;
-                                 `fenced:"claim ledger",2` before the next request behind two of these
-    overtakes:0                  before the next commit of a transaction the one of the first task runs out of time
-    timeout:0 timeout:0,1        the transaction of the first task, or of task 1, runs out of time
-    killed/2:0                   a task of run 2 is killed when it has written a part of batch 0
-    init                         somebody who is gone again has asked for the driver's id
+                                 `unsupported`, `after` (carried out, but the answer is lost), `-` (the real answer);
+                                 with `*` for all further requests
+    fenced:"claim ledger"        before the next such request another client fences the driver once;
+                                 `fenced:"claim ledger",2`: before the first request after two of these
+    overtakes:0                  before the next commit of a transaction, the first task's transaction times out
+    timeout:0 timeout:0,1        the transaction of the first task, or of task 1, times out
+    killed/2:0                   a task of run 2 is killed after it has written a part of batch 0
+    init                         another client has sent one InitProducerId for the driver's id
     settle unmark                all markers are written; the last one in the ledger is lost with its only replica
-    outdated:5000                for so long a leader that is none tells readers that the ledger is empty
-    cluster:old                  the brokers are those of cluster "old" from now on
+    outdated:5000                for 5,000 ms an outdated leader answers readers that the ledger is empty
+    cluster:old                  the brokers belong to cluster "old" from here on
     forget                       requests are counted from here
 
-What is true: see `Facts`. `says:"..."`, `silent:"..."`: the last error, or the notes, say so, or do not.
+What holds: see `Facts`. `says:"..."`, `silent:"..."`: the last error and the notes contain these words, or do not.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def check(bench: Bench, history: History) -> None:
 class Stage:
     bench: Bench
     sessions: dict[str, DriverSession] = field(default_factory=dict)
-    # By run and batch, the last ones at the end.
+    # Receipts by run and batch, the newest last.
     written: dict[tuple[str, str], list[list[TaskReceipt]]] = field(default_factory=lambda: defaultdict(list))
     unused: set[tuple[str, str]] = field(default_factory=set)
     dead: dict[tuple[str, str], list[TaskReceipt]] = field(default_factory=lambda: defaultdict(list))
@@ -104,7 +104,7 @@ class Stage:
         assert self.last is not None
         return VERDICTS[self.last.conclusion if self.last.error is None else type(self.last.error)]
 
-    # ---- what happens
+    # ---- events
 
     def write(self, process: str, batch: str, tasks: str = "2") -> None:
         key = _key(batch)
@@ -173,21 +173,21 @@ class Stage:
 
 
 class Facts(Stage):
-    """What a row may say, as `name=value`, with run and batch in front of the sign where it is about one."""
+    """Facts that a row may check, as `name=value`, with run and batch before the sign where they apply."""
 
     def visible(self, *_: str) -> str:
-        """How many rows of each task readers see."""
+        """The number of rows of each task that readers see."""
         return ",".join(map(str, self.bench.seen()))
 
     def tasks(self, run: str, batch: str) -> str:
-        """What became of the transactions of the batch that were written last."""
+        """The states of the newest transactions of the batch."""
         return self._states(self.written[run, batch][-1])
 
     def earlier(self, run: str, batch: str) -> str:
         return self._states(receipt for receipts in self.written[run, batch][:-1] for receipt in receipts)
 
     def remains(self, run: str, batch: str) -> str:
-        """What became of those of tasks that were killed."""
+        """The states of the transactions of killed tasks."""
         return self._states(self.dead[run, batch])
 
     def ledger(self, *_: str) -> str:
@@ -199,16 +199,16 @@ class Facts(Stage):
         return ",".join(sorted(self.bench.ledger()))
 
     def batch(self, *_: str) -> object:
-        """That of the newest record."""
+        """The batch id of the newest record."""
         return self.bench.ledger()[SINK].key.batch_id
 
     def times(self, _: str, purpose: str) -> int:
-        """How many such requests there were; all requests, if none is named."""
+        """The number of requests with this purpose, or of all requests."""
         purposes = self.bench.purposes()
         return purposes.count(purpose) if purpose else len(purposes)
 
     def decision(self, process: str, batch: str) -> str:
-        """What the process knows of it."""
+        """The decision about the batch that the process has cached."""
         return self.session(process).decisions[_key(batch)].name.lower()
 
     def identity(self, process: str, _: str) -> str:

@@ -1,4 +1,4 @@
-"""Every test of the driver runs by the rules of both transaction versions."""
+"""Every test of the driver runs with both transaction versions."""
 
 import pytest
 

@@ -1,7 +1,8 @@
-"""The driver's machine on a bench: the tiny broker answers, unless the test has laid out another answer for a question.
+"""A test bench for the driver's machine: the tiny broker answers, unless the test has prepared another answer.
 
-`answers` maps the purpose of a question to a list that is used up try by try: an error code, LOST, UNSUPPORTED or
-REFUSED (then the broker does not see the request), or `after(x)`: the broker carries it out, and the driver gets x.
+`answers` maps the purpose of a request to the answers to its tries, one after the other: an error code, LOST,
+UNSUPPORTED or REFUSED (the broker does not see the request), or `after(x)`: the broker carries it out, and the driver
+gets x.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ERRORS = {
 
 @dataclass(frozen=True)
 class after:
-    """The broker carries the request out; the driver gets `answer` all the same."""
+    """The broker carries the request out, but the driver gets `answer`."""
 
     answer: Any
 
@@ -46,7 +47,7 @@ class Bench:
     asked: list[AdminRequest] = field(default_factory=list)
     # Called before each request reaches the broker.
     before: Callable[[AdminRequest], None] | None = None
-    # Partition, length, until when: readers are told of its first so many entries only, by a leader that is none.
+    # Partition, length, end time: until then an outdated leader shows readers only so many entries of the partition.
     outdated: tuple[tuple[str, int], int, int] | None = None
 
     def __post_init__(self) -> None:
@@ -108,7 +109,7 @@ class Bench:
         return self.run(DriverOperation.COMMIT, receipts, session, **answers)
 
     def decide(self, receipts: Sequence[TaskReceipt], session: DriverSession | None = None) -> None:
-        """The decision is made, and of what it is about nothing is committed yet: the driver is gone."""
+        """Makes the decision; the driver dies before it has committed a transaction of the batch."""
         pending = self.commit(receipts, session, answers={"commit transaction": [LOST] * 100_000})
         assert isinstance(pending.error, CommitPending)
 
@@ -127,7 +128,7 @@ class Bench:
         return self.drive(committer, answers, until_ms=until_ms)
 
     def drive(self, machine: Any, answers: dict[str, list[Any]] | None = None, *, until_ms: int = 10**9) -> Any:
-        """The verdict of anything that asks by steps."""
+        """Answers the requests of any state machine until it has a verdict."""
         laid_out = {purpose: list(listed) for purpose, listed in (answers or {}).items()}
         progress = machine.step(self.now_ms, ())
         while progress.verdict is None:
@@ -170,14 +171,14 @@ class Bench:
         self.broker.time_out(receipt.transaction.transactional_id)
 
     def lose_the_last_marker(self) -> None:
-        """In the ledger, as the replica that comes back has it: it shows an open transaction for ever."""
+        """Removes the newest marker in the ledger. The log then shows an open transaction for ever."""
         self.settle()
         log = self.broker.logs[LEDGER, 0]
-        # What is written next takes its place, as offsets go on behind the last record that is there.
+        # The next record gets its offset, because offsets continue after the last record of the log.
         del log[max(offset for offset, entry in enumerate(log) if entry[3] is not None)]
 
     def before_next(self, purpose: str, act: Callable[[], object], *, which: int = 1) -> None:
-        """Just before the next such request, or the second, reaches the broker."""
+        """Calls `act` just before the next such request, or the second (`which=2`), reaches the broker."""
         left = which
 
         def hook(request: AdminRequest) -> None:
@@ -190,7 +191,7 @@ class Bench:
         self.before = hook
 
     def times_out_before_its_commit(self, receipt: TaskReceipt) -> None:
-        """The time-out wins between decision and EndTxn; the coordinator then says 48 or worse."""
+        """The transaction times out between decision and EndTxn; the coordinator then answers 48 or a worse code."""
 
         def late() -> None:
             self.time_out(receipt)
@@ -199,20 +200,20 @@ class Bench:
         self.before_next("commit transaction", late)
 
     def take_the_drivers_id(self) -> None:
-        """Somebody fences the driver, and is gone again."""
+        """Another client fences the driver and does nothing else."""
         while self.broker.init(f"{SINK}-driver", None)[0]:
             self.settle()
 
-    # ---- looking ----
+    # ---- results ----
 
     def settle(self) -> None:
-        """All markers are written."""
+        """Writes all outstanding markers."""
         for name, known in list(self.broker.transactions.items()):
             if known[2] in PREPARE.values():
                 self.broker.complete(name)
 
     def seen(self) -> list[int]:
-        """How many rows of the first two tasks readers see, once all markers are written."""
+        """The numbers of rows of the first two tasks that readers see, once all markers are written."""
         self.settle()
         return [self.visible(task) for task in (0, 1)]
 
@@ -230,7 +231,7 @@ class Bench:
         return self.broker.transactions[receipt.transaction.transactional_id][2]
 
     def ledger(self) -> dict[str, LedgerRecord]:
-        """Of every query under the name."""
+        """The newest records of every query under the name."""
         self.settle()
         read = LedgerRead(self.settings, SINK, self.now_ms, is_of_name=True)
         while not read.is_finished:
@@ -246,7 +247,7 @@ class Bench:
 
 
 def _with_code(broker: TinyBroker, request: AdminRequest, code: int) -> dict[str, Any]:
-    """An answer with nothing in it but the code, of the shape that the request asks for."""
+    """An answer to this request that contains only the error code."""
     name = request.api.name
     if name == "Produce":
         one = {"index": 0, "error_code": code, "base_offset": -1}
@@ -255,7 +256,7 @@ def _with_code(broker: TinyBroker, request: AdminRequest, code: int) -> dict[str
         part = {"partition_index": 0, "partition_error_code": code}
         return {"results_by_topic_v3_and_below": [{"name": LEDGER, "results_by_partition": [part]}]}
     if name == "Fetch" and code == THROTTLED:
-        # As Apache Kafka says it (tests/integration/test_quotas.py).
+        # As Apache Kafka answers (tests/integration/test_quotas.py).
         return {"throttle_time_ms": 1_000, "error_code": 0, "responses": []}
     if name == "Fetch":
         part = {"partition_index": 0, "error_code": code, "high_watermark": -1, "last_stable_offset": -1}

@@ -1,7 +1,7 @@
-"""What the brokers are and allow: another cluster than the decision's, a lower time limit, no verification.
+"""Properties of the brokers: another cluster than that of the decision, a lower time limit, no verification.
 
-The assumptions: a ledger topic may be copied to another cluster together with the topics, or without them; brokers may
-allow less than a minute for a transaction; brokers before 3.6 take a record for a transaction that has ended.
+The assumptions: a ledger topic may be copied to another cluster, with or without the other topics; brokers may allow
+less than a minute for a transaction; brokers before 3.6 accept a record of a transaction that has ended.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ SECOND = "2" * 16
 
 
 def decided(bench: Bench) -> None:
-    """In cluster "old"; then the ledger is copied to cluster "new"."""
+    """Makes a decision in cluster "old"; then the ledger is copied to cluster "new"."""
     bench.settings = replace(bench.settings, cluster_id="old")
     bench.decide(bench.receipts())
     bench.settings = replace(bench.settings, cluster_id="new")
     bench.asked.clear()
 
 
-# ---- a ledger that was copied ----
+# ---- a copied ledger ----
 
 
 def test_a_decision_names_the_cluster_that_its_transactions_are_in(bench: Bench) -> None:
@@ -104,7 +104,7 @@ def test_where_a_late_record_could_open_a_transaction_again_nothing_is_swept(ben
     verdict = bench.commit(receipts)
     bench.settle()
     assert verdict.conclusion is Conclusion.DELIVERED
-    if bench.transaction_version == 2:  # each transaction has an epoch of its own, whatever the brokers do
+    if bench.transaction_version == 2:  # each transaction has its own epoch, on any broker
         assert bench.state_of(silent) == "CompleteAbort" and NOT_VERIFIED not in verdict.notes
     else:
         assert bench.state_of(silent) == "Ongoing" and verdict.notes == (NOT_VERIFIED,)

@@ -45,7 +45,7 @@ def test_c0_the_sweep_after_a_first_batch_without_rows_knows_when_its_run_began_
 
 
 def crashed_after_decision(bench: Bench, batch: int = 0, committed: int = 0) -> list[TaskReceipt]:
-    """A driver that dies between the decision and the end of C4, after `committed` answers."""
+    """Receipts of a driver that died between the decision and the end of C4, after `committed` answers."""
     receipts = bench.receipts(batch)
     silence = {COMMIT: [None] * committed + [LOST] * 10_000, "write ledger record": [None] + [LOST] * 10_000}
     verdict = bench.run(DriverOperation.COMMIT, receipts, answers=silence)
@@ -72,7 +72,7 @@ def test_c1_another_query_with_the_same_sink_starts_at_its_own_batch_zero(bench:
 def test_c1_a_run_that_was_replaced_does_not_fence_its_successor_for_good(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, has_claims: bool
 ) -> None:
-    """Its successor's claim says so, and where the cleaner has taken that away, its successor's record."""
+    """It finds its successor's claim, or, if the cleaner has removed the claim, its successor's record."""
     if not has_claims:
         monkeypatch.setattr(LedgerRead, "_take_claim", lambda *_: None)
     bench.commit(bench.receipts(0))
@@ -155,7 +155,7 @@ def test_c4_48_and_an_abort_marker_mean_lost_and_the_ledger_keeps_it_until_an_op
 def test_c4_a_coordinator_that_says_it_is_over_is_asked_again_while_the_log_shows_it_open(
     bench: Bench, wrong: int
 ) -> None:
-    """One that was frozen, or does not know of its successor yet (E10)."""
+    """Such a coordinator was frozen, or does not know of its successor yet (E10)."""
     verdict = bench.run(DriverOperation.COMMIT, bench.receipts(), answers={COMMIT: [wrong] * 30})
     assert verdict.conclusion is Conclusion.DELIVERED
     check_delivered(bench)
@@ -166,7 +166,7 @@ def test_c4_a_coordinator_that_says_it_is_over_is_asked_again_while_the_log_show
 def test_c4_the_marker_of_a_later_transaction_under_the_same_id_is_not_taken_for_an_earlier_ones(
     bench: Bench,
 ) -> None:
-    """Ids are used again. The own marker is gone with the beginning of the log; a later one says commit."""
+    """Ids are reused. The marker of the transaction is gone with the start of the log; a later marker says commit."""
     receipts = bench.receipts()
     bench.times_out_before_its_commit(receipts[0])
     before = bench.before
@@ -178,7 +178,7 @@ def test_c4_the_marker_of_a_later_transaction_under_the_same_id_is_not_taken_for
             log = bench.broker.logs["t", 0]
             mark = next(offset for offset, entry in enumerate(log) if entry[3] is not None)
             producer_id, epoch, _, _ = log[mark]
-            # In its place stands what compaction leaves of it, and then the end of two transactions more.
+            # The marker is replaced as after compaction; then follows the marker of a later transaction (epoch + 2).
             log[mark] = (producer_id + 1, 0, None, True)
             log.append((producer_id, epoch + 2, None, True))
 

@@ -1,4 +1,4 @@
-"""Who commits which batch, what happens meanwhile, and how it ends: histories (see `commit_history.py`)."""
+"""Histories (see `commit_history.py`): who commits which batch, what happens meanwhile, and how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactional ids used again: by whom, from which batch on, and which ones never."""
+"""Reuse of transactional ids: by which attempts, from which batch on, and which ids are never reused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pool() -> IdentityPool:
 
 
 def used_in(pool: IdentityPool, number: int, attempt: int, **more: str) -> TaskIdentity:
-    """An attempt of that batch that ends well."""
+    """Takes an id for a successful attempt of that batch and gives it back."""
     where = {"sink": "sink", "run": RUN, "query": "q", **more}
     identity = pool.take(where["sink"], where["run"], batch(number, where["query"]), 0, attempt)
     pool.give_back(identity, batch(number, where["query"]), PREPARED)

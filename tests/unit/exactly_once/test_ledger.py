@@ -1,4 +1,4 @@
-"""Ledger records: what the newest one means, what fits into a megabyte, and that no bytes can do harm."""
+"""Ledger records: the meaning of the newest one, what fits into a megabyte, and that arbitrary bytes do no harm."""
 
 import zlib
 from dataclasses import replace
@@ -168,7 +168,7 @@ def test_an_entry_has_the_numbers_of_its_id_and_names_the_task_that_wrote_it() -
 
 
 def test_a_record_of_the_release_before_names_the_tasks_by_their_ids() -> None:
-    """The column is left out there, and wherever each id is that of its own task."""
+    """Such records have no column for the task; newer ones omit it too if each id belongs to its own task."""
     value = encode_record(record(Kind.INTENT))
     assert b"task_partition" not in value
     assert [entry.spark_task for entry in decode_record(value).entries] == [0]

@@ -1,4 +1,4 @@
-"""Looking at the ledger and at open transactions, and what is said when that is not possible."""
+"""Listing the ledger and open transactions, and the errors when that is not possible."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.exactly_once.driver_bench import LOST, REFUSED, SINK, UNSUPPORTE
 
 
 def transactions(bench: Bench, sink_id: str | None = SINK, **told: ResponseKind) -> TransactionListing:
-    """`told`: what comes back, for ever, instead of the broker's answer to such a request."""
+    """`told`: the answer that such requests always get instead of that of the broker."""
     answers = {purpose.replace("_", " "): [kind] * 1_000 for purpose, kind in told.items()}
     machine = SingleStep(TransactionListing(bench.settings, sink_id, bench.now_ms), bench.now_ms + 1_000)
     listing: TransactionListing = bench.drive(machine, answers)
@@ -65,7 +65,7 @@ def test_the_ledger_is_looked_at_until_the_deadline_and_no_longer(bench: Bench) 
 
 
 def listed(bench: Bench, *fetched: int | None) -> list[Listed]:
-    """`fetched`: what the ledger is read with, try by try; None is as it is."""
+    """`fetched`: the answers to the reads of the ledger, one for each try; None is the broker's answer."""
     machine = SingleStep(LedgerListing(bench.settings, SINK, bench.now_ms), bench.now_ms + 60_000)
     listing: LedgerListing = bench.drive(machine, {"read ledger": [*fetched]})
     assert listing.listed is not None, listing.failure
@@ -73,7 +73,7 @@ def listed(bench: Bench, *fetched: int | None) -> list[Listed]:
 
 
 def test_a_decision_whose_marker_is_still_on_its_way_is_waited_for(bench: Bench) -> None:
-    """A coordinator says that a commit is decided before its marker is in the ledger."""
+    """A coordinator answers a commit before its marker is in the ledger."""
     bench.commit(bench.receipts())
     bench.before_next("read ledger", bench.settle, which=2)
     (decided,) = listed(bench)

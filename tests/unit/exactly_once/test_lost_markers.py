@@ -1,8 +1,8 @@
-"""Logs that tell less than there was.
+"""Logs that show less than was written.
 
-The marker of a ledger transaction is lost with its only replica (E3): the record is there, and nothing says how its
-transaction ended. Behind a fence it cannot be open any more. And a leader that was frozen or cut off, and leads no
-longer, tells the end of the log as it was.
+The marker of a ledger transaction is lost with its only replica (E3): the record is in the log, but nothing shows how
+its transaction ended. After a fence it cannot be open any more. And a former leader that was frozen or cut off still
+reports the old end of the log.
 """
 
 import pytest
@@ -22,7 +22,7 @@ CLAIM_INTENT_AND_MARKER = 3
 
 
 def test_the_end_of_a_later_record_is_not_taken_for_that_of_an_intent_without_a_marker(bench: Bench) -> None:
-    """The done record behind it is written and aborted by the next driver's fence: one marker for two records."""
+    """The next driver's fence aborts the done record after the intent, so there is one marker for two records."""
     session = bench.session()
     bench.before_next(COMMIT, bench.lose_the_last_marker)
     verdict = bench.commit(bench.receipts(), session, answers={END: [None, *[LOST] * 100_000]})
@@ -31,11 +31,11 @@ def test_the_end_of_a_later_record_is_not_taken_for_that_of_an_intent_without_a_
     assert bench.seen() == [1, 1]
 
 
-# ---- intents that are open ----
+# ---- open intents ----
 
 
 def stop_before(bench: Bench, purpose: str, receipts: list[TaskReceipt], session: DriverSession) -> None:
-    """A commit as far as the first question of this kind, which is not sent any more."""
+    """Runs a commit up to the first request with this purpose, which is not sent."""
     committer = Committer(bench.settings, session, Job(DriverOperation.COMMIT, receipts[0].key, receipts), bench.now_ms)
     progress = committer.step(bench.now_ms)
     while progress.requests[0].key.purpose != purpose:
@@ -49,8 +49,8 @@ def stop_before(bench: Bench, purpose: str, receipts: list[TaskReceipt], session
 def test_an_intent_that_a_younger_driver_has_open_is_not_taken_for_a_decision_that_lost_its_marker(
     bench: Bench,
 ) -> None:
-    """The first one is fenced before its claim stands in the ledger. Behind that claim it sees what the second one has
-    written and not decided."""
+    """The first driver is fenced before its claim is in the ledger. After its claim it reads the intent that the other
+    driver has written but not decided."""
     younger = bench.receipts(run=SECOND)
     bench.before_next("claim ledger", lambda: stop_before(bench, END, younger, bench.session(SECOND)))
     assert bench.commit(bench.receipts()).conclusion is Conclusion.DELIVERED
@@ -59,8 +59,8 @@ def test_an_intent_that_a_younger_driver_has_open_is_not_taken_for_a_decision_th
 
 
 def test_a_stream_whose_first_record_was_open_and_is_aborted_later_goes_on(bench: Bench) -> None:
-    """The first batch has no rows, so that record is all that the ledger knows of the stream. The first driver finds it
-    behind its claim; the younger one that has it open never comes back, and its transaction ends by its time-out."""
+    """The first batch has no rows, so the ledger has only this record of the stream. The first driver finds it after
+    its claim. The younger driver, which has it open, never returns; its transaction ends by its time-out."""
     younger = [without_rows(0, SECOND)]
     bench.before_next("claim ledger", lambda: stop_before(bench, END, younger, bench.session(SECOND)))
     session = bench.session()
@@ -73,7 +73,7 @@ def test_a_stream_whose_first_record_was_open_and_is_aborted_later_goes_on(bench
 
 
 def test_below_an_intent_that_nobody_decided_the_done_record_without_a_marker_still_counts(bench: Bench) -> None:
-    """Both have lost their markers. A stream whose batches are not known to the ledger would be refused."""
+    """Both records have lost their markers. Without the done record the stream would be unknown and refused."""
     session = bench.session()
     assert bench.commit(bench.receipts(), session).conclusion is Conclusion.DELIVERED
     bench.lose_the_last_marker()
@@ -97,11 +97,11 @@ def test_a_marker_is_looked_for_again_while_the_log_ends_before_what_it_acknowle
 ) -> None:
     bench.decide(bench.receipts())
     bench.settle()
-    # Somebody has finished it; to the repetition the coordinator says "fenced", so the log has to tell.
+    # Another driver has finished it. The coordinator answers the repetition with "fenced", so the log is read.
     assert bench.run(DriverOperation.FINISH).conclusion is Conclusion.RECOVERED
     bench.settle()
     bench.outdated = (("t", 0), 0, bench.now_ms + outdated_ms)
-    # The record that says so is lost with the ledger's tail, so it has to be finished once more.
+    # The done record is lost with the ledger's tail, so the decision has to be finished once more.
     del bench.broker.logs[LEDGER, 0][CLAIM_INTENT_AND_MARKER:]
     assert bench.run(DriverOperation.RECOVER, answers={COMMIT: [90, 90]}).conclusion is Conclusion.RECOVERED
 

@@ -14,14 +14,14 @@ SECOND = "2" * 16
 
 
 def pending(bench: Bench, batch: int = 0) -> list[TaskReceipt]:
-    """A batch that is decided and of which nothing is committed yet; its process is gone."""
+    """A decided batch without any committed transaction; its process has died."""
     receipts = bench.receipts(batch)
     bench.decide(receipts)
     return receipts
 
 
 def lost(bench: Bench) -> list[TaskReceipt]:
-    """A batch of which the first transaction timed out after the decision."""
+    """A batch whose first transaction timed out after the decision."""
     receipts = pending(bench)
     bench.time_out(receipts[0])
     bench.settle()

@@ -1,4 +1,4 @@
-"""What goes out together in a commit, and that nothing is decided by it earlier than before."""
+"""Requests that a commit sends in parallel, and that the decision is still made after the check."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def warm(bench: Bench) -> DriverSession:
 
 
 def first_requests(bench: Bench, session: DriverSession) -> set[str]:
-    """What the commit of the next batch asks before it has an answer."""
+    """The purposes of the requests that the commit of the next batch sends before it has an answer."""
     receipts = bench.receipts(1)
     committer = Committer(bench.settings, session, Job(DriverOperation.COMMIT, receipts[0].key, receipts), bench.now_ms)
     return {request.key.purpose for request in committer.step(bench.now_ms).requests}
@@ -59,10 +59,10 @@ def test_a_batch_that_fails_the_check_is_not_decided_although_its_intent_is_in_t
     verdict = bench.commit(receipts, session)
     assert isinstance(verdict.error, CommitAborted) and "time-out" in str(verdict.error)
     assert END not in bench.purposes() and COMMIT not in bench.purposes()
-    # With transaction version 1 two requests come before it, and by then the check has failed.
+    # With transaction version 1 two requests precede the write, and the check has failed by then.
     assert (WRITE in bench.purposes()) == (bench.transaction_version == 2)
     assert bench.state_of(receipts[1]).endswith("Abort")
-    # The next run fences, which ends the transaction of the intent by an abort, and delivers the batch anew.
+    # The fence of the next run aborts the transaction of the intent; then that run delivers the batch again.
     again = bench.receipts(1, run="2" * 16)
     assert bench.commit(again, bench.session("2" * 16)).conclusion is Conclusion.DELIVERED
     assert bench.seen() == [2, 2]
@@ -70,8 +70,8 @@ def test_a_batch_that_fails_the_check_is_not_decided_although_its_intent_is_in_t
 
 
 def test_a_draft_of_a_failed_check_whose_abort_marker_is_lost_doubles_nothing(bench: Bench) -> None:
-    """Behind the next claim it looks like an intent whose marker is lost. Its transactions are found aborted, so nobody
-    has decided it."""
+    """After the next claim it looks like an intent whose marker is lost. Its transactions turn out to be aborted, so it
+    was not decided."""
     session = warm(bench)
     receipts = bench.receipts(1)
     bench.time_out(receipts[0])
@@ -92,13 +92,13 @@ def test_open_transactions_are_listed_while_those_of_the_decision_are_committed_
     receipts = bench.receipts(1)
     asked_before: list[str] = []
     bench.before = lambda request: asked_before.append(request.key.purpose)
-    # The list is answered as it is while both commits have got no answer yet.
+    # The broker answers the list normally while both commits have no answer yet.
     verdict = bench.commit(receipts, session, answers={COMMIT: [LOST, LOST]})
     assert verdict.conclusion is Conclusion.DELIVERED
     assert dangling.transaction is not None
     assert verdict.swept == (dangling.transaction.transactional_id,)
     assert asked_before.index(LIST) < asked_before.index(END, asked_before.index(COMMIT))
-    # Only what nobody decided was asked about.
+    # Only the transaction that was not decided is described.
     described = [request for request in bench.asked if request.key.purpose == DESCRIBE]
     assert described[-1].body["transactional_ids"] == [dangling.transaction.transactional_id]
     bench.settle()
@@ -115,7 +115,7 @@ def test_a_list_that_is_slow_holds_up_no_commit_for_long(bench: Bench) -> None:
         kept += [request for request in progress.requests if request.key.purpose == LIST]
         answers = [bench._answer(request, {}) for request in progress.requests if request.key.purpose != LIST]
         bench.settle()
-        bench.now_ms += 20  # while markers are written the driver waits so long
+        bench.now_ms += 20  # the wait of the driver while markers are written
         progress = committer.step(bench.now_ms, answers)
     assert kept and progress.verdict is None and bench.ledger()["sink"].kind is Kind.DONE
     verdict = committer.step(bench.now_ms + bench.settings.sweep_ms).verdict

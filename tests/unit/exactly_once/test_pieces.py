@@ -1,4 +1,4 @@
-"""Identities, receipts, the phase table, code meanings, errors: what the machine is made of."""
+"""The parts of the driver's machine: identities, receipts, the phase table, meanings of codes, errors."""
 
 import pickle
 
@@ -73,7 +73,7 @@ def test_a_transactional_id_is_read_back_whatever_the_sink_is_called(sink_id: st
 
 
 def test_further_names_of_an_attempt_differ_and_no_number_of_theirs_is_too_long_to_be_read() -> None:
-    """Spark's attempts are 64 bits long; those of releases before were read up to ten digits."""
+    """Spark's attempt numbers have 64 bits; previous releases read at most ten digits."""
     identity = TaskIdentity("sink", run_hash("run"), 2**31 - 1, NUMBER_MAX)
     names = []
     for _ in range(IDENTITIES_MAX):

@@ -1,6 +1,6 @@
-"""Spark commits the batches of one query in whichever Python process is free: what a process remembers may be old.
+"""Spark commits the batches of one query in any free Python process, so the cached state of a process may be outdated.
 
-Each process has a `DriverSession` of its own here, all of one run, as Spark's planner and commit processes have.
+Each process has its own `DriverSession` here, all of the same run, like Spark's planner and commit processes.
 """
 
 import random
@@ -52,7 +52,7 @@ def test_a_process_forgets_what_it_decided_long_ago(bench: Bench) -> None:
 
 
 def test_a_run_that_claimed_while_an_elder_one_read_is_not_taken_for_an_elder_itself(bench: Bench) -> None:
-    """What is fetched may go on behind the reader's own claim."""
+    """The fetched records may continue after the reader's own claim."""
     elder, younger = bench.session(), bench.session(SECOND)
     receipts = bench.receipts(0, run=SECOND)
     bench.before_next("read ledger", lambda: bench.commit(receipts, younger, answers={WRITE: [REFUSED]}))
@@ -62,7 +62,7 @@ def test_a_run_that_claimed_while_an_elder_one_read_is_not_taken_for_an_elder_it
 
 
 def test_of_two_runs_that_claim_in_turn_the_one_that_claimed_first_is_the_elder(bench: Bench) -> None:
-    """The answer to its claim is lost, and what it repeats stands behind the claim of the younger one."""
+    """The answer to its first claim is lost, and the repeated claim follows that of the younger run."""
     elder, younger = bench.session(), bench.session(SECOND)
     receipts = bench.receipts(0, run=SECOND)
     bench.before_next(CLAIM, lambda: bench.commit(receipts, younger, answers={WRITE: [REFUSED]}), which=2)

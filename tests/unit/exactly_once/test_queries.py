@@ -1,6 +1,6 @@
-"""The query id is part of a stream's sink: names are shared by accident, and the release before did not know queries.
+"""The query id is part of a stream's sink id: names are shared by accident. The previous release had no query ids.
 
-SINK is the name (an option, or the hash of a path); what a query writes to is the name with the query in it.
+SINK is the name (an option, or the hash of a path); the sink id of a query is made of this name and the query id.
 """
 
 import pytest
@@ -27,16 +27,16 @@ def rows(bench: Bench, batch: int, query: str, run: str = "1" * 16, **more: int)
 
 
 def test_two_queries_under_one_name_are_two_sinks(bench: Bench) -> None:
-    """Two pods mount a volume each at /checkpoint: batch 3 of one must hide nothing of the other."""
+    """Two pods each mount a volume at /checkpoint: batch 3 of one query must not hide batches of the other."""
     one, other = session(QUERY), session(OTHER, SECOND)
     for batch in range(4):
         assert bench.commit(rows(bench, batch, QUERY), one).conclusion is Conclusion.DELIVERED
     for batch in range(2):
         assert bench.commit(rows(bench, batch, OTHER, SECOND), other).conclusion is Conclusion.DELIVERED
     assert bench.seen() == [6, 6]
-    # The first one crashed before Spark's own commit log: its batch 3 comes again, and is there already.
+    # The first query crashed before Spark wrote its commit log: batch 3 runs again, but is already delivered.
     assert bench.commit(rows(bench, 3, QUERY, THIRD), session(QUERY, THIRD)).conclusion is Conclusion.ALREADY_DELIVERED
-    # The second one was never fenced.
+    # The second query was never fenced.
     bench.asked.clear()
     assert bench.commit(rows(bench, 2, OTHER, SECOND), other).conclusion is Conclusion.DELIVERED
     assert "fence older drivers" not in bench.purposes()
@@ -44,7 +44,7 @@ def test_two_queries_under_one_name_are_two_sinks(bench: Bench) -> None:
 
 
 def test_planning_finishes_the_open_decisions_of_all_queries_under_its_name(bench: Bench) -> None:
-    """It does not know which query it plans for; what is decided may be committed by anybody."""
+    """Planning does not know its query, and any process may commit what is decided."""
     for query, run in ((QUERY, "1" * 16), (OTHER, SECOND)):
         bench.decide(rows(bench, 0, query, run), session(query, run))
     assert bench.run(DriverOperation.RECOVER, session=DriverSession(SINK)).conclusion is Conclusion.RECOVERED
@@ -56,7 +56,7 @@ def test_a_stream_of_the_release_before_goes_on_where_it_was(bench: Bench) -> No
         bench.settle()
         assert bench.commit(bench.receipts(batch), bench.session()).conclusion is Conclusion.DELIVERED
     bench.asked.clear()
-    # Batch 2 was delivered and is not in Spark's commit log: it runs again.
+    # Batch 2 was delivered but is not in Spark's commit log, so it runs again.
     upgraded = session(QUERY, SECOND)
     assert bench.commit(rows(bench, 2, QUERY, SECOND), upgraded).conclusion is Conclusion.ALREADY_DELIVERED
     assert bench.purposes().count(OLDER_FENCE) == 1
@@ -81,14 +81,14 @@ def test_a_driver_of_the_release_before_that_was_frozen_decides_nothing_after_th
     upgraded = session(QUERY, SECOND)
     assert bench.commit(rows(bench, 1, QUERY, SECOND), upgraded).conclusion is Conclusion.DELIVERED
     bench.settle()
-    # As it was then: one try, and no way back after it is fenced.
+    # Like the previous release: the driver tries once, and does not continue after it is fenced.
     refused = bench.commit(late, frozen, answers={"ledger start": [29]})
     assert isinstance(refused.error, CommitAborted)
     assert bench.seen() == [2, 2]
 
 
 def test_a_stream_that_begins_with_a_batch_without_any_task_is_known_in_the_next_one(bench: Bench) -> None:
-    """Nobody names the query then: an empty file has no partition."""
+    """The query id is unknown in that batch: an empty file has no partition, so no task reports it."""
     nobody = bench.run(DriverOperation.COMMIT, session=DriverSession(SINK), key=BatchKey("", 0))
     assert nobody.conclusion is Conclusion.DELIVERED
     assert bench.commit(rows(bench, 1, QUERY), session(QUERY)).conclusion is Conclusion.DELIVERED
@@ -116,7 +116,7 @@ def test_a_name_covers_its_queries_and_no_other_name(sink_id: str, belongs: bool
 
 
 def test_a_lost_batch_of_a_query_stops_it_at_planning_already(bench: Bench) -> None:
-    """Planning knows the name only; the text names the query."""
+    """Planning knows only the name; the error text names the query."""
     receipts = rows(bench, 0, QUERY)
     bench.times_out_before_its_commit(receipts[0])
     lost = bench.commit(receipts, session(QUERY))
@@ -126,7 +126,7 @@ def test_a_lost_batch_of_a_query_stops_it_at_planning_already(bench: Bench) -> N
 
 
 def test_of_two_exports_side_by_side_the_first_to_end_leaves_the_other_alone(bench: Bench) -> None:
-    """Both have labels under one sink id. The other one's tasks began earlier, and its commit is on its way."""
+    """Both have labels under one sink id. The tasks of the other export began earlier; its commit has not arrived."""
     other = bench.receipts("tuesday", run=SECOND, query="")
     bench.settle()
     bench.broker.clock += 1_000

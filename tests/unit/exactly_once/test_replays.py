@@ -1,4 +1,4 @@
-"""A batch that was delivered comes again: Spark repeats the same rows, a restored checkpoint does not."""
+"""A delivered batch runs again: Spark repeats the same rows, but a restored checkpoint may bring others."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -51,7 +51,7 @@ def test_other_contents_in_the_same_counts_are_warned_about(bench: Bench) -> Non
 
 
 def test_two_writes_of_one_run_under_one_name_are_refused_though_they_have_as_many_rows(bench: Bench) -> None:
-    """Inside foreachBatch, created orders and paid ones to one topic: Spark repeats no batch within a run."""
+    """foreachBatch writes created orders and paid ones to one topic. Spark does not repeat a batch within a run."""
     bench.commit(with_digest(bench.receipts(), 7))
     bench.settle()
     verdict = bench.commit(with_digest(bench.receipts(), 8), bench.session())

@@ -1,4 +1,4 @@
-"""A record that nobody can read is set aside by a null value, and by nothing else is a readable one touched."""
+"""A null value sets an unreadable record aside; a readable record is never set aside."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECOND, THIRD = "2" * 16, "3" * 16
 
 
 def put(bench: Bench, key: str, value: bytes | None) -> int:
-    """What somebody else, or an older release, has written; its offset."""
+    """Appends a record as another program or an older release would write it; returns its offset."""
     bench.settle()
     log = bench.broker.logs.setdefault(("ledger", 0), [])
     batch = encode_batch([Record(0, key.encode(), value)], make_compressor("none"))

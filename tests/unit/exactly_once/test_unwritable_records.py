@@ -1,6 +1,6 @@
-"""What the ledger could not give back is refused before the decision: nothing is visible, and the text says what to do.
+"""A record that could not be read back is refused before the decision: nothing is visible, and the error gives advice.
 
-The assumption under test is that a person, a query or a broker can bring about any record: labels, topics, offsets.
+The assumption under test: a person, a query or a broker can cause any record, with any labels, topics and offsets.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_a_batch_whose_decision_could_not_be_read_is_aborted_before_it_is_decide
     assert "write ledger record" not in bench.purposes() and bench.ledger() == {}
     assert {bench.state_of(receipt) for receipt in receipts} == {"CompleteAbort"}
     assert session.decisions[receipts[0].key] is Decision.NONE
-    # The sink is as it was: the same session delivers the next batch.
+    # The sink is unchanged: the same session delivers the next batch.
     assert bench.commit(bench.receipts(attempt=1), session).conclusion is Conclusion.DELIVERED
 
 

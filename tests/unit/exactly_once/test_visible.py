@@ -1,4 +1,4 @@
-"""After the last EndTxn: do read_committed readers see the batch? Asked only where an option says so."""
+"""After the last EndTxn the driver checks whether read_committed readers see the batch, if an option requests it."""
 
 from dataclasses import replace
 
@@ -20,7 +20,7 @@ def asking(bench: Bench) -> Bench:
 def test_a_commit_waits_until_the_stable_offset_has_passed_each_partition(asking: Bench) -> None:
     verdict = asking.commit(asking.receipts())
     assert verdict.conclusion is Conclusion.DELIVERED and not verdict.notes
-    # As it returns, and without anybody having waited for the markers.
+    # This is true when the commit returns; the test has not waited for the markers.
     assert [asking.broker.last_stable_offset(("t", task)) for task in (0, 1)] == [2, 2]
     question = next(request for request in asking.asked if request.key.purpose == STABLE)
     assert question.body["isolation_level"] == 1
@@ -30,7 +30,7 @@ def test_a_commit_waits_until_the_stable_offset_has_passed_each_partition(asking
 
 
 def test_a_partition_that_lost_its_marker_is_named_and_the_batch_is_delivered(asking: Bench) -> None:
-    """KAFKA-20734: the coordinator says that all is done, and readers of that partition stop for ever."""
+    """KAFKA-20734: the coordinator reports the commit as complete, but readers of that partition stop for ever."""
     receipts = asking.receipts()
     lost = receipts[1].transaction
     assert lost is not None

@@ -1,4 +1,4 @@
-"""What one stream's figures are after commits and aborts, and what comes back from their JSON."""
+"""The figures of one stream after commits and aborts, and after a round trip through JSON."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_delivered_batch_is_counted_by_its_receipts_and_figures() -> None:
     assert found.values["transactions"] == {"new": 2}
     assert found.java == {"record-send-total": 12}
     assert found.value("last_batch_id") == 4 and found.value("last_batch_timestamp_seconds") == 6.1
-    counts, total = found.histograms["batch_seconds"]  # from the first task, 1.1 s
+    counts, total = found.histograms["batch_seconds"]  # 1.1 s, from the first task
     assert (counts[BUCKETS_S.index(2.5)], sum(counts), total) == (2, 2, pytest.approx(2.2))
 
 

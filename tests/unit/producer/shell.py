@@ -1,4 +1,4 @@
-"""The runtime without the world: a clock that stands, a network that only notes, an engine that does as told."""
+"""The runtime without I/O: a clock that the test moves, a network that records commands, a scripted engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kafka_sink.producer.sender import Sender
 
 
 def delivered(batch: ProducerBatch, base_offset: int) -> c.Delivered:
-    """As the engine tells it."""
+    """The command with which the engine reports a delivery."""
     batch.base_offset = base_offset
     return c.Delivered([batch])
 
@@ -43,7 +43,7 @@ def held_by_another_thread(appender: Appender) -> Iterator[None]:
 
 
 class FakeLogger:
-    """Python's own asks the clock."""
+    """Replaces Python's logger, which reads the clock."""
 
     def __init__(self) -> None:
         self.said: list[tuple[int, str]] = []
@@ -84,7 +84,7 @@ def cluster_of(**partition_counts: int) -> ClusterView:
 
 
 class Shell:
-    """An appender with its mailbox; what would go to the engine is taken from `posted`."""
+    """An appender with its mailbox; `posted` returns the batches that it has sent to the engine."""
 
     def __init__(self, *, interceptors: Any = None, **options: Any) -> None:
         options.setdefault("max_block_ms", 0)
@@ -123,7 +123,7 @@ class Shell:
         return [batch for each in appends for batch in each.batches]
 
     def complete(self, batch: ProducerBatch, failed: c.Failed | None = None, *, base_offset: int = 100) -> None:
-        """As the sender does it."""
+        """Completes a batch like the sender."""
         with self.mailbox.changed:
             for share in batch.shares:
                 if failed is not None:

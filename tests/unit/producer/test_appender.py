@@ -1,4 +1,4 @@
-"""Collecting, lingering, closing, and the room in the buffer: the appender without a thread."""
+"""The appender without a thread: collecting, lingering, closing, and the space in the buffer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def arrow_future(shell: Shell, rows: int) -> ArrowFuture:
 
 
 def racked(shell: Shell, racks: Sequence[str | None]) -> None:
-    """The leader of each partition of topic t is a broker in the rack at its place."""
+    """Each partition of topic t gets a leader of its own, in the rack at the same position of the list."""
     brokers = {number: Endpoint(f"b{number}", 9092, rack) for number, rack in enumerate(racks)}
     partitions = {number: PartitionLeader(number, 0) for number in range(len(racks))}
     shell.mailbox.cluster = ClusterView(brokers, {"t": TopicView("t", partitions=partitions)})
@@ -54,7 +54,7 @@ def test_rows_without_a_key_stay_in_the_rack_while_a_partition_is_led_there() ->
     shell.mailbox.slow_node_ids = frozenset({1})
     assert available(shell) == (3,)
     shell.mailbox.slow_node_ids = frozenset({1, 3})
-    assert available(shell) == (0, 2)  # far is better than stuck
+    assert available(shell) == (0, 2)  # a broker in another rack is better than a slow one
     racked(shell, ["far", None])
     shell.mailbox.slow_node_ids = frozenset()
     assert available(shell) == (0, 1)
@@ -145,7 +145,7 @@ def test_closing_leaves_the_appender_alone_while_somebody_works_in_it() -> None:
 
 
 def test_rows_are_found_after_an_interrupt_at_the_first_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C, or a signal handler that raises, while the row before was taken in."""
+    """Ctrl-C, or a signal handler that raises, interrupted the call that appended the first row."""
     shell = Shell(linger_ms=60_000)
     shell.collector()
     interrupts = [KeyboardInterrupt]
@@ -184,7 +184,7 @@ def test_a_signal_handler_that_raises_while_rows_become_columns_is_heard_and_cos
 
 
 def test_a_call_in_the_middle_of_another_one_of_its_thread_is_refused_and_not_a_hang() -> None:
-    """As a signal handler makes it: `producer.flush()` while `send` is at work."""
+    """For example, a signal handler calls `producer.flush()` while `send` is running."""
     shell = Shell()
     collector = shell.collector()
     calls: tuple[tuple[Any, Callable[[], object]], ...] = (
@@ -224,7 +224,7 @@ def test_arrow_rows_go_behind_the_rows_collected_before() -> None:
     assert isinstance(second.token, ArrowFuture)
 
 
-# ---- room -----------------------------------------------------------------------------------------------------------
+# ---- space in the buffer --------------------------------------------------------------------------------------------
 
 
 def test_what_is_held_counts_until_its_batch_is_done() -> None:
@@ -251,7 +251,7 @@ def test_a_full_buffer_closes_what_is_open_so_that_it_drains() -> None:
 
 
 def test_a_full_buffer_leaves_open_what_is_open_while_another_batch_is_under_way() -> None:
-    """Else threads that wait, each of them looking again and again, would make batches of one record."""
+    """Otherwise waiting threads, which try again and again, would make batches of one record."""
     shell = Shell(linger_ms=60_000, buffer_memory=1000)
     shell.send(bytes(600))
     with pytest.raises(BufferExhausted):
@@ -263,7 +263,7 @@ def test_a_full_buffer_leaves_open_what_is_open_while_another_batch_is_under_way
     assert shell.posted() == []
     shell.complete(under_way)
     shell.send(bytes(600))
-    # Nothing is under way any more: now only closing gives room back.
+    # No batch is in flight any more: now only closing the open batch can free space.
     with pytest.raises(BufferExhausted):
         shell.send(bytes(600))
     (both,) = shell.posted()
@@ -349,7 +349,7 @@ def test_a_large_call_goes_in_by_pieces_and_fails_where_room_ends() -> None:
     assert rest.open_count == 100
 
 
-# ---- what goes wrong ------------------------------------------------------------------------------------------------
+# ---- errors ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_refusal_is_raised_and_nothing_is_taken() -> None:

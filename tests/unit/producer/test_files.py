@@ -1,4 +1,4 @@
-"""Files and references that options name: where they are looked for, and what is said when they are not there."""
+"""Files and references in options: where they are searched, and the errors if they do not exist."""
 
 from __future__ import annotations
 

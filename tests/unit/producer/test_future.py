@@ -1,4 +1,4 @@
-"""Outcomes find the way back to rows: delivered, failed, split, given up."""
+"""The results of batches are assigned to their rows: delivered, failed, split, given up."""
 
 from __future__ import annotations
 

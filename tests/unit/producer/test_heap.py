@@ -1,4 +1,4 @@
-"""What lives as long as the process is out of the collector's sight, and what does not is collected sooner or later."""
+"""Objects that live as long as the process are excluded from garbage collection; others are collected eventually."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORK_MAX = 3 * RENEWED_AFTER
 
 
 class Circle:
-    """Garbage that only the collector finds."""
+    """A reference cycle, which only the garbage collector can free."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -34,7 +34,7 @@ def only_the_daemon_collects() -> Iterator[None]:
 
 @pytest.fixture
 def loaded() -> Iterator[list[str]]:
-    """Names of modules made by the test."""
+    """The names of modules that the test has created."""
     names: list[str] = []
     yield names
     for name in names:
@@ -56,7 +56,7 @@ def test_what_is_there_when_work_begins_is_not_looked_at_again() -> None:
 def test_once_everything_is_loaded_the_garbage_of_each_piece_of_work_goes_when_the_daemon_collects() -> None:
     heap, circles = LastingHeap(), []
     for number in range(50):
-        alive = Circle()  # as Spark's own functions are, when a task begins
+        alive = Circle()  # like Spark's own functions when a task begins
         heap.on_work_begin()
         circles.append(weakref.ref(alive))
         del alive

@@ -1,4 +1,4 @@
-"""What users pass in: serializers, headers, topics, interceptors, groups. Wrong things are named, never shown."""
+"""Arguments of users: serializers, headers, topics, interceptors, groups. Errors name what is wrong and no value."""
 
 from __future__ import annotations
 

@@ -202,7 +202,8 @@ def test_gauges_are_asked_at_each_snapshot_and_may_feed_the_metrics_themselves()
     level = [1]
 
     def read() -> float:
-        # A gauge takes the producer's lock, under which other threads feed metrics: it must not meet ours.
+        # A gauge takes the producer's lock, which other threads hold when they update metrics. So a snapshot must not
+        # hold the lock of the metrics while it reads a gauge.
         subject.on_split(now_ms=0)
         return level[0]
 

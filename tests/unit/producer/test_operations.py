@@ -1,4 +1,4 @@
-"""Steps that run out of time: the outcome is told to whoever calls the same method again, and to nobody else."""
+"""Steps that time out: the next call of the same method gets the result, and no other call does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMIT = "commit_transaction()"
 
 
 class Steps:
-    """Operations whose limit is over at once; `end` is what the sender would do."""
+    """Operations with a time limit of 0; `end` finishes one like the sender."""
 
     def __init__(self) -> None:
         shell = Shell(max_block_ms=0)
@@ -28,7 +28,7 @@ class Steps:
         return self.operations.step(name, c.InitTransactions, subject=subject)
 
     def time_out(self, name: str, subject: object = None) -> int:
-        """The id under which the engine knows it."""
+        """Lets a step time out; returns its operation id."""
         with pytest.raises(OperationTimeout, match="may be called again"):
             self.call(name, subject)
         (wish,) = self.mailbox.take_inputs()

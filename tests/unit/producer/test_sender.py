@@ -1,4 +1,4 @@
-"""One turn of the sender at a time, with an engine and a network that do as told."""
+"""The sender, one turn at a time, with a scripted engine and network."""
 
 from __future__ import annotations
 

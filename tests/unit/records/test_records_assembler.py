@@ -1,4 +1,4 @@
-"""When batches close, what they share, and what a refused call leaves behind."""
+"""When batches are closed, what they share, and the state after a refused call."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_batch_closes_when_the_next_record_does_not_fit() -> None:
 
 
 def test_batch_that_is_exactly_full_closes_at_once() -> None:
-    # The estimate allows the offset delta two bytes, one more than it takes here.
+    # The estimate reserves two bytes for the offset delta, one more than it needs here.
     full_bytes = HEADER_BYTES + 5 * (RECORD_BYTES + 1)
     assert counts(append(assembler(batch_bytes_max=full_bytes), [3] * 5)) == [(3, 5)]
     assert counts(append(assembler(batch_bytes_max=full_bytes - 1), [3] * 5)) == [(3, 4)]

@@ -1,4 +1,4 @@
-"""What columns may hold: every accepted type, every refusal by column and row, and never a value in a text."""
+"""The content of columns: every accepted type, every refusal with column and row, and no value in an error text."""
 
 from __future__ import annotations
 

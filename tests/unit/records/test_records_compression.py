@@ -60,7 +60,7 @@ def test_lz4_level_9_is_the_fast_compressor_as_in_java() -> None:
     fast = make_compressor("lz4").compress(TEXT)
     assert make_compressor("lz4", 9).compress(TEXT) == fast
     assert len(make_compressor("lz4", 8).compress(TEXT)) < len(fast)
-    # Java's highest levels are aliases of 12, its lowest of the weakest high compression.
+    # Java's levels above 12 are aliases of 12; its lowest ones are aliases of 3, the weakest high compression.
     assert make_compressor("lz4", 17).compress(TEXT) == make_compressor("lz4", 12).compress(TEXT)
     assert make_compressor("lz4", 1).compress(TEXT) == make_compressor("lz4", 3).compress(TEXT)
 
@@ -103,7 +103,7 @@ def test_frames_one_after_the_other_are_one_content(codec: str) -> None:
 @pytest.mark.parametrize("codec", PACKING)
 def test_truncation_anywhere_is_refused(codec: str) -> None:
     packed = make_compressor(codec).compress(b"some content, " * 20)
-    # Behind its framing header snappy has no end mark: nothing more is the empty content.
+    # Snappy has no end mark, so the framing header alone is valid empty content.
     empty_at = len(XERIAL_HEADER) if codec == "snappy" else -1
     for cut in range(len(packed)):
         if cut == empty_at:
@@ -155,7 +155,7 @@ def test_a_codec_that_pyarrow_was_built_without_is_a_config_error_when_the_compr
 
 @pytest.mark.parametrize("level", [-5, 1, 3, 19])
 def test_zstd_and_snappy_understand_the_packages_of_that_name(level: int) -> None:
-    """Whose code is another one around the same library, or, for snappy, another implementation."""
+    """The package for zstd is another wrapper of the same library; that for snappy is another implementation."""
     packed = make_compressor("zstd", level).compress(TEXT)
     assert zstandard.ZstdDecompressor().decompress(packed) == TEXT
     assert decompress(4, zstandard.ZstdCompressor(level=level).compress(TEXT), bytes_max=len(TEXT)) == TEXT

@@ -1,4 +1,4 @@
-"""`batch.size` is what a batch takes once it is compressed, as far as the batches before tell."""
+"""`batch.size` limits the compressed size of a batch, as estimated from earlier batches."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def assembler(codec: str = "lz4", open_bytes_max: int | None = None) -> Assemble
 def filled(
     target: Assembler[ProducerBatch], values: list[bytes], partitions: int = 1, topic: str = "t"
 ) -> list[ProducerBatch]:
-    """The batches that became full, call after call of hundred rows."""
+    """Appends a hundred rows in each call; returns the batches that became full."""
     closed = []
     for start in range(0, len(values), 100):
         some = values[start : start + 100]
@@ -75,7 +75,7 @@ def test_open_batches_share_the_memory() -> None:
     four = sizes(filled(assembler(open_bytes_max=60_000), values, partitions=4))
     forty = sizes(filled(assembler(open_bytes_max=60_000), values, partitions=40))
     assert 0.9 * 40_000 < max(before for before, _ in alone) <= 40_000
-    # While the last one of them is closed there are only three.
+    # When the last of the four batches is closed, only three share the memory.
     assert 0.9 * 15_000 < max(before for before, _ in four) <= 20_000
     assert max(before for before, _ in forty) <= BATCH_BYTES
 

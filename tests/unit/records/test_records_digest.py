@@ -1,4 +1,4 @@
-"""The digest of a task's rows: the same for the same rows however they are cut, another one for others."""
+"""The digest of a task's rows: the same rows give the same digest however they are split, other rows another one."""
 
 import pyarrow as pa
 import pytest

@@ -1,4 +1,4 @@
-"""Where rows go: explicit partitions, keys, stays of unkeyed rows, round robin, CRC32, callables."""
+"""The partitions of rows: explicit ones, keys, sticky partitions of unkeyed rows, round robin, CRC32, callables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FOUR = PartitionView(4, (0, 1, 2, 3))
 
 
 def numbers(*given: float) -> Callable[[], float]:
-    """Random numbers in the order given, again and again."""
+    """A source of random numbers that returns these in turn, again and again."""
     turn = iter(range(10**9))
     return lambda: given[next(turn) % len(given)]
 
@@ -34,7 +34,7 @@ def router(
     sticky_bytes: int = 1000,
     ignores_keys: bool = False,
 ) -> Router:
-    """Without `random_number` the stays go 0, 1, 2, 3 over four partitions."""
+    """Without `random_number` the sticky partitions of a topic with four partitions are 0, 1, 2, 3 in turn."""
     return Router(
         sticky_bytes=sticky_bytes,
         random_number=random_number or numbers(0.0, 0.25, 0.5, 0.75),
@@ -123,7 +123,7 @@ def test_ignored_keys_are_placed_like_no_keys() -> None:
 def test_unavailable_partitions_get_no_unkeyed_rows() -> None:
     one = router(random_number=numbers(0.0, 0.99))
     assert one.route("t", columns([None]), PartitionView(4, (1, 2))).tolist() == [1]
-    # The partition it stuck to is gone: it moves on at once.
+    # The sticky partition is no longer available: the router chooses another one at once.
     assert one.route("t", columns([None]), PartitionView(4, (2, 3))).tolist() == [3]
     assert one.route("t", columns([None]), PartitionView(4, ())).tolist() == [3]
 

@@ -1,4 +1,4 @@
-"""Frames, byte for byte, as Apicurio and AWS Glue write them. Read back by others: test_registry_bytes.py."""
+"""Frames equal those of Apicurio and AWS Glue byte for byte. In test_registry_bytes.py another client reads frames."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_first_message_is_a_single_zero() -> None:
     assert make_frame("prefix", "value", PROTOBUF, schema_id=1, message=second).prefix.hex() == "0000000001040200"
 
 
-# ---- what cannot be --------------------------------------------------------------------------------------------------
+# ---- refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)

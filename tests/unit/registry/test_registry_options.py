@@ -1,4 +1,4 @@
-"""The options of the schema registry: names, what contradicts what, and which notices there are."""
+"""The options of the schema registry: names, contradictions, and notices."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
     assert "set schema.registry.basic.auth.user.info instead" in said and "hunter2" not in said
 
 
-# ---- who logs in -----------------------------------------------------------------------------------------------------
+# ---- credentials -----------------------------------------------------------------------------------------------------
 
 OAUTH = {
     "bearer.auth.credentials.source": "OAUTHBEARER",

@@ -1,4 +1,4 @@
-"""Which requests find a schema, and what becomes of every answer: the embedded registry's core, without a socket."""
+"""The requests that find a schema, and the effect of every answer, with the embedded registry's core and no socket."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ONE, TWO = avro("a"), avro("a", "b")
 
 
 class CountedRegistry:
-    """Carries requests to the core, and remembers them."""
+    """Passes requests to the core and records them."""
 
     def __init__(self) -> None:
         self.core = RegistryCore()
@@ -304,7 +304,7 @@ def test_a_refusal_is_shown_on_one_line_and_not_for_ever() -> None:
     assert "\n" not in str(error) and "\x1b" not in str(error) and len(str(error)) < 3000
 
 
-# ---- answers that are none -------------------------------------------------------------------------------------------
+# ---- invalid answers -------------------------------------------------------------------------------------------------
 
 GOOD = {"subject": SUBJECT, "version": 1, "id": 1, "schema": '"int"', "schemaType": AVRO, "references": []}
 WRONG: list[tuple[str, Any]] = [

@@ -1,4 +1,4 @@
-"""Avro: what a schema may say, what fits it, what the bytes are where a random test does not look."""
+"""Avro: valid schemas, columns that fit them, and the bytes of cases that the random tests do not cover."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def misfits(kind: pa.DataType, *values: Any, schema: Any) -> dict[int, str]:
     return {row: str(error) for row, error in found.items()}
 
 
-# ---- what fits -------------------------------------------------------------------------------------------------------
+# ---- columns that fit ------------------------------------------------------------------------------------------------
 
 DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 4}
 FIXED_DECIMAL = {"type": "fixed", "name": "F", "size": 20, "logicalType": "decimal", "precision": 38, "scale": 2}

@@ -1,4 +1,4 @@
-"""Protobuf: .proto texts against descriptors, what fits a field, misfits."""
+"""Protobuf: .proto texts compared with descriptors, columns that fit a field, misfits."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_types_that_protobuf_brings_itself_need_no_reference(name: str, value: A
 
 
 def _delimited(of_file: bool) -> pb.FileDescriptorProto:
-    """A message between a start and an end, and a map, whose values never are."""
+    """A message field with delimited encoding (start and end tags), and a map, whose values never have it."""
     edition = pb.Edition.EDITION_2023
     file = pb.FileDescriptorProto(name=f"{of_file}.proto", package=f"d{of_file}", edition=edition, syntax="editions")
     outer, inner = file.message_type.add(name="M"), file.message_type.add(name="N")
@@ -271,7 +271,7 @@ def test_a_message_needs_a_struct_and_its_required_fields() -> None:
 
 
 def _descriptors() -> bytes:
-    """What protoc makes of TEXT and COMMON."""
+    """The descriptors that protoc would make of TEXT and COMMON."""
     common = pb.FileDescriptorProto(name="shop/common.proto", package="shop")
     money = common.message_type.add(name="Money")
     money.field.add(name="cents", number=1, type=3, label=2)

@@ -35,7 +35,7 @@ EVERY = spark.StructType(
 
 
 def test_json_of_a_schema_is_what_pyspark_makes_arrow_columns_of() -> None:
-    # PySpark 4.1 asks for no time zone and always says UTC.
+    # PySpark 4.1 has no parameter for the time zone and always uses UTC.
     zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     assert parse_struct(EVERY.json()) == pa.struct(list(to_arrow_schema(EVERY, **zone)))
 

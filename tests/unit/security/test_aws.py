@@ -1,4 +1,4 @@
-"""AWS_MSK_IAM: what is sent, which answer counts, and the region of a host name."""
+"""AWS_MSK_IAM: the message that is sent, the answers that are accepted, and the region of a host name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What botocore's failures mean for a login: whose turn it is, whether it may pass; and their texts are not shown."""
+"""The meaning of botocore's failures for a login: what to do, and whether to try again. Their texts are not shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def refused(status: int, code: Any) -> exceptions.ClientError:
 
 
 def wrapped(behind: Exception) -> Exception:
-    """As botocore tells that a container's host does not answer."""
+    """The exception of botocore if the credential endpoint of a container does not answer."""
     outer = exceptions.CredentialRetrievalError(provider="container-role", error_msg="hunter2")
     outer.__context__ = exceptions.MetadataRetrievalError(error_msg="hunter2")
     outer.__context__.__context__ = behind

@@ -1,4 +1,4 @@
-"""sasl.jaas.config strings as they stand in existing jobs."""
+"""sasl.jaas.config strings as existing jobs contain them."""
 
 from __future__ import annotations
 

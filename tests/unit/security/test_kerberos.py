@@ -1,4 +1,4 @@
-"""GSSAPI: the order of messages, and what a server must not say. The context is the library's; here it is a script."""
+"""GSSAPI: the order of messages, and invalid messages of a server. A scripted context replaces that of the library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PLAIN and OAUTHBEARER messages, what a token says of itself, references, and that nothing secret is shown."""
+"""PLAIN and OAUTHBEARER messages, the content of tokens, references, and that no secret is shown."""
 
 from __future__ import annotations
 

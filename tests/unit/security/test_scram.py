@@ -1,4 +1,4 @@
-"""SCRAM against the published vectors, and against servers that lie."""
+"""SCRAM with the published vectors, and with servers that send wrong messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafka_sink.testing.sasl import new_exchange
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 SERVER_NONCE = NONCE + "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
-# RFC 7677, 3.
+# RFC 7677, section 3.
 SERVER_FIRST = f"r={SERVER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
 CLIENT_FINAL = f"c=biws,r={SERVER_NONCE},p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
 SERVER_FINAL = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
@@ -45,7 +45,7 @@ def test_the_exchange_of_rfc_7677_is_spoken_byte_by_byte() -> None:
 
 
 def test_the_exchange_of_rfc_5802_is_spoken_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Its vector is for SHA-1, which Kafka does not have: the same code with another hash.
+    # The vector of this RFC is for SHA-1, which Kafka does not have; the code is the same with another hash.
     monkeypatch.setattr(scram, "SCRAM_HASHES", {"SCRAM-SHA-1": "sha1"})
     exchange = ScramExchange("SCRAM-SHA-1", "user", "pencil", "fyko+d2lbbFgONRv9qkxdawL")
     assert exchange.first() == b"n,,n=user,r=fyko+d2lbbFgONRv9qkxdawL"
@@ -71,7 +71,7 @@ def test_a_delegation_token_says_that_it_is_one() -> None:
 
 
 def test_nothing_is_normalised_because_kafka_does_not() -> None:
-    # SASLprep would make 1 of the superscript and drop the soft hyphen.
+    # SASLprep would change the superscript into 1 and drop the soft hyphen.
     assert ScramExchange("SCRAM-SHA-256", "a\u00b9\u00adb", "p", "n").first() == "n,,n=a\u00b9\u00adb,r=n".encode()
 
 

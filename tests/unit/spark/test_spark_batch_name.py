@@ -1,4 +1,4 @@
-"""What a batch write is called in the ledger: a number needs a query, or it is refused before anything is sent."""
+"""The name of a batch write in the ledger: a number without a query is refused before anything is sent."""
 
 from __future__ import annotations
 

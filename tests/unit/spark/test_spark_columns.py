@@ -1,4 +1,4 @@
-"""Which columns of a DataFrame are written: Spark's types, exact names, every problem at once."""
+"""The columns of a DataFrame that are written: Spark's types, exact names, and all problems in one error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formats in a task and on the driver, without Spark running: columns chosen, values encoded, headers added."""
+"""Formats in a task and on the driver, without a running Spark: choosing columns, encoding values, adding headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a task stands is read from Spark's TaskContext, and nothing else of it leaves it."""
+"""The place of a task (query, batch, run, partition, attempt) is read from Spark's TaskContext; nothing else is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INSIDE = {QUERY_ID: QUERY, BATCH_ID: "7", RUN_ID: RUN, DESCRIPTION: f"name\nid =
 
 
 class Context:
-    """A task of Spark's, as far as it is asked."""
+    """The part of Spark's TaskContext that the sink uses."""
 
     def __init__(self, properties: dict[str, str]) -> None:
         self._properties = properties

@@ -1,4 +1,4 @@
-"""A column timestamp in seconds makes records of January 1970: the task can tell."""
+"""A timestamp column in seconds would make records of January 1970; the task detects it."""
 
 from __future__ import annotations
 

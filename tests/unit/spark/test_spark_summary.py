@@ -1,4 +1,4 @@
-"""The line per batch, the listener, and what is said of a batch that failed."""
+"""The log line of each batch, the listener, and the text about a failed batch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def options(**settings: str) -> SinkOptions:
 
 
 class Log:
-    """In place of the logger, which asks for the time."""
+    """Replaces the logger, which reads the clock."""
 
     def __init__(self) -> None:
         self.said: list[tuple[str, str]] = []
@@ -69,7 +69,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 @pytest.fixture
 def listener(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A module `heard` with a function that writes down what it is told, and one that fails."""
+    """A module `heard` with a function that records its arguments, and one that fails."""
     module, heard = ModuleType("heard"), []
 
     def told(key: BatchKey, summary: BatchSummary) -> None:

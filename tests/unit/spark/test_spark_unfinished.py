@@ -1,4 +1,4 @@
-"""Marks of commits: one stays exactly where a commit failed or its process died."""
+"""Marks of commits: a mark stays if and only if its commit failed or its process died."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, remove_marks
 
-# More than any system counts to.
+# Larger than any process id.
 NOBODY = 2**30
 
 

@@ -1,4 +1,4 @@
-"""What the writers do with commit messages: a commit knows every task, an abort takes what there is."""
+"""How the writers use commit messages: a commit needs a receipt of every task, an abort uses those that exist."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_query_whose_checkpoint_has_no_batch_is_a_continuous_one(tmp_path: Pat
 
 
 def test_a_query_whose_checkpoint_has_no_folder_for_batches_yet_is_a_continuous_one(tmp_path: Path) -> None:
-    assert not is_before_any_batch({"checkpointlocation": str(tmp_path)})  # nothing says that it is a checkpoint
+    assert not is_before_any_batch({"checkpointlocation": str(tmp_path)})  # nothing shows that it is a checkpoint
     (tmp_path / "metadata").touch()
     assert is_before_any_batch({"checkpointlocation": str(tmp_path)})
 

@@ -1,4 +1,4 @@
-"""A client of the embedded core for tests: asks with dicts, hears dicts, and lets its time pass while it waits."""
+"""A client of the embedded core for tests: requests and responses are dicts, and its clock advances while it waits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ClusterClient(Requests):
     """One connection per broker; `now_ms` is the test's clock."""
 
     def __init__(self, core: BrokerCluster, connection_base: int = 0) -> None:
-        """Clients of one core need different connection bases; `hears_from` shares what one of them received."""
+        """Clients of one core need different connection bases; `hears_from` copies what another one received."""
         self.core = core
         self.now_ms = core.schedule.now_ms
         self._connection_base = connection_base
@@ -37,7 +37,7 @@ class ClusterClient(Requests):
                 self._ready[frames.peek_correlation_id(data[4:])] = data[4:]
 
     def advance(self, milliseconds: int) -> None:
-        """Every deadline on the way is kept at its time."""
+        """Handles every deadline in between at its time."""
         end_ms = self.now_ms + milliseconds
         while (deadline_ms := self.core.next_deadline_ms) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
@@ -46,7 +46,7 @@ class ClusterClient(Requests):
         self._take(self.core.tick(self.now_ms))
 
     def hears_from(self, other: ClusterClient) -> None:
-        """The core hands its outputs to whoever called it: take what was meant for this client."""
+        """The core returns its outputs to the client that called it: takes those that another client has received."""
         self.now_ms = max(self.now_ms, other.now_ms)
         self._ready.update(other._ready)
 

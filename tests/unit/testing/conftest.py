@@ -16,6 +16,6 @@ def client() -> ClusterClient:
 
 @pytest.fixture
 def old_client() -> ClusterClient:
-    """A cluster whose own decisions follow the rules of transactions before version 2."""
+    """A client of a cluster with transaction.version 0."""
     settings = Settings(properties={"transaction.version": "0"})
     return ClusterClient(BrokerCluster(1, topics={"t": 2}, settings=settings))

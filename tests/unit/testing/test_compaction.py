@@ -1,4 +1,4 @@
-"""Compaction in the core: what goes, what stays, and that nothing else notices."""
+"""Compaction in the core: which records are removed, which stay, and that nothing else changes."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_nothing_of_an_open_transaction_is_touched_and_what_was_aborted_goes(com
     client.advance(BACKOFF_MS)
     assert rows(client)[0] == ((2, b"k", b"inside too") if commit else (0, b"k", b"before"))
     assert b"inside" not in [row[2] for row in rows(client)]
-    # The sequence number, the marker and the aborted transaction outlive the records.
+    # The sequence number, the marker and the aborted transaction are kept longer than the records.
     assert states(log_of(client))[producer_id] == (epoch, 1, 2)
     assert [one.is_control for one in log_of(client).batches].count(True) == 1
     assert len(log_of(client).aborted) == (0 if commit else 1)

@@ -44,7 +44,7 @@ def sync(client: ClusterClient, member_id: str, transaction_version: int, plan: 
 
 
 def other(client: ClusterClient) -> ClusterClient:
-    """A second connection to the same core: a waiting JoinGroup holds up its own connection only."""
+    """A second connection to the same core: a waiting JoinGroup blocks only its own connection."""
     return ClusterClient(client.core, connection_base=100)
 
 

@@ -282,7 +282,7 @@ def test_a_transaction_without_leader_ends_when_the_leader_is_back() -> None:
 
 
 def moved_coordinator(survives: bool) -> tuple[ClusterClient, int, int, int, int]:
-    """A commit is being appended to the log when the coordinator moves to another broker."""
+    """The coordinator moves to another broker while a commit is being appended to its log."""
     delays = {"transaction_log": 0, "marker": 1, "coordinator_load": 20}
     settings = Settings(delay_ms=lambda what: delays.get(what, 0), chance=lambda _what: survives)
     client = ClusterClient(BrokerCluster(3, settings=settings))

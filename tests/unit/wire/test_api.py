@@ -1,4 +1,4 @@
-"""An API as a value: what may travel between processes is what it says, not what was compiled from it."""
+"""An `Api` as a value: processes exchange its definition, not the codecs compiled from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Produce request by hand equals the rows of the table, and carries payloads by reference."""
+"""The hand-written Produce request equals that of the table, and holds payloads by reference."""
 
 from __future__ import annotations
 

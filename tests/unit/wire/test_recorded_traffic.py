@@ -1,4 +1,4 @@
-"""Frames that foreign clients and real brokers exchanged (tests/golden/record_wire.py) are read and written alike."""
+"""Frames between foreign clients and real brokers (tests/golden/record_wire.py) are decoded and encoded identically."""
 
 from __future__ import annotations
 

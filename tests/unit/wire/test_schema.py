@@ -164,7 +164,7 @@ def test_a_count_larger_than_the_bytes_allow_is_refused_before_anything_is_alloc
     head = b"\0\0" + b"\0" * 4 + b"\0" * 4 + bytes(16)
     peaks: list[int] = []
     for count in (b"\xff\xff\xff\xff\x0f", b"\xff\xff\xff\x7f"):
-        # `raises` compiles its pattern, and the cache of patterns grows by 20 kB at times: that is not to be counted.
+        # `raises` compiles its pattern, and the pattern cache sometimes grows by 20 kB, which must not be counted.
         with pytest.raises(RemoteProtocolError, match="1000 bytes are left"):
             read_traced(head + count + b"\x01" * 1000, peaks)
     assert max(peaks) < 20_000
