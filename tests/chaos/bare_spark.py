@@ -239,7 +239,7 @@ def run_on(checkpoint: Checkpoint, settings: Mapping[str, str], batches: int = 1
             query.run_batch()
 
 
-# ---- the oracle ----
+# ---- the checks ----
 
 
 def problems(servers: str, topic: str, batches: int) -> list[str]:

@@ -85,7 +85,7 @@ class BareStream:
             with pytest.raises(Killed):
                 query.commit(messages)
 
-    # ---- the oracle ----
+    # ---- the checks ----
 
     def problems(self, batches: int) -> list[str]:
         return problems(self.kafka.bootstrap_servers, self.topic, batches)

@@ -250,7 +250,7 @@ def test_a_clock_that_is_too_far_ahead_for_the_topic_fails_the_task_and_loses_no
     stream.check(2)
 
 
-# ---- what the driver asks ----
+# ---- requests of the driver ----
 
 
 @pytest.mark.slow

@@ -89,7 +89,7 @@ def test_a_request_that_arrives_and_whose_answer_never_comes_is_given_up_and_rep
     stream.check(2)
 
 
-# ---- what arrives late ----
+# ---- late requests ----
 
 
 @pytest.mark.parametrize(

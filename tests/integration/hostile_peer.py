@@ -87,7 +87,7 @@ def _after_request(answer: bytes) -> Behaviour:
     return behave
 
 
-# ---- no Kafka at all -------------------------------------------------------------------------------------------
+# ---- peers that do not speak Kafka -----------------------------------------------------------------------------
 
 close_at_once: Behaviour = lambda connection, over: None  # noqa: E731
 silence: Behaviour = _until_closed
@@ -142,7 +142,7 @@ web_drips = {
 }
 
 
-# ---- speaks Kafka up to a point --------------------------------------------------------------------------------
+# ---- peers that speak some Kafka -------------------------------------------------------------------------------
 
 
 def _read_request(connection: socket.socket) -> tuple[int, int, int] | None:

@@ -236,7 +236,7 @@ def _topic_hidden(place: Planting) -> Mapping[str, str]:
 
 def _no_ids(place: Planting) -> Mapping[str, str]:
     kafka = place.guarded(("write", "transactional_id", SINK_ID))
-    with kafka.control() as core:  # as in a cluster where somebody has used transactions
+    with kafka.control() as core:  # as in a cluster that has used transactions
         core.cluster.coordinator_partition("__transaction_state", "")
     return login(kafka)
 

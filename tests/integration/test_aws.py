@@ -95,7 +95,7 @@ def write_profiles(tmp_path: Path, text: str, name: str = "config") -> None:
     (tmp_path / ".aws" / name).write_text(text)
 
 
-# ---- where credentials stand -----------------------------------------------------------------------------------
+# ---- places of credentials -------------------------------------------------------------------------------------
 
 KEYS_OF_OPTIONS = {"sasl_aws_access_key_id": "AKIDOWN", "sasl_aws_secret_access_key": "hunter2"}
 

@@ -54,7 +54,7 @@ def state_of(core: BrokerCluster) -> Any:
     return logs, sorted(core.coordinator.transactions)
 
 
-# ---- good and bad ------------------------------------------------------------------------------------------------
+# ---- healthy jobs and mistakes -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["exactly-once", "at-least-once"])

@@ -99,7 +99,7 @@ def values(kafka: EmbeddedBroker, topic: str = "t") -> set[bytes | None]:
     return {record.value for record in read_topic(kafka.bootstrap_servers, topic)}
 
 
-# ---- what it is for --------------------------------------------------------------------------------------------
+# ---- ordinary use ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("release", ["4.3", "3.9"])
@@ -153,7 +153,7 @@ def test_a_leader_is_found_without_creating_its_topic(kafka: EmbeddedBroker, cli
     assert "not-there" not in kafka.core.cluster.topics
 
 
-# ---- what goes wrong -------------------------------------------------------------------------------------------
+# ---- faults ----------------------------------------------------------------------------------------------------
 
 
 def test_a_coordinator_that_moved_says_so_and_is_found_again(kafka: EmbeddedBroker, client: Client) -> None:
@@ -273,7 +273,7 @@ def test_a_coordinator_that_died_is_replaced(kafka: EmbeddedBroker, client: Clie
     assert values(kafka) == {b"v"}
 
 
-# ---- waiting, and what is said at the end of it ----------------------------------------------------------------
+# ---- time limits and their errors ------------------------------------------------------------------------------
 
 
 def test_a_cluster_that_is_not_there_is_named_with_what_each_server_said() -> None:
@@ -331,7 +331,7 @@ def test_a_topic_is_created_although_the_answer_got_lost_or_the_controller_was_a
         client.create_topic("third", 1, 9)
 
 
-# ---- life ------------------------------------------------------------------------------------------------------
+# ---- interrupts, wake-ups, closing, forks ----------------------------------------------------------------------
 
 
 def signal_that_wakes() -> None:

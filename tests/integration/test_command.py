@@ -340,7 +340,7 @@ def test_a_list_with_a_silent_broker_is_not_taken_for_complete(shell: Shell) -> 
         assert shell.about(sink, "transactions").exit_code == 0
 
 
-# ---- nothing there, wrong usage, no broker ---------------------------------------------------------------------
+# ---- no ledger, wrong usage, no broker -------------------------------------------------------------------------
 
 
 def test_nothing_there_is_said_and_nothing_is_created(broker: EmbeddedBroker, shell: Shell) -> None:

@@ -36,7 +36,7 @@ CLOSE_S = 5
 class Case:
     name: str
     behaviour: Behaviour
-    says: str  # what the error must tell, as a pattern
+    says: str  # what the error must say, as a pattern
 
 
 # Both requests are sent together; which of them gets the invalid answer is random.

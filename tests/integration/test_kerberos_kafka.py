@@ -122,7 +122,7 @@ def said(options: dict[str, Any], limit_ms: int = 90_000) -> KafkaSinkError:
         return caught.value
 
 
-# ---- who gets in -----------------------------------------------------------------------------------------------
+# ---- logins that succeed ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [NEWEST, FIRST_GENERATION])
@@ -160,7 +160,7 @@ def test_the_ticket_cache_of_the_process_gets_in(
     assert written_by(kerberized.options(), kerberized, topic_name) == [b"1", b"2"]
 
 
-# ---- who does not ----------------------------------------------------------------------------------------------
+# ---- logins that fail ------------------------------------------------------------------------------------------
 
 
 def test_a_principal_that_the_keytab_lacks_is_named_at_once(kerberized: Kerberized) -> None:
@@ -267,7 +267,7 @@ def test_a_missing_package_is_told_with_the_command_that_installs_it(
     assert isinstance(error, ConfigError) and re.search(needed, str(error))
 
 
-# ---- sessions that end -----------------------------------------------------------------------------------------
+# ---- sessions that expire --------------------------------------------------------------------------------------
 
 
 def test_a_transaction_goes_on_through_new_sessions_and_new_tickets(

@@ -108,7 +108,7 @@ def test_from_3_6_on_a_late_record_is_refused(kafka_3: KafkaCluster, topic_name:
         assert offset_of_end(client, topic, COMMITTED) == offset_of_end(client, topic, UNCOMMITTED)
 
 
-# ---- what the sink makes of it ---------------------------------------------------------------------------------
+# ---- the sink's behaviour --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

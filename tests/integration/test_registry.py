@@ -161,7 +161,7 @@ def test_a_context_is_a_registry_of_its_own(registry: EmbeddedRegistry) -> None:
     assert by_id.schema == ONE
 
 
-# ---- what the next process goes by -----------------------------------------------------------------------------------
+# ---- what a new process remembers ------------------------------------------------------------------------------------
 
 
 def forgotten() -> None:
@@ -324,7 +324,7 @@ def test_an_answer_that_never_ends_is_given_up_wherever_it_is(part: str) -> None
     assert time.monotonic() - began_s < 10
 
 
-# ---- answers that are none -------------------------------------------------------------------------------------------
+# ---- invalid answers -------------------------------------------------------------------------------------------------
 
 
 def test_an_answer_that_breaks_off_is_asked_for_again(registry: EmbeddedRegistry) -> None:
@@ -393,7 +393,7 @@ def test_an_incompatible_change_is_refused_and_nothing_is_registered(registry: E
     assert registry.do(lambda core: core.store.snapshot()) == before
 
 
-# ---- who logs in -----------------------------------------------------------------------------------------------------
+# ---- logins ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

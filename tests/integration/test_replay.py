@@ -264,7 +264,7 @@ def test_a_topic_that_was_made_anew_has_letters_of_its_own(broker: EmbeddedBroke
     assert back(servers) == expected(rows(4)) + expected(rows(2, first=50))
 
 
-# ---- death -----------------------------------------------------------------------------------------------------------
+# ---- killed runs -----------------------------------------------------------------------------------------------------
 
 
 def start(servers: str, *more: str) -> subprocess.Popen[str]:

@@ -62,7 +62,7 @@ def write_and_transact(options: dict[str, Any], secured: SecuredKafka, topic: st
         assert [info.partition for info in client.describe_topic(topic)] == [0]
 
 
-# ---- who gets in -----------------------------------------------------------------------------------------------
+# ---- logins that succeed ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("listener", [LISTENER, SASL_SSL])
@@ -114,7 +114,7 @@ def test_megabytes_pass_through_tls_unharmed(secured: SecuredKafka, topic: str) 
     assert values(secured, topic) == sent
 
 
-# ---- who does not ----------------------------------------------------------------------------------------------
+# ---- logins that fail ------------------------------------------------------------------------------------------
 
 
 def attempts(secured: SecuredKafka) -> int:
@@ -238,7 +238,7 @@ def test_a_broker_that_does_not_trust_the_client_says_so(secured: SecuredKafka, 
     assert isinstance(error, AuthenticationError) and "certificate" in str(error)
 
 
-# ---- sessions that end -----------------------------------------------------------------------------------------
+# ---- sessions that expire --------------------------------------------------------------------------------------
 
 
 def test_a_transaction_goes_on_through_new_sessions(

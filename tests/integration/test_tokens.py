@@ -204,7 +204,7 @@ def test_a_function_that_gives_no_token_is_named_and_nothing_of_it_is_shown(prov
     assert says in str(refusal(options(sasl_oauthbearer_token_provider=provider)))
 
 
-# ---- tokens that end -------------------------------------------------------------------------------------------
+# ---- tokens that expire ----------------------------------------------------------------------------------------
 
 
 def test_a_token_is_renewed_behind_the_scenes_and_used_until_then(server: TokenServer) -> None:

@@ -329,7 +329,7 @@ class Network:
             self._tick_ms = None
             self.route(self.core.tick(self.loop.now_ms))
 
-    # ---- questions and switches ----
+    # ---- queries and switches ----
 
     def latency(self) -> int:
         return exponential_ms(self._dice["latency"], self.latency_ms)

@@ -84,7 +84,7 @@ class SparkJob:
     def identity(self, spark_partition: int, number: int) -> TaskIdentity:
         return TaskIdentity(self.stage.sink_id(self.batch.key, self._run), self._run, spark_partition, number)
 
-    # ---- what becomes of attempts ----
+    # ---- results of attempts ----
 
     def _on_report(self, attempt: Attempt, receipt: TaskReceipt | None) -> None:
         task = self._tasks[attempt.spark_partition]
