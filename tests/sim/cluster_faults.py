@@ -144,7 +144,7 @@ class ClusterFaults:
         partition = pick.choice(topic.partitions)
         candidates = [one for one in partition.in_sync if self.core.cluster.brokers[one].is_up]
         if loses_tail:
-            # A new leader lacks what only the old one had.
+            # The tail is lost only if another broker becomes the leader.
             candidates = [one for one in candidates if one != partition.leader_id]
         if not candidates:
             return False
