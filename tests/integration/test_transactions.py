@@ -73,7 +73,7 @@ def test_the_version_of_the_protocol_is_the_one_the_broker_offers(kafka: KafkaCl
 
 
 def test_a_broker_that_offers_unstable_versions_is_spoken_to_in_stable_ones(topic_name: str) -> None:
-    """InitProducerId 6 (KIP-939) may still change: the producer uses version 5, and its options refuse two-phase commit."""
+    """InitProducerId 6 (KIP-939) may still change: the producer uses version 5. Its options refuse two-phase commit."""
     with or_without_kafka(KafkaCluster(NEWEST, properties={"unstable.api.versions.enable": True})) as kafka:
         kafka.create_topic(topic_name)
         said = {"client_software_name": "test", "client_software_version": "1"}

@@ -31,7 +31,7 @@ def start_session(folder: Path, jars: Sequence[Path] = ()) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["SPARK_LAUNCHER_OPTS"] = QUICK_JVM
-    # As an environment variable: the JVM reads these options before any of Spark's classes could set them.
+    # Set in the environment, since the JVM reads it before any of Spark's classes could set it.
     os.environ["SPARK_CONF_DIR"] = str(quiet_configuration(folder / "conf"))
     (folder / "tmp").mkdir()
     settings = {

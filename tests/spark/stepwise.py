@@ -1,6 +1,6 @@
 """Applications that take a step of their stream when the test requests it: jobs/stepwise_stream.py, with a folder each.
 
-`package` is the folder of `kafka_sink`, so that an application can use another release.
+`package` is the folder that contains `kafka_sink`, so that an application can use another release.
 """
 
 from __future__ import annotations
