@@ -1,4 +1,4 @@
-"""Spark's part of a streaming query, played by the test: checkpoint, run ids, processes, and who calls what when.
+"""The test plays Spark's part of a streaming query: checkpoint, run ids, processes, and the order of the calls.
 
     checkpoint = Checkpoint()
     with BareQuery(checkpoint, settings) as query:   # one run of the query; a restart is another BareQuery
@@ -6,11 +6,11 @@
         messages = query.write_tasks()
         query.commit(messages)                       # raises what the sink raises, or Killed
 
-Planner, tasks and commit live in processes of their own, as with Spark, and are replaced after an exception. What Spark
-promises a sink is kept here: a batch that is in the offset log and not in the commit log runs again under the same id
+Planner, tasks and commit run in separate processes, as with Spark, and are replaced after an exception. Spark's
+promises to a sink are kept: a batch that is in the offset log and not in the commit log runs again under the same id
 with the same rows, and abort() gets the messages of a commit() that raised, in another process.
 
-A source row is its offset; bare_work.py makes it a numbered record, tests/chaos/numbered_records.py judges those.
+A source row is its offset; bare_work.py makes it a numbered record, which tests/chaos/numbered_records.py checks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Killed(Exception):
 
 
 class Worker:
-    """A process that does one thing after the other."""
+    """A process that executes one call after the other."""
 
     def __init__(self) -> None:
         self._pipe, theirs = _FORKS.Pipe()
@@ -104,7 +104,7 @@ class Checkpoint:
 
 
 def settings_of(servers: str, topic: str, **options: object) -> dict[str, str]:
-    """Of a sink with a checkpoint folder of its own, named like the topic."""
+    """The options of a sink with its own checkpoint folder, named like the topic."""
     named = {name.replace("__", "."): str(value) for name, value in options.items()}
     return {
         "kafka.bootstrap.servers": servers, "topic": topic, "checkpointLocation": f"/checkpoints/{topic}",
@@ -113,7 +113,7 @@ def settings_of(servers: str, topic: str, **options: object) -> dict[str, str]:
 
 
 def sink_id_of(settings: Mapping[str, str]) -> str:
-    """The name of the sink, with which all of its transactional ids begin."""
+    """The name of the sink, the prefix of all its transactional ids."""
     return settings.get("sink.id") or sink_id_of_checkpoint(settings["checkpointLocation"])
 
 
@@ -131,7 +131,7 @@ class BareQuery:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """As SIGKILL of the whole application: no process gets to say anything."""
+        """Like SIGKILL to the whole application: no process can send anything more."""
         self.kill()
 
     @property
@@ -149,7 +149,7 @@ class BareQuery:
             worker.close()
 
     def strike(self) -> None:
-        """SIGKILL to every process, from any thread; a call that waits for one of them raises `Killed`."""
+        """Sends SIGKILL to every process, from any thread; a call that waits for one of them raises `Killed`."""
         for worker in list(self._workers.values()):
             worker.kill()
 
@@ -158,7 +158,7 @@ class BareQuery:
             self.end_worker(role)
 
     def jump_clocks(self, seconds: float) -> None:
-        """Of the processes that live now."""
+        """Changes the clocks of the processes that are alive now."""
         for role in list(self._workers):
             self._call(role, bare_work.jump_clock, seconds)
 
@@ -168,7 +168,7 @@ class BareQuery:
         self._planned = self._call("planner", bare_work.plan, self.settings)
 
     def place(self, number: int) -> TaskPlace:
-        """Of a new attempt: Spark counts attempts over the whole application."""
+        """The place of a new attempt: Spark counts attempts over the whole application."""
         self._attempt += 1
         key = BatchKey(self.checkpoint.query_id, self.batch_id)
         sink_id = sink_id_of_query(sink_id_of(self.settings), self.checkpoint.query_id)
@@ -205,14 +205,14 @@ class BareQuery:
         self.checkpoint.committed += 1
 
     def begin_commit(self, messages: Sequence[Any]) -> None:
-        """Its end is `worker("commit").result()`."""
+        """`worker("commit").result()` returns when it ends."""
         self.worker("commit").begin(bare_work.commit, self.settings, messages, self.batch_id)
 
     def abort(self, messages: Sequence[Any]) -> None:
         self._call("commit", bare_work.abort, self.settings, messages, self.batch_id)
 
     def run_batch(self) -> None:
-        """As Spark runs one: what commit() raises ends the query, after abort()."""
+        """Runs a batch as Spark does: an exception of commit() ends the query, after abort()."""
         self.plan()
         messages = self.write_tasks()
         try:
@@ -233,25 +233,25 @@ class BareQuery:
 
 
 def run_on(checkpoint: Checkpoint, settings: Mapping[str, str], batches: int = 1, *, tasks: int = TASKS) -> None:
-    """Start the query, let it run some batches, stop it."""
+    """Starts the query, lets it run some batches, and stops it."""
     with BareQuery(checkpoint, settings, tasks=tasks) as query:
         for _ in range(batches):
             query.run_batch()
 
 
-# ---- the oracle ----
+# ---- the checks ----
 
 
 def problems(servers: str, topic: str, batches: int) -> list[str]:
-    """Of what a foreign read_committed reader sees, when `batches` batches should be there, each row once and in
-    order. It fails as well if a transaction stays open, because then it cannot read to the end."""
+    """Problems in what a foreign read_committed reader sees, if each row of `batches` batches must be there once and in
+    order. It also fails if a transaction stays open, since then the reader cannot read to the end."""
     records = ((record.partition, record.value) for record in read_topic(servers, topic))
     return check_all(records, dict.fromkeys(range(PARTITIONS), batches * ROWS // PARTITIONS) if batches else {})
 
 
 def open_transactions(servers: str, sink_id: str, patience_s: float = 10) -> list[str]:
-    """Transactions of this sink that are neither committed nor aborted, by what all brokers list. The markers of one
-    that has just been ended take a moment; with `patience_s` of 0 they count as open."""
+    """Transactions of this sink that are neither committed nor aborted, as listed by all brokers. The markers of one
+    that has just ended take a moment; with `patience_s` of 0 such a transaction counts as open."""
     with client_of(servers) as client:
         with suppress(TimeoutError):
             wait_until(lambda: not _listed(client, f"{sink_id}-"), "nothing is open", patience_s)

@@ -1,4 +1,4 @@
-"""A streaming query without Spark: its topic, its checkpoint, a proxy between it and the brokers, and the oracle.
+"""A streaming query without Spark: its topic, its checkpoint, a proxy between it and the brokers, and the checks.
 
 def test_...(stream: BareStream) -> None:
     fault = stream.proxy.on(END_TXN, Harm.LOSE_ANSWER, where=of_a_task)
@@ -37,7 +37,7 @@ from tools.kafka_cluster import KafkaCluster
 
 
 class BareStream:
-    """A context manager, for the proxy. `options` are the sink's, with two underscores for a dot."""
+    """A context manager, because of the proxy. `options` are the sink's, with two underscores in place of a dot."""
 
     def __init__(
         self,
@@ -69,15 +69,15 @@ class BareStream:
         return sink_id_of(self.settings)
 
     def query(self, checkpoint: Checkpoint | None = None, **more: Any) -> BareQuery:
-        """A run; a restart is another one."""
+        """One run of the query; a restart is another one."""
         return BareQuery(checkpoint or self.checkpoint, self.settings, **more)
 
     def run(self, batches: int = 1, checkpoint: Checkpoint | None = None, **more: Any) -> None:
-        """Start the query, let it run some batches, stop it."""
+        """Starts the query, lets it run some batches, and stops it."""
         run_on(checkpoint or self.checkpoint, self.settings, batches, **more)
 
     def kill_after_the_decision(self, checkpoint: Checkpoint | None = None, nth: int = 2) -> None:
-        """The driver, at the nth EndTxn of the tasks."""
+        """Kills the driver at the nth EndTxn of the tasks."""
         with self.query(checkpoint) as query:
             query.plan()
             messages = query.write_tasks()
@@ -85,7 +85,7 @@ class BareStream:
             with pytest.raises(Killed):
                 query.commit(messages)
 
-    # ---- the oracle ----
+    # ---- the checks ----
 
     def problems(self, batches: int) -> list[str]:
         return problems(self.kafka.bootstrap_servers, self.topic, batches)
@@ -94,11 +94,11 @@ class BareStream:
         return open_transactions(self.kafka.bootstrap_servers, self.sink_id, patience_s)
 
     def open_of_tasks(self) -> list[str]:
-        """A driver's own transaction may stay: it holds back nobody who reads rows, and the next driver ends it."""
+        """A driver's own transaction may stay open: no reader of rows waits for it, and the next driver ends it."""
         return [one for one in self.open(patience_s=2) if "-driver " not in one]
 
     def check(self, batches: int | None = None) -> None:
-        """Each row of so many batches, or of those that Spark knows of, is there once; no transaction is open."""
+        """Each row of the batches, by default of those that Spark has committed, is there once; nothing is open."""
         assert self.open() == []
         assert self.problems(self.checkpoint.committed + 1 if batches is None else batches) == []
 
@@ -107,12 +107,12 @@ class BareStream:
 
 
 def freezer(worker: Worker) -> Callable[[], None]:
-    """SIGSTOP to this process, for a fault's `before`."""
+    """For a fault's `before`: sends SIGSTOP to this process."""
     return lambda: os.kill(worker.process_id, signal.SIGSTOP)
 
 
 def whose(fault: Fault) -> str:
-    """The request that was hit, with whose transaction it is about."""
+    """The API of the request that was hit, and whose transaction it is about."""
     assert fault.hit is not None
     name, body = fault.hit
     owner = body.get("transactional_id") or body.get("v3_and_below_transactional_id") or ""

@@ -1,8 +1,8 @@
 """What the Python processes of Spark do for a stream, without Spark: plan, write a task, commit, abort.
 
 Spark's JVM holds none of the sink's state. It starts Python processes, hands them pickled writers and messages, and
-keeps its checkpoint. `bare_spark.py` plays the JVM; this module runs in the processes it starts. Each serves one call
-at a time until its pipe closes, and is as mortal as Spark's own.
+keeps its checkpoint. `bare_spark.py` plays the JVM; this module runs in the processes that it starts. Each serves one
+call at a time until its pipe closes, and can be killed like Spark's own.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kafka_sink.spark import driver, planning, stream_writer, task, writer
 from tests.chaos.numbered_records import numbered_value
 
 SCHEMA = StructType([StructField("value", BinaryType()), StructField("partition", IntegerType())])
-# So that a task writes, is acknowledged, and writes on.
+# So that a task writes, gets acknowledgements, and writes more.
 ROWS_PER_ARROW_BATCH = 10
-# Loaded before the fork, so that no process pays for them.
+# Loaded before the fork, so that the processes need not load them.
 LOADED = (driver, planning)
 
 
@@ -43,7 +43,7 @@ def plan(settings: Mapping[str, str]) -> stream_writer.StreamWriter:
 
 
 def write(planned: stream_writer.StreamWriter, place: task.TaskPlace, rows: Sequence[int], partitions: int) -> Any:
-    """StreamWriter.write, with a place of ours instead of the one that Spark's TaskContext tells."""
+    """StreamWriter.write, with a given place instead of the one from Spark's TaskContext."""
     batches = _arrow_batches(rows, partitions)
     return writer.CommitMessage(task.write_task(planned._options, planned._columns, batches, place))
 
@@ -51,7 +51,7 @@ def write(planned: stream_writer.StreamWriter, place: task.TaskPlace, rows: Sequ
 def write_and_fail(
     planned: stream_writer.StreamWriter, place: task.TaskPlace, rows: Sequence[int], partitions: int
 ) -> TaskReceipt:
-    """A task whose input breaks after its last row."""
+    """A task whose input fails after its last row."""
 
     def broken() -> Iterable[pa.RecordBatch]:
         yield from _arrow_batches(rows, partitions)
@@ -69,7 +69,7 @@ def abort(settings: Mapping[str, str], messages: Sequence[Any], batch_id: int) -
 
 
 def jump_clock(seconds: float) -> None:
-    """The wall clock of this process is set; every other clock goes on as before."""
+    """Changes the wall clock of this process; its other clocks continue as before."""
     wall, wall_ns = time.time, time.time_ns
     time.time = lambda: wall() + seconds
     time.time_ns = lambda: wall_ns() + int(seconds * 1_000_000_000)
@@ -78,7 +78,7 @@ def jump_clock(seconds: float) -> None:
 def _arrow_batches(rows: Sequence[int], partitions: int) -> Iterable[pa.RecordBatch]:
     for start in range(0, len(rows), ROWS_PER_ARROW_BATCH):
         chosen = rows[start : start + ROWS_PER_ARROW_BATCH]
-        # A source row's offset says where it goes and what its number is there.
+        # A source row's offset determines its partition and its number there.
         values = [numbered_value(row % partitions, row // partitions, row) for row in chosen]
         columns = {
             "value": pa.array(values, pa.binary()),

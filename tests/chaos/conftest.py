@@ -1,4 +1,4 @@
-"""Streams of tests/chaos, each with a topic and a proxy of its own."""
+"""Streams of tests/chaos, each with its own topic and proxy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stream_on(topic_name: str) -> Iterator[Callable[..., BareStream]]:
 
 @pytest.fixture
 def sweeping(kafka: KafkaCluster) -> None:
-    """For a test of what the sink ends in the place of others. On brokers that do not verify it leaves that alone:
+    """For tests of transactions that the sink ends for dead tasks. On brokers that do not verify it leaves them alone:
     tests/integration/test_old_brokers.py."""
     if not kafka.verifies:
         pytest.skip(f"Apache Kafka {kafka.version} does not verify transactions: what killed tasks leave is not swept")
@@ -37,5 +37,5 @@ def stream(stream_on: Callable[..., BareStream], kafka: KafkaCluster) -> BareStr
 
 @pytest.fixture
 def direct_stream(stream_on: Callable[..., BareStream], kafka: KafkaCluster) -> BareStream:
-    """Without the proxy."""
+    """The same stream without the proxy."""
     return stream_on(kafka, is_direct=True)

@@ -1,7 +1,6 @@
 """How much is tried: CHAOS_RECORDS records for each outage, and from a million on also the whole matrix of harms.
 
-The default is for every run of all tests and takes a minute; `CHAOS_RECORDS=1000000` is for releases and
-takes about twenty.
+The default is for every test run and takes a minute; `CHAOS_RECORDS=1000000` is for releases and takes about twenty.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from tests.conftest import FIRST_GENERATION, NEWEST
 
 RECORDS = int(os.environ.get("CHAOS_RECORDS", "60000"))
 IS_FULL = RECORDS >= 1_000_000
-# How often each outage meets a transactional application.
+# The number of times that each outage hits a transactional application.
 ROUNDS = 4 if IS_FULL else 1
-# For long rows of variants: the older version only with `make slow` and `make chaos`.
+# For long lists of variants: the older version only with `make slow` and `make chaos`.
 NEWEST_MAINLY = (NEWEST, pytest.param(FIRST_GENERATION, marks=pytest.mark.slow))

@@ -1,4 +1,4 @@
-"""What a KafkaProxy can do to a request, and which request it does that to."""
+"""What a KafkaProxy can do to a request, and which request it chooses."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Request:
 
 
 def of_the_driver(request: Request) -> bool:
-    """Also what belongs to no transaction."""
+    """Also true for requests that belong to no transaction."""
     body = request.body
     owner = body.get("transactional_id") or body.get("v3_and_below_transactional_id") or "-driver"
     return str(owner).endswith("-driver")
@@ -56,26 +56,26 @@ def of_a_task(request: Request) -> bool:
 
 @dataclass(eq=False)
 class Fault:
-    """One planned harm to the `nth` request of an API, and what became of it.
+    """One planned harm to the `nth` request of an API, and its result.
 
-    `api` None: of any, apart from the questions that every connection begins with.
+    With `api` None it hits any request, apart from those that every connection begins with.
     """
 
     api: Api | None
     harm: Harm
     nth: int = 1
     delay_s: float = 0.0
-    # Which of the requests to count.
+    # Which requests count.
     where: Callable[[Request], bool] = lambda _: True
-    # Called at the moment of the harm, before anybody can notice it.
+    # Called at the moment of the harm, before any peer can notice it.
     before: Callable[[], None] = lambda: None
     # The body of the answer to a request that is refused.
     refusal: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
-    # Not only the nth request, all that follow as well, until `stop`.
+    # Whether all requests after the nth are hit as well, until `stop`.
     lasts: bool = False
-    # What was harmed: the API's name and the request's body.
+    # What was hit: the API's name and the request's body.
     hit: tuple[str, Mapping[str, Any]] | None = None
-    # Of the copy of a duplicate and of a held request: what the broker answered, for tests that want to know.
+    # The broker's answer to the copy of a duplicate and to a held request, for tests that need it.
     answer: dict[str, Any] | None = None
     _seen: int = 0
     _is_stopped: bool = False
@@ -92,11 +92,11 @@ class Fault:
         self._acted.set()
 
     def stop(self) -> None:
-        """Nothing is harmed from now on, whether or not anything was."""
+        """From now on nothing is harmed, whether or not anything was."""
         self._is_stopped = True
 
     def counts(self, request: Request) -> bool:
-        """Whether it is this request's turn to be harmed."""
+        """Whether this request must be harmed."""
         is_over = self._is_stopped or (self._seen >= self.nth and not self.lasts)
         is_meant = request.api_key not in PREAMBLES if self.api is None else request.api_key == self.api.key
         if is_over or not is_meant or not self.where(request):
@@ -111,7 +111,7 @@ class Fault:
         return self._acted.wait(timeout_s)
 
     def release(self, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
-        """Lets a held request go on to the broker; returns its answer, which the client never sees."""
+        """Forwards a held request to the broker; returns its answer, which the client never sees."""
         self._released.set()
         return self.wait_for_answer(timeout_s)
 

@@ -1,18 +1,18 @@
-"""The TCP proxy of all tests: it speaks enough of Kafka's protocol to hurt one chosen request, and can be a slow line.
+"""The TCP proxy of all tests: it knows enough of Kafka's protocol to harm one chosen request, and can be slow.
 
     with KafkaProxy(kafka.bootstrap_servers) as proxy:
         fault = proxy.on(END_TXN, Harm.LOSE_ANSWER)
         ... a producer with bootstrap.servers = proxy.bootstrap_servers ...
         assert fault.has_acted
 
-One listener stands for each broker: Metadata and FindCoordinator answers are rewritten on their way to the client, so
-every connection goes through the proxy and none of the brokers' own traffic does. Requests are counted per API over all
-connections, beginning when the fault is placed. Each connection has a thread for each direction.
+There is one listener for each broker: Metadata and FindCoordinator answers are rewritten on their way to the client, so
+every connection of a client goes through the proxy and no traffic between brokers does. Requests are counted per API
+over all connections, from the moment at which the fault is placed. Each connection has a thread for each direction.
 
-`bytes_per_s` limits what goes to the brokers, over all connections; answers are not slowed. Connections have a small
-receive buffer, so that what the client has sent and the proxy has not passed on is a frame and little more.
+`bytes_per_s` limits the traffic to the brokers, over all connections; answers are not slowed. Connections have a small
+receive buffer, so that the data between client and broker is little more than a frame.
 
-What a fault does to the rest of the connection is the point of it: `HOLD_REQUEST` cuts the client off and keeps the
+Faults differ in what they do to the rest of the connection: `HOLD_REQUEST` disconnects the client and keeps the
 broker's side open, so that the request arrives long after the client gave it up, as from an old socket buffer.
 """
 
@@ -35,7 +35,7 @@ from tests.chaos.faults import Fault, Harm, Request
 
 Address = tuple[str, int]
 
-# Long enough that the receiver mostly reads one slice at a time.
+# Long enough that the receiver usually reads one slice at a time.
 SLICE_PAUSE_S = 0.0001
 _RECEIVE_BUFFER_BYTES = 64 * 1024
 _SLOW_PIECE_BYTES = 8192
@@ -44,7 +44,7 @@ _POLL_S = 0.05
 
 @dataclass(eq=False)
 class _Asked:
-    """A request that the broker still has to answer."""
+    """A request that the broker has not answered yet."""
 
     request: Request
     fault: Fault | None
@@ -52,9 +52,9 @@ class _Asked:
 
 class KafkaProxy:
     def __init__(self, upstream: str, *, slice_bytes: int | None = None) -> None:
-        """`slice_bytes`: whatever passes does so in pieces of at most this size, each in a packet of its own."""
+        """`slice_bytes`: all data is sent in pieces of at most this size, each in a packet of its own."""
         self.slice_bytes = slice_bytes
-        # May be changed at any time: None is unlimited, 0 lets nothing through.
+        # May be changed at any time: None is unlimited, 0 stops all data.
         self.bytes_per_s: int | None = None
         self.counts: Counter[str] = Counter()
         self.slice_count = 0
@@ -65,7 +65,7 @@ class KafkaProxy:
         self._connections: list[_ProxiedConnection] = []
         self._threads: list[threading.Thread] = []
         self._over = threading.Event()
-        # When the line is free again: one line for all connections.
+        # When the line is free again; all connections share one line.
         self._free_at = 0.0
 
     def __enter__(self) -> KafkaProxy:
@@ -110,12 +110,12 @@ class KafkaProxy:
     # ---- for the connections ----
 
     def listener_for(self, broker: Address) -> Address:
-        """The proxy's own address that leads to this broker."""
+        """The proxy's address for this broker."""
         with self.lock:
             listener = self._listeners.get(broker)
             if listener is None:
                 listener = self._listeners[broker] = socket.socket()
-                # Before it listens: accepted connections take it over.
+                # Set before it listens: accepted connections inherit it.
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
                 listener.bind(("127.0.0.1", 0))
                 listener.listen()
@@ -124,7 +124,7 @@ class KafkaProxy:
         return host, port
 
     def take_fault(self, request: Request) -> Fault | None:
-        """Counts a request; returns the fault whose turn it is."""
+        """Counts a request; returns the fault that must hit it."""
         with self.lock:
             api = APIS.get(request.api_key)
             self.counts[api.name if api is not None else str(request.api_key)] += 1
@@ -159,7 +159,7 @@ class KafkaProxy:
             target.sendall(data)
             return
         for start in range(0, len(data), self.slice_bytes):
-            self.slice_count += 1  # before the slice is on its way: who has read the last one may ask at once
+            self.slice_count += 1  # before the slice is sent: a reader of the last slice may look at the count at once
             target.sendall(data[start : start + self.slice_bytes])
             time.sleep(SLICE_PAUSE_S)
 
@@ -193,7 +193,7 @@ class _ProxiedConnection:
         self._address = address
         self._asked: deque[_Asked] = deque()
         self._is_silent = False
-        # The client is gone and the broker's side lives on, for a request that is held back.
+        # The client is disconnected and the broker's side stays open, for a request that is held.
         self._is_holding = False
 
     def shut_down(self) -> None:
@@ -221,10 +221,10 @@ class _ProxiedConnection:
         return True
 
     def _harm_request(self, asked: _Asked, fault: Fault, frame: bytes) -> bool:
-        """Returns whether the connection goes on."""
+        """Returns whether the connection continues."""
         harm = fault.harm
         if harm in (Harm.LOSE_ANSWER, Harm.CUT_ANSWER, Harm.SILENT_ANSWER):
-            return self._forward(asked, frame)  # the rest happens when the answer comes
+            return self._forward(asked, frame)  # the rest happens when the answer arrives
         if harm is Harm.DELAY_REQUEST:
             time.sleep(fault.delay_s)
             fault.act()
@@ -243,7 +243,7 @@ class _ProxiedConnection:
             self._hold(asked, fault, frame)
             return harm is Harm.SILENT_HOLD
         if harm is Harm.REFUSE:
-            # The broker is asked something harmless instead, so that answers keep the order of the requests.
+            # The broker gets a harmless request instead, so that answers keep the order of the requests.
             stand_in = encode_request(
                 API_VERSIONS, 0, correlation_id=asked.request.correlation_id, client_id=None, body={}
             )
@@ -306,7 +306,7 @@ class _ProxiedConnection:
         return True
 
     def _rewritten(self, asked: _Asked, frame: bytes) -> bytes:
-        """Brokers' addresses become the proxy's."""
+        """Replaces the brokers' addresses by the proxy's."""
         request, fault = asked.request, asked.fault
         if fault is not None and fault.harm is Harm.REFUSE:
             refusal = fault.refusal(request.body)

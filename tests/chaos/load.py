@@ -1,7 +1,7 @@
-"""One thread that sends numbered records while brokers fail, and a note of how it went.
+"""One thread that sends numbered records while brokers fail, and a record of the results.
 
-Most records go by `send_arrow` with an explicit partition, every tenth by `send` with a key. The pace is such that some
-are left for the time after the outage: whatever the fault does, it does it to a producer at work.
+Most records are sent by `send_arrow` with an explicit partition, every tenth by `send` with a key. The rate is such
+that some are left for the time after the outage, so that a fault always hits a producer that is sending.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ARROW_ROWS = 900
 KEYED_ROWS = 100
 KEYS = 20
 KEY_STREAM_FIRST = 1000
-# Shares of all records: before the outage, and at most until its end.
+# Shares of all records: before the outage, and at most until it ends.
 SHARE_BEFORE = 0.1
 SHARE_UNTIL_END = 0.9
 
@@ -32,7 +32,7 @@ GROUP = "producer-metrics"
 
 @dataclass
 class Progress:
-    """Told by the sender thread, one note for each call that is done."""
+    """The sender thread reports each completed call here."""
 
     done_calls: int = 0
     errors: list[KafkaSinkError] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Load:
     position: int = 0
 
     def run(self, outage: Outage, expected_outage_s: float) -> None:
-        """Sends all records, the outage beginning after the first tenth; returns when both are over."""
+        """Sends all records; the outage begins after the first tenth. Returns when both are over."""
         while self.position < self.total:
             if outage.started_at == 0.0 and self.position >= SHARE_BEFORE * self.total:
                 self.producer.flush(timeout_s=60)
@@ -79,7 +79,7 @@ class Load:
     def _is_due(self, outage: Outage, expected_s: float) -> bool:
         if outage.started_at == 0.0 or outage.is_over:
             return True
-        # Nobody knows how long the outage takes: ever slower, but always something.
+        # The length of the outage is unknown: the rate falls, but never to zero.
         elapsed = time.monotonic() - outage.started_at
         share = SHARE_BEFORE + (SHARE_UNTIL_END - SHARE_BEFORE) * (1 - math.exp(-1.5 * elapsed / expected_s))
         return self.position < share * self.total
@@ -112,7 +112,7 @@ class Load:
 
 
 def metric(producer: Producer, name: str) -> float:
-    """A total of the whole producer."""
+    """A metric of the whole producer."""
     values = [value for (group, found, _), value in producer.metrics().items() if (group, found) == (GROUP, name)]
     if len(values) != 1:
         raise KeyError(name)

@@ -1,10 +1,10 @@
-"""Records that tell by themselves whether they are missing, doubled, torn or out of order.
+"""Records whose content shows whether they are missing, duplicated, torn or out of order.
 
 A value holds (stream, number, position, checksum) and filling. A stream is a partition key: all its records go to one
 partition, and their numbers count 0, 1, 2... The position counts over all streams in the order of sending; a single
 thread sends, so within a partition positions only grow, over streams and over both ways of sending.
 
-The checker sees records one by one and keeps one number per stream and partition, so it checks any amount of them.
+The checker gets records one by one and keeps one number per stream and partition, so it can check any number of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def numbered_value(stream: int, number: int, position: int) -> bytes:
 
 @dataclass
 class StreamChecker:
-    """Feed it every record of the topic, in the order of each partition; then compare with what was sent."""
+    """It gets every record of the topic, in the order of each partition, and then compares them with what was sent."""
 
     problems: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
@@ -56,7 +56,7 @@ class StreamChecker:
         self._last_position[partition] = position
 
     def verdict(self, sent: Mapping[int, int]) -> list[str]:
-        """Nothing, when each stream ended where it was sent to; `sent` is stream -> how many."""
+        """Empty if each stream is complete; `sent` is stream -> number of records."""
         ends = [
             f"stream {stream}: {self._expected.get(stream, 0)} of {count} records seen to the end"
             for stream, count in sent.items()

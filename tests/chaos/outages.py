@@ -1,7 +1,7 @@
-"""What befalls brokers, and proof that it did: each fault waits until the cluster shows it, or fails.
+"""Faults of brokers, with proof that they happened: each fault waits until the cluster shows it, or fails.
 
-A fault is over when every replica of every topic is in sync again: the next one would otherwise take a second replica
-away, and with min.insync.replicas=2 of 3 the cluster could not take writes, however right the producer is.
+A fault is over when every replica of every topic is in sync again. Otherwise the next one could take away a second
+replica, and with min.insync.replicas=2 of 3 the cluster could not accept writes, even from a correct producer.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ TRANSACTION_TOPIC = "__transaction_state"
 
 
 def leader_as_told_by(kafka: KafkaCluster, node_id: int, topic: str, partition: int) -> int:
-    """-1 also while this node does not answer or know."""
+    """Also -1 if this node does not answer or does not know the leader."""
     view = kafka.view_of(node_id, topic)
     return next((one.leader for one in (view.partitions if view else ()) if one.index == partition), -1)
 
 
 def create_topic(kafka: KafkaCluster, name: str, partitions: int, config: dict[str, object] | None = None) -> str:
-    """Again until it is there: a cluster that has just got over an outage may drop the first request."""
+    """Repeats the request until the topic exists: a cluster just after an outage may drop the first one."""
 
     def exists() -> bool:
         with suppress(KafkaException):
@@ -40,7 +40,7 @@ def create_topic(kafka: KafkaCluster, name: str, partitions: int, config: dict[s
 
 
 def wait_until_moved(kafka: KafkaCluster, topic: str, partition: int, old_leader: int) -> int:
-    """By the word of every other node: right after an election they do not know of it at the same time."""
+    """Waits until all other nodes agree: after an election they learn of the new leader one after the other."""
     others = [node_id for node_id in kafka.node_ids if node_id != old_leader]
     leaders: set[int] = set()
 
@@ -54,7 +54,7 @@ def wait_until_moved(kafka: KafkaCluster, topic: str, partition: int, old_leader
 
 
 def kill_leader(kafka: KafkaCluster, topic: str, partition: int) -> int:
-    """SIGKILL; returns the node when another one has taken over."""
+    """Sends SIGKILL to the leader; returns the node when another one has taken over."""
     victim = kafka.leader_of(topic, partition)
     process_id = kafka.process_id(victim)
     kafka.kill(victim)
@@ -64,7 +64,7 @@ def kill_leader(kafka: KafkaCluster, topic: str, partition: int) -> int:
 
 
 def pause_leader(kafka: KafkaCluster, topic: str, partition: int, pause_s: float) -> int:
-    """SIGSTOP for a while. The others must have replaced it in between, or it was no outage."""
+    """Sends SIGSTOP for a while. The others must replace the leader in between; otherwise there was no outage."""
     victim = kafka.leader_of(topic, partition)
     kafka.pause(victim)
     started = time.monotonic()
@@ -78,7 +78,7 @@ def pause_leader(kafka: KafkaCluster, topic: str, partition: int, pause_s: float
 
 
 def state_of(process_id: int) -> str:
-    """As the kernel says: T is stopped."""
+    """The state as the kernel reports it: T is stopped."""
     return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
 
 
@@ -91,7 +91,7 @@ def coordinator_partition(transactional_id: str, partition_count: int) -> int:
 
 
 class Outage:
-    """A script of faults on a thread of its own, beside the test that sends. Its error is raised by `join`."""
+    """A script of faults in its own thread, in parallel with the test that sends. `join` raises its error."""
 
     def __init__(self, script: Callable[[], None]) -> None:
         self._script = script

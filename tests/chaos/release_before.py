@@ -1,7 +1,7 @@
-"""Run by test_upgrades.py inside an earlier release, with that release's own players of Spark's part.
+"""test_upgrades.py runs this inside an earlier release, with that release's own simulation of Spark.
 
-Some batches are delivered, then one more is committed while a proxy may do what it likes. Arguments: bootstrap servers,
-topic, query id, how many batches come before that one. What becomes of it is the last line.
+Some batches are delivered, then one more is committed while a proxy may harm it. Arguments: bootstrap servers, topic,
+query id, number of batches before that one. The last line is its result.
 """
 
 import sys

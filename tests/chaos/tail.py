@@ -1,4 +1,4 @@
-"""A read_committed reader that runs beside the writer, as a consumer in production does, through every outage."""
+"""A read_committed reader that runs beside the writer through every outage, like a consumer in production."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Tail:
         self._thread.start()
 
     def finish(self, timeout_s: float = 120) -> None:
-        """Reads what is stable by now, then ends. Raises what went wrong in between."""
+        """Reads what is stable by now, then ends. Raises any earlier error."""
         self._targets = wait_until_settled(self._servers, self._topic, timeout_s=timeout_s)
         self._thread.join(timeout_s)
         if self._error is not None:

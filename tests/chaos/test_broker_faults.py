@@ -1,7 +1,7 @@
-"""Brokers that die, freeze, restart or fall silent while tasks write and commits are under way.
+"""Brokers that die, freeze, restart or do not answer while tasks write and commits are in progress.
 
-A query waits for what comes back and asks again for what was not answered. No batch fails, none is delivered twice, and
-no transaction stays open behind it.
+A query waits for brokers that come back and repeats unanswered requests. No batch fails, none is delivered twice, and
+no transaction stays open.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ TWO_OF_THREE = {"min.insync.replicas": 2}
 DAY_S = 86_400
 
 
-# For three nodes; a request that is not answered is given up soon.
+# For three nodes; an unanswered request is given up soon.
 PATIENT = {"ledger__replication__factor": 3, "kafka__request__timeout__ms": 4000}
 
 
 def partition_of(fault: Fault) -> int:
-    """Where the Produce request that was hit wanted to write."""
+    """The partition of the Produce request that was hit."""
     assert fault.hit is not None
     body: Mapping[str, Any] = fault.hit[1]
     return int(body["topic_data"][0]["partition_data"][0]["index"])
@@ -61,7 +61,7 @@ def partition_of(fault: Fault) -> int:
 def test_a_task_gets_over_the_loss_of_any_of_its_produce_requests(
     stream_on: Callable[..., BareStream], kafka: KafkaCluster, harm: Harm
 ) -> None:
-    """In both directions, with and without anybody saying so."""
+    """In both directions, with and without an error on the connection."""
     stream = stream_on(kafka, kafka__request__timeout__ms=2000)
     with stream.query() as query:
         for nth in (1, 2, 3):
@@ -78,7 +78,7 @@ def test_a_task_gets_over_the_loss_of_any_of_its_produce_requests(
 def test_a_leader_that_goes_away_while_a_task_writes_delays_it_and_nothing_else(
     stream_on: Callable[..., BareStream], kafka_three_nodes: KafkaCluster, way: str
 ) -> None:
-    """The records are in its log, the answer is lost: they come a second time to the leader that takes over."""
+    """The records are in its log and the answer is lost: they are sent again to the new leader."""
     kafka = kafka_three_nodes
     stream = stream_on(kafka, config=TWO_OF_THREE, **PATIENT)
     with stream.query() as query:
@@ -161,9 +161,9 @@ def test_batches_go_on_while_all_brokers_are_restarted_one_after_the_other(
 def test_a_partition_that_has_no_leader_when_it_is_committed_is_forgotten_by_brokers_of_4(
     stream_on: Callable[..., BareStream], kafka_three_nodes: KafkaCluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """KAFKA-20734, kept here to notice when it is mended: the coordinator takes such a partition for a deleted one and
-    writes no marker into it. Its rows stay hidden, and nothing that a client can ask for changes that. A commit that
-    waits for its rows to be visible says so."""
+    """KAFKA-20734; the test also shows when it is fixed. The coordinator takes such a partition for a deleted one and
+    writes no marker into it. Its rows stay hidden, and no request of a client can change that. A commit that waits for
+    its rows to be visible reports it."""
     kafka = kafka_three_nodes
     stream = stream_on(kafka, replication_factor=1, commit__visible__timeout__ms=2000, **PATIENT)
     commit_with_a_dead_leader(stream)
@@ -180,7 +180,7 @@ def test_a_partition_that_has_no_leader_when_it_is_committed_is_forgotten_by_bro
 def test_a_partition_that_has_no_leader_when_it_is_committed_shows_its_rows_when_it_is_back(
     stream_on: Callable[..., BareStream],
 ) -> None:
-    """As brokers before 4.0 do it: the markers wait. So does a commit that has to ask again, as its transaction is
+    """On brokers before 4.0 the markers wait. A commit that has to repeat its request waits, too, as its transaction is
     neither open nor ended until then."""
     with cluster_of(FIRST_GENERATION, nodes=3) as kafka:
         stream = stream_on(kafka, replication_factor=1, **PATIENT)
@@ -189,9 +189,9 @@ def test_a_partition_that_has_no_leader_when_it_is_committed_shows_its_rows_when
 
 
 def commit_with_a_dead_leader(stream: BareStream, *, comes_back_after_s: float | None = None) -> None:
-    """The node that led some of the rows' partitions, and is their only replica, is dead when a batch is committed."""
+    """A node that leads some of the rows' partitions, as their only replica, is dead when a batch is committed."""
     kafka = stream.kafka
-    # For the cluster's own topics.
+    # Creates the cluster's internal topics.
     with BareStream(kafka, f"{stream.topic}-first", **PATIENT) as first:
         first.run()
     kafka.wait_in_sync(TRANSACTION_TOPIC)
@@ -219,7 +219,7 @@ def commit_with_a_dead_leader(stream: BareStream, *, comes_back_after_s: float |
 def test_clocks_that_jump_by_a_day_in_the_middle_of_a_batch_change_nothing(
     stream_on: Callable[..., BareStream], kafka: KafkaCluster, days: int
 ) -> None:
-    """Of the tasks' and the driver's processes: what has a time limit is measured by a clock that cannot jump."""
+    """The clocks of the tasks' and the driver's processes: time limits are measured by a clock that cannot jump."""
     stream = stream_on(kafka, is_direct=True, config={"message.timestamp.after.max.ms": 1 << 62})
     with stream.query() as query:
         query.run_batch()
@@ -235,7 +235,7 @@ def test_clocks_that_jump_by_a_day_in_the_middle_of_a_batch_change_nothing(
 def test_a_clock_that_is_too_far_ahead_for_the_topic_fails_the_task_and_loses_nothing(
     stream_on: Callable[..., BareStream], kafka: KafkaCluster
 ) -> None:
-    """From Kafka 4.0 on every topic refuses timestamps of more than an hour ahead, unless told otherwise."""
+    """From Kafka 4.0 on, topics by default refuse timestamps of more than an hour ahead."""
     stream = stream_on(kafka, is_direct=True, config={"message.timestamp.after.max.ms": 3_600_000})
     with stream.query() as query:
         query.run_batch()
@@ -250,14 +250,14 @@ def test_a_clock_that_is_too_far_ahead_for_the_topic_fails_the_task_and_loses_no
     stream.check(2)
 
 
-# ---- what the driver asks ----
+# ---- requests of the driver ----
 
 
 @pytest.mark.slow
 def test_a_commit_that_is_held_back_for_a_minute_arrives_and_changes_nothing(
     stream_on: Callable[..., BareStream], kafka: KafkaCluster
 ) -> None:
-    """The driver gives the answer up and asks again; batches later the first request arrives."""
+    """The driver gives up waiting and repeats the request; batches later the first request arrives."""
     stream = stream_on(kafka, kafka__request__timeout__ms=3000)
     held = [
         stream.proxy.on(END_TXN, Harm.SILENT_HOLD, nth=2, where=of_a_task),

@@ -1,4 +1,4 @@
-"""What takes a cluster with settings of its own: ids that expire, a transaction version that changes, slow markers."""
+"""Tests with special clusters: ids that expire, a transaction version that changes, slow markers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def change_transaction_version(kafka: KafkaCluster, old: int, new: int) -> None:
 def test_a_transaction_version_that_changes_between_a_task_and_its_commit_changes_nothing(
     stream_on: Callable[..., BareStream], old: int, new: int
 ) -> None:
-    """Each transaction ends by the rules that it began with."""
+    """Each transaction ends by the rules of the version in which it began."""
     with cluster_of(NEWEST, transaction_version=old) as kafka:
         stream = stream_on(kafka, is_direct=True)
         with stream.query() as query:
@@ -72,7 +72,7 @@ def test_a_transaction_version_that_changes_between_a_task_and_its_commit_change
 def test_a_query_that_was_idle_until_the_brokers_forgot_its_ids_goes_on(
     stream_on: Callable[..., BareStream], version: str
 ) -> None:
-    """Days later. Spark keeps an idle Python process for a minute, so the driver's process is another one by then."""
+    """Days later. Spark keeps an idle Python process for a minute, so the driver has another process by then."""
     with cluster_of(version, properties=FORGETFUL) as kafka:
         stream = stream_on(kafka, is_direct=True)
         with stream.query() as query:
@@ -87,8 +87,8 @@ def test_a_query_that_was_idle_until_the_brokers_forgot_its_ids_goes_on(
 def test_a_decision_whose_ids_the_brokers_have_forgotten_is_reported_by_what_the_log_says(
     stream_on: Callable[..., BareStream], version: str
 ) -> None:
-    """The driver dies between the commits of its tasks. Until it is back, the committed ones and the others, which
-    timed out, have expired: the coordinator knows none of them."""
+    """The driver dies between the commits of its tasks. Before it is back, the ids have expired, those of committed
+    transactions and those that timed out: the coordinator knows none of them."""
     with cluster_of(version, properties=FORGETFUL) as kafka:
         stream = stream_on(kafka, kafka__transaction__timeout__ms=20_000)
         stream.kill_after_the_decision(nth=3)
@@ -107,7 +107,7 @@ def test_a_decision_whose_ids_the_brokers_have_forgotten_is_reported_by_what_the
 
 
 def test_a_commit_whose_markers_are_late_shows_its_rows_later(stream_on: Callable[..., BareStream]) -> None:
-    """EndTxn is answered when the coordinator has decided. A leader of rows stands still at that moment."""
+    """EndTxn is answered when the coordinator has decided. A leader of rows is paused at that moment."""
     alone = {
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,

@@ -1,7 +1,7 @@
 """commit() raises at each of its steps, and Spark calls abort() with the same messages, in another process.
 
-The batch is then wholly there or wholly absent, according to whether the decision had been made; none of its
-transactions is open; and after a restart each row is there once.
+The batch is then completely there or absent, depending on whether the decision had been made; none of its transactions
+is open; and after a restart each row is there once.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def test_a_batch_is_wholly_there_or_absent_after_a_step_that_only_older_brokers_
 
 
 def test_a_permission_that_is_taken_away_after_the_decision_loses_nothing(stream: BareStream) -> None:
-    """commit() fails, recovery fails again and again; when the permission is back, the batch is finished."""
+    """commit() fails, and recovery fails repeatedly; when the permission is back, the batch is finished."""
     with stream.query() as query:
         query.plan()
         messages = query.write_tasks()
@@ -153,8 +153,8 @@ def test_a_permission_that_is_taken_away_after_the_decision_loses_nothing(stream
 def test_an_end_that_is_not_answered_until_the_deadline_is_settled_by_the_next_run(
     stream_on: Callable[..., BareStream], kafka: KafkaCluster, owner: Callable[[Request], bool], says: str, harm: Harm
 ) -> None:
-    """The driver asks to commit the intent, or the transactions of the tasks after the decision, until its time is up.
-    Whether the decision was made, the ledger knows."""
+    """The driver tries to commit the intent, or after the decision the transactions of the tasks, until its deadline.
+    The ledger knows whether the decision was made."""
     stream = stream_on(kafka, kafka__transaction__timeout__ms=60_000)
     with stream.query() as query:
         query.plan()

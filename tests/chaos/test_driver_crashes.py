@@ -1,7 +1,7 @@
 """The driver is killed at every request of commit(), before it arrives and after it was carried out.
 
-No fault point is in the code under test: a proxy sees the request and kills the driver's processes. After each crash
-the query starts again from its checkpoint; then each row is there once, and no transaction is open.
+There is no fault point in the code under test: a proxy sees the request and kills the driver's processes. After each
+crash the query starts again from its checkpoint; then each row is there once, and no transaction is open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.chaos.kafka_proxy import KafkaProxy
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 SIDES = {"before-it-arrives": Harm.LOSE_REQUEST, "after-it-was-carried-out": Harm.LOSE_ANSWER}
-# A commit of three tasks has 20 requests in transaction version 2 and 23 in transaction version 1, repeats left aside.
+# A commit of three tasks has 20 requests in transaction version 2 and 23 in transaction version 1, without retries.
 REQUESTS_MAX = 60
 
 
@@ -42,7 +42,7 @@ def is_killed_in_commit(query: BareQuery, proxy: KafkaProxy, harm: Harm, nth: in
 def test_each_row_is_there_once_wherever_in_a_commit_the_driver_is_killed(
     stream: BareStream, side: str, is_warm: bool
 ) -> None:
-    """`first` commit of a process, which fences and reads the ledger, or a `later` one, which knows both."""
+    """The `first` commit of a process, which fences and reads the ledger, or a `later` one, which does neither."""
     hits: list[str] = []
     for nth in count(1):
         with stream.query() as query:
@@ -114,5 +114,5 @@ def test_recovery_at_planning_commits_what_was_decided_before_any_task_runs(stre
     with stream.query(tasks=2) as query:
         query.plan()
         assert stream.problems(1) == []
-        query.run_batch()  # the same batch, planned otherwise: its rows are not written twice
+        query.run_batch()  # the same batch, divided differently: its rows are not written twice
     stream.check(1)

@@ -1,4 +1,4 @@
-"""Each harm of the proxy really happens: a broker that only counts, a client that is a bare socket."""
+"""Each harm of the proxy really happens, shown with a broker that only counts and a client that is a bare socket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SILENCE_S = 0.3
 
 @dataclass
 class CountingBroker:
-    """Answers EndTxn and names itself in Metadata and FindCoordinator; remembers the correlation ids it has read."""
+    """Answers EndTxn and names itself in Metadata and FindCoordinator; records the correlation ids that it has read."""
 
     listener: socket.socket
     requests: list[int] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Client:
         self._socket.sendall(data)
 
     def read(self, timeout_s: float = PATIENCE_S) -> bytes | None:
-        """What comes: None for nothing in time, empty for the end."""
+        """The received bytes: None if nothing arrives in time, empty at the end of the stream."""
         self._socket.settimeout(timeout_s)
         try:
             return self._socket.recv(65536)

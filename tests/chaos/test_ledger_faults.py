@@ -1,6 +1,6 @@
 """Two drivers of one sink; a checkpoint or a ledger that is gone, or older than it should be.
 
-Where the sink cannot know what was delivered, it stops and says so: nothing becomes visible, nothing is skipped.
+If the sink cannot know what was delivered, it stops with an error: nothing becomes visible, nothing is skipped.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ def test_of_two_drivers_with_the_same_batch_one_delivers_it_and_the_other_finds_
 def test_of_the_older_of_two_drivers_nothing_is_seen_and_its_error_names_the_other(
     direct_stream: BareStream, is_late: bool, reason: str
 ) -> None:
-    """What it had prepared before the newer one began is aborted by that one's sweep, and the check before the
-    decision finds that first. What it prepares later is left alone, and then the decision itself is fenced."""
+    """The sweep of the newer driver aborts what the older one had prepared before, and the check before the decision
+    finds that first. What the older one prepares later is left alone, and then the decision itself is fenced."""
     with direct_stream.query() as old:
         old.run_batch()
         old.checkpoint = direct_stream.checkpoint.copy()
         old.plan()
         messages = [] if is_late else old.write_tasks()
-        direct_stream.run(2)  # somebody starts the same query again
+        direct_stream.run(2)  # another driver of the same query starts
         messages = messages or old.write_tasks()
         with pytest.raises(CommitAborted, match=reason) as caught:
             old.commit(messages)
         assert "a sink.id of its own" in str(caught.value)
         old.abort(messages)
         assert direct_stream.open() == []
-        # Spark would stop here. To go on as the same run does not help it either.
+        # Spark would stop here. Continuing in the same run fails as well.
         for batch in (1, 2, 3):
             old.checkpoint.committed = batch - 1
             with pytest.raises(CommitAborted, match="has taken over"):
@@ -79,7 +79,7 @@ def test_of_the_older_of_two_drivers_nothing_is_seen_and_its_error_names_the_oth
 
 
 def test_with_a_new_checkpoint_the_open_decision_is_finished_and_no_new_row_is_skipped(stream: BareStream) -> None:
-    """A query that starts from nothing reads its source from the start: what it had delivered comes again."""
+    """A query without a checkpoint reads its source from the start, so the rows that it had delivered come again."""
     stream.kill_after_the_decision(Checkpoint())
     stream.run(2)
     assert stream.open() == []
@@ -94,7 +94,7 @@ def test_a_checkpoint_that_was_set_back_is_refused_and_nothing_is_written_twice(
         with pytest.raises(CommitAborted, match="the checkpoint has been rolled back"):
             direct_stream.run(checkpoint=copy)
         direct_stream.check(3)
-    direct_stream.run()  # the newer checkpoint, put back
+    direct_stream.run()  # the newer checkpoint was restored
     assert direct_stream.problems(4) == []
 
 
@@ -142,7 +142,7 @@ def test_a_ledger_that_forgets_with_age_is_refused_at_planning(
 def test_an_open_transaction_of_somebody_else_in_the_ledger_hides_no_decision(
     stream_on: Callable[..., BareStream], kafka: KafkaCluster, ledger: str
 ) -> None:
-    """It holds the last stable offset back; a reader of committed records would see nothing behind it."""
+    """It holds back the last stable offset; a reader of committed records would see nothing behind it."""
     stream = stream_on(kafka, ledger__topic=ledger)
     kafka.create_topic(ledger, config={"cleanup.policy": "compact"})
     with Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"other-{ledger}"}) as other:

@@ -1,7 +1,7 @@
-"""Requests of commit() and their answers get lost, cut, doubled, delayed, or arrive when nobody waits for them.
+"""Requests of commit() and their answers are lost, cut, duplicated or delayed, or arrive after the driver has given up.
 
-What one request can suffer, commit() gets over by itself. What arrives too late hits nothing: neither the transaction
-that came after, nor the decision of a driver that came after.
+commit() recovers by itself from a fault of any one request. What arrives too late has no effect: neither on the next
+transaction nor on the decision of a later driver.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def kafka(request: pytest.FixtureRequest, kafka_of: Callable[[str, int], KafkaCl
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", PASSING, ids=lambda harm: harm.name.lower())
 def test_commit_gets_over_the_loss_of_any_one_request_or_answer(stream: BareStream, harm: Harm) -> None:
-    """Each batch is committed by a process that begins with nothing, and hurt at another request. A copy of its
-    fencing request fences the very driver that sent it: it fences again and goes on."""
+    """A process without state commits each batch, and each time another request is harmed. A copy of its fencing
+    request fences the very driver that sent it: it fences again and continues."""
     with stream.query() as query:
         for nth in count(1):
             query.plan()
@@ -79,7 +79,7 @@ def test_an_end_of_a_transaction_whose_answer_is_lost_is_asked_for_again(
 def test_a_request_that_arrives_and_whose_answer_never_comes_is_given_up_and_repeated(
     stream_on: Callable[..., BareStream], kafka: KafkaCluster
 ) -> None:
-    """One direction of the connection is dead, and nobody says so."""
+    """One direction of the connection is dead, without an error."""
     stream = stream_on(kafka, kafka__request__timeout__ms=3000)
     for nth in (1, 2):  # the decision and a task, then the done record and another task
         decision = stream.proxy.on(END_TXN, Harm.SILENT_ANSWER, nth=nth, where=of_the_driver)
@@ -89,7 +89,7 @@ def test_a_request_that_arrives_and_whose_answer_never_comes_is_given_up_and_rep
     stream.check(2)
 
 
-# ---- what arrives late ----
+# ---- late requests ----
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_dead_drivers_request_that_arrives_after_its_successors_batches_change
         query.plan()
         messages = query.write_tasks()
         held.release()  # the successor has prepared its next batch, and commits it now
-        # The one that fences makes its successor fence again: no other run has claimed the ledger since.
+        # The late request fences its own successor, which fences again: no other run has claimed the ledger since.
         query.commit(messages)
     stream.run()
     stream.check()
@@ -144,7 +144,7 @@ def test_an_abort_that_arrives_late_does_not_hit_the_batch_that_ran_again(stream
 def test_a_driver_that_was_frozen_in_its_commit_and_wakes_up_after_its_successor_does_no_harm(
     stream: BareStream, nth: int
 ) -> None:
-    """Frozen after the decision; the successor finishes it and delivers more; then the old one goes on."""
+    """It is frozen after the decision; its successor finishes the batch and delivers more; then it continues."""
     with stream.query(stream.checkpoint.copy()) as old:
         old.plan()
         messages = old.write_tasks()

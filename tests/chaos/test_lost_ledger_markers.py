@@ -1,12 +1,12 @@
 """The broker that leads the ledger dies between an acknowledged decision and its marker, and so does the driver.
 
-The decision is acknowledged by the coordinator; the marker that makes it readable is written afterwards, by a request
-from broker to broker. The proxy holds the driver's EndTxn, the ledger's leader is killed with SIGKILL, and only then
-the coordinator gets the request. With three replicas it writes the marker to the next leader. With one replica brokers
-of 4.x take the partition for deleted and never write it (KAFKA-20734); 3.9.1 writes it when the broker is back.
+The coordinator acknowledges the decision; afterwards a request from broker to broker writes the marker that makes it
+readable. The proxy holds the driver's EndTxn, the ledger's leader is killed with SIGKILL, and only then the coordinator
+gets the request. With three replicas it writes the marker to the next leader. With one replica brokers of 4.x take the
+partition for deleted and never write it (KAFKA-20734); 3.9.1 writes it when the broker is back.
 
-What the next run may do is to find every row there once, however many transactions of the batch the dead driver had
-committed: none, some, or all. No row may be lost or doubled, with an error or without.
+The next run must find every row there once, however many transactions of the batch the dead driver had committed: none,
+some, or all. No row may be lost or duplicated, with or without an error.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tools.waiting import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
-# transaction.version 2 is transaction version 2. 3.9.1 knows no other than 0.
+# transaction.version 2 is transaction version 2. 3.9.1 supports only 0.
 TRANSACTION_VERSIONS = ((NEWEST, 2), (NEWEST, 1), (FIRST_GENERATION, 0))
 # Long enough for the brokers to notice that one is gone, while the proxy holds the request.
 PATIENT = {"kafka__request__timeout__ms": 60_000, "ledger__replication__factor": 3}
@@ -41,7 +41,7 @@ MARKER_PATIENCE_S = 15
 
 @dataclass(frozen=True)
 class Moment:
-    """When the driver dies: at which EndTxn of its tasks, and whether that one is carried out."""
+    """When the driver dies: at which EndTxn of its tasks, and whether that request is carried out."""
 
     name: str
     nth: int
@@ -69,7 +69,7 @@ def test_a_decision_whose_ledger_loses_its_leader_before_the_marker_shows_each_r
     stream_on: Callable[..., BareStream], kafka: KafkaCluster, replicas: int, moment: Moment, topic_name: str
 ) -> None:
     with BareStream(kafka, f"{topic_name}-first", **PATIENT) as first:
-        first.run()  # for the cluster's own topics
+        first.run()  # creates the cluster's internal topics
     kafka.wait_in_sync(TRANSACTION_TOPIC)
     coordinators = {kafka.leader_of(TRANSACTION_TOPIC, partition) for partition in range(COORDINATOR_PARTITIONS)}
     victim = next(node for node in kafka.node_ids if node not in coordinators)
@@ -103,7 +103,7 @@ def test_a_decision_whose_ledger_loses_its_leader_before_the_marker_shows_each_r
 
 
 def ledger_led_by(kafka: KafkaCluster, node: int, topic: str, replicas: int) -> str:
-    """Where Kafka puts a topic's first replica is left to chance."""
+    """Kafka places a topic's first replica at random, so several topics are tried."""
     for number in range(TRIES):
         config = {"cleanup.policy": "compact", "min.insync.replicas": min(replicas, 2)}
         ledger = kafka.create_topic(f"ledger-{number}-{topic}"[:249], 1, replicas, config)
@@ -113,7 +113,7 @@ def ledger_led_by(kafka: KafkaCluster, node: int, topic: str, replicas: int) -> 
 
 
 def is_settled(kafka: KafkaCluster, ledger: str) -> bool:
-    """No transaction in it waits for its marker, or not for much longer."""
+    """Whether every transaction in the ledger has its marker after a limited wait."""
     servers = kafka.bootstrap_servers
 
     def has_no_open_end() -> bool:

@@ -1,4 +1,4 @@
-"""The checker finds what it is for: each kind of damage, planted in a log that is otherwise right."""
+"""The checker finds each kind of damage, planted in a log that is otherwise right."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A leader that was frozen and wakes up: what the protocol of commits rests on when it claims the ledger.
+"""A frozen leader that wakes up: the behaviour that the commit protocol relies on when it claims the ledger.
 
-The nodes that have replaced it are stopped before it goes on, so nobody can tell it that it leads no longer, as if it
-were cut off from them while clients still reach it. It answers with the end of the log as it was, and acknowledges
-nothing. That is why a driver reads the ledger up to a record of its own (exactly_once/takeover.py).
+The nodes that have replaced it are stopped before it continues, so it cannot learn that it no longer leads, as if it
+were cut off from them while clients still reach it. It answers with its old end of the log, and acknowledges nothing.
+That is why a driver reads the ledger up to a record of its own (exactly_once/takeover.py).
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def check_outdated_leader(kafka: KafkaCluster, topic_name: str) -> None:
 def test_a_frozen_leader_is_not_taken_at_its_word_about_the_end_of_its_outage(
     kafka_three_nodes: KafkaCluster, topic_name: str
 ) -> None:
-    """It says "in sync" as soon as it wakes up; the tests of outages ask every node. Of the harness, so one version."""
+    """It reports "in sync" as soon as it wakes up; the tests of outages ask every node. Of the harness, so one
+    version."""
     kafka = kafka_three_nodes
     topic = create_topic(kafka, topic_name, 1, {"min.insync.replicas": 2})
     victim = pause_leader(kafka, topic, 0, 0)
@@ -72,7 +73,7 @@ def test_a_frozen_leader_is_not_taken_at_its_word_about_the_end_of_its_outage(
 
 
 def produced_by_leader(kafka: KafkaCluster, node_id: int, topic: str, *values: bytes) -> tuple[int, int]:
-    """A broker names itself the leader a moment before it takes records as such."""
+    """A broker names itself the leader a moment before it accepts records as leader."""
     found: list[tuple[int, int]] = []
 
     def is_leader() -> bool:
@@ -84,7 +85,7 @@ def produced_by_leader(kafka: KafkaCluster, node_id: int, topic: str, *values: b
 
 
 def produced(kafka: KafkaCluster, node_id: int, topic: str, *values: bytes) -> tuple[int, int]:
-    """Error code and offset."""
+    """Returns error code and offset."""
     sent = {"index": 0, "records": batch(*values, timestamp_ms=-1)}
     topic_data = [{"name": topic, "partition_data": [sent]}]
     body = {"transactional_id": None, "acks": ALL, "timeout_ms": 3000, "topic_data": topic_data}

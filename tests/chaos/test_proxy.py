@@ -1,8 +1,8 @@
-"""One request of a producer goes wrong in a chosen way, on brokers of both transaction versions.
+"""One request of a producer fails in a chosen way, on brokers of both transaction versions.
 
-The proxy does the harm, a foreign reader beside the proxy says what is in the log: each record once, in order, and of
-transactions the committed ones whole and nothing of the others. What is late (a request that arrives when its client
-has long begun something else) must hit nothing.
+The proxy causes the harm, and a foreign reader that does not use the proxy reads the log: it must contain each record
+once, in order, all records of committed transactions, and none of the others. A late request, which arrives when its
+client has long begun something else, must have no effect.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tools.waiting import PATIENCE_S
 pytestmark = [pytest.mark.chaos]
 
 REQUEST_TIMEOUT_MS = 1500
-# No request within a second or two of work is slower than this, unless somebody made it so.
+# No request within a second or two of work is slower than this, unless a fault delays it.
 PROMPT_S = 1.0
 PARTITIONS = 2
 RECORDS = 60
@@ -63,7 +63,7 @@ class Place:
         self.topic = topic
 
     def producer(self, **settings: object) -> Producer:
-        """Small batches, so that there is an n-th request; short waits, so that silence is noticed soon."""
+        """Small batches, so that there is an n-th request; short time-outs, so that silence is noticed soon."""
         quick = {"request_timeout_ms": REQUEST_TIMEOUT_MS, "batch_size": 100, "linger_ms": 0}
         return producer_of(self.proxy, **quick | settings)
 
@@ -81,14 +81,14 @@ class Place:
             producer.send(self.topic, value=b"%s %d" % (name.encode(), number), partition=number % PARTITIONS)
 
     def transact(self, producer: Producer, *names: str) -> None:
-        """A committed transaction for each."""
+        """One committed transaction for each name."""
         for name in names:
             producer.begin_transaction()
             self.send(producer, name)
             producer.commit_transaction()
 
     def log(self) -> list[list[bytes | None]]:
-        """Committed values by partition. Waits for open transactions: one that hangs is an error of its own."""
+        """Committed values by partition. Waits for open transactions: one that hangs is a separate error."""
         records = read_topic(self.kafka.bootstrap_servers, self.topic)
         return [[record.value for record in records if record.partition == number] for number in range(PARTITIONS)]
 
@@ -101,7 +101,7 @@ def place(kafka: KafkaCluster, topic_name: str) -> Iterator[Place]:
 
 
 def numbers(name: str = "n", count: int = RECORDS) -> list[list[bytes]]:
-    """What each partition then holds."""
+    """The values that each partition must hold."""
     return [[b"%s %d" % (name.encode(), n) for n in range(start, count, PARTITIONS)] for start in range(PARTITIONS)]
 
 
@@ -226,7 +226,7 @@ def test_a_transaction_that_is_aborted_before_anybody_knows_whether_it_began_lea
 
 
 def assert_it_hit_nothing(fault: Fault) -> None:
-    """Refused, or taken for a repetition of what had been done: the log decides which of both was harmless."""
+    """The late request was refused, or answered as a repetition; the log shows that it had no effect."""
     answer = fault.release()
     assert answer.get("error_code", 0) in FENCED | {0}
 

@@ -1,8 +1,8 @@
-"""Several queries share the processes that plan and commit, as in one Spark application: which process serves which
-query next is anybody's guess.
+"""Several queries share the processes that plan and commit, as in one Spark application; any of them serves any query.
 
-What a process remembers of a query is then older than what another one did since. That ends no query and doubles no
-row; only another run of the same query is another driver. With Spark itself: tests/spark/test_many_streams.py.
+What a process remembers of a query may then be older than what another one did since. That ends no query and duplicates
+no row; only another run of the same query counts as another driver. With Spark itself:
+tests/spark/test_many_streams.py.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tools.kafka_cluster import KafkaCluster
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 QUERIES, PROCESSES, STEPS = 3, 3, 45
-# Of a commit that is under way when its query is stopped.
+# How long a commit is in progress when its query is stopped.
 IN_COMMIT_S = (0.0, 0.2)
 
 
 class SharedProcesses:
-    """A few for planning and committing and one for tasks. A dead one is replaced when it is needed."""
+    """Some processes for planning and committing and one for tasks. A dead one is replaced when it is needed."""
 
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
@@ -47,7 +47,7 @@ class SharedProcesses:
 
 
 class SharingQuery(BareQuery):
-    """Every call goes to a process that others use, too."""
+    """Every call goes to a process that other queries use, too."""
 
     def __init__(self, stream: BareStream, processes: SharedProcesses) -> None:
         super().__init__(stream.checkpoint, stream.settings)
@@ -63,8 +63,7 @@ class SharingQuery(BareQuery):
             self._processes.replace(worker)
 
     def stop_in_commit(self, dice: random.Random) -> bool:
-        """Spark interrupts the stream, which ends the process that serves it. Returns whether the batch was committed
-        before that."""
+        """Spark interrupts the stream, which ends its process. Returns whether the batch was committed before that."""
         self.plan()
         self.begin_commit(self.write_tasks())
         time.sleep(dice.uniform(*IN_COMMIT_S))
@@ -99,7 +98,7 @@ def test_queries_that_share_their_processes_and_are_stopped_and_started_deliver_
                 processes.replace(processes.choose())
             if act in ("stop", "stop in commit"):
                 queries[number] = SharingQuery(streams[number], processes)
-        for query in queries:  # what a last stop has left behind
+        for query in queries:  # completes what the last stop has left
             query.run_batch()
     finally:
         processes.close()

@@ -1,6 +1,6 @@
-"""Tasks that raise, are killed at any request, run twice, sleep through the commit of their successor, or come in vain.
+"""Tasks that raise, are killed at any request, run twice, are frozen during their successor's commit, or have no rows.
 
-Only the attempts whose messages Spark hands to commit() are ever seen; what the others left open is ended at once.
+Only attempts whose messages Spark hands to commit() become visible; transactions of other attempts are ended at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def test_a_task_that_raises_aborts_its_own_transaction_before_the_next_attempt(d
 @pytest.mark.slow
 @pytest.mark.parametrize("side", SIDES)
 def test_each_row_is_there_once_wherever_a_task_is_killed(stream: BareStream, side: str) -> None:
-    """At each request of its own in turn; a second attempt in another process takes over."""
+    """It is killed at each of its requests in turn; a second attempt in another process takes over."""
     hits: list[str] = []
     with stream.query() as query:
         for nth in count(1):
@@ -60,7 +60,7 @@ def test_each_row_is_there_once_wherever_a_task_is_killed(stream: BareStream, si
 def test_of_two_attempts_that_both_finish_the_one_spark_chose_is_seen_and_the_other_aborted(
     direct_stream: BareStream,
 ) -> None:
-    """Speculation, or a commit that Spark's coordinator denied: the loser's message reaches nobody."""
+    """Speculation, or a commit that Spark's coordinator denied: Spark drops the loser's message."""
     with direct_stream.query() as query:
         for winner in (0, 1):
             query.plan()
@@ -100,7 +100,7 @@ def test_a_job_that_fails_with_some_of_its_messages_leaves_nothing_visible_and_n
 
 @pytest.mark.usefixtures("sweeping")
 def test_a_task_that_was_frozen_and_wakes_up_after_the_commit_changes_nothing(stream: BareStream) -> None:
-    """Its records may be in the log; its transaction was aborted meanwhile, or is when the next batch is done."""
+    """Its records may be in the log; its transaction was aborted meanwhile, or is aborted with the next batch."""
     with stream.query() as query:
         query.plan()
         zombie = query.worker("zombie")
@@ -112,7 +112,7 @@ def test_a_task_that_was_frozen_and_wakes_up_after_the_commit_changes_nothing(st
         zombie.send_signal(signal.SIGCONT)
         with suppress(KafkaSinkError):
             zombie.result()
-        # Not before: on a slow machine the zombie's request reaches the broker after this batch's sweep.
+        # Checked after this batch: on a slow machine the zombie's request arrives after the first batch's sweep.
         query.run_batch()
         stream.check(2)
 
@@ -124,7 +124,7 @@ def test_a_batch_without_rows_makes_no_decision_and_the_next_one_is_delivered(st
         query.plan()
         for messages in ([query.nothing(0), query.nothing(1)], []):
             query.commit(messages)
-            query.checkpoint.committed -= 1  # the source has given nothing: the next offsets are the same
+            query.checkpoint.committed -= 1  # the source had no rows: the next offsets are the same
     assert stream.proxy.counts["EndTxn"] == ends_before
     stream.run()
     stream.check(2)

@@ -1,7 +1,7 @@
-"""Three nodes, one of them dead, frozen or restarting, and idempotent sends all the while.
+"""Three nodes, one of them dead, frozen or restarting, while an idempotent producer sends.
 
-Afterwards a foreign reader finds every record exactly once and in the order of sending within its partition, and no
-future holds an error: an outage that the cluster survives is none of the application's business.
+Afterwards a foreign reader finds every record exactly once, in the order of sending within its partition, and no future
+holds an error: the application does not notice an outage that the cluster survives.
 
 extent.py says how many records each case sends. Run with `-s` to see the figures.
 """
@@ -51,7 +51,7 @@ def restarts_all(kafka: KafkaCluster, topic: str) -> None:
     ("outage", "expected_s", "settings"),
     [
         pytest.param(kills_twice, 20, {}, id="leader-killed-twice"),
-        # Shorter than the pause: the producer turns to the new leader while the old one still has its requests.
+        # Shorter than the pause: the producer changes to the new leader while the old one still has its requests.
         pytest.param(pauses, 22, {"request.timeout.ms": 6000}, id="leader-frozen-20s"),
         pytest.param(restarts_all, 20, {}, id="rolling-restart"),
     ],

@@ -1,4 +1,4 @@
-"""The checker of transactions finds what it is for, and an honest log has no complaints."""
+"""The checker of transactions finds each kind of damage, and has no complaints about a correct log."""
 
 from __future__ import annotations
 

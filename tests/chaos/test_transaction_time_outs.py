@@ -1,7 +1,7 @@
-"""Transactions that time out before and after the decision, coordinators that die, a cluster that is away.
+"""Transactions that time out before and after the decision, coordinators that die, a cluster that is not reachable.
 
-Before the decision a time-out costs a repetition of the batch. After it nothing can hide it: the query stops, says
-which rows of which batch are missing, and stops again at each start, until an operator has chosen.
+A time-out before the decision costs a repetition of the batch. After the decision it cannot be hidden: the query stops,
+names the missing rows of the batch, and stops again at each start, until an operator has chosen.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
-# Time enough to write three tasks on a busy machine; the broker looks for what is over every ten seconds.
+# Enough time to write three tasks on a busy machine; the broker looks for timed-out transactions every ten seconds.
 TIMEOUT_MS = 20_000
 SHARE = ROWS // TASKS
 

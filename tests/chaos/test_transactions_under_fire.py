@@ -1,7 +1,7 @@
-"""A transactional application at work while coordinator and leaders are killed, and frozen, one after the other.
+"""A transactional application runs while coordinator and leaders are killed and frozen, one after the other.
 
-Two read_committed readers judge, one that ran all the while and one that reads everything afterwards: exactly the
-committed transactions, each of them whole, once and in order. Both transaction versions.
+Two read_committed readers check it, one that ran all the time and one that reads everything afterwards: they see
+exactly the committed transactions, each of them whole, once and in order. Both transaction versions.
 
 extent.py says how often each outage happens. Run with `-s` to see the figures.
 """
@@ -43,7 +43,7 @@ SETTINGS = {
 
 
 class Fire:
-    """Each outage lasts until the application has committed without the node, and with it again."""
+    """Each outage lasts until the application has committed without the node, and then with it again."""
 
     def __init__(self, kafka: KafkaCluster, topic: str, loop: TransactionLoop) -> None:
         self._kafka = kafka
@@ -80,7 +80,7 @@ def test_exactly_the_committed_transactions_are_visible(kafka_three_nodes: Kafka
 
 
 def test_so_are_those_of_brokers_of_the_first_generation(topic_name: str) -> None:
-    # For this test alone: two clusters of three nodes, side by side, would be too much for a small machine.
+    # Only for this test: two clusters of three nodes at the same time would be too much for a small machine.
     with or_without_kafka(KafkaCluster(FIRST_GENERATION, 3)) as kafka:
         check_transactions_under_fire(kafka, topic_name)
 
@@ -96,7 +96,7 @@ def check_transactions_under_fire(kafka: KafkaCluster, topic_name: str) -> None:
     started = time.monotonic()
 
     def is_over() -> bool:
-        # Calm before and after: the outages meet an application that runs, and leave one that still does.
+        # No faults at the beginning and at the end: the outages hit a running application, which must run afterwards.
         if outage.started_at == 0.0 and loop.committed >= 10:
             outage.start()
         return outage.ended_at > 0.0
@@ -122,6 +122,6 @@ def check_transactions_under_fire(kafka: KafkaCluster, topic_name: str) -> None:
 
 
 def told_by_brokers(kafka: KafkaCluster) -> list[str]:
-    """Why a coordinator fenced the only producer there is, or ended a transaction of its own accord, is in its log."""
+    """The log says why a coordinator fenced the only producer, or ended a transaction by itself."""
     logs = [(node_id, kafka.log_path(node_id).read_text()) for node_id in kafka.node_ids]
     return [f"node {node_id}: {line}" for node_id, log in logs for line in log.splitlines() if TRANSACTIONAL_ID in line]

@@ -1,8 +1,8 @@
-"""This release continues a stream of the release before, whatever state that one was left in.
+"""This release continues a stream of an earlier release, whatever state that one has left.
 
-Decisions stood under the sink id alone, and now stand under the sink id with the query in it. So what the earlier
-release has decided and not carried out must be found under the old name, and a driver of it that lives still has to be
-fenced under the old name, too. It rests on Spark keeping the query's id in the checkpoint. With Spark itself:
+Decisions used to be under the sink id alone, and are now under the sink id with the query in it. So what the earlier
+release has decided and not carried out must be found under the old name, and a live driver of it must be fenced under
+the old name, too. The assumption: Spark keeps the query's id in the checkpoint. With Spark itself:
 tests/spark/test_upgrades.py.
 """
 
@@ -33,7 +33,7 @@ BATCHES = 2
 
 
 class ReleaseBefore:
-    """A whole application of the earlier release, in a process group of its own."""
+    """A whole application of the earlier release, in its own process group."""
 
     def __init__(self, package: Path, servers: str, topic: str, checkpoint: Checkpoint) -> None:
         self._process = subprocess.Popen(
@@ -69,7 +69,7 @@ class ReleaseBefore:
 
 @pytest.fixture
 def stream(stream: BareStream) -> BareStream:
-    """As the earlier release leaves its checkpoint when the commit of its last batch does not come to an end."""
+    """The checkpoint as the earlier release leaves it when the commit of its last batch does not finish."""
     stream.checkpoint.committed = BATCHES - 1
     return stream
 
@@ -112,16 +112,15 @@ KILLS = {
 }
 
 
-# One for each state that brokers and ledger can be left in: nothing decided; decided, and of the tasks' transactions
-# none, one or all ended.
+# One for each state of brokers and ledger: nothing decided; decided, with none, one or all of the transactions ended.
 STATES = ("at-the-decision", "after-the-decision", "before-end-2", "before-the-done-record")
-# What differs between the two generations of brokers is how a transaction is ended: once by the earlier release before
-# its death, and once by this one after it.
+# The two generations of brokers differ in how a transaction is ended: in one state by the earlier release before its
+# death, in the other by this release afterwards.
 STATES_OF_FIRST_GENERATION = ("at-the-decision", "after-the-decision")
 
 
 def with_both_versions(cases: Iterable[str]) -> list[Any]:
-    """Those that lead to a state that another one leads to, only with `make slow`."""
+    """Cases that lead to the same state as another one run only with `make slow`."""
     return [
         pytest.param(version, case, marks=[] if case in states else [pytest.mark.slow])
         for version, states in ((NEWEST, STATES), (FIRST_GENERATION, STATES_OF_FIRST_GENERATION))
@@ -144,7 +143,7 @@ def test_a_stream_of_the_release_before_goes_on_wherever_that_was_killed_in_its_
 def test_a_driver_of_the_release_before_that_was_frozen_in_its_commit_and_wakes_up_does_no_harm(
     stream: BareStream, before: ReleaseBefore, at: str
 ) -> None:
-    """Both run for a while: an upgrade without waiting for the old application to be gone."""
+    """Both run for a while: an upgrade that does not wait for the old application to end."""
     where, nth, harm = KILLS[at]
     freeze = lambda: before.send_signal(signal.SIGSTOP)  # noqa: E731
     fault = stream.proxy.on(END_TXN, harm, nth=nth, where=where, before=freeze)

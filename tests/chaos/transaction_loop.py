@@ -1,11 +1,11 @@
-"""An application that writes in transactions and behaves as the documentation asks, and a note of every attempt.
+"""An application that writes in transactions and follows the documentation, and a record of every attempt.
 
 A piece of work is 500 records over 4 partitions in one transaction; every fifth is aborted on purpose. After an error
-the transaction is aborted and the same work done again in a new one, under a new attempt number; after an error that
-abort cannot mend, with a new producer. A step that ran into its time-out is called again until it has an outcome: until
-then nobody may take a commit for done, nor for not done.
+the transaction is aborted and the same work is done again in a new one, under a new attempt number; if the abort fails,
+with a new producer. A step that timed out is called again until it has an outcome: until then a commit may count
+neither as done nor as not done.
 
-Records carry attempt, row and checksum, so the log itself says which attempts are in it and whether they are whole.
+Records carry attempt, row and checksum, so the log itself shows which attempts are in it and whether they are whole.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROWS = 500
 PARTITIONS = 4
 ABORT_EVERY = 5
 STEP_TRIES = 60
-# Busy enough to be met by every outage; a core would otherwise do nothing but transactions.
+# Frequent enough to be hit by every outage; without a pause, a core would only run transactions.
 PAUSE_S = 0.2
 
 _VALUE = struct.Struct(">qiI")
@@ -48,7 +48,7 @@ def row_value(attempt: int, row: int) -> bytes:
 class TransactionLoop:
     settings: Mapping[str, object]
     topic: str
-    # By attempt number. Written by the loop, read by a reader beside it: it must see no attempt before its commit.
+    # By attempt number. The loop writes it and a parallel reader reads it, which must see no attempt before its commit.
     fates: list[Fate] = field(default_factory=list)
     works_done: int = 0
     committed: int = 0
@@ -59,7 +59,7 @@ class TransactionLoop:
     last_error: str = ""
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Work after work until it is over; each is finished before the next begins."""
+        """Does one piece of work after the other until it is over; each is finished before the next begins."""
         producer = self._new_producer()
         last_done_at = time.monotonic()
         try:
@@ -84,7 +84,7 @@ class TransactionLoop:
         return producer
 
     def _attempt(self, producer: Producer, commits: bool) -> bool:
-        """True: the work is done. An attempt that failed was not committed, and says so when it is aborted."""
+        """Returns True if the work is done. An attempt that failed was not committed, as its abort confirms."""
         attempt = len(self.fates)
         self.fates.append(Fate.OPEN)
         try:
@@ -104,7 +104,7 @@ class TransactionLoop:
         return True
 
     def _must_be_replaced(self, producer: Producer) -> bool:
-        """Aborts what failed. Where even that is refused, the producer is finished."""
+        """Aborts what failed. If even that fails, the producer must be replaced."""
         was_ending = self.fates[-1] is Fate.ENDING
         try:
             self._until_known(producer.abort_transaction)
@@ -137,7 +137,7 @@ def rows_of(attempt: int) -> pa.Table:
 
 @dataclass
 class TransactionChecker:
-    """Feed it what a read_committed reader sees; `verdict` compares with the fates."""
+    """It gets what a read_committed reader sees; `verdict` compares it with the fates."""
 
     fates: list[Fate]
     problems: list[str] = field(default_factory=list)
@@ -154,7 +154,7 @@ class TransactionChecker:
         if checksum != zlib.crc32(struct.pack(">qi", attempt, row)) or row % PARTITIONS != partition:
             self._note(f"partition {partition}: a value is not what was sent there")
             return
-        # Whoever reads while transactions run must not see one that nobody has asked to commit.
+        # A reader that runs in parallel must not see a transaction before its commit was requested.
         if self.fates[attempt] in (Fate.OPEN, Fate.ABORTED):
             self._note(f"attempt {attempt} is visible though it is {self.fates[attempt].value}")
         last_attempt, last_row = self._last.get(partition, (-1, -1))

@@ -1,7 +1,7 @@
-"""Fixtures for what every supported PySpark has to do: `make compat` runs this folder with each of them.
+"""Fixtures for what every supported PySpark must do: `make compat` runs this folder with each of them.
 
-`make test` leaves it out: tests/spark has the same and more for the one PySpark that is installed. It rests on names
-that all of them share; a name that only one PySpark has is looked for in the test.
+`make test` leaves it out: tests/spark has the same tests and more for the one installed PySpark. The fixtures use names
+that all versions share; a test that needs a name of one PySpark checks that it exists.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.spark.parity import Folder
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# What is asked is what a PySpark does, not how soon: many versions are tried beside other work.
+# The tests check what a PySpark does, not how fast: many versions are tried beside other work.
 spark_session.PATIENCE_S = 600
 
 

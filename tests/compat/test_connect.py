@@ -21,13 +21,13 @@ def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from pyspark.sql import SparkSession
 
     before, work = dict(os.environ), tmp_path_factory.mktemp("server")
-    # What a server is started with cannot be set by its clients.
+    # Clients cannot set these options of the server.
     (work / "spark-defaults.conf").write_text(
         f"spark.ui.enabled false\nspark.driver.host 127.0.0.1\nspark.local.dir {work}\n"
         f"spark.sql.warehouse.dir {work / 'warehouse'}\nspark.sql.shuffle.partitions 2\n"
     )
     named = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(work)}
-    # A port of its own, not the one of every other server on the machine.
+    # SPARK_TESTING: a separate port, not the default that any other server on the machine has.
     os.environ.update(named | {"SPARK_TESTING": "1"})
     session = SparkSession.builder.remote("local[2]").getOrCreate()
     yield session
@@ -59,10 +59,10 @@ def test_a_stream_arrives(connected: Any, kafka_4: KafkaCluster, topic_name: str
 
 
 def run_foreach_batch(rows: Any, checkpoint: Path, kafka: KafkaCluster, topic: str, **options: str) -> None:
-    """Each micro-batch is a write of its own, with its number as `batch.id` where the options name a sink."""
+    """Each micro-batch is a separate write, with its number as `batch.id` if the options name a sink."""
     named = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic, **options}
 
-    # Pickled and run by the server: it may hold nothing of this test but text.
+    # It is pickled and run by the server, so it may hold only text from this test.
     def write(rows: Any, batch_id: int) -> None:
         label = {"batch.id": str(batch_id)} if "sink.id" in named else {}
         rows.write.format("pykafka-sink").mode("append").options(**named, **label).save()
@@ -80,7 +80,7 @@ def test_foreach_batch_arrives(connected: Any, kafka_4: KafkaCluster, topic_name
 def test_foreach_batch_with_bare_numbers_is_refused_before_anything_is_sent(
     connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path
 ) -> None:
-    """Tasks of a Connect session are not told their query, so under the next checkpoint 0 would be a repetition."""
+    """Tasks of a Connect session do not know their query, so 0 under the next checkpoint would be a repetition."""
     writable_topic(kafka_4, topic_name)
     rows = stream_of(connected, tmp_path / "source")
     with pytest.raises(Exception, match="its query is not known") as caught:
@@ -92,9 +92,8 @@ def test_foreach_batch_with_bare_numbers_is_refused_before_anything_is_sent(
 def test_foreach_batch_under_a_new_checkpoint_is_another_query_if_it_says_so_and_no_repetition(
     connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path
 ) -> None:
-    """The first checkpoint is lost behind its last batch, as by a restored backup, and runs again: nothing is there
-    twice. Then the query begins under a new one, from the first
-    row on: all of them arrive again."""
+    """The first checkpoint loses the commit of its last batch, like a restored backup, and runs again: nothing is there
+    twice. Then the query begins with a new checkpoint, from the first row on: all rows arrive again."""
     writable_topic(kafka_4, topic_name)
     source = stream_of(connected, tmp_path / "source")
     first = {"sink.id": topic_name, "query.id": "checkpoint-1"}

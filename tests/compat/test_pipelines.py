@@ -45,7 +45,7 @@ def project(tmp_path: Path, kafka_4: KafkaCluster, topic_name: str) -> Path:
     (project / "spark-pipeline.yml").write_text(
         f"name: orders\nstorage: file://{tmp_path}/storage\nlibraries:\n  - glob:\n      include: transformations/**\n"
     )
-    # What a server is started with cannot be set by the pipeline.
+    # The pipeline cannot set these options of the server.
     (project / "spark-defaults.conf").write_text(
         f"spark.ui.enabled false\nspark.driver.host 127.0.0.1\nspark.local.dir {tmp_path}\n"
         f"spark.sql.warehouse.dir {tmp_path}/warehouse\n"
@@ -56,7 +56,7 @@ def project(tmp_path: Path, kafka_4: KafkaCluster, topic_name: str) -> Path:
 def start_pipeline(project: Path, log: Path) -> subprocess.Popen[bytes]:
     folder = Path(sys.executable).parent
     named = {"PATH": f"{folder}:{os.environ['PATH']}", "PYSPARK_PYTHON": sys.executable}
-    # SPARK_TESTING: a port of its own, not the one of every other server on the machine.
+    # SPARK_TESTING: a separate port, not the default that any other server on the machine has.
     here = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(project), "SPARK_TESTING": "1"}
     environment = os.environ | named | here
     command = [str(folder / "spark-pipelines"), "run"]

@@ -1,6 +1,6 @@
-"""Every trigger delivers its rows, or is refused in words; no query goes on and delivers nothing.
+"""Every trigger delivers its rows, or is refused with a text; no query continues without delivering anything.
 
-What a trigger did is told to the report, because "passed" alone does not say which of the two it was.
+Each test reports what its trigger did, because "passed" alone does not say which of the two it was.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tools.kafka_cluster import KafkaCluster
 PATIENCE_S = 120
 Remark = Callable[[str, object], None]
 
-# Words that a user can act on: Spark's for what it does not let a Python sink do, else ours.
+# Words that a user can act on: Spark's for triggers that it does not allow for a Python sink, otherwise ours.
 REFUSALS = ("continuous", "real-time", "real time", "realtime", "not support", "unsupported")
 
 

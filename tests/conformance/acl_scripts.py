@@ -1,7 +1,7 @@
 """Every request of every API by users who lack one permission, have a single one, or are denied one.
 
 All names of this file's topics, groups and transactional ids begin with "mine-"; permissions are for that prefix unless
-said otherwise. "admin" may do everything and prepares what is asked about.
+said otherwise. "admin" may do everything and prepares the objects of the requests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GRANTS: tuple[tuple[str, str], ...] = (
     *((ID, one) for one in ("write", "describe")),
     *((CLUSTER, one) for one in ("idempotent_write", "describe", "describe_configs", "create", "delete")),
 )
-# With these the topic's own permission is not needed; who lacks one of the others does not have them.
+# With these the topic's own permission is not needed, so users who lack one of the others do not get them.
 BROAD = {(CLUSTER, "create"), (CLUSTER, "delete")}
 
 
@@ -37,7 +37,7 @@ def grant(user: str, resource_type: str, operation: str, permission: str = "allo
 
 
 def cases() -> dict[str, list[Acl]]:
-    """User -> what it may do."""
+    """User -> its permissions."""
     narrow = [one for one in GRANTS if one not in BROAD]
     users: dict[str, list[Acl]] = {"nobody": [], "everything": [grant("everything", *one) for one in GRANTS]}
     for one in narrow:
@@ -56,7 +56,7 @@ def cases() -> dict[str, list[Acl]]:
 
 
 def create_topics(admin: Peer) -> None:
-    """Those of all users at once, which saves half of the time."""
+    """Creates the topics of all users in one request, which halves the time."""
     names = [name.format(user) for user in cases() for name in (f"{PREFIX}t-{{}}", "other-{}", f"{PREFIX}t-{{}}-other")]
     rows = [{"name": name, "num_partitions": 2, "replication_factor": 1} for name in names]
     topics = [{**row, "assignments": [], "configs": []} for row in rows]
@@ -68,7 +68,7 @@ def create_topics(admin: Peer) -> None:
 
 
 def request_by_request(peer: Peer, admin: Peer, user: str, seen: Seen) -> None:
-    """Topics etc. are named after the user, so that users do not meet."""
+    """Topics etc. are named after the user, so that users do not affect each other."""
     topic, group, transactional_id = f"{PREFIX}t-{user}", f"{PREFIX}g-{user}", f"{PREFIX}x-{user}"
     foreign = f"other-{user}"
     producer_id, epoch = admin.begin(transactional_id)
@@ -142,7 +142,7 @@ def _groups(peer: Peer, topic: str, foreign: str, group: str) -> Notes:
     yield "FindCoordinator v3", (old["error_code"], old["node_id"])
 
     def ask(api: apis.Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
-        """A group that Kafka is just clearing away (without members and offsets) asks for a retry until it is gone."""
+        """While Kafka removes a group (without members and offsets), it asks for a retry."""
         return _settled(peer, lambda: peer.ask(1, api, version, body), _error_codes)
 
     member = {"group_id": group, "member_id": "", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}
@@ -177,7 +177,7 @@ def _groups(peer: Peer, topic: str, foreign: str, group: str) -> Notes:
     yield "DescribeGroups", sorted((one["group_id"], one["error_code"]) for one in answer["groups"])
     answer = ask(apis.LIST_GROUPS, 4, {"states_filter": []})
     is_listed = group in [one["group_id"] for one in answer["groups"]]
-    # A group without offsets and members is cleared away by Kafka at a moment of its own choice.
+    # Kafka removes a group without offsets and members at an arbitrary moment.
     lasts = any(error_code == 0 for _, error_code in committed)
     yield "ListGroups", (answer["error_code"], is_listed if lasts else None)
 
@@ -251,7 +251,7 @@ def _transactions(
     yield "Produce in a foreign transaction", peer.produce(records, topic=topic, transactional_id=foreign)[0]
     yield "EndTxn foreign", peer.end(foreign, producer_id, epoch, True, version=3)[0]
     yield "EndTxn", peer.end(*mine, False, version=3)[0]
-    # An end that was allowed is still being written to the partitions.
+    # The markers of an allowed end may still be in progress.
     for _ in range(500):
         code = peer.init(transactional_id)[0]
         if code != 51:
@@ -266,7 +266,7 @@ def _commit_offsets(peer: Peer, body: dict[str, Any]) -> list[tuple[str, int]]:
 
 
 def _settled(peer: Peer, ask: Callable[[], T], codes_of: Callable[[T], set[int]]) -> T:
-    """A broker that is busy may not verify the transaction in time, and says so with a code that asks for a retry."""
+    """A busy broker may not verify the transaction in time; it then answers with a code that asks for a retry."""
     for _ in range(50):
         answer = ask()
         if not codes_of(answer) & {14, 15, 19}:

@@ -1,6 +1,6 @@
 """One node of each Kafka version and transaction level for the whole run, with the timers of peer.py.
 
-And one with users, ACLs and an eager log cleaner of each version: nothing that runs against it changes an ACL.
+Also one node of each version with users, ACLs and a frequent log cleaner: no test that uses it changes an ACL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tools.waiting import wait_until
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """An Apache Kafka, and what the embedded broker must be to be compared with it."""
+    """An Apache Kafka, and the release and level that the embedded broker needs for a comparison with it."""
 
     kafka: KafkaCluster
     release: str
@@ -34,7 +34,7 @@ class Pair:
 def pair_of() -> Iterator[Callable[[str, int], Pair]]:
     @contextmanager
     def start(version: str, level: int) -> Iterator[Pair]:
-        # Kafka 3.9 has no such feature to set.
+        # Kafka 3.9 does not have this feature.
         feature = None if version.startswith("3.") else level
         with KafkaCluster(version=version, properties=PROPERTIES, transaction_version=feature) as cluster:
             _warm_up(cluster)
@@ -59,7 +59,7 @@ FAILURE_DELAY_MS = 20
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """`address` wants authentication; the cluster's own listener does not, and may do everything."""
+    """`address` requires authentication; the cluster's own listener does not, and allows everything."""
 
     kafka: KafkaCluster
     release: str
@@ -92,7 +92,7 @@ def secured_of() -> Iterator[Callable[[str], Secured]]:
 
 
 def write_acls(cluster: KafkaCluster, acls: list[Acl]) -> None:
-    """And wait until the broker goes by them."""
+    """Creates the ACLs and waits until the broker applies them."""
     admin = confluent.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for written in admin.create_acls([binding(one) for one in acls]).values():
         written.result(60)

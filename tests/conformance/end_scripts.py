@@ -1,4 +1,4 @@
-"""EndTxn by state, decision and epoch, in both transaction versions; fencing and time-outs; what late batches meet."""
+"""EndTxn by state, decision and epoch, in both transaction versions; fencing; time-outs; late batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def data(peer: Peer, producer_id: int, epoch: int, sequence: int = 0) -> bytes:
 
 
 def open_transaction(peer: Peer, tid: str, *, version: int) -> tuple[int, int]:
-    """At epoch 1 or above, so that there is a stale one."""
+    """Opens a transaction at epoch 1 or above, so that there is a stale epoch."""
     peer.begin(tid)
     producer_id, epoch, is_open = try_open(peer, tid, version=version, timeout_ms=60_000)
     assert is_open
@@ -25,7 +25,7 @@ def open_transaction(peer: Peer, tid: str, *, version: int) -> tuple[int, int]:
 
 
 def try_open(peer: Peer, tid: str, *, version: int, timeout_ms: int) -> tuple[int, int, bool]:
-    """The last one tells whether the batch was taken before the time was over."""
+    """The last value says whether the batch was accepted before the time-out."""
     producer_id, epoch = peer.begin(tid, timeout_ms=timeout_ms)
     if version < 5 and peer.add(tid, producer_id, epoch, 0, topic=peer.topic) != 0:
         return producer_id, epoch, False
@@ -47,7 +47,7 @@ def settled_end(
 
 
 def note_table(peer: Peer, seen: Seen, state: str, make_state: str, *, version: int) -> None:
-    """Each cell gets a transaction of its own, because an accepted answer changes the state."""
+    """Each cell has its own transaction, because an accepted request changes the state."""
     for commit, decision in DECISIONS:
         for epoch_step in (-1, 0, 1, 2):
             for same_producer in (True, False):
@@ -85,7 +85,7 @@ def make_aborted(peer: Peer, tid: str, version: int) -> tuple[int, int]:
 
 
 def make_fenced(peer: Peer, tid: str, version: int) -> tuple[int, int]:
-    """Another InitProducerId has aborted the transaction and not been repeated."""
+    """Another InitProducerId has aborted the transaction and was not repeated."""
     producer_id, epoch = open_transaction(peer, tid, version=version)
     assert peer.init(tid)[0] == 51
     peer.settle(tid)
@@ -248,7 +248,7 @@ def version_2_without_its_feature(peer: Peer, seen: Seen) -> None:
 
 @script()
 def late_batches_of_version_1(peer: Peer, seen: Seen) -> None:
-    """The well-known gap: within one epoch a late batch joins the next transaction."""
+    """The known gap of version 1: within one epoch a late batch joins the next transaction."""
     peer.create_topic(peer.topic)
     tid = peer.name("tx")
     producer_id, epoch = open_transaction(peer, tid, version=4)

@@ -1,4 +1,4 @@
-"""The end of a producer id: epochs 32766 and 32767, reached by asking for an epoch thirty thousand times."""
+"""The end of a producer id: epochs 32766 and 32767, reached with some thirty thousand requests for an epoch."""
 
 from __future__ import annotations
 

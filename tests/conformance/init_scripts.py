@@ -1,4 +1,4 @@
-"""InitProducerId by state of the transactional id, and what partitions can be added."""
+"""InitProducerId by state of the transactional id, and which partitions can be added."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def settled_init(peer: Peer, transactional_id: str, **options: int) -> tuple[int
 def note_init(
     peer: Peer, seen: Seen, question: str, transactional_id: str | None, *, epoch_before: int = 0, **options: int
 ) -> tuple[int, int]:
-    """`epoch_before`: where epochs are counted from, if what came before may have taken several tries."""
+    """`epoch_before`: the epoch to count from, if the steps before may have taken several tries."""
     if transactional_id is None:
         code, producer_id, epoch = peer.init(None, **options)
     else:

@@ -1,7 +1,7 @@
-"""The two brokers that answer the same questions: the embedded core in this process, and Apache Kafka over a socket.
+"""The two brokers that get the same requests: the embedded core in this process, and Apache Kafka over a socket.
 
-What differs for no interesting reason is levelled here: producer ids become #0, #1, ... in the order in which they
-appear, topics get a new name per script, and waiting for the coordinator's markers is a poll on both sides.
+Irrelevant differences are removed here: producer ids become #0, #1, ... in the order in which they appear, topics get a
+new name per script, and both sides poll while they wait for the coordinator's markers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.broker_requests import Closed, Requests
 from tests.unit.testing.cluster_client import ClusterClient
 
 # Timers short enough to wait for, and long enough that nothing expires in the middle of a script on a machine that
-# stands still for seconds; both sides are started with the same.
+# pauses for seconds; both sides are started with the same.
 PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
@@ -35,7 +35,7 @@ _names = itertools.count()
 
 
 class Peer(Requests):
-    """`topic` is a fresh topic of two partitions, `name(x)` a name of this script's own."""
+    """`topic` is a new topic with two partitions, `name(x)` a name of this script alone."""
 
     def __init__(self) -> None:
         self._suffix = f"{int(time.time() * 1000)}-{next(_names)}"
@@ -66,7 +66,7 @@ class Peer(Requests):
             "timeout_ms": 10_000,
         }
         code = int(self.ask(1, apis.CREATE_TOPICS, 7, body)["topics"][0]["error_code"])
-        # The broker leads a new partition a moment after the controller has made it.
+        # The broker leads a new partition a moment after the controller has created it.
         for partition in range(partitions if code == 0 else 0):
             while self.metadata(name)["error_code"] or self.fetch(topic=name, partition=partition)["error_code"]:
                 self.advance(20)
@@ -83,11 +83,11 @@ class Peer(Requests):
         return str(state["transaction_state"]) if state["error_code"] == 0 else f"error {state['error_code']}"
 
     def ask_many(self, api: apis.Api, version: int, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The same as asking one by one; a transport may send them together."""
+        """The same as the requests one by one; a transport may send them together."""
         return [self.ask(1, api, version, body) for body in bodies]
 
     def settle(self, transactional_id: str) -> str:
-        """Until the markers are written; the state that was reached."""
+        """Waits until the markers are written; returns the state that was reached."""
         for _ in range(SETTLE_S * 100):
             state = self.state_of(transactional_id)
             if not state.startswith("Prepare"):
@@ -113,7 +113,7 @@ class EmbeddedPeer(Peer):
 
 
 class KafkaPeer(Peer):
-    """A blocking connection, opened again after the broker has closed it."""
+    """A blocking connection, which is opened again after the broker has closed it."""
 
     def __init__(self, address: str) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class KafkaPeer(Peer):
         self._correlation_id = 0
 
     def warm_up(self) -> None:
-        """A fresh broker answers that it loads for a while: once the internal topics are led, it does not any more."""
+        """A new broker answers for a while that it is loading, until the internal topics have leaders."""
         self.begin(self.name("warm-up"))
         group = self.name("warm-up")
         self.find(group, 0)

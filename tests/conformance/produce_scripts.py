@@ -1,4 +1,4 @@
-"""Produce without transactions: places, batches, sequences."""
+"""Produce without transactions: topics and partitions, batches, sequences."""
 
 from __future__ import annotations
 

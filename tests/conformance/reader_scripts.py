@@ -134,7 +134,7 @@ def fetch_waits_and_limits(peer: Peer, seen: Seen) -> None:
 @script()
 def list_offsets(peer: Peer, seen: Seen) -> None:
     peer.create_topic(peer.topic)
-    # Ahead of what is written at its own time below, however long it takes to get there.
+    # Later than the current time of the records below, even if the script takes long to get there.
     base = peer.now() + 60_000
     for step in (0, 1000, 500):
         peer.produce(batch(b"a", b"b", timestamp_ms=base + step), topic=peer.topic)

@@ -1,7 +1,7 @@
-"""Questions to a schema registry, one after the other, and what Confluent's public documentation says of the answers.
+"""Requests to a schema registry, in order, with the answers that Confluent's public documentation describes.
 
-A step is a title, a method, a path, a body, and the answer: its status with the code of an error, or with the part of
-the body that is told. Ids are told by the order in which they came.
+A step is a title, a method, a path, a body, and the answer: its status with the code of an error, or with the relevant
+part of the body. Ids are numbered in the order in which they appear.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Step:
     body: Any = None
     status: int = 200
     code: int | None = None
-    # What stands in the answer; a function of it where that says more.
+    # The content of the answer, or a function that checks it.
     told: Any = None
 
 
@@ -149,7 +149,7 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
     "modes": MODES,
 }
 
-# Of Avro: level, what is registered in this order, and whether the last may come after the others.
+# For Avro: the level, the schemas registered in this order, and whether the last may be registered after the others.
 STRING, INT, LONG = '"string"', '"int"', '"long"'
 ENUM_2, ENUM_3 = (json.dumps({"type": "enum", "name": "E", "symbols": list(each)}) for each in ("AB", "ABC"))
 ENUM_DEFAULT = '{"type":"enum","name":"E","symbols":["A","B"],"default":"A"}'
@@ -196,7 +196,7 @@ EVOLUTION: tuple[tuple[str, tuple[str, ...], bool], ...] = (
     ("FULL", (A_B_DEFAULT, A), True),
     ("FULL", (INT, LONG), False),
     ("NONE", (INT, STRING), True),
-    # The second may follow the first and the third the second, but not the first.
+    # The second schema may follow the first and the third the second, but the third may not follow the first.
     ("BACKWARD", (A, A_B_DEFAULT, AB), True),
     ("BACKWARD_TRANSITIVE", (A, A_B_DEFAULT, AB), False),
     ("FORWARD", (AB, A_B_DEFAULT, A), True),

@@ -1,7 +1,7 @@
-"""SASL, byte by byte: what is said to good and bad credentials, to requests at the wrong time, to a session that ends.
+"""SASL, byte by byte: the answers to valid and invalid credentials, to requests at the wrong time, to expired sessions.
 
-A script gets a function that opens a new connection. Known are alice/secret and bob/hidden; sessions of SCRAM-SHA-512
-last SESSION_MS, all others for ever.
+A script gets a function that opens a new connection. The users are alice/secret and bob/hidden; sessions of
+SCRAM-SHA-512 last SESSION_MS, the others have no limit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def answered(ask: Callable[[], Any]) -> Any:
 
 
 def is_served(peer: Asking) -> Any:
-    """Whether an ordinary request is, on this connection."""
+    """Whether the broker serves an ordinary request on this connection."""
     return answered(lambda: bool(peer.ask(apis.METADATA, 9, METADATA)["brokers"]))
 
 
@@ -43,7 +43,7 @@ def outcome(peer: Asking, token: bytes, version: int = 2) -> Any:
 
 
 def scram(peer: Asking, mechanism: str, user: str, password: str, authorization_id: str = "") -> Any:
-    """From the first token to the outcome of the last; True where the server has proved itself."""
+    """A login from the first token to the result of the last; True if the server has proved its identity."""
     client = ScramClient(mechanism, user, password, authorization_id)
     first = peer.token(client.first)
     if first["error_code"]:

@@ -1,4 +1,4 @@
-"""A script is a function from a peer to nothing that writes down what it saw; the same must be seen on both sides."""
+"""A script is a function that gets a peer and records what it sees; it must see the same on both sides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.conformance.peer import Peer
 
 @dataclass(slots=True)
 class Seen:
-    """Lines of (what was asked, what was answered), in order."""
+    """Lines of (request, answer), in order."""
 
     lines: list[tuple[str, Any]] = field(default_factory=list)
 
@@ -34,10 +34,10 @@ SCRIPTS: dict[str, Registered] = {}
 
 
 def script(*, needs_version_2: bool = False, levels: tuple[str, ...] = ("0", "1", "2")) -> Callable[[Script], Script]:
-    """`needs_version_2`: the script speaks EndTxn 5 or Produce 12, which Kafka 3.9 does not.
+    """`needs_version_2`: the script uses EndTxn 5 or Produce 12, which Kafka 3.9 does not know.
 
-    `levels` are those of the feature transaction.version with which the script makes sense; transaction version 2 does
-    not work at all with level 0, which one script shows.
+    `levels` are the levels of the feature transaction.version for which the script makes sense; transaction version 2
+    does not work at all with level 0, which one script shows.
     """
     if needs_version_2 and "2" in levels:
         levels = ("1", "2")

@@ -1,7 +1,7 @@
-"""Compaction: the same batches to Apache Kafka and to the embedded broker, read back by confluent-kafka afterwards.
+"""Compaction: the same batches go to Apache Kafka and to the embedded broker; confluent-kafka reads them back.
 
-In both every batch is a segment of its own (Kafka: segment.ms 1 and a pause), so that the log cleaners have the same
-work to do. Compared are all records with their offsets, which says what was kept, and what the consumer may not see.
+On both, every batch is a separate segment (Kafka: segment.ms 1 and a pause), so that the log cleaners have the same
+work. The test compares all records with their offsets, which shows what was kept, and what the consumer does not see.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tools.foreign_reader import ForeignRecord, read_topic
 from tools.java import CONSOLE_CONSUMER, run_class
 from tools.waiting import wait_until
 
-# Within it the rest of the history is written, cleaned and read, on a busy machine too.
+# Long enough to write, clean and read the rest of the history, also on a busy machine.
 TOMBSTONE_S = 8
 CONFIG = {
     "cleanup.policy": "compact",
@@ -36,7 +36,7 @@ Row = tuple[int, bytes | None, bytes | None]
 
 
 class Writer:
-    """Raw batches with pauses; `topic` has one partition."""
+    """Writes raw batches with pauses; `topic` has one partition."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.peer = KafkaPeer(address)
@@ -95,7 +95,7 @@ COMPACTED = {b"a": b"3", b"b": b"2", b"c": b"1", b"e": b"2", b"f": b"2", b"the n
 
 
 def fetched(writer: Writer) -> list[Row]:
-    """With a plain Fetch, which is quick; what is believed about the log comes from `rows`."""
+    """By a plain Fetch, which is fast; the comparison itself uses `rows`."""
     batches: list[Batch] = []
     # Kafka answers a Fetch from one segment only.
     while more := split_batches(
@@ -134,7 +134,7 @@ def compacted(servers: str, topic: str) -> list[list[Row]]:
         time.sleep(TOMBSTONE_S + 0.1)
         writer.write([(b"the newest batch", b"2")])
         writer.write([(b"the newest batch", b"1")])
-        # The newest key has two records then: the active segment is not cleaned, nor does it count for what is older.
+        # The newest key then has two records: the active segment is not cleaned and does not affect older records.
         wait_until_clean(writer, has_tombstone=False)
     return [with_tombstone, rows(servers, topic), rows(servers, topic, "read_uncommitted")]
 

@@ -1,7 +1,7 @@
 """The same scripted requests to the embedded broker and to Apache Kafka: every code, offset and epoch must be equal.
 
-Kafka 4.3.1 with transaction.version 2, 1 and 0, and Kafka 3.9.1; the embedded cluster is given the same. Differences
-that are meant are listed in DOCUMENTED, with the reason; a row there that is no difference any more fails too.
+Kafka 4.3.1 with transaction.version 2, 1 and 0, and Kafka 3.9.1; the embedded cluster has the same settings. Intended
+differences are listed in DOCUMENTED, with the reason; an entry there without a difference fails, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.conformance.script import SCRIPTS, Seen
 
 MODULES = (end_scripts, exhaustion_scripts, group_scripts, init_scripts, produce_scripts, reader_scripts, topic_scripts)
 
-# (script, question): why the embedded broker answers otherwise.
+# (script, request): why the embedded broker answers differently.
 DOCUMENTED: dict[tuple[str, str], str] = {}
 
 
@@ -41,8 +41,8 @@ CLUSTERS = (("4.3.1", 2), ("4.3.1", 1), ("4.3.1", 0), ("3.9.1", 0))
 
 
 def is_slow(version: str, level: int, name: str) -> bool:
-    """Those that use up 32,766 epochs take minutes, and what expires does so after ten seconds, whatever the level.
-    With level 1 brokers speak to older clients as with level 0: there the newer ones are asked for each time."""
+    """Scripts that use up 32,766 epochs take minutes, and ids expire after ten seconds at any level. Brokers of level 1
+    treat older clients as at level 0, so every run has only the scripts of newer clients there."""
     if name.endswith("_expires"):
         return (version, level) not in (CLUSTERS[0], CLUSTERS[-1])
     return "last_epoch" in name or (level == 1 and not SCRIPTS[name].needs_version_2)

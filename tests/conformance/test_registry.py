@@ -1,8 +1,8 @@
-"""The embedded schema registry answers as Confluent's public documentation says, and as another registry does.
+"""The embedded schema registry answers as Confluent's public documentation describes, and as another registry does.
 
-The other one is Apicurio, whose interface /apis/ccompat/v7 is the same by its own description. Where it answers
-otherwise than the documentation says, the difference stands in OTHERWISE; a row there that is none any more fails.
-Confluent's own client asks the embedded one for everything it knows.
+The other one is Apicurio, whose interface /apis/ccompat/v7 is compatible according to its own documentation. OTHERWISE
+lists where it answers differently from Confluent's documentation; an entry there without a difference fails.
+Confluent's own client sends the embedded registry all requests that it knows.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _said(body: bytes) -> Any:
 
 
 class Apart:
-    """Asks a registry that others have asked before: subjects get a name in front, ids are counted anew."""
+    """Queries a registry that other scripts have used before: subjects get a prefix, ids are counted anew."""
 
     def __init__(self, ask: Ask, prefix: str) -> None:
         self._ask = ask
@@ -115,7 +115,7 @@ class Apart:
 
 
 def differences(script: tuple[Step, ...], ask: Ask) -> dict[str, str]:
-    """What is not as the script says, by title."""
+    """What differs from the script, by title."""
     found: dict[str, str] = {}
     for step in script:
         status, told = ask(step.method, step.path, step.body)
@@ -135,7 +135,7 @@ def holds(told: Any, wanted: Any) -> bool:
 
 
 def evolved(level: str, texts: tuple[str, ...], ask: Ask, subject: str) -> bool:
-    """Whether the last may be registered after the others."""
+    """Whether the last schema may be registered after the others."""
     for text in texts[:-1]:
         ask("PUT", f"/config/{subject}", {"compatibility": "NONE"})
         status, told = ask("POST", f"/subjects/{subject}/versions", {"schema": text})

@@ -1,6 +1,6 @@
 """Authentication and authorization: the same bytes to the embedded broker and to Apache Kafka 4.3.1 and 3.9.1.
 
-Apache Kafka runs with a SASL_PLAINTEXT listener and its StandardAuthorizer. Each ACL user meets every API once.
+Apache Kafka runs with a SASL_PLAINTEXT listener and its StandardAuthorizer. Each ACL user calls every API once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def differences(ours: Seen, theirs: Seen) -> str:
 
 
 def together(tasks: Iterable[Callable[[], Seen]]) -> list[Seen]:
-    """Apache Kafka takes up to 0.3 s to hang up; nothing that is asked here depends on anything else."""
+    """In parallel, since Apache Kafka takes up to 0.3 s to close a connection; the scripts are independent."""
     with ThreadPoolExecutor(8) as pool:
         return [future.result() for future in [pool.submit(task) for task in tasks]]
 
@@ -67,7 +67,7 @@ def test_both_brokers_authenticate_alike(secured_of: Callable[[str], Secured], v
     secured = secured_of(version)
     all_theirs = together(partial(authentication, name, lambda: KafkaWire(secured.address)) for name in SASL_SCRIPTS)
     for name, theirs in zip(SASL_SCRIPTS, all_theirs, strict=True):
-        # Apache Kafka is told so for one mechanism only, the embedded broker for all.
+        # In Apache Kafka the session lifetime is set for one mechanism only, in the embedded broker for all.
         lifetime = {"connections.max.reauth.ms": str(SESSION_MS)} if name == "sessions" else {}
         core = embedded_core(secured.release, **lifetime)
         if name != "sessions":

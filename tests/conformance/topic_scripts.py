@@ -1,4 +1,4 @@
-"""Topics: create, describe, grow, delete; and the range of versions on offer."""
+"""Topics: create, describe, grow, delete; and the range of versions that is offered."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def topic_configs(peer: Peer, seen: Seen) -> None:
 
 @script()
 def versions_on_offer(peer: Peer, seen: Seen) -> None:
-    """Whatever is offered here is also offered by Kafka: compared is what is left of our list."""
+    """Kafka offers everything that is offered here; only the entries of our list are compared."""
     answer = peer.ask(1, apis.API_VERSIONS, 3, {"client_software_name": "a", "client_software_version": "1"})
     offered = {row["api_key"]: (row["min_version"], row["max_version"]) for row in answer["api_keys"]}
     seen.note("AddPartitionsToTxn of brokers", offered[apis.ADD_PARTITIONS_TO_TXN.key][1])

@@ -1,7 +1,7 @@
-"""Connections on which every byte counts: the same frames to the embedded core and to Apache Kafka, closings included.
+"""Connections on which every byte counts: the same frames to the embedded core and to Apache Kafka, with their ends.
 
-The scripts about authentication need more than requests and answers: bare tokens, the moment at which a broker hangs
-up, time that passes. `LoggedIn` is a peer for all other scripts, with a user behind it.
+The scripts about authentication need more than requests and answers: bare tokens, the moment at which a broker closes
+the connection, time that passes. `LoggedIn` is a peer for all other scripts, with a logged-in user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ANSWER_TIMEOUT_S = 20
 
 
 class Wire:
-    """One connection at a time. `exchange` sends a frame and returns the answer's, or None: the broker hung up."""
+    """One connection at a time. `exchange` sends a frame and returns the answer's, or None if it was closed."""
 
     def open(self) -> None:
         raise NotImplementedError
@@ -41,7 +41,7 @@ class Wire:
 
 
 class EmbeddedWire(Wire):
-    """Several of them may share a core and its clock."""
+    """Several wires may share a core and its clock."""
 
     opened = 0
 
@@ -134,7 +134,7 @@ class KafkaWire(Wire):
 
 
 class Asking:
-    """Requests and answers over a wire."""
+    """Sends requests and receives answers over a wire."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -184,7 +184,7 @@ class ScramClient:
 
 
 class LoggedIn(Peer):
-    """A peer whose connection is authenticated with PLAIN, and opened anew after the broker has closed it."""
+    """A peer whose connection is authenticated with PLAIN, and opened again after the broker has closed it."""
 
     def __init__(self, wire: Wire, user: str, password: str) -> None:
         super().__init__()

@@ -3,8 +3,8 @@
 Usage: python -m tests.fuzz.fuzz_wire [--count 1000000] [--seed 1]
 
 Inputs are valid messages (generated ones, and frames recorded from real brokers) with bytes changed, removed, repeated
-or inserted, and plain random bytes. The seed is printed first; same seed and count, same inputs. Any other exception
-ends the run with the decoder and the input in hex. Decoders of records/ take part, too.
+or inserted, and plain random bytes. The seed is printed first; the same seed and count give the same inputs. Any other
+exception ends the run with the decoder and the input in hex. Decoders of records/ are included.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _answer_frame(message: tuple[Any, bool, int], data: bytes) -> object:
 
 
 def _cut(choices: RandomChoices, data: bytes) -> int:
-    """The stream in random portions; everything that is not a frame is refused or still waiting."""
+    """Feeds the stream in random pieces; what is not a frame is refused or stays incomplete."""
     frames = FrameBuffer(frame_bytes_max=4096)
     position = count = 0
     while position < len(data):
@@ -134,7 +134,7 @@ def record_targets() -> Iterator[Target]:
 
 
 def _repaired(data: bytes) -> bytes:
-    """With the length and the checksum that go with the content, so that what lies behind them is reached."""
+    """With a length and checksum that fit the content, so that the code behind these checks is reached."""
     if len(data) < HEADER_BYTES:
         return data
     length = (len(data) - 12).to_bytes(4, "big")
@@ -145,7 +145,7 @@ def mutated(rng: random.Random, valid: bytes) -> bytes:
     data = bytearray(valid)
     for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
         where = rng.randint(0, len(data))
-        kind = rng.choice((0, 1, 2, 3, 3, 4, 5, 5, 5, 5))  # in place more often: a moved byte rarely gets far
+        kind = rng.choice((0, 1, 2, 3, 3, 4, 5, 5, 5, 5))  # in place more often: shifted bytes rarely get far
         if kind == 0:
             del data[where:]
         elif kind == 1:
@@ -163,7 +163,7 @@ def mutated(rng: random.Random, valid: bytes) -> bytes:
 
 
 def fuzz(count: int, seed: int) -> dict[str, Counter[str]]:
-    """Returns per group how many inputs were read and how many refused."""
+    """Returns per group how many inputs were decoded and how many were refused."""
     choices = RandomChoices(seed)
     rng = choices.random
     groups: dict[str, list[Target]] = {}

@@ -1,10 +1,10 @@
-"""Coverage-guided search for inputs that a decoder neither reads nor refuses by name.
+"""Coverage-guided search for inputs that a decoder neither decodes nor refuses with one of its errors.
 
-Usage: python -m tests.fuzz.guided [--seconds 20] [--target jaas]      (make fuzz-guided SECONDS=60)
+Usage: python -m tests.fuzz.guided [--seconds 20] [--target jaas] (make fuzz-guided SECONDS=60)
 
-Each target runs in a process of its own, for so many seconds, under atheris (libFuzzer for Python), which changes
-inputs so that they reach lines that none has reached before. What it finds is left in tests/fuzz/findings: give it a
-name and move it to tests/fuzz/corpus/<target>, where a test replays it for good.
+Each target runs in a separate process, for this number of seconds, under atheris (libFuzzer for Python), which changes
+inputs so that they reach lines that none has reached before. Inputs that it finds are left in tests/fuzz/findings:
+rename each and move it to tests/fuzz/corpus/<target>, where a test replays it in every run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INPUT_BYTES_MAX = 4096
 
 
 def search(name: str, seconds: int, folder: Path) -> None:
-    """Never returns: libFuzzer ends the process."""
+    """Never returns, since libFuzzer ends the process."""
     import atheris
 
     with atheris.instrument_imports(include=["kafka_sink"]):
@@ -38,7 +38,7 @@ def search(name: str, seconds: int, folder: Path) -> None:
 
 
 def started(name: str, seconds: int) -> tuple[int, str]:
-    """Inputs tried and, if something was found, what libFuzzer said."""
+    """The number of inputs tried and, if something was found, the output of libFuzzer."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tests.fuzz.guided", "--seconds", str(seconds), "--one", name, folder]
         run = subprocess.run(command, capture_output=True, text=True, timeout=seconds * 3 + 120)

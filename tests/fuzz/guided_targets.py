@@ -1,7 +1,7 @@
-"""Every decoder of bytes from outside, as something to be fed with any bytes: it reads them or refuses them by name.
+"""Every decoder of bytes from outside, as a target that accepts any bytes: it decodes them or raises one of its errors.
 
-A target takes bytes, raises only what its decoder may raise by its contract, and is given some good inputs to start
-from. The same targets are used by the coverage-guided search (guided.py) and by the test that replays its findings.
+A target takes bytes, may raise only the errors of its decoder's contract, and has some valid inputs to start from. The
+coverage-guided search (guided.py) and the test that replays its findings use the same targets.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def by_name() -> dict[str, Guided]:
 def _refusing(
     kinds: type[KafkaSinkError] | tuple[type[KafkaSinkError], ...], run: Callable[[bytes], object]
 ) -> Callable[[bytes], object]:
-    """An error of these kinds is an answer, if its text can be printed."""
+    """An error of these kinds is a valid result if its text can be printed."""
 
     def refusing(data: bytes) -> object:
         try:
@@ -65,7 +65,7 @@ def _refusing(
 
 
 def _of_the_wire() -> Iterator[Guided]:
-    """All messages in one target: the first two bytes say which."""
+    """All messages in one target: the first two bytes select the message."""
     decoders = list(fuzz_wire.wire_targets(RandomChoices(1)))
 
     def any_message(data: bytes) -> object:
@@ -96,7 +96,7 @@ def _of_the_ledger() -> Iterator[Guided]:
     yield Guided(
         "ledger", _refusing(RemoteProtocolError, decode_record), (value, f"{FORMAT} 1 json\n".encode() + content)
     )
-    # The search cannot make zlib's checksums: what is packed here is the content.
+    # The search cannot compute zlib's checksums, so it changes the content before it is compressed.
     packed = f"{FORMAT} 1 zlib\n".encode()
     yield Guided(
         "ledger-packed",
@@ -106,7 +106,7 @@ def _of_the_ledger() -> Iterator[Guided]:
 
 
 def _scram(data: bytes) -> None:
-    """The first message, and the last one of a server whose first one was good."""
+    """The server's first message; `_scram_final` decodes the last one, after a valid first one."""
     ScramExchange("SCRAM-SHA-256", "user", "pencil", NONCE).step(data)
 
 

@@ -1,6 +1,6 @@
 """Records what the serializers of Apicurio and AWS Glue put around a value: `python -m tests.golden.record_frames`.
 
-Needs Java and Maven. Writes registry_frames.txt, which test_framing.py compares with.
+It needs Java and Maven. It writes registry_frames.txt, which test_framing.py uses for its comparison.
 """
 
 from __future__ import annotations

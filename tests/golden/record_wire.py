@@ -1,11 +1,11 @@
-"""Records what foreign clients and a real broker say to each other: a proxy in front of a running broker.
+"""Records the traffic between foreign clients and a real broker: a proxy in front of a running broker.
 
 Usage: record_wire.py <broker version> <plain proxy:broker> <sasl proxy:broker> <directory of jars> <output>
 
-The broker must advertise the two proxy ports: what it asks itself is recorded as well, so the proxy of the tests, which
-puts its own address into answers, would not do. Clients: the Java client of the same version (RecordWireTraffic.java),
-confluent-kafka and kafka-python. Of each client, API and version the first request that has an answer is kept, both as
-whole frames in hex; the SASL secret in them is the made-up one of this recording.
+The broker must advertise the two proxy ports: its own requests are recorded as well, so the proxy of the tests, which
+puts its own address into answers, cannot be used. Clients: the Java client of the same version
+(RecordWireTraffic.java), confluent-kafka and kafka-python. For each client, API and version it keeps the first request
+that has an answer, both as whole frames in hex; the SASL secret in them was invented for this recording.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import Any
 
-FRAME_BYTES_MAX = 20_000  # a longer one would only make the file big
+FRAME_BYTES_MAX = 20_000  # a longer one would only enlarge the file
 
 
 class Recorder:

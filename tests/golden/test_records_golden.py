@@ -1,4 +1,4 @@
-"""Our record batches against what Apache Kafka's own client wrote (recorded by RecordGolden.java)."""
+"""Our record batches are compared with those that Apache Kafka's own client wrote (recorded by RecordGolden.java)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the client share: a client, a machine that asks a list of requests once, prepared transactions."""
+"""What tests of the admin client share: a client, a machine that sends requests once, prepared transactions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def request(target: Target, api: Api, body: Mapping[str, Any], **more: Any) -> A
 
 @dataclass
 class Once:
-    """Asks all of them at once; the verdict is the first answers, or all (None), in the order of their coming."""
+    """Sends all requests at once. The verdict is the first `wanted_count` answers, or all, in order of arrival."""
 
     requests: Sequence[AdminRequest]
     wanted_count: int | None = None

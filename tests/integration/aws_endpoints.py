@@ -1,7 +1,7 @@
-"""STS, the portal of SSO, a container's credentials endpoint and an instance's metadata, on one port of 127.0.0.1.
+"""STS, the SSO portal, a container's credentials endpoint and an instance's metadata, on one port of 127.0.0.1.
 
-They demand what Amazon's do (the token of IMDSv2, the authorization token, a form of the right action), and are hostile
-when the test puts something into `answers`.
+They check what Amazon's services check (the token of IMDSv2, the authorization token, a form with the right action).
+What a test puts into `answers` is sent instead, to play a hostile service.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ IMDS_TOKEN, CONTAINER_TOKEN, SSO_TOKEN = "imds-token", "container-token", "sso-t
 class AwsEndpoints(LocalServer):
     def __init__(self) -> None:
         self.life_s = 3600.0
-        # (path, method, headers, form) of what was asked.
+        # (path, method, headers, form) of the requests.
         self.requests: list[tuple[str, str, dict[str, str], dict[str, str]]] = []
-        # (status, body) to give instead, one after the other.
+        # (status, body) of answers to send instead, one after the other.
         self.answers: list[tuple[int, bytes]] = []
         self.keys = {"AKIDGIVEN": "secretOfGiven"}
         endpoints = self

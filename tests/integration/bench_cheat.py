@@ -1,4 +1,4 @@
-"""A contestant of the benchmark that claims much and sends nothing."""
+"""A contestant of the benchmark that reports many records and sends none."""
 
 import json
 

@@ -1,7 +1,7 @@
-"""What the tests of the command line share: sinks in every state that an operator may find them in, and a way to order.
+"""What the tests of the command line share: sinks in every state that an operator may find, and a way to run commands.
 
-The states are made by the sink's own parts: tasks prepare transactions with a Producer, a Committer decides, and a
-driver that dies is a Committer that is not stepped any more.
+The states are made with the sink's own parts: tasks prepare transactions with a Producer, a Committer decides, and a
+dead driver is a Committer that is not stepped any more.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ROWS_PER_TASK = 10
 
 @dataclass
 class Dying:
-    """A Committer whose process dies in `phase`, after so many answers there; its verdict is that it is dead."""
+    """A Committer whose process dies in `phase`, after `answers_before` answers there, with a failed result."""
 
     committer: Committer
     phase: Phase
@@ -56,7 +56,7 @@ class Dying:
 
 @dataclass
 class Sink:
-    """One sink of a cluster, and what its tasks and drivers do. `login`: options that get them in."""
+    """One sink of a cluster, with the work of its tasks and drivers. `login`: the options for the login."""
 
     servers: str
     topic: str
@@ -100,7 +100,7 @@ class Sink:
     def committer(
         self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt], driver: DriverSession | None = None
     ) -> Committer:
-        # One at a time, so that a driver can die between two of them.
+        # One request at a time, so that a driver can die between two of them.
         support = client.transaction_support()
         settings = DeliverySettings(
             ledger_topic=self.ledger_topic,
@@ -115,7 +115,7 @@ class Sink:
         return Committer(settings, driver or DriverSession(self.sink_id, self.run), job, client.now_ms())
 
     def deliver(self, key: BatchKey, driver: DriverSession | None = None) -> None:
-        """`driver`: one that has committed before."""
+        """`driver`: the session of one that has committed before."""
         with client_of(self.servers, **self.login) as client:
             receipts = [self.task(key, number) for number in range(2)]
             verdict = client.run(self.committer(client, key, receipts, driver))
@@ -134,7 +134,7 @@ class Sink:
         return receipts
 
     def visible(self) -> list[bytes]:
-        """To a reader that is not ours, sorted."""
+        """The visible values, sorted, as a foreign reader finds them."""
         return sorted(record.value or b"" for record in read_topic(self.servers, self.topic))
 
 
@@ -157,7 +157,7 @@ class Said:
 
 @dataclass
 class Shell:
-    """Types `pykafka-sink` commands."""
+    """Runs `pykafka-sink` commands."""
 
     capture: pytest.CaptureFixture[str]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    """Types commands of `pykafka-sink`."""
+    """Runs commands of `pykafka-sink`."""
     from tests.integration.commanding import Shell
 
     return Shell(capsys)
@@ -24,5 +24,5 @@ def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
 
 @pytest.fixture(params=[NEWEST, FIRST_GENERATION])
 def secured(request: pytest.FixtureRequest, secured_kafka_of: Callable[[str], SecuredKafka]) -> SecuredKafka:
-    """A test that takes this runs with both versions."""
+    """A test that uses this runs with both versions."""
     return secured_kafka_of(request.param)

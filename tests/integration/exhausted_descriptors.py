@@ -1,4 +1,4 @@
-"""Clients in a process that may open no more files: run by test_exhaustion.py."""
+"""Clients in a process that may open no more files; test_exhaustion.py runs it."""
 
 from __future__ import annotations
 

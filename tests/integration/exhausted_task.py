@@ -1,4 +1,4 @@
-"""A task of the sink in a process that may have little more address space than it has: run by test_exhaustion.py."""
+"""A task of the sink in a process that may get hardly any more address space; test_exhaustion.py runs it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Servers that are no Kafka brokers, or broken ones. Each listens on a port of its own and treats all comers alike.
+"""Servers that are not Kafka brokers, or broken ones. Each listens on its own port and treats all clients alike.
 
-A behaviour is a function from a connected socket to nothing, run in a thread; the peer closes the socket afterwards.
-The peer counts the connections it got and those that the client has closed, so that a test sees both sides.
+A behaviour is a function that gets a connected socket and runs in a thread; the peer closes the socket afterwards. The
+peer counts its connections and those that are closed, so that a test can check both sides.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class HostilePeer:
 
 
 def _until_closed(connection: socket.socket, over: threading.Event) -> None:
-    """Reads on until the client closes."""
+    """Reads until the client closes the connection."""
     while not over.is_set():
         if select.select([connection], [], [], _STEP_S)[0] and not connection.recv(65536):
             return
@@ -87,17 +87,17 @@ def _after_request(answer: bytes) -> Behaviour:
     return behave
 
 
-# ---- no Kafka at all -------------------------------------------------------------------------------------------
+# ---- peers that do not speak Kafka -----------------------------------------------------------------------------
 
 close_at_once: Behaviour = lambda connection, over: None  # noqa: E731
 silence: Behaviour = _until_closed
 http = _after_request(
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request"
 )
-# Alert, TLS 1.2, 2 bytes: fatal, unexpected message. What a TLS listener says to plain text.
+# Alert, TLS 1.2, 2 bytes: fatal, unexpected message. A TLS listener sends this to a client that speaks plain text.
 tls_alert = _after_request(bytes([0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x0A]))
 ssh = _after_request(b"SSH-2.0-OpenSSH_9.6\r\n")
-# The first four bytes are a length that passes for one, so the body is looked at.
+# The first four bytes are a plausible length, so the body is decoded.
 random_body = _after_request(struct.pack(">i", 4096) + random.Random(7).randbytes(4096))
 huge_length = _after_request(struct.pack(">i", 2**31 - 1) + b"\0" * 64)
 negative_length = _after_request(struct.pack(">i", -1) + b"\0" * 64)
@@ -105,7 +105,7 @@ empty_frame = _after_request(struct.pack(">i", 0))
 
 
 def flood(connection: socket.socket, over: threading.Event) -> None:
-    """Random bytes as fast as they are taken."""
+    """Random bytes as fast as the client reads them."""
     block = random.Random(3).randbytes(65536)
     connection.recv(65536)
     while not over.is_set():
@@ -113,7 +113,7 @@ def flood(connection: socket.socket, over: threading.Event) -> None:
 
 
 def endless_slow_bytes(connection: socket.socket, over: threading.Event) -> None:
-    """A frame that is just small enough, one byte at a time, never finished."""
+    """A frame just below the size limit, one byte at a time, never finished."""
     connection.recv(65536)
     connection.sendall(struct.pack(">i", 500_000))
     while not over.wait(0.01):
@@ -121,7 +121,7 @@ def endless_slow_bytes(connection: socket.socket, over: threading.Event) -> None
 
 
 def drip(opening: bytes, piece: bytes) -> Behaviour:
-    """An answer that never comes to its end, although something of it comes all the time."""
+    """An answer that never ends, although a piece of it arrives all the time."""
 
     def behave(connection: socket.socket, over: threading.Event) -> None:
         connection.recv(65536)
@@ -132,7 +132,7 @@ def drip(opening: bytes, piece: bytes) -> Behaviour:
     return behave
 
 
-# What a web server may never end: the status, a header, answers before the answer, the size of a chunk, a refusal.
+# What a web server may never end: the status, a header, 1xx responses, the size of a chunk, a refusal.
 web_drips = {
     "status": drip(b"", b"H"),
     "header": drip(b"HTTP/1.1 200 OK\r\nX: ", b"a"),
@@ -142,11 +142,11 @@ web_drips = {
 }
 
 
-# ---- speaks Kafka up to a point --------------------------------------------------------------------------------
+# ---- peers that speak some Kafka -------------------------------------------------------------------------------
 
 
 def _read_request(connection: socket.socket) -> tuple[int, int, int] | None:
-    """API key, version and correlation id; None when the client has gone."""
+    """API key, version and correlation id; None if the client has closed the connection."""
     head = connection.recv(4, socket.MSG_WAITALL)
     if len(head) < 4:
         return None
@@ -170,7 +170,7 @@ def wrong_correlation_id(connection: socket.socket, over: threading.Event) -> No
 
 
 def after_versions(answer: Callable[[int], bytes]) -> Behaviour:
-    """A proper broker until the versions are agreed; then `answer(correlation_id)` to whatever is asked."""
+    """Acts like a broker until the versions are agreed, then sends `answer(correlation_id)` to every request."""
 
     def behave(connection: socket.socket, over: threading.Event) -> None:
         while (request := _read_request(connection)) is not None:
@@ -191,7 +191,7 @@ def _frame(correlation_id: int, body: bytes) -> bytes:
 
 later_wrong_correlation_id = after_versions(lambda correlation_id: _frame(correlation_id + 17, b"\0" * 100))
 later_huge_length = after_versions(lambda correlation_id: struct.pack(">ii", 2**31 - 1, correlation_id))
-# A compact array of four billion brokers.
+# A compact array with a count of four billion brokers.
 later_huge_count = after_versions(lambda correlation_id: _frame(correlation_id, b"\0" * 5 + b"\xff\xff\xff\xff\x0f"))
 later_truncated = after_versions(lambda correlation_id: _frame(correlation_id, b"\0" * 3))
 later_silence = after_versions(lambda correlation_id: b"")
@@ -205,7 +205,7 @@ def later_close(connection: socket.socket, over: threading.Event) -> None:
 
 
 def later_endless_frame(connection: socket.socket, over: threading.Event) -> None:
-    """A frame of 90 MiB, below the limit, of which 4 KiB come every 10 ms: it must cost what has come, no more."""
+    """A frame of 90 MiB, below the limit, of which 4 KiB arrive every 10 ms: it may only cost what has arrived."""
     request = _read_request(connection)
     if request is None:
         return

@@ -1,4 +1,4 @@
-"""A web server on a free port of 127.0.0.1, with a thread of its own; what it says is its handler's."""
+"""A web server on a free port of 127.0.0.1, in its own thread; its handler decides what it answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class QuietHandler(BaseHTTPRequestHandler):
 
 class LocalServer:
     def __init__(self, handler: type[BaseHTTPRequestHandler], issued: Issued | None = None) -> None:
-        """With TLS if there is a certificate for it."""
+        """Uses TLS if a certificate is given."""
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
         self._scheme = "http"

@@ -1,7 +1,7 @@
-"""Feeds a producer as fast as it goes and reports, as JSON, how far the process has grown: run by test_memory.py.
+"""Feeds a producer as fast as possible and reports, as JSON, how far the process has grown; test_memory.py runs it.
 
-A process of its own, because resident memory of a test run that did other things before says nothing. The baseline is
-taken after the first delivered record: imports, threads, sockets and metadata are in it.
+It is a process of its own, since the resident memory of a test run with other work before it means nothing. The
+baseline is taken after the first delivered record, so it includes imports, threads, sockets and metadata.
 """
 
 from __future__ import annotations

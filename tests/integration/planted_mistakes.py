@@ -1,7 +1,6 @@
-"""What operators get wrong, one mistake at a time, on an embedded broker: which line of `check` names it, and how.
+"""Mistakes of operators, one at a time, on an embedded broker: which line of `check` names each, and how.
 
-Each mistake is a function that breaks a cluster that is well, and returns the options of a job in which all else is
-right.
+Each mistake is a function that breaks a healthy cluster, and returns the options of a job that is right otherwise.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ TOPIC, SINK_ID, LEDGER = "t", "orders", "ledger"
 USER, PASSWORD = "alice", "secret-of-alice"
 ROWS = StructType().add("value", StringType())
 SAFE = {"min.insync.replicas": "2"}
-# Errors that could pass are tried again until the time is over; a test has less of it.
+# Errors that may pass are retried until the time limit; a test uses a shorter one.
 SHORT_S = 0.8
 GRANTS = (
     ("write", "topic", TOPIC), ("read", "topic", TOPIC), ("describe_configs", "topic", TOPIC),
@@ -37,21 +36,21 @@ GRANTS = (
 
 @dataclass
 class Planting:
-    """Where a mistake is planted: `stack` ends what it starts."""
+    """The place where a mistake is planted: `stack` ends what it starts."""
 
     stack: ExitStack
     folder: Path
     schema: Any = ROWS
 
     def broker(self, brokers: int = 3, **more: Any) -> EmbeddedBroker:
-        """A cluster that is well: topic and ledger are there, and safe."""
+        """A healthy cluster: topic and ledger exist, with safe configurations."""
         kafka = self.stack.enter_context(EmbeddedBroker(brokers, **more))
         kafka.create_topic(TOPIC, 3, SAFE if brokers > 2 else None)
         kafka.create_topic(LEDGER, 1, {"cleanup.policy": "compact", **(SAFE if brokers > 2 else {})})
         return kafka
 
     def guarded(self, *left_out: tuple[str, str, str]) -> EmbeddedBroker:
-        """With permissions, all that are needed but these."""
+        """A cluster with all necessary permissions but these."""
         acls = [
             Acl(f"User:{USER}", operation, kind, name, acl.PREFIXED if kind == "transactional_id" else acl.LITERAL)
             for operation, kind, name in GRANTS
@@ -237,7 +236,7 @@ def _topic_hidden(place: Planting) -> Mapping[str, str]:
 
 def _no_ids(place: Planting) -> Mapping[str, str]:
     kafka = place.guarded(("write", "transactional_id", SINK_ID))
-    with kafka.control() as core:  # as in a cluster where somebody has used transactions
+    with kafka.control() as core:  # as in a cluster that has used transactions
         core.cluster.coordinator_partition("__transaction_state", "")
     return login(kafka)
 

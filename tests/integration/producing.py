@@ -1,4 +1,4 @@
-"""What tests of producers share: one with a line of options, what foreign readers see, what a producer leaves."""
+"""What tests of producers share: a producer in one line, what foreign readers see, what is left open."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ TIMEOUT_S = PATIENCE_S
 
 
 class Servers(Protocol):
-    """Apache Kafka, the embedded broker, a proxy."""
+    """Any cluster: Apache Kafka, the embedded broker, a proxy."""
 
     @property
     def bootstrap_servers(self) -> str: ...
 
 
 def producer_of(kafka: Servers, **options: object) -> Producer:
-    """`options` have underscores for dots."""
+    """Names of `options` have underscores in place of dots."""
     named = {name.replace("_", "."): options[name] for name in options}
     return Producer({"bootstrap.servers": kafka.bootstrap_servers, **named})
 
@@ -62,7 +62,7 @@ def is_settled(kafka: Servers, topic: str) -> bool:
 def transacted_for(
     seconds: float, options: Mapping[str, object], topic: str, caplog: pytest.LogCaptureFixture
 ) -> tuple[list[bytes], list[str]]:
-    """One transaction that takes so long, while sessions and credentials end. What was sent, and what was logged."""
+    """Runs a transaction for so many seconds, while sessions and credentials end. Returns values and log messages."""
     sent: list[bytes] = []
     with caplog.at_level(logging.DEBUG, "kafka_sink"), Producer(options) as producer:
         producer.init_transactions()
@@ -77,7 +77,7 @@ def transacted_for(
 
 
 def senders() -> list[threading.Thread]:
-    """Of all producers of this process that are open."""
+    """The sender threads of all producers of this process that are open."""
     return [thread for thread in threading.enumerate() if thread.name.startswith("kafka-sink-sender")]
 
 

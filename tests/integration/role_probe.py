@@ -1,7 +1,7 @@
-"""Plays one of Spark's Python processes, planning, a task or a commit, and reports which modules its part has loaded.
+"""Plays one of Spark's Python processes (planning, a task or a commit) and reports which modules its part has loaded.
 
-What Spark's own worker loads comes first and does not count. What the process before it has handed over is read from
-standard input, as Spark would bring it; what goes to the next one is in the report. Run by test_spark_imports.py.
+Modules that Spark's own worker loads are loaded first and do not count. Standard input holds what the process before it
+has handed over, as with Spark; the report holds what goes to the next one. test_spark_imports.py runs it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def commit(given: Any) -> Any:
 
 
 def commit_stream(given: Any) -> Any:
-    """Spark makes the writer anew for each commit of a stream: its process plans as well."""
+    """For each commit of a stream Spark creates the writer again, so the process of the commit also plans."""
     from pyspark.sql.types import StringType, StructType
 
     from pyspark_pykafka_sink import DefaultSource

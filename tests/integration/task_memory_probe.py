@@ -1,4 +1,4 @@
-"""One task of the sink writes many rows; reports, as JSON, how far the process has grown: run by test_memory.py."""
+"""One task of the sink writes many rows; it reports, as JSON, how far the process has grown; test_memory.py runs it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ARROW_ROWS = 10_000
 
 
 def arrow_batches(total_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Each is made when it is asked for, as they come from Spark."""
+    """Each batch is created when it is requested, as with Spark."""
     for first in range(0, total_bytes // VALUE_BYTES, ARROW_ROWS):
         values = [b"%12d" % number * (VALUE_BYTES // 12) for number in range(first, first + ARROW_ROWS)]
         yield pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"])
@@ -31,7 +31,7 @@ def main() -> None:
     servers, topic, total_text = sys.argv[1:]
     options = parse_sink_options({"kafka.bootstrap.servers": servers, "topic": topic, "sink.id": "memory"})
     columns = choose_columns(StructType().add("value", BinaryType()), topic)
-    # The first task brings imports, threads and connections; its producer serves the second.
+    # The first task includes imports, threads and connections; the second one gets its producer.
     for attempt, total_bytes in enumerate((VALUE_BYTES * ARROW_ROWS, int(total_text))):
         place = TaskPlace(BatchKey("", "memory"), run_hash("memory"), 0, attempt, "memory")
         reset_peak()

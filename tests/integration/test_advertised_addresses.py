@@ -1,5 +1,5 @@
-"""The bootstrap server answers, and what it advertises leads nowhere: the classic first mistake with Kafka in a
-container. Whoever gives up names that address, and where it comes from."""
+"""The bootstrap server answers but advertises an address that leads nowhere, the most frequent mistake with Kafka in a
+container. The error names that address and where it comes from."""
 
 from __future__ import annotations
 

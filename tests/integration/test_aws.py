@@ -1,4 +1,4 @@
-"""AWS_MSK_IAM: credentials from each place where they may stand, and signatures that brokers verify."""
+"""AWS_MSK_IAM: credentials from each place that may hold them, and signatures that brokers verify."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def endpoints() -> Iterator[AwsEndpoints]:
 
 @pytest.fixture(autouse=True)
 def nothing_of_aws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever this machine knows of AWS."""
+    """Removes what this machine knows of AWS."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    # What botocore has read of HOME when it was loaded, and how long it waits between its three attempts.
+    # botocore read HOME when it was loaded; its pause between three attempts is removed as well.
     for kind in (botocore.credentials.SSOProvider, botocore.tokens.SSOTokenProvider):
         monkeypatch.setattr(kind, "_SSO_TOKEN_CACHE_DIR", str(tmp_path / ".aws" / "sso" / "cache"))
     monkeypatch.setattr(botocore.utils.ContainerMetadataFetcher, "SLEEP_TIME", 0)
@@ -78,7 +78,7 @@ def message(host: str = HOST, **more: Any) -> dict[str, str]:
 
 
 def who(**more: Any) -> tuple[str, str | None]:
-    """Id of the key and session token."""
+    """The id of the key, and the session token."""
     found = message(**more)
     return found["x-amz-credential"].split("/")[0], found.get("x-amz-security-token")
 
@@ -95,7 +95,7 @@ def write_profiles(tmp_path: Path, text: str, name: str = "config") -> None:
     (tmp_path / ".aws" / name).write_text(text)
 
 
-# ---- where credentials stand -----------------------------------------------------------------------------------
+# ---- places of credentials -------------------------------------------------------------------------------------
 
 KEYS_OF_OPTIONS = {"sasl_aws_access_key_id": "AKIDOWN", "sasl_aws_secret_access_key": "hunter2"}
 
@@ -403,7 +403,7 @@ def test_an_answer_of_sts_without_credentials_is_told_without_its_content(
     says: str,
     is_profile: bool,
 ) -> None:
-    """Asked once: when it is asked again is for sasl.login.retry.backoff.ms to say."""
+    """STS gets one request: sasl.login.retry.backoff.ms decides about the next one."""
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoints.url)
     endpoints.answers += [answer] * 5
     keys = "aws_access_key_id = AKIDOWN\naws_secret_access_key = hunter2\n"
@@ -411,7 +411,7 @@ def test_an_answer_of_sts_without_credentials_is_told_without_its_content(
     error = refusal(**({"sasl_aws_profile": "p"} if is_profile else {**KEYS_OF_OPTIONS, "sasl_aws_role_arn": ROLE}))
     assert isinstance(error, kind) and says in str(error), error
     assert len(endpoints.requests) == 1
-    # Not by botocore either, which warns with what the endpoint said; its own log is nobody's but the user's.
+    # botocore, which would log the text of the endpoint, must not do so either; its log filters are the user's.
     assert caplog.records == [] and logging.getLogger("botocore.credentials").filters == []
 
 
@@ -477,7 +477,7 @@ def test_no_answer_of_an_instance_says_where_was_looked_and_may_pass(
 def test_an_instance_is_asked_again_before_its_credentials_end(
     endpoints: AwsEndpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Botocore adds to the life of those that are about to end; a timer that believes it comes too late."""
+    """botocore extends the life of credentials that are about to end; a timer that relies on this is too late."""
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "false")
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoints.url)
     monkeypatch.setattr(botocore.utils.random, "randint", lambda least, _most: least)
@@ -574,12 +574,12 @@ def test_a_wrong_secret_is_refused_at_once_with_what_to_check() -> None:
 @pytest.mark.kafka
 @pytest.mark.parametrize("secret", [KEYS["AKIDEXAMPLE"], "wrong"])
 def test_amazons_own_library_for_java_gets_in_by_the_same_check(secret: str) -> None:
-    """It judges the judge: what lets our client in is what lets Amazon's in, and refuses both alike."""
+    """Shows that the broker's check is right: it accepts and refuses Amazon's client like ours."""
     try:
         jars = msk_iam_jars()
     except KafkaUnavailable as missing:
         without_kafka(str(missing))
-    # Java asks for the name of an address and signs for that: by name from the start.
+    # Java looks up the name of an address and signs for the name, so the test uses a name from the start.
     with EmbeddedBroker(topics={"events": 1}, access_keys=KEYS, properties=ENABLED, host="localhost") as kafka:
         theirs = {name: value for name, value in settings(kafka).items() if not name.startswith("sasl.aws.")}
         theirs |= {"delivery.timeout.ms": "9000", "request.timeout.ms": "8000", "linger.ms": "0"}

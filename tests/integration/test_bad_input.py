@@ -1,7 +1,7 @@
-"""What a user gets for a wrong option or a wrong record: a text to act on, before anything is sent.
+"""What a user gets for a wrong option or a wrong record: an error that says what to do, before anything is sent.
 
 Config errors name the option, the value, what is valid, and the nearest known name. Data errors name row and column,
-size and limit. No text ever holds the content of a record, and none a secret.
+size and limit. No text contains the content of a record or a secret.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ def topic(kafka_4: KafkaCluster, topic_name: str) -> str:
 
 @pytest.fixture
 def producer(kafka_4: KafkaCluster, topic: str) -> Iterator[Producer]:
-    """Afterwards nothing of what was refused may be in the log, and the producer must still work."""
+    """At the end nothing that was refused may be in the log, and the producer must still work."""
     options = {"bootstrap.servers": kafka_4.bootstrap_servers, "max.block.ms": 3000, "max.request.size": 5000}
     with Producer({**options, "buffer.memory": 50_000}) as producer:
-        # The topic is known: what waits then waits for what is not there.
+        # The topic is known from here on, so later waits are for something that does not exist.
         assert wait_until(lambda: producer.partitions_for(topic), "the topic is known", passing=(OperationTimeout,))
         yield producer
         assert producer.send(topic, value=b"still works").result(TIMEOUT_S).topic == topic

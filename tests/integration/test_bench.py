@@ -1,4 +1,4 @@
-"""The benchmark measures what it says: every contestant's records are in the log, and claims do not count."""
+"""The benchmark measures what it reports: every contestant's records are in the log; its own report does not count."""
 
 from __future__ import annotations
 

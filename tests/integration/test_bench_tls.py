@@ -1,4 +1,4 @@
-"""The benchmark of TLS writes through both listeners with each client, and keeps ratios only."""
+"""The benchmark of TLS writes through both listeners with each client, and keeps only ratios."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What real brokers refuse, and what the user is told: which records, why, and what to do; the rest is delivered."""
+"""What real brokers refuse, and what the error says: which records, why, what to do. Others are delivered."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_single_record_too_large_fails_alone_and_says_what_to_do(kafka: KafkaC
     assert (error.topic, error.partition, error.code, error.ambiguous) == (topic_name, 0, MESSAGE_TOO_LARGE, False)
     text = str(error)
     assert "MESSAGE_TOO_LARGE" in text and "max.message.bytes" in text and topic_name in text
-    # How large it is tells how far the limit would have to be raised.
+    # The size says how far the limit would have to be raised.
     (size,) = re.findall(r"take (\d+) bytes", text)
     assert 5000 < int(size) < 5200
     assert SECRET.decode() not in text
@@ -95,7 +95,7 @@ def test_a_topic_that_appears_while_send_waits_is_written_to(kafka_4: KafkaClust
 
 @pytest.mark.parametrize("name", ["", "with space", "a/b", "x" * 250, ".."])
 def test_a_name_no_topic_can_have_is_refused_at_once(kafka_4: KafkaCluster, name: str) -> None:
-    # Who waited for the topic would not come back within the time of a test.
+    # A call that waited for the topic would not return within the test.
     with producer_of(kafka_4, max_block_ms=3_600_000) as producer, pytest.raises(KafkaSinkError, match="topic"):
         producer.send(name, value=SECRET).result(TIMEOUT_S)
 
@@ -111,7 +111,7 @@ def test_records_without_key_on_a_compacted_topic_are_named_one_by_one(kafka: Ka
         assert all(isinstance(error, DeliveryError) and error.code == INVALID_RECORD for error in errors)
         texts = [str(error) for error in errors]
         assert all(topic_name in text and "INVALID_RECORD" in text for text in texts)
-        # The broker refuses the batch; about the guilty ones it says what is wrong with them.
+        # The broker refuses the whole batch; its answer says what is wrong with the faulty records.
         assert [number for number, text in enumerate(texts) if "This record" in text] == [3, 5]
         assert all("key" in texts[number].partition("This record")[2] for number in (3, 5))
         assert not any(SECRET.decode() in text for text in texts)
@@ -163,7 +163,7 @@ def test_partitions_added_while_producing_are_seen_and_used(kafka: KafkaCluster,
         assert producer.send(topic_name, value=b"v").result(TIMEOUT_S).partition == 0
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         admin.create_partitions([NewPartitions(topic_name, 4)])[topic_name].result(TIMEOUT_S)
-        # Named explicitly it is waited for; without a key and with one it is used once the metadata is young.
+        # An explicit new partition is waited for; other records go to it once the metadata is refreshed.
         assert producer.send(topic_name, value=b"v", partition=3).result(TIMEOUT_S).partition == 3
         seen: set[int] = set()
 
@@ -191,7 +191,7 @@ def test_a_topic_deleted_and_created_again_while_producing_is_written_to_again(
         assert not any(future.done() for future in futures)
         kafka.create_topic(topic_name, partitions=2)
         assert [future.result(60).offset for future in futures] == [number // 2 for number in range(10)]
-        # And the producer goes on in the new topic from where these ended.
+        # Records that are sent later continue behind these.
         assert producer.send(topic_name, value=b"new", partition=0).result(TIMEOUT_S).offset == 5
     records = read_topic(kafka.bootstrap_servers, topic_name)
     assert [record.value for record in records if record.partition == 0] == [

@@ -1,4 +1,4 @@
-"""Limits on the number of Python calls that a batch costs; docs/benchmarks/calls.md has the figures."""
+"""Limits on the number of Python calls per batch; docs/benchmarks/calls.md has the figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.calls import steps, stream
 @pytest.mark.parametrize(("partitions", "calls_max"), [(1, 110), (4, 60)])
 def test_a_full_batch_costs_few_calls(partitions: int, calls_max: int) -> None:
     cost = stream(partitions)
-    # As many as the rows fill, or the figure means something else.
+    # With fewer batches the figure would mean something else.
     assert cost.batches >= 200
     assert cost.calls <= calls_max
 

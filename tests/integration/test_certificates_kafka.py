@@ -1,7 +1,6 @@
-"""Certificates on Apache Kafka that are wrong in one respect each, and those that change while a producer runs.
+"""Certificates on Apache Kafka that are wrong in one respect each, and certificates that change while a producer runs.
 
-The broker's certificate is replaced by Kafka's own way of doing it (a dynamic configuration of the listener), so one
-broker serves all cases.
+A dynamic configuration of the listener replaces the broker's certificate, so one broker serves all cases.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Broker:
         self._folder = folder
 
     def use(self, issued: Issued) -> None:
-        """From the next connection on."""
+        """From the next connection on the broker shows this certificate."""
         place = self._folder / f"used-{next(_NUMBERS)}.pem"
         place.write_bytes(issued.both.read_bytes())
         entry = ConfigEntry(
@@ -57,7 +56,7 @@ class Broker:
         resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
         for future in admin.incremental_alter_configs([resource]).values():
             future.result(WAIT_S)
-        # The controller has it now; each network thread of the listener follows by itself, and they take turns.
+        # The controller has it now. Each network thread follows by itself; connections go to them in turn.
         wanted = issued.certificate.public_bytes(Encoding.DER)
         wait_until(
             lambda: all(self._shown() == wanted for _ in range(NETWORK_THREADS)), "every thread shows the certificate"
@@ -79,7 +78,7 @@ class Broker:
 
 @pytest.fixture(scope="module")
 def broker_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Broker]]:
-    # Kafka would not take a certificate for another name.
+    # Otherwise Kafka refuses a certificate for another name.
     properties = {
         "num.network.threads": NETWORK_THREADS,
         "ssl.allow.dn.changes": "true",
@@ -98,7 +97,7 @@ def broker_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[st
 
 @pytest.fixture(params=[NEWEST, pytest.param(FIRST_GENERATION, marks=pytest.mark.slow)])
 def broker(request: pytest.FixtureRequest, broker_of: Callable[[str], Broker]) -> Broker:
-    """Certificates are judged on this side: what differs between brokers is in test_security_kafka.py, on both."""
+    """The client judges certificates; test_security_kafka.py tests with both versions what differs between brokers."""
     return broker_of(request.param)
 
 
@@ -107,7 +106,7 @@ def topic(broker: Broker, topic_name: str) -> str:
     return broker.secured.kafka.create_topic(topic_name)
 
 
-# case: the certificate, and what is said of it
+# case: the certificate, and what the error says
 WRONG: dict[str, tuple[Callable[[Authority], Issued], str]] = {
     "self-signed": (lambda by: by.issue("self", "127.0.0.1", is_self_signed=True), "it is self-signed and not trusted"),
     "expired": (lambda by: by.issue("old", "127.0.0.1", valid_from=NOW - 2 * DAY, valid_until=NOW - DAY),
@@ -123,7 +122,7 @@ WRONG: dict[str, tuple[Callable[[Authority], Issued], str]] = {
 
 
 def refused_with(options: dict[str, Any], says: str) -> None:
-    """At once, to the producer and to the driver alike: whoever tried again would do so beyond the time of a test."""
+    """Producer and driver refuse at once: with a retry neither would return within the test."""
     options = {**options, "max.block.ms": HOUR_MS, "delivery.timeout.ms": HOUR_MS}
     with Client(parse_producer_options(options)) as client, pytest.raises(AuthenticationError) as caught:
         client.reach()
@@ -173,9 +172,9 @@ def test_a_certificate_that_expires_during_a_run_stops_new_connections_and_no_op
 
 @contextmanager
 def producer_that_outlives_its_certificate(broker: Broker, topic: str) -> Iterator[Producer]:
-    """Its first record is written. A busy machine may come too late with it: then with a longer life."""
+    """It has written one record. If a busy machine is too late for that, the certificate gets a longer life."""
     for life_s in (8, 32, 128):
-        # Certificates count in seconds.
+        # The times of a certificate are whole seconds.
         end = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0) + datetime.timedelta(seconds=life_s)
         broker.use(broker.authority.issue(f"short-{life_s}", "127.0.0.1", valid_until=end))
         with Producer(broker.options()) as producer:
@@ -193,14 +192,14 @@ def producer_that_outlives_its_certificate(broker: Broker, topic: str) -> Iterat
 def test_certificates_rotated_on_both_sides_reach_a_running_producer_without_a_restart(
     broker: Broker, topic: str, tmp_path: Path
 ) -> None:
-    """The broker gets one of another authority, and the client's files are replaced in their places."""
+    """The broker gets a certificate of another authority, and the client's files are replaced in place."""
     second = Authority(tmp_path, "second")
     broker.use(broker.good())
     trusted, key = tmp_path / "trusted.pem", tmp_path / "key.pem"
     trusted.write_text(broker.authority.text)
     key.write_bytes(broker.authority.issue("first", is_for_clients=True).both.read_bytes())
     options = broker.options(**{"ssl.truststore.location": str(trusted), "ssl.keystore.location": str(key)})
-    # Each record finds its connection gone.
+    # The connection is closed before each record.
     options["connections.max.idle.ms"] = 300
     with Producer(options) as producer:
         producer.send(topic, value=b"1").result(WAIT_S)

@@ -1,7 +1,6 @@
-"""`check`: a job that is well has nothing to complain of, and each planted mistake is named in its line.
+"""`check`: a healthy job has no complaints, and each planted mistake is named in its line.
 
-The assumption under test: brokers tell beforehand what they would refuse later, and what they are asked changes
-nothing.
+The assumption under test: brokers say beforehand what they would refuse, and the requests of `check` change nothing.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from tests.secured_kafka import SecuredKafka
 from tools.foreign_reader import read_topic
 from tools.waiting import wait_until
 
-# What the machine that runs this test has is no matter of the job.
+# Lines about the machine that runs this test, not about the job.
 OF_THE_MACHINE = {"sockets", "pyspark.zip"}
-# Where everybody answers, nothing waits for it.
+# If every server answers, no check waits until this limit.
 AMPLE_S = 60.0
-# Where one is silent: a share of it is waited for, and the others must have answered.
+# If one server is silent, a share of this limit is waited for it; the others must answer within it.
 SILENT_S = 8.0
 
 
@@ -55,7 +54,7 @@ def state_of(core: BrokerCluster) -> Any:
     return logs, sorted(core.coordinator.transactions)
 
 
-# ---- good and bad ------------------------------------------------------------------------------------------------
+# ---- healthy jobs and mistakes -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["exactly-once", "at-least-once"])
@@ -75,7 +74,7 @@ def test_a_job_that_is_well_has_no_complaint_and_nothing_is_written(place: Plant
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.title)
 def test_a_mistake_is_named_in_its_line_with_what_to_do(place: Planting, mistake: Mistake) -> None:
     options = mistake.plant(place)
-    # Whatever is tried again until the time is over waits for all of it.
+    # A check that retries until the limit uses all of it.
     waits = mistake.name == "login" and mistake.verdict == FAIL
     report = kafka_sink.check(options, place.schema, timeout_s=SHORT_S if waits else AMPLE_S)
     lines = [each for each in report if each.name == mistake.name and each.verdict == mistake.verdict]
@@ -89,7 +88,7 @@ def test_there_are_mistakes_of_every_kind() -> None:
 
 
 def test_a_wrong_password_is_tried_once(place: Planting, caplog: pytest.LogCaptureFixture) -> None:
-    """A loop of wrong passwords locks accounts."""
+    """Repeated wrong passwords lock accounts."""
     kafka = place.guarded()
     with caplog.at_level("WARNING", logger="kafka_sink"):
         report = kafka_sink.check(login(kafka, {"kafka.sasl.password": "wrong"}), timeout_s=AMPLE_S)
@@ -113,7 +112,7 @@ def test_probe_write_leaves_an_aborted_transaction_and_nothing_else(place: Plant
     def written() -> int:
         return sum(end for (topic, _), end in kafka.do(state_of)[0].items() if topic == TOPIC)
 
-    # The record, and the abort behind it, which comes after the answer.
+    # The record and the marker of the abort, which is written after the answer.
     wait_until(lambda: written() >= 2, "the marker of the abort")
     logs, ids = kafka.do(state_of)
     assert ids == [f"{SINK_ID}-check"] and written() == 2
@@ -205,7 +204,7 @@ def test_versions_that_are_too_old_are_named() -> None:
 
 def test_sockets_are_read_from_the_defaults_that_a_new_session_would_have(tmp_path: Path) -> None:
     environment = {"SPARK_CONF_DIR": str(tmp_path)}
-    assert list(sockets(None, environment)) == []  # nobody knows
+    assert list(sockets(None, environment)) == []  # the defaults are unknown
     defaults = tmp_path / "spark-defaults.conf"
     defaults.write_text("# none\nspark.executor.memory 2g\n")
     (off,) = sockets(None, environment)
@@ -224,7 +223,7 @@ def test_a_zip_that_is_compiled_in_every_process_is_advised_against(tmp_path: Pa
 
 
 def test_whoever_does_not_answer_in_time_is_a_line(place: Planting) -> None:
-    """A server that takes connections and says nothing."""
+    """The server accepts connections and sends nothing."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         servers = f"127.0.0.1:{silent.getsockname()[1]}"
         report = kafka_sink.check({"kafka.bootstrap.servers": servers, "topic": TOPIC}, timeout_s=SHORT_S)
@@ -255,7 +254,7 @@ def test_a_broker_that_is_silent_where_it_advertises_itself_is_named_and_holds_n
 def test_apache_kafka_lets_in_by_tls_and_sasl(
     secured: SecuredKafka, topic_name: str, listener: str, mechanism: str
 ) -> None:
-    """One node, so topics have one replica: the lines that are judged are the others."""
+    """There is one node, so topics have one replica; the lines about replicas are not judged here."""
     report = kafka_sink.check(
         of_sink(secured.options(listener, mechanism), secured.kafka.create_topic(topic_name)), timeout_s=AMPLE_S
     )
@@ -281,7 +280,7 @@ def test_apache_kafka_refuses_a_wrong_password_a_mechanism_and_an_unknown_author
 
 
 def test_apache_kafka_is_looked_at_and_left_as_it_was(secured: SecuredKafka, topic_name: str) -> None:
-    """Through the listener that asks nobody who he is."""
+    """The job uses the listener without a login."""
     kafka = secured.kafka
     topic = kafka.create_topic(topic_name, partitions=2)
     options = of_sink({"bootstrap.servers": kafka.bootstrap_servers}, topic)

@@ -1,6 +1,6 @@
-"""The driver's client against the embedded broker: offices that move, answers that get lost, brokers that die.
+"""The driver's admin client against the embedded broker: coordinators move, answers get lost, brokers die.
 
-What was or was not carried out is judged by confluent-kafka.
+confluent-kafka shows what was carried out.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def coordinator_of(kafka: EmbeddedBroker, transactional_id: str) -> int:
 
 
 def ids_on_every_broker(kafka: EmbeddedBroker, client: Client) -> dict[int, str]:
-    """One transactional id for each broker that coordinates it."""
+    """One transactional id for each broker, which coordinates it."""
     ids: dict[int, str] = {}
     number = 0
     while len(ids) < len(kafka.core.cluster.brokers):
@@ -99,7 +99,7 @@ def values(kafka: EmbeddedBroker, topic: str = "t") -> set[bytes | None]:
     return {record.value for record in read_topic(kafka.bootstrap_servers, topic)}
 
 
-# ---- what it is for --------------------------------------------------------------------------------------------
+# ---- ordinary use ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("release", ["4.3", "3.9"])
@@ -153,7 +153,7 @@ def test_a_leader_is_found_without_creating_its_topic(kafka: EmbeddedBroker, cli
     assert "not-there" not in kafka.core.cluster.topics
 
 
-# ---- what goes wrong -------------------------------------------------------------------------------------------
+# ---- faults ----------------------------------------------------------------------------------------------------
 
 
 def test_a_coordinator_that_moved_says_so_and_is_found_again(kafka: EmbeddedBroker, client: Client) -> None:
@@ -214,7 +214,7 @@ def test_a_permission_that_is_missing_and_a_version_that_is_not_spoken_are_told_
 
 
 def test_a_broker_that_is_silent_holds_up_nobody_else(kafka: EmbeddedBroker, client: Client) -> None:
-    """The verdict is there as soon as the living have answered: the silent one would take an hour."""
+    """The result is complete when the live brokers have answered: the silent one would take an hour."""
     ids = ids_on_every_broker(kafka, client)
     answers_to(client, *[describe(one) for one in ids.values()])
     kafka.inject(Fault("DescribeTransactions", delay_before_ms=FOR_EVER_MS, broker_id=1, times=None))
@@ -223,7 +223,7 @@ def test_a_broker_that_is_silent_holds_up_nobody_else(kafka: EmbeddedBroker, cli
     answered = client.run(Once(list(requests.values()), wanted_count=2))
     assert set(answered) == {requests[2].key, requests[3].key}
     assert {answer.kind for answer in answered.values()} == {ResponseKind.ANSWERED}
-    # Nobody waits for the third any more, and the client goes on.
+    # The client no longer waits for the third broker, and still works.
     (answer,) = answers_to(client, describe(ids[2]))
     assert answer.kind is ResponseKind.ANSWERED
 
@@ -239,7 +239,7 @@ def test_the_time_limit_of_a_request_ends_it_as_lost(kafka: EmbeddedBroker, clie
     end = request(Coordinator("tx"), END_TXN, end_body(receipt), **end_versions(receipt), timeout_ms=300)
     (answer,) = answers_to(client, end)
     assert answer.kind is ResponseKind.LOST and "within" in str(answer.error)
-    # That connection is given up, and for the back-off of the next one the coordinator is not to be reached.
+    # The connection was closed, and until the back-off of the next one is over the coordinator cannot be reached.
     again = request(Coordinator("tx"), END_TXN, end_body(receipt), **end_versions(receipt))
     while answer.kind is ResponseKind.LOST:
         (answer,) = answers_to(client, again)
@@ -258,7 +258,7 @@ def test_a_dead_broker_leaves_the_answers_of_the_others_until_it_is_known_to_be_
     (answer,) = answers_to(client, everyone)
     assert answer.kind is ResponseKind.ANSWERED and len(answer.bodies) == 2
     kafka.start_broker(2)
-    # Not at once: brokers that were learnt less than retry.backoff.ms ago are not asked for again.
+    # Not at once: metadata that is younger than retry.backoff.ms is not requested again.
     while len(answer.bodies) < 3:
         (answer,) = answers_to(client, everyone)
     assert answer.kind is ResponseKind.ANSWERED
@@ -273,7 +273,7 @@ def test_a_coordinator_that_died_is_replaced(kafka: EmbeddedBroker, client: Clie
     assert values(kafka) == {b"v"}
 
 
-# ---- waiting, and what is said at the end of it ----------------------------------------------------------------
+# ---- time limits and their errors ------------------------------------------------------------------------------
 
 
 def test_a_cluster_that_is_not_there_is_named_with_what_each_server_said() -> None:
@@ -331,7 +331,7 @@ def test_a_topic_is_created_although_the_answer_got_lost_or_the_controller_was_a
         client.create_topic("third", 1, 9)
 
 
-# ---- life ------------------------------------------------------------------------------------------------------
+# ---- interrupts, wake-ups, closing, forks ----------------------------------------------------------------------
 
 
 def signal_that_wakes() -> None:
@@ -339,7 +339,7 @@ def signal_that_wakes() -> None:
 
 
 def signal_that_is_only_noted() -> None:
-    """Does not end a system call: so does a signal that comes a moment before the call is entered."""
+    """Does not interrupt a system call, like a signal that arrives a moment before the call begins."""
     time.sleep(0.2)  # until the client waits for the answer
     _thread.interrupt_main()
 
@@ -425,7 +425,7 @@ def test_a_forked_child_has_connections_of_its_own(kafka: EmbeddedBroker) -> Non
 
 
 def test_requests_are_answered_once_even_if_the_machine_reuses_a_key(kafka: EmbeddedBroker, client: Client) -> None:
-    """A machine gives up a question and asks another under the same key: the late answer must not be taken for it."""
+    """A machine gives up a request and sends another under the same key: the late answer must not count for it."""
     ids = ids_on_every_broker(kafka, client)
     second_id = second_id_on(kafka, 1, ids[1])
     answers_to(client, *[describe(one) for one in [*ids.values(), second_id]])

@@ -1,4 +1,4 @@
-"""The driver's client against Apache Kafka, newer and older, and against three nodes of which one is killed."""
+"""The driver's admin client against Apache Kafka 4.3.1 and 3.9.1, and against three nodes of which one is killed."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_transactions_of_several_coordinators_are_ended_although_one_is_killed(
             ]
             for one, answer in zip(list(receipts), answers_to(client, *asked), strict=True):
                 if not find_again:
-                    # Whoever lives is not held up, and what was for the dead one is not known.
+                    # Live coordinators answer without delay, and the results for the dead one are unknown.
                     is_dead = places[one] == places[ids[0]]
                     assert answer.kind is (ResponseKind.LOST if is_dead else ResponseKind.ANSWERED), answer.error
                 kinds.add(answer.kind)

@@ -1,7 +1,7 @@
-"""Every codec and level x kind of key, value, headers and timestamp, read back equal by two foreign readers.
+"""Every codec and level with each kind of key, value, headers and timestamp; two foreign readers read them back equal.
 
-One topic a test, one partition a codec level, so that the console consumer (whose start and final silence take ten
-seconds) runs once for all of them. The broker's own log dump tells that the batches really have the codec asked for.
+Each test has one topic, with a partition per codec level, so that the console consumer (which takes ten seconds to
+start and to end) runs once for all of them. The broker's own log dump shows that the batches have the wanted codec.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HEADERS: tuple[Headers, ...] = (
     (("twice", b"1"), ("twice", b"2"), ("twice", b"1")),
     (("nothing", None), ("odd", ODD)),
 )
-# Far past and far future go into one batch: timestamps are deltas there.
+# The far past and the far future share one batch: timestamps are deltas within it.
 GIVEN_MS = (0, 1, 1_700_000_000_123, 253_402_300_799_999)
 
 
@@ -94,7 +94,7 @@ def wall_ms() -> int:
 
 
 def codecs_in_log(kafka: KafkaCluster, topic: str, partitions: Sequence[int]) -> list[set[str]]:
-    """For each partition the codecs of all its batches, as the broker's own tool names them."""
+    """For each partition the codecs of all its batches, as shown by the broker's own tool."""
     logs = ",".join(str(kafka.data_folder(1) / f"{topic}-{one}" / f"{0:020d}.log") for one in partitions)
     dump = run_class(kafka.version, dump_log_segments(kafka.version), ["--files", logs]).decode()
     _, *of_partitions = re.split("^Dumping ", dump, flags=re.MULTILINE)
@@ -104,7 +104,7 @@ def codecs_in_log(kafka: KafkaCluster, topic: str, partitions: Sequence[int]) ->
 def test_every_codec_level_key_value_header_and_timestamp_is_read_back_equal(
     kafka: KafkaCluster, topic_name: str
 ) -> None:
-    """Even partitions by send(), odd ones by send_arrow()."""
+    """Even partitions are written by send(), odd ones by send_arrow()."""
     kafka.create_topic(topic_name, partitions=2 * len(LEVELS))
     rows = matrix()
     started_ms = wall_ms()
@@ -135,7 +135,7 @@ def test_every_codec_level_key_value_header_and_timestamp_is_read_back_equal(
 
 
 def cast(column: str, kind: pa.DataType) -> Callable[[pa.Table], pa.Table]:
-    """The table with one column as another Arrow type; dictionaries are not reached by a plain cast."""
+    """The table with one column as another Arrow type; a plain cast cannot make dictionaries."""
 
     def change(data: pa.Table) -> pa.Table:
         array = data[column].combine_chunks()
@@ -153,12 +153,12 @@ def all_bytes(kind: pa.DataType) -> Callable[[pa.Table], pa.Table]:
 
 
 def sliced(data: pa.Table) -> pa.Table:
-    """The same rows as a window into longer arrays, with rows that must not be seen on both sides."""
+    """The same rows as a slice of longer arrays; the rows on both sides must not be sent."""
     return pa.concat_tables([data.slice(0, 3), data, data.slice(0, 5)]).combine_chunks().slice(3, data.num_rows)
 
 
 def chunked(data: pa.Table) -> pa.Table:
-    """Chunk boundaries at different rows in different columns, empty chunks among them."""
+    """Chunk boundaries at different rows in different columns, with empty chunks among them."""
     columns = {}
     for number, name in enumerate(data.schema.names):
         column = data[name].combine_chunks()
@@ -245,7 +245,7 @@ def test_rows_of_one_call_go_to_the_topics_their_column_names_in_order(kafka_4: 
 
 
 def test_many_rows_over_many_batches_keep_their_order_and_bytes(kafka: KafkaCluster, topic_name: str) -> None:
-    """Batches that are full, one after the other, five in flight; half of the rows by send(), half by send_arrow()."""
+    """Many full batches with five requests in flight; half of the rows by send(), half by send_arrow()."""
     kafka.create_topic(topic_name, partitions=3)
     values = [b"%d:" % number + ODD * (number % 9) for number in range(20_000)]
     with Producer({**options(kafka, "snappy", None), "linger.ms": 1}) as producer:

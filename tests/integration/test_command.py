@@ -1,4 +1,4 @@
-"""`pykafka-sink` on the embedded broker and on Apache Kafka; confluent-kafka says what became visible."""
+"""`pykafka-sink` on the embedded broker and on Apache Kafka; confluent-kafka shows what is visible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tools.waiting import wait_until
 BATCH = BatchKey("query-1", 0)
 NEXT = BatchKey("query-1", 1)
 LEDGER = "ledger"
-# So often the embedded broker looks for transactions whose time is over.
+# How often the embedded broker looks for transactions that have timed out.
 QUICK = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}
 
 
@@ -51,15 +51,15 @@ def wait_until_nothing_is_open(shell: Shell, sink: Sink) -> None:
 
 
 def intrude(sink: Sink, receipt: TaskReceipt) -> None:
-    """Somebody uses the id of a task, which aborts what is prepared under it."""
+    """Another client uses the id of a task, which aborts the transaction prepared under it."""
     assert receipt.transaction is not None
     options = {"bootstrap.servers": sink.servers, "transactional.id": receipt.transaction.transactional_id}
     ConfluentProducer(options).init_transactions(60)
 
 
 def lost(shell: Shell, sink: Sink, key: BatchKey = BATCH) -> None:
-    """The driver dies after one of two commits, and the other transaction's time-out wins."""
-    sink.timeout_ms = 5_000  # a decision takes seconds where there is a lot else to do
+    """The driver dies after one of two commits, and the other transaction times out."""
+    sink.timeout_ms = 5_000  # a decision takes seconds on a busy machine
     sink.decide_and_die(key, committed=1)
     wait_until_nothing_is_open(shell, sink)
     sink.timeout_ms = 300_000
@@ -125,7 +125,7 @@ def test_the_ledger_of_all_sinks_names_each(sink: Sink, shell: Shell) -> None:
     sink.deliver(BATCH)
     other = Sink(sink.servers, "t", "exports", LEDGER)
     other.deliver(BatchKey("", "2026-02"))
-    other.run = "f" * 16  # of another write: it would otherwise abort what the one before has decided
+    other.run = "f" * 16  # of another run: it would otherwise abort what the one before has decided
     other.decide_and_die(BatchKey("", "2026-01"))
     shown = shell("ledger", "--bootstrap-server", sink.servers, "--ledger-topic", LEDGER, "--json")
     found = [(one["sink_id"], one["batch_id"], one["verdict"]) for one in shown.content["decisions"]]
@@ -288,7 +288,7 @@ def test_dangling_transactions_are_aborted_on_apache_kafka(kafka: KafkaCluster, 
 
 def check_abort(shell: Shell, sink: Sink) -> None:
     sink.decide_and_die(BATCH)
-    sink.task(NEXT, 7)  # its driver never heard of it
+    sink.task(NEXT, 7)  # its driver never got the receipt
     other = Sink(sink.servers, sink.topic, f"{sink.sink_id}-2", sink.ledger_topic)
     other.task(BATCH, 0)
     dangling, foreign = (f"{one.sink_id}-{sink.run}-{task}-0" for one, task in ((sink, 7), (other, 0)))
@@ -314,7 +314,7 @@ def test_what_another_ledger_may_have_decided_is_not_aborted(sink: Sink, shell: 
     where = ("--bootstrap-server", sink.servers, "--ledger-topic", other.ledger_topic, "--sink-id", sink.sink_id)
     said = shell("transactions", "--abort", *where, "--yes")
     assert said.exit_code == 2 and "Compare --ledger-topic" in said.err and "[PKS-8003]" in said.err
-    # What was not touched can be finished.
+    # Transactions that were left alone can be finished.
     assert shell.about(sink, "recover").exit_code == 0
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
 
@@ -340,7 +340,7 @@ def test_a_list_with_a_silent_broker_is_not_taken_for_complete(shell: Shell) -> 
         assert shell.about(sink, "transactions").exit_code == 0
 
 
-# ---- nothing there, wrong usage, no broker ---------------------------------------------------------------------
+# ---- no ledger, wrong usage, no broker -------------------------------------------------------------------------
 
 
 def test_nothing_there_is_said_and_nothing_is_created(broker: EmbeddedBroker, shell: Shell) -> None:
@@ -487,7 +487,7 @@ def test_a_missing_permission_is_exit_code_4_and_named(shell: Shell) -> None:
         assert sink.visible() == sorted(rows(BATCH, 0, 1))
 
 
-# What docs/exactly-once.md asks an administrator for, without what it calls optional.
+# What docs/exactly-once.md asks an administrator for, without the optional parts.
 DOCUMENTED = [
     Acl(acl.ANONYMOUS, acl.WRITE, acl.TOPIC, "t"),
     Acl(acl.ANONYMOUS, acl.READ, acl.TOPIC, "t"),
@@ -499,7 +499,7 @@ DOCUMENTED = [
 
 @pytest.mark.parametrize("left_out", [None, *range(len(DOCUMENTED))])
 def test_the_documented_permissions_are_enough_and_each_is_needed(left_out: int | None, shell: Shell) -> None:
-    """A batch is delivered, one is decided and lost, and an operator resolves it."""
+    """With all of them a batch is delivered, another is decided and lost, and an operator resolves it."""
     acls = [one for index, one in enumerate(DOCUMENTED) if index != left_out]
     with EmbeddedBroker(topics={"t": 2, LEDGER: 1}, acls=acls, properties=QUICK) as broker:
         sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER)

@@ -1,4 +1,4 @@
-"""What a script may do to the streams of the command, in a shell; nothing of it ends in a trace."""
+"""Standard streams of the command that a script has closed, or that are full: none of them ends in a traceback."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_streams_that_are_closed_or_full_end_without_a_trace(redirection: str, e
 
 
 def test_whoever_reads_no_more_changes_no_exit_code() -> None:
-    # The reader has gone before there is anything to read.
+    # The reader ends before the command writes anything.
     done = in_shell(f"{{ sleep 0.1; {PROGRAM} explain PKS-6001; echo exit code $? >&2; }} | true")
     assert done.stderr == "exit code 0\n"
 

@@ -1,6 +1,6 @@
-"""The command's words: every command teaches by examples that can be typed, and shells complete all of them.
+"""Help and completion of the command: every command has examples that can be run, and shells complete all commands.
 
-What is known of the commands comes from the parsers, so a command that is added is tested here without a line more.
+The tests take the commands from the parsers, so a new command is tested without changes here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RUNNABLE = [each for each in COMMANDS if each.is_command]
 
 
 def examples(command: CommandWords) -> Iterator[list[str]]:
-    """The lines of --help that begin with the name of the program, with what goes on behind a backslash."""
+    """The lines of --help that begin with the name of the program, with continuation lines after a backslash."""
     text = command.parser.format_help().replace("\\\n", " ")
     for line in text.splitlines():
         words = shlex.split(line, comments=True) if line.startswith("  pykafka-sink ") else []
@@ -64,7 +64,7 @@ CASES = [
     ("schema check --format ", {"avro", "protobuf", "json", "json-schema"}),
     ("schema check --format js", {"json", "json-schema"}),
     ("ledger --sink", {"--sink-id"}),
-    # The name of a command is no command where a value stands.
+    # The name of a command does not count where the value of an option is expected.
     ("perf --topic ledger --num", {"--num-records"}),
     ("ledger --sink-id ", set()),
 ]
@@ -80,7 +80,7 @@ def run(shell: str, *arguments: str, folder: Path) -> list[str]:
 
 
 def check(found: set[str], typed: str, expected: set[str]) -> None:
-    """Options are offered with commands; a shell may leave them out as long as nothing is typed."""
+    """Options are offered along with commands; a shell may leave them out as long as nothing is typed."""
     if typed.endswith(" ") or not typed:
         found = {each for each in found if not each.startswith("-")}
     assert found == expected
@@ -109,7 +109,7 @@ def test_bash_completes_files_where_a_file_is_wanted_and_knows_the_program(tmp_p
 
 @pytest.mark.parametrize(("typed", "expected"), CASES)
 def test_zsh_completes(typed: str, expected: set[str], tmp_path: Path) -> None:
-    """Its own builtins work inside of completion only; here they print what they are given."""
+    """The builtins of zsh work only inside completion; here functions that print their arguments replace them."""
     words = ["pykafka-sink", *typed.split(" ")]
     script = (
         'compdef() { : }\n_describe() { for each in $titles; do print -r -- "${each%%:*}"; done }\n'

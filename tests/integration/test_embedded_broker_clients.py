@@ -1,7 +1,7 @@
-"""Ordinary clients against the embedded broker over TCP: what one writes, each of the others reads.
+"""Other clients against the embedded broker over TCP: each of them reads what the others write.
 
-confluent-kafka (librdkafka), kafka-python, aiokafka and the Java console tools: idempotent and transactional writing,
-reading from the beginning with read_committed, alone and in a group. None of them shares code with this package.
+confluent-kafka (librdkafka), kafka-python, aiokafka and the Java console tools: idempotent and transactional writes,
+reads from the beginning with read_committed, alone and in a group. None of them shares code with this package.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def write_with_aiokafka(servers: str) -> None:
 
 
 def read_with_confluent(servers: str, count: int) -> list[bytes]:
-    """In a group, and it commits: the second reader of the group must find nothing new."""
+    """Reads in a group and commits: the second reader of the group must find nothing new."""
     config = {
         "bootstrap.servers": servers,
         "group.id": "confluent",
@@ -208,7 +208,7 @@ def test_every_reader_sees_the_committed_records_of_a_writer_and_no_aborted_ones
 def test_the_java_consumer_sees_the_committed_records_of_all_writers_and_no_aborted_ones(
     cluster: EmbeddedBroker,
 ) -> None:
-    """One after the other, so that one JVM reads what all have written."""
+    """All clients write first, so that one JVM reads everything."""
     for write in WRITERS.values():
         write(cluster.bootstrap_servers)
     written = COMMITTED * len(WRITERS)
@@ -221,7 +221,7 @@ def test_the_java_consumer_sees_the_committed_records_of_all_writers_and_no_abor
     [
         ("2", "4.3.1"),
         ("0", "3.9.1"),
-        # Neither tool has transactions; those of each Java client on each broker are below.
+        # The console tools have no transactions; a test below runs the transactions of each Java client on each broker.
         pytest.param("0", "4.3.1", marks=pytest.mark.slow),
         pytest.param("2", "3.9.1", marks=pytest.mark.slow),
     ],

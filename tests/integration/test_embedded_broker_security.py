@@ -1,4 +1,4 @@
-"""Ordinary clients log in to the embedded broker, and are stopped by its ACLs; they are told what Kafka would say."""
+"""Other clients log in to the embedded broker, and its ACLs stop them; they get the same errors as from Kafka."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_confluent_kafka_is_told_of_a_wrong_password_in_the_words_of_kafka(
 
 
 def test_a_session_with_a_lifetime_is_renewed_by_confluent_kafka_on_its_connection() -> None:
-    """A machine that stands still misses the end of a session now and then; a new connection then begins another."""
+    """After a pause of the machine the session may end before its renewal; a new connection then begins another."""
     properties = {"connections.max.reauth.ms": "1500"}
     with EmbeddedBroker(topics={"events": 1}, users=USERS, properties=properties) as kafka:
         producer = confluent_kafka.Producer(login(kafka, "SCRAM-SHA-512", "alice"))

@@ -1,4 +1,4 @@
-"""The embedded broker as a process on the machine: data directory, restart, command line, pytest fixture, faults."""
+"""The embedded broker as a process: data directory, restart, command line, pytest fixture, faults."""
 
 from __future__ import annotations
 

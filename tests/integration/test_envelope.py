@@ -1,5 +1,5 @@
-"""Headers, CloudEvents and traces as a task writes them, read by librdkafka, the official CloudEvents package and
-OpenTelemetry's."""
+"""Headers, CloudEvents and traces as a task writes them; librdkafka, the official CloudEvents package and
+OpenTelemetry's read them."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_the_official_package_reads_every_attribute(broker: EmbeddedBroker, topi
     assert {(each.get_type(), each.get_source(), each.get_specversion()) for each in events} == {
         ("shop.order", "/shop", "1.0")
     }
-    # The package gives the time of reading to an event without one.
+    # The package sets the time of reading if an event has none.
     assert (first.get_time(), third.get_time()) == (WHEN, WHEN) != (second.get_time(), WHEN)
     assert {each.get_subject() for each in events} == {"Zürich 100 %"}
     assert [str(each.get_extension("batch")) for each in events] == ["7"] * 3
@@ -253,7 +253,7 @@ def test_a_column_becomes_the_header_traceparent_and_wins_over_the_one_that_a_ro
 
 @pytest.mark.parametrize("mode", ["binary", "structured"])
 def test_an_event_and_its_record_each_have_a_trace(broker: EmbeddedBroker, topic: str, mode: str) -> None:
-    """As the extension Distributed Tracing of CloudEvents has it: the one is of the event, the other of its way."""
+    """As in the CloudEvents extension Distributed Tracing: one trace is the event's, the other its transport's."""
     options = {**EVENT, "cloudevents": mode, "cloudevents.traceparent": OTHER, "traceparent.column": "order"}
     write(broker, topic, traced([GOOD], [None]), {**options, "cloudevents.datacontenttype": "text/plain"})
     (record,) = read(broker, topic)
@@ -305,7 +305,7 @@ def test_what_is_no_traceparent_is_told_once_and_costs_no_row(
 def test_a_traceparent_is_what_opentelemetry_takes_for_one(text: str, is_one: bool) -> None:
     assert is_traceparent(pa.array([text, None])).tolist() == [is_one, False]
     context = get_current_span(TraceContextTextMapPropagator().extract({"traceparent": text})).get_span_context()
-    # It overlooks the end of a line.
+    # OpenTelemetry ignores a line feed at the end.
     assert context.is_valid == (is_one or text.endswith("\n"))
 
 
@@ -335,7 +335,7 @@ def test_traces_are_written_to_whole_columns_as_to_single_rows(
         columns["traceparent"] = pa.array([text for text, _ in given_rows], pa.string())
     given_batch = pa.RecordBatch.from_pydict(columns)
     header = TraceHeader("c" if has_column else None, b"span" if has_span else None)
-    # Also a slice, as Arrow hands it over.
+    # Also a slice, as Arrow may pass it.
     for first in {0, len(given_rows) // 2}:
         written = header.add_to(given_batch.slice(first), first)
         assert "traceparent" not in written.schema.names

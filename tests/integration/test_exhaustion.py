@@ -1,4 +1,4 @@
-"""Who runs into a limit of memory, threads or descriptors hears which limit; a task leaves no transaction open."""
+"""Errors at a limit of memory, threads or descriptors name the limit; a task leaves no transaction open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The harness itself: Apache Kafka starts, breaks and heals as told, and leaves nothing behind."""
+"""The harness itself: Apache Kafka starts, breaks and heals on request, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_readers_tell_committed_aborted_and_open_transactions_apart(kafka: Kafka
     with pytest.raises(TimeoutError, match="still open"):
         read_topic(servers, topic_name, settle_timeout_s=0.3)
     still_open.abort_transaction()
-    # Seven records that count and a marker for each of the three transactions.
+    # Nine records and a marker for each of the three transactions.
     assert end_offsets(servers, topic_name) == {0: 12}
 
 
@@ -113,7 +113,7 @@ def test_what_was_just_made_or_deleted_is_news_to_no_node(kafka_three_nodes: Kaf
 
 
 def test_the_foreign_reader_goes_on_where_a_leader_shows_less_than_it_has() -> None:
-    """As one that was elected a moment ago does, until its followers have told it how far they are."""
+    """A newly elected leader does that until its followers have reported their positions."""
 
     def nothing_yet(body: Mapping[str, Any]) -> dict[str, Any]:
         partition = {"partition_index": 0, "error_code": 0, "high_watermark": 0, "records": b""}
@@ -208,7 +208,7 @@ def test_an_owner_killed_with_sigkill_leaves_no_process_and_no_folder(kafka_4: K
         assert owner.stdout is not None
         folder = Path(owner.stdout.readline().strip())
         owner.stdout.close()
-        # The broker, paused, and its watchdog.
+        # The broker is paused, and its watchdog runs.
         assert folder.is_dir()
         assert len(kafka_watchdog.processes_using(str(folder))) == 1
         os.kill(owner.pid, signal.SIGKILL)
@@ -232,7 +232,7 @@ def test_a_port_is_given_to_one_process_at_a_time_though_nobody_listens_at_it(mo
     with taker:
         assert taker.stdout is not None
         theirs = int(taker.stdout.readline())
-        # Mostly those two are tried; several others, for the case that this test runs somewhere else as well.
+        # Mostly those two are tried; there are several others in case this test also runs elsewhere at the same time.
         others = range(32_000, 32_050)
         monkeypatch.setattr(kafka_node, "_PORT_RANGE", [mine, theirs] * 100 + [*others])
         assert free_port() in others
@@ -244,7 +244,7 @@ def test_a_port_is_given_to_one_process_at_a_time_though_nobody_listens_at_it(mo
 def new_cluster(
     version: str, properties: dict[str, object] | None = None, *, transaction_version: int | None = None
 ) -> KafkaCluster:
-    """A cluster of its own for a test that changes it."""
+    """A separate cluster for a test that changes it."""
     cluster = KafkaCluster(version, properties=properties, transaction_version=transaction_version)
     try:
         cluster.open()

@@ -1,7 +1,7 @@
-"""A bootstrap address leads to something that is no Kafka broker, or to a broken one.
+"""A bootstrap address leads to something that is not a Kafka broker, or to a broken one.
 
-Whatever it sends, the user gets an error of this package that names the address and what it looks like, within the
-time limit; the connection is closed, the process neither grows nor spins, and closing leaves no thread or descriptor.
+Whatever it sends, the user gets an error of this package that names the address and what it looks like, within the time
+limit; the connection is closed, memory and CPU time are limited, and closing leaves no thread or descriptor.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tools.waiting import wait_until
 
 MAX_BLOCK_MS = 1000
 REQUEST_TIMEOUT_MS = 400
-# On a busy machine, and for a request time-out that begins just before max.block.ms ends.
+# For a busy machine, and for a request time-out that begins just before max.block.ms ends.
 SLACK_S = 50.0
-# Far below what any of the lengths claimed here would take, far above what Python itself wanders.
+# Far less than the lengths claimed here would take, far more than the memory of Python itself varies.
 GROWTH_BYTES_MAX = 32 * 1024 * 1024
 CPU_S_MAX = 0.4
 CLOSE_S = 5
@@ -36,10 +36,10 @@ CLOSE_S = 5
 class Case:
     name: str
     behaviour: Behaviour
-    says: str  # what the error must tell, as a pattern
+    says: str  # what the error must say, as a pattern
 
 
-# Both questions leave together; which of them is answered by nonsense is chance.
+# Both requests are sent together; which of them gets the invalid answer is random.
 FIRST_ASKED = "(Metadata|InitProducerId)"
 CASES = (
     Case("random body", peers.random_body, "correlation id|broke the protocol"),
@@ -59,7 +59,7 @@ CASES = (
     Case("answer with a huge count", peers.later_huge_count, f"broke the protocol: {FIRST_ASKED} answer"),
     Case("answer cut off", peers.later_truncated, f"broke the protocol: {FIRST_ASKED} answer"),
     Case("requests never answered", peers.later_silence, f"did not answer {FIRST_ASKED}"),
-    # Reset, if another request came before the peer closed and was never read.
+    # The connection is reset if the peer closed it before reading another request.
     Case("closed instead of an answer", peers.later_close, "closed|Connection reset"),
     Case("answer in an endless frame", peers.later_endless_frame, f"did not answer {FIRST_ASKED}"),
 )
@@ -105,7 +105,7 @@ def test_a_peer_that_is_no_broker_ends_in_an_error_that_says_so_and_costs_nothin
             grown = resident_bytes() - resident
             producer.close(timeout_s=CLOSE_S)
         wait_until(lambda: not peer.open_count, "every connection is closed")
-        # With back-off from 50 ms to 1 s there is time for a handful of attempts, not for a storm.
+        # With back-offs from 50 ms to 1 s there is time for a few attempts, not for a storm.
         assert 1 <= peer.connection_count <= 12
     text = str(caught.value)
     assert address in text
@@ -117,7 +117,7 @@ def test_a_peer_that_is_no_broker_ends_in_an_error_that_says_so_and_costs_nothin
     assert grown <= GROWTH_BYTES_MAX, f"{grown / 2**20:.0f} MiB more"
     assert senders() == []
     gc.collect()
-    # The listener and the peer's ends are closed by now, too.
+    # The listener and the peer's sockets are closed by now, too.
     assert descriptor_count() <= descriptors
 
 
@@ -170,7 +170,7 @@ def test_nobody_listens_and_a_name_that_does_not_resolve_are_told_apart() -> Non
 
 
 def test_a_thousand_futures_and_flush_end_when_the_peer_goes_silent_after_the_metadata() -> None:
-    """The broker is reached, and then it takes no batch: every future ends in DeliveryTimeout, flush returns."""
+    """The broker is reached, then it accepts no batch: every future ends in DeliveryTimeout, and flush returns."""
     from kafka_sink.errors import DeliveryTimeout
     from kafka_sink.testing import EmbeddedBroker
 
@@ -179,7 +179,7 @@ def test_a_thousand_futures_and_flush_end_when_the_peer_goes_silent_after_the_me
         options = {**settings(embedded.bootstrap_servers), "max.block.ms": 60_000}
         producer = Producer(options)
         assert producer.send("rows", value=b"first").result(60).offset == 0
-    # The broker is gone.
+    # The broker has stopped.
     futures = [producer.send("rows", value=b"%d" % number) for number in range(1000)]
     errors = [future.exception(60) for future in futures]
     assert {type(error) for error in errors} == {DeliveryTimeout}

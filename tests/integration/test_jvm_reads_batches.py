@@ -1,4 +1,4 @@
-"""Apache Kafka's own client reads what our codecs pack, at every level and with contents of many blocks."""
+"""Apache Kafka's own client reads what our codecs compress, at every level and with contents of many blocks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def records(generator: random.Random, largest: int) -> list[Record]:
 
 
 def digest(rows: list[Record]) -> str:
-    """The same as RecordReader.java makes."""
+    """The same digest as in RecordReader.java."""
     parts: list[bytes] = []
 
     def number(value: int) -> None:

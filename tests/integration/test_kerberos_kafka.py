@@ -1,6 +1,6 @@
-"""GSSAPI against MIT's KDC and Apache Kafka 4.3.1 and 3.9.1: what gets in, and what those hear who do not.
+"""GSSAPI against MIT's KDC and Apache Kafka 4.3.1 and 3.9.1: which logins succeed, and the errors of those that fail.
 
-Skipped where the KDC or the package `gssapi` is missing; docs/security.md has the commands that install them.
+Skipped without the KDC or the package `gssapi`; docs/security.md has the commands that install them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Kerberized:
     realm: Realm
 
     def options(self, **more: Any) -> dict[str, Any]:
-        """`more` with underscores for dots."""
+        """Names of `more` have underscores in place of dots."""
         chosen = {
             "bootstrap.servers": self.kafka.bootstrap_servers_of(LISTENER),
             "security.protocol": LISTENER,
@@ -63,7 +63,7 @@ def realm() -> Iterator[Realm]:
     except KerberosUnavailable as missing:
         pytest.skip(str(missing))
     with opened as realm, pytest.MonkeyPatch.context() as patch:
-        # The library and kinit read it anew each time.
+        # The library and kinit read this again each time.
         patch.setenv("KRB5_CONFIG", str(realm.config))
         patch.setenv("KRB5CCNAME", f"FILE:{realm.folder / 'nothing'}")
         realm.add(f"kafka/{HOST}")
@@ -101,7 +101,7 @@ def kerberized(kerberized_of: Callable[[str], Kerberized]) -> Kerberized:
 
 
 def written_by(options: dict[str, Any], kerberized: Kerberized, topic: str) -> list[bytes | None]:
-    """One record, and one of a transaction between which another one was aborted; read back by librdkafka."""
+    """Writes one record, and one in a transaction after another one was aborted; librdkafka reads them back."""
     kerberized.kafka.create_topic(topic)
     with Producer(options) as producer:
         assert producer.send(topic, value=b"1").result(WAIT_S).offset == 0
@@ -122,7 +122,7 @@ def said(options: dict[str, Any], limit_ms: int = 90_000) -> KafkaSinkError:
         return caught.value
 
 
-# ---- who gets in -----------------------------------------------------------------------------------------------
+# ---- logins that succeed ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [NEWEST, FIRST_GENERATION])
@@ -138,7 +138,7 @@ def test_a_keytab_gets_in_and_transacts(
 def test_an_existing_jaas_configuration_with_a_keytab_gets_in(
     kerberized: Kerberized, topic_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file is found by its bare name, as those of spark-submit --files are."""
+    """The file is found by its bare name, like the files of spark-submit --files."""
     monkeypatch.chdir(kerberized.realm.folder)
     jaas = f'{KRB5}\n useKeyTab=true storeKey=true keyTab="alice.keytab" principal="alice@{NAME}" serviceName="kafka";'
     options = kerberized.options(sasl_jaas_config=jaas)
@@ -160,7 +160,7 @@ def test_the_ticket_cache_of_the_process_gets_in(
     assert written_by(kerberized.options(), kerberized, topic_name) == [b"1", b"2"]
 
 
-# ---- who does not ----------------------------------------------------------------------------------------------
+# ---- logins that fail ------------------------------------------------------------------------------------------
 
 
 def test_a_principal_that_the_keytab_lacks_is_named_at_once(kerberized: Kerberized) -> None:
@@ -267,7 +267,7 @@ def test_a_missing_package_is_told_with_the_command_that_installs_it(
     assert isinstance(error, ConfigError) and re.search(needed, str(error))
 
 
-# ---- sessions that end -----------------------------------------------------------------------------------------
+# ---- sessions that expire --------------------------------------------------------------------------------------
 
 
 def test_a_transaction_goes_on_through_new_sessions_and_new_tickets(
@@ -281,6 +281,6 @@ def test_a_transaction_goes_on_through_new_sessions_and_new_tickets(
     assert values(kerberized.kafka, topic) == sent
     assert any("new session with" in text for text in told)
     assert not [text for text in told if "refused" in text or "Kerberos gives" in text]
-    # One ticket is good for four seconds: the realm was asked for more than one.
+    # A ticket is valid for four seconds: the realm has issued more than one.
     tickets = (kerberized.realm.folder / "kdc.log").read_text(errors="replace")
     assert tickets.count(f"frank@{NAME} for krbtgt/") >= 2

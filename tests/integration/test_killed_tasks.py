@@ -1,5 +1,5 @@
-"""Batch writes whose tasks were killed before any of them could give a receipt: a cancelled job, or one task that
-failed for good while the others were writing. Real tasks and the driver's abort, without Spark's JVM."""
+"""Batch writes whose tasks were killed before any of them returned a receipt: a cancelled job, or one task that failed
+finally while the others were writing. Real tasks and the driver's abort run without Spark's JVM."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
 RUN, OTHER_RUN = "0123456789abcdef", "fedcba9876543210"
-# They live in the process of the tests, which goes on.
+# They stay in the process of the tests, which continues.
 KILLED: list[Task] = []
 
 
@@ -38,7 +38,7 @@ def nothing_is_left() -> Iterator[None]:
 
 @dataclass
 class Write:
-    """A batch write without a name, unless it has a key. `task` is killed when its rows are with the brokers."""
+    """A batch write, by default without a name. `task` is killed after the brokers have its rows."""
 
     servers: str
     topic: str
@@ -58,7 +58,7 @@ class Write:
         assert abort_batch(self.options, f"sink-{self.topic}", RUN, self.key, receipts, write) is None
 
     def is_open(self) -> bool:
-        """Readers of what is committed wait in front of it."""
+        """Whether read_committed readers wait for an open transaction."""
         committed = end_offsets(self.servers, self.topic, "read_committed")
         return committed != end_offsets(self.servers, self.topic, "read_uncommitted")
 
@@ -72,7 +72,7 @@ def test_what_killed_tasks_left_open_is_aborted_though_none_gave_a_receipt(
     write.task()
     assert write.is_open()
     write.abort(TaskReceipt(key, RUN, 1, 12))  # of a task without rows
-    # A broker answers EndTxn before the markers are written.
+    # A broker answers EndTxn before it has written the markers.
     wait_until(lambda: not write.is_open(), "the transaction is aborted")
 
 

@@ -1,7 +1,7 @@
-"""The ledger's topic as it is created, refused, and warned about, on the embedded broker and on Apache Kafka.
+"""The ledger's topic: how it is created, refused and warned about, on the embedded broker and on Apache Kafka.
 
-The assumption under test: whoever runs the brokers may have created the topic by hand, with any configuration, or the
-sink created it when fewer brokers were there than now.
+The assumption under test: an administrator may have created the topic by hand, with any configuration, or the sink
+created it when there were fewer brokers than now.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def about(ledger: str, replication_factor: int = -1, **more: str) -> SinkOptions
 
 
 def replicas_of(servers: str, topic: str) -> list[int]:
-    """By a client that is not ours."""
+    """As a foreign client sees them."""
     found = AdminClient({"bootstrap.servers": servers}).list_topics(topic, timeout=60).topics[topic]
     return [len(partition.replicas) for partition in found.partitions.values()]
 
@@ -142,7 +142,7 @@ def test_what_could_lose_a_decision_is_said_on_apache_kafka(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with client_of(kafka_three_nodes.bootstrap_servers) as client:
-        # What the topic does not say is the brokers' default, and theirs is safer than Kafka's.
+        # Settings that the topic lacks come from the brokers, whose defaults here are safer than Kafka's.
         plain = {"min.insync.replicas": "1", **configs}
         ledger = f"ledger-{topic_name[-60:]}"
         client.create_topic(ledger, 1, replicas, {**COMPACT, **plain})

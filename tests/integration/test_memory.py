@@ -1,7 +1,7 @@
-"""A producer that is fed ten times faster than its broker takes stays within buffer.memory plus a constant.
+"""A producer that is fed ten times faster than its broker accepts stays within buffer.memory plus a constant.
 
-The broker stands behind a proxy that lets 1.5 MB a second through. send() then waits for room and goes on; nothing is
-lost; and where no room comes, it ends in BufferExhausted after max.block.ms.
+The broker is behind a proxy that passes 1.5 MB a second. send() waits for room and continues, and nothing is lost; if
+no room comes, send() ends in BufferExhausted after max.block.ms.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tools.kafka_cluster import KafkaCluster
 
 BYTES_PER_S = 1_500_000
 BUFFER_BYTES = 6 * 1024 * 1024
-# Far above what may be held: a producer without a limit would be seen.
+# Far more than may be held: a producer without a limit would be noticed.
 TOTAL_BYTES = 100_000_000
 SLOW_S = 8.0
 # What docs/proof.md promises beyond buffer.memory.
@@ -54,7 +54,7 @@ def test_a_producer_fed_faster_than_the_broker_takes_stays_within_its_buffer_and
     kafka_4.create_topic(topic_name, partitions=4)
     line.bytes_per_s = BYTES_PER_S
     settings = json.dumps({"buffer.memory": BUFFER_BYTES, "delivery.timeout.ms": 120_000})
-    # A hundred megabytes would take a minute at that rate: the line is freed once there is nothing more to learn.
+    # A hundred megabytes would take a minute at that rate: the limit is removed once it has been measured.
     freed = threading.Timer(SLOW_S, lambda: setattr(line, "bytes_per_s", None))
     freed.start()
     try:
@@ -63,9 +63,9 @@ def test_a_producer_fed_faster_than_the_broker_takes_stays_within_its_buffer_and
     finally:
         freed.cancel()
         freed.join()
-    # What it could have fed with a processor to itself; wall time would measure the other work of the machine.
+    # The rate with a processor to itself; wall time would also measure the other work of the machine.
     assert found["sent"] / found["fed_cpu_s"] >= 10 * BYTES_PER_S, "the test did not feed ten times faster"
-    # It had to wait for the broker, and went on as soon as there was room.
+    # It had to wait for the broker, and continued as soon as there was room.
     assert found["fed_s"] >= SLOW_S / 2
     assert found["grown"] <= BUFFER_BYTES + CONSTANT_BYTES, found
     assert sum(end_offsets(kafka_4.bootstrap_servers, topic_name).values()) == found["sent"] // 1000 + 1
@@ -80,7 +80,7 @@ def test_a_gigabyte_through_one_task_of_the_sink_stays_within_buffer_memory_and_
     found = probe("task_memory_probe", kafka_4.bootstrap_servers, topic_name, str(10**9), timeout_s=500)
     assert found["row_count"] == 10**6
     assert found["grown"] <= 32 * 1024 * 1024 + CONSTANT_BYTES, found
-    # Two tasks, and nobody committed: all of it is in the log.
+    # Two tasks, neither of which is committed: all their rows are in the log.
     assert sum(end_offsets(kafka_4.bootstrap_servers, topic_name).values()) >= 10**6 + 10_000
     kafka_4.delete_topic(topic_name)
 
@@ -105,7 +105,7 @@ def test_send_ends_in_buffer_exhausted_after_max_block_ms_and_goes_on_when_there
         waited_s = time.monotonic() - started
         assert error is not None
         assert waited_s >= 1.9
-        # Room for at least three quarters of the buffer in payload bytes, and never for more than all of it.
+        # There is room for at least three quarters of the buffer in payload bytes, and never for more than all of it.
         assert 750 <= accepted <= 1000
         assert "buffer.memory=1000000" in str(error) and "max.block.ms=2000" in str(error)
         assert error.ambiguous is False and error.name == "PKS-5003"
@@ -135,7 +135,7 @@ def test_senders_in_many_threads_wait_for_room_and_all_get_it(
         with ThreadPoolExecutor(thread_count) as pool:
             offsets = list(pool.map(feed, range(thread_count)))
         metrics = {name: value for (_, name, _), value in producer.metrics().items()}
-    # Who waits must not close batches that others have just begun.
+    # A thread that waits must not close batches that others have just begun.
     assert metrics["batch-size-avg"] > 4000
     assert all(own == sorted(own) for own in offsets)
     assert sorted(offset for own in offsets for offset in own) == list(range(thread_count * each))

@@ -1,10 +1,10 @@
-"""Figures and lineage of real writes, as Spark's processes make them, against the embedded broker.
+"""Metrics and lineage of real writes, as Spark's processes create them, against the embedded broker.
 
-What is served is read by prometheus-client's parser, what a collector gets by OpenTelemetry's own messages, lineage by
-openlineage-python, and offsets by confluent-kafka. PYKAFKA_SINK_OPENLINEAGE_SPEC names a folder with OpenLineage's
-JSON schemas (the folder spec of its repository); with it events are validated by them as well.
+prometheus-client's parser reads what the exporter serves, OpenTelemetry's own messages decode what a collector gets,
+openlineage-python checks lineage, and confluent-kafka offsets. PYKAFKA_SINK_OPENLINEAGE_SPEC names a folder with
+OpenLineage's JSON schemas (the folder spec of its repository); with it events are validated against them as well.
 
-Rests on: all Python processes of an application on the driver see one SPARK_LOCAL_DIRS.
+Assumption: all Python processes of an application on the driver see one SPARK_LOCAL_DIRS.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ SPEC = os.environ.get("PYKAFKA_SINK_OPENLINEAGE_SPEC")
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """That of an application of its own; its exporters end with it."""
+    """The folder of a separate application; the application's exporters end with it."""
     monkeypatch.setenv(LOCAL_FOLDERS, str(tmp_path / "local"))
     (tmp_path / "local").mkdir()
     breaker.pauses.cache_clear()
@@ -95,7 +95,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 class Receiver:
-    """Takes whatever is sent to it."""
+    """Accepts whatever is sent to it."""
 
     def __init__(self, status: int = 200) -> None:
         self.got: list[tuple[str, str, bytes, Mapping[str, str]]] = []
@@ -123,7 +123,7 @@ def in_a_task(attempt: int, properties: Mapping[str, str] | None = None) -> None
 
 
 class Export:
-    """One batch write as Spark does it: planned, run in a task, committed; what passes between them is pickled."""
+    """One batch write as Spark does it: planned, run in a task, committed; what these steps hand over is pickled."""
 
     def __init__(self, broker: EmbeddedBroker, label: str, **options: str) -> None:
         named = {name.replace("_", "."): value for name, value in options.items()}
@@ -142,7 +142,7 @@ class Export:
         self.writer.commit(self.run(topics, attempt))
 
     def fail(self, topics: Sequence[str], attempt: int = 8) -> None:
-        """Its transaction has no time left, so the commit refuses; Spark then asks for the abort."""
+        """The transaction has no time left, so the commit refuses; Spark then calls abort."""
         (message,) = self.run(topics, attempt)
         assert message.receipt.transaction is not None
         late = replace(message.receipt, remaining_ms=0)
@@ -170,7 +170,7 @@ def value(text: str, name: str, **labels: str) -> float:
 
 
 def busy_text(broker: EmbeddedBroker, folder: str, **options: str) -> str:
-    """After deliveries with retries and dead letters, dropped rows, and a commit that failed."""
+    """The text after deliveries with retries and dead letters, dropped rows, and a commit that failed."""
     letters = {"record_errors": "dead-letter", "dead_letter_topic": "bad"}
     broker.inject(Fault("Produce", error_code=NOT_LEADER, topic="rows"))
     Export(broker, "a", metrics_enabled="true", **letters, **options).deliver(["rows"] * 40 + ["no such topic"] * 3)
@@ -200,7 +200,7 @@ def test_what_is_served_is_what_was_written(broker: EmbeddedBroker, folder: str)
     }  # fmt: skip
     assert value(text, "pykafka_sink_task_retries_total") == 3
     assert value(text, "pykafka_sink_tasks_total") == value(text, "pykafka_sink_commit_seconds_count") == 3
-    assert value(text, "pykafka_sink_open_decisions") == 1  # the commit that failed, until a new start looks after it
+    assert value(text, "pykafka_sink_open_decisions") == 1  # the commit that failed, until a new start resolves it
     sent = value(text, "kafka_producer_producer_metrics_record_send_total", client_id="pykafka-sink")
     assert sent >= 41 + 5 + 3
     (stream,) = sink_metrics(f"http://127.0.0.1:{port}")
@@ -258,7 +258,7 @@ def test_an_exporter_that_is_killed_comes_back_with_the_next_planning_and_knows_
 
 
 def test_an_exporter_ends_with_its_application(broker: EmbeddedBroker, folder: str) -> None:
-    """The folder goes when Spark ends well. A JVM that is killed leaves it; then its process is missing."""
+    """Spark removes the folder when it ends normally. A killed JVM leaves it; then its process is missing."""
     port = free_port()
     Export(broker, "a", metrics_prometheus_port=str(port)).deliver(["rows"])
     served(port)
@@ -286,7 +286,7 @@ def test_an_exporter_ends_when_the_jvm_is_gone_although_its_folder_stays(tmp_pat
 
 
 def answers(port: int) -> bool:
-    """An exporter that ends while it is asked may cut its answer off: no answer, too."""
+    """An exporter that ends during a request may cut off its answer, which counts as no answer."""
     try:
         served(port)
     except (OSError, HTTPException):
@@ -309,7 +309,7 @@ def test_an_address_where_nothing_serves_figures_is_an_error_that_names_it() -> 
         sink_metrics("http://127.0.0.1:1")
 
 
-# ---- what is kept ----------------------------------------------------------------------------------------------------
+# ---- stored metrics --------------------------------------------------------------------------------------------------
 
 NOTES = 40
 
@@ -339,7 +339,7 @@ def test_a_note_that_was_not_written_to_its_end_leaves_the_one_before(folder: st
     for cut in (content[:-1], content[:30], b"", content[:-9] + b"!" + content[-8:]):
         newest.write_bytes(cut)
         assert read_streams(folder)[0].value("batches") == 2
-    store._cached_notes.cache_clear()  # another process goes on from there
+    store._cached_notes.cache_clear()  # another process continues from there
     note(folder, BatchReport("s", "", BatchKey("", "3"), "run", "c", DELIVERED, (), (), 0, 10, 5.0))
     assert read_streams(folder)[0].value("batches") == 3
 
@@ -349,7 +349,7 @@ def test_a_message_of_the_release_before_is_committed_and_its_rows_are_counted(
 ) -> None:
     export = Export(broker, "a", metrics_enabled="true")
     (message,) = export.run(["rows"] * 6)
-    del message.figures  # as pickle makes it from a message that had one field
+    del message.figures  # as pickle creates it from a message that had one field
     export.writer.commit([pickle.loads(pickle.dumps(message))])
     (stream,) = read_streams(folder)
     assert (stream.value("rows"), stream.value("tasks"), stream.value("record_batches")) == (6, 1, 0)
@@ -397,18 +397,18 @@ def test_every_expression_of_dashboard_and_alerts_is_answered(broker: EmbeddedBr
         assert names, title
         for name in names:
             assert name in found, f"{title}: {name} is not served"
-        # `le` and the like are of one metric of the expression, so of at least one.
+        # Labels such as `le` belong to one metric of the expression, so to at least one.
         known = {label for name in names for labels, _ in found[name] for label in labels}
         assert labels_asked(expression) <= known, title
 
 
-# With the figures of `busy_text`; the others have no reason to fire.
+# With the metrics of `busy_text`; the other alerts must not fire.
 FIRING = {"KafkaSinkDecisionOpen", "KafkaSinkCommitsFail", "KafkaSinkRowsLeftOut", "KafkaSinkManyRetries"}
 
 
 def test_prometheus_itself_evaluates_every_expression(broker: EmbeddedBroker, folder: str, tmp_path: Path) -> None:
-    """promtool loads each as a rule that fires where the expression has no answer, for series that grow each minute by
-    what was served."""
+    """promtool loads each expression as a rule that fires if it has no result. The series grow each minute by the
+    values that were served."""
     import yaml
 
     promtool = shutil.which("promtool")
@@ -563,7 +563,7 @@ def facets_of(event: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]
 
 
 def check_facet(name: str, facet: Mapping[str, Any]) -> None:
-    """Each field is one that OpenLineage's own class of that version has, and none that it needs is missing."""
+    """OpenLineage's own class of that version has each field, and no required field is missing."""
     kind = FACETS[name]
     said = {field: content for field, content in facet.items() if not field.startswith("_")}
     assert facet["_schemaURL"] == kind._get_schema()

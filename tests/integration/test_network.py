@@ -1,4 +1,4 @@
-"""The selector loop against real sockets of this machine: partial writes, lost peers, wake-ups, names."""
+"""The selector loop against real sockets of this machine: partial writes, lost peers, wake-ups, name look-ups."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Peer:
     address: Address
 
     def events(self, wanted: type[NetworkEvent]) -> list[NetworkEvent]:
-        """All events until one of the wanted kind is among them."""
+        """Returns all events up to and including the first of the wanted kind."""
         found: list[NetworkEvent] = []
         deadline = time.monotonic() + LIMIT_S
         while not any(isinstance(event, wanted) for event in found):
@@ -178,7 +178,7 @@ def test_sockets_carry_the_options_a_producer_needs(peer: Peer) -> None:
     opened = peer.network._connections[1].socket
     assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
     assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
-    assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * 16_384  # Linux doubles what is asked for
+    assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * 16_384  # Linux doubles the size that is set
     assert opened.getblocking() is False
 
 

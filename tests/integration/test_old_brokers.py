@@ -1,7 +1,7 @@
-"""Brokers before 3.6, which take a record for a transaction that has ended, and brokers that allow little time.
+"""Brokers before 3.6, which accept a record for a transaction that has ended, and brokers with a short time limit.
 
-First the assumption itself, by bare requests: what a late Produce does on the brokers of three releases. Then what the
-sink makes of it: it asks the brokers whether they verify, and sweeps only where they do.
+First the assumption itself, with bare requests: what a late Produce does on brokers of three releases. Then the sink's
+behaviour: it asks the brokers whether they verify, and sweeps only if they do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.integration.commanding import Shell, Sink, rows
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
-# `make compat` names one of them.
+# `make compat` chooses one of them.
 OLD = ONLY if ONLY is not None and ONLY.startswith(("3.4.", "3.5.")) else "3.5.2"
 # The sink asks for a minute for the driver's transactions.
 ALLOWED_MS = 20_000
@@ -68,7 +68,7 @@ def aborted_by_the_old_rules(client: Client, receipt: TransactionReceipt) -> Non
 
 
 def late_produce(client: Client, receipt: TransactionReceipt, topic: str) -> int:
-    """The next batch of the task, on its way since before the abort; the answer's error code."""
+    """Sends the task's next batch as if it had been in transit since before the abort; returns the error code."""
     batch = encode_batch([Record(NO_TIMESTAMP, None, b"late")], make_compressor("none"))
     header = seal(
         batch, producer_id=receipt.producer_id, producer_epoch=receipt.producer_epoch, base_sequence=1,
@@ -86,7 +86,7 @@ def late_produce(client: Client, receipt: TransactionReceipt, topic: str) -> int
 def test_before_3_6_a_late_record_opens_a_transaction_that_nobody_knows(
     old_kafka: KafkaCluster, topic_name: str
 ) -> None:
-    """If this fails the sweep may be allowed there: it is why it is not."""
+    """This is why there is no sweep on these brokers; if it fails, the sweep may be allowed."""
     topic = old_kafka.create_topic(topic_name)
     with client_of(old_kafka.bootstrap_servers) as client:
         receipt = prepared(old_kafka.bootstrap_servers, topic_name, topic, b"row", timeout_ms=ALLOWED_MS)
@@ -108,7 +108,7 @@ def test_from_3_6_on_a_late_record_is_refused(kafka_3: KafkaCluster, topic_name:
         assert offset_of_end(client, topic, COMMITTED) == offset_of_end(client, topic, UNCOMMITTED)
 
 
-# ---- what the sink makes of it ---------------------------------------------------------------------------------
+# ---- the sink's behaviour --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`pykafka-sink perf`: what it says it wrote is there, and it says it in the lines of Kafka's own tool."""
+"""`pykafka-sink perf`: the records that it reports are in the log, and its lines are like Kafka's own."""
 
 from __future__ import annotations
 

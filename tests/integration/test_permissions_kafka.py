@@ -1,7 +1,7 @@
-"""The permissions that docs/security.md lists for each mode: enough on Apache Kafka, and each one needed.
+"""The permissions that docs/security.md lists for each mode suffice on Apache Kafka, and each is needed.
 
-The table of the page is what is granted. Topics, ids and the ledger have names of their own in each test, so nothing
-has to be taken away again.
+The permissions are granted as in the table of the page. Topics, ids and ledgers have unique names in each test, so
+nothing has to be revoked again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def documented() -> dict[str, list[Grant]]:
 
 
 MODES = documented()
-# Kafka does not refuse it: it leaves out of a list what the principal must not see.
+# Kafka does not refuse the request: the list lacks what the principal must not see.
 HIDDEN = ("`pykafka-sink transactions`", 1)
 CASES = [
     (mode, left_out)
@@ -80,7 +80,7 @@ def kafka(request: pytest.FixtureRequest, guarded_of: Callable[[str], KafkaClust
 
 @dataclass
 class Place:
-    """Names that no other test has, and what alice may do with them."""
+    """Names that no other test uses, and what alice may do with them."""
 
     kafka: KafkaCluster
     topic: str
@@ -125,7 +125,7 @@ class Place:
         bindings = [self.binding(grant) for grant in grants]
         for future in (admin.create_acls(bindings) if bindings else {}).values():
             future.result(WAIT_S)
-        # The controller has them; the broker that is asked may be behind.
+        # The controller has them; the broker that is asked may not have them yet.
         deadline_s = time.monotonic() + WAIT_S
         while not all(admin.describe_acls(filter_of(each)).result(WAIT_S) for each in bindings):
             assert time.monotonic() < deadline_s
@@ -176,7 +176,7 @@ def transact(place: Place, shell: Shell) -> None:
 
 
 def deliver(place: Place, shell: Shell) -> None:
-    """A batch is delivered, the next one is decided and loses a transaction, and an operator resolves that."""
+    """A batch is delivered, the next one is decided and loses a transaction, and an operator resolves it."""
     sink = place.sink()
     sink.deliver(BATCH)
     sink.run = "f" * 16
@@ -227,7 +227,7 @@ def test_the_documented_permissions_are_enough_and_what_is_missing_is_named(
     with pytest.raises(KafkaSinkError) as caught:
         WORK[mode](place, shell)
     text, missing = str(caught.value), grants[left_out]
-    # Who may write to no topic at all may be refused a producer id first, and that refusal cannot name the topic.
+    # A principal that may write to no topic at all may be refused a producer id first, without the topic's name.
     is_named = place.name_of(missing).rstrip("-") in text or (missing.kind == "topic" and "or Write on a topic" in text)
     assert re.search(rf"\b{missing.operation}\b", text) and is_named, text
 
@@ -247,7 +247,7 @@ def test_transactions_that_the_principal_must_not_see_are_missing_in_the_list(pl
 def test_x7_a_permission_taken_away_between_prepare_and_decision_loses_nothing(
     revoked: str, place: Place, shell: Shell
 ) -> None:
-    """Write on the topic is not needed any more; without the others nothing is decided, until they are back."""
+    """Write on the topic is not needed any more; if another one is missing, nothing is decided until it is back."""
     grants = MODES["the sink, `recover`, `resolve`"]
     place.allow(*grants)
     sink = place.sink()
@@ -270,7 +270,7 @@ def test_x7_a_permission_taken_away_between_prepare_and_decision_loses_nothing(
     text = str(verdict.error)
     assert "Write" in text and place.name_of(taken).rstrip("-") in text and "nothing is lost" in text, text
     place.allow(taken)
-    # As Spark does: the batch runs again, by a new run of the query.
+    # Spark runs the batch again, in a new run of the query.
     sink.run = "f" * 16
     sink.deliver(NEXT)
     assert visible() == sorted(rows(BATCH, 0, 1) + rows(NEXT, 0, 1))
@@ -279,7 +279,7 @@ def test_x7_a_permission_taken_away_between_prepare_and_decision_loses_nothing(
 @pytest.mark.parametrize("left_out", [None, *range(len(MODES["the sink, `recover`, `resolve`"]))])
 def test_check_names_the_permission_that_is_missing(left_out: int | None, place: Place) -> None:
     grants = MODES["the sink, `recover`, `resolve`"]
-    # Brokers have no coordinators before anybody has used transactions.
+    # Brokers have no coordinators before the first use of transactions.
     Sink(place.kafka.bootstrap_servers, place.topic, place.topic, place.ledger).deliver(BATCH)
     place.allow(*(grant for index, grant in enumerate(grants) if index != left_out))
     options = {f"kafka.{name}": str(value) for name, value in place.options.items()}

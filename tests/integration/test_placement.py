@@ -1,7 +1,7 @@
-"""Where keys go: the same partitions as the Java client's, and for CRC32 the same as librdkafka's.
+"""Keys go to the same partitions as with the Java client, and with CRC32 to the same as with librdkafka.
 
-The keys are produced to a real broker, and a foreign reader tells the partition each of them landed in. What Java
-would have chosen is computed by its own code (java/Placement.java); librdkafka is asked by producing with it.
+The keys are produced to a real broker, and a foreign reader reports the partition of each. Java's own code computes
+where Java would send them (java/Placement.java); librdkafka produces them itself.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ PLACEMENT = Path(__file__).parent / "java" / "Placement.java"
 
 
 def random_keys(seed: int) -> list[bytes]:
-    """Lengths from 0 (the empty key) to 60, every length and byte value many times."""
+    """Lengths from 0 (the empty key) to 60; every length and every byte value occurs many times."""
     source = random.Random(seed)
     return [source.randbytes(source.randint(0, KEY_BYTES_MAX)) for _ in range(KEY_COUNT)]
 
 
 def java_placement(version: str, keys: Sequence[bytes]) -> np.ndarray:
-    """A row per key, a column per partition count."""
+    """One row per key, one column per partition count."""
     content = b"".join(struct.pack(">i", len(key)) + key for key in keys)
     output = run_source(version, PLACEMENT, [str(count) for count in PARTITION_COUNTS], input_bytes=content)
     return np.frombuffer(output, ">i4").reshape(len(keys), len(PARTITION_COUNTS))
@@ -48,7 +48,7 @@ def numbered(keys: Sequence[bytes]) -> pa.Table:
 
 
 def placement_in_log(kafka: KafkaCluster, topic: str) -> np.ndarray:
-    """The partition of every key by its number, which is the value; -1 for a key that is missing."""
+    """The partition of every key, by the key's number, which is the value; -1 for a missing key."""
     found = np.full(KEY_COUNT, -1)
     for record in scan_topic(kafka.bootstrap_servers, topic):
         assert record.value is not None
@@ -85,7 +85,7 @@ def test_keys_sent_one_by_one_land_where_the_java_client_puts_them(kafka_3: Kafk
 
 
 def test_crc32_places_keys_where_librdkafka_does(kafka_4: KafkaCluster, topic_name: str) -> None:
-    """The empty key goes anywhere in both, so it is left out."""
+    """Both send the empty key to any partition, so it is left out."""
     keys = [key or b"\0" for key in random_keys(3)]
     servers = kafka_4.bootstrap_servers
     ours = kafka_4.create_topic(f"{topic_name}-ours", partitions=12)

@@ -1,4 +1,4 @@
-"""The pytest plugin is loaded in every run of whoever has this package installed: it must cost nothing there."""
+"""The pytest plugin is loaded in every run wherever this package is installed, so it must not cost time there."""
 
 from __future__ import annotations
 

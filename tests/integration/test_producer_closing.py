@@ -1,4 +1,4 @@
-"""How a producer ends: closed in every way, forgotten, forked, interrupted. Nothing is left behind and nobody hangs."""
+"""How a producer ends: closed in every way, dropped, forked, interrupted. Nothing is left behind and nothing hangs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
 HOUR_MS = 3_600_000
-# Nobody listens there: connections are refused at once.
+# No server listens there: connections are refused at once.
 NOBODY = "127.0.0.1:1"
 
 
@@ -76,7 +76,7 @@ def test_closing_with_zero_gives_up_what_is_queued_and_says_so(kafka_4: KafkaClu
 
 
 def test_a_close_that_runs_out_of_time_raises_and_every_future_ends() -> None:
-    # No other limit of the producer ends within the time of a test.
+    # No other limit of the producer ends within the test.
     producer = Producer({"bootstrap.servers": NOBODY, "max.block.ms": 100, "delivery.timeout.ms": HOUR_MS})
     with pytest.raises(OperationTimeout, match="is not known within"):
         producer.send("t", b"v")
@@ -148,7 +148,7 @@ def test_a_forgotten_producer_warns_sends_what_it_has_and_ends_its_thread(
 
 
 def test_a_constructor_that_fails_leaves_nothing_behind() -> None:
-    gc.collect()  # what earlier tests have left is none of it
+    gc.collect()  # what earlier tests have left does not count
     before = descriptor_count()
     with pytest.raises(KafkaSinkError):
         Producer({"bootstrap.servers": NOBODY, "compression.type": "lz4", "compression.lz4.level": 99})
@@ -250,7 +250,7 @@ def run_script(text: str, *arguments: str, interrupt_after: str | None = None) -
     ],
 )
 def test_ctrl_c_works_while_blocked(blocked: str) -> None:
-    # Nothing but the interrupt ends it within the time of a test.
+    # Only the interrupt ends it within the test.
     code, output = run_script(f"""
 from kafka_sink import Producer
 from kafka_sink.engine.engine import Engine
@@ -269,7 +269,7 @@ transactional.close(0)
 
 
 def test_an_interrupt_that_comes_just_before_the_thread_sleeps_is_noticed() -> None:
-    """`interrupt_main` notes the signal without ending a system call, which is what happens to such an interrupt."""
+    """`interrupt_main` records the signal without interrupting a system call, as with an interrupt at that moment."""
     timer = threading.Timer(0.3, _thread.interrupt_main)
     with Producer({"bootstrap.servers": NOBODY, "max.block.ms": 60_000, "reconnect.backoff.ms": 60_000}) as producer:
         timer.start()

@@ -1,8 +1,7 @@
-"""The pool of producers: what Spark's own sink does with its producers, as far as one borrower per producer has it.
+"""The pool of producers: the behaviour of Spark's own pool, as far as it applies to one borrower per producer.
 
 Spark's own sink shares one producer among the tasks of an executor and counts its borrowers. Here a Python worker runs
-one task at a time, so a producer has one borrower, and "the same producer again" is what a second borrower gets after
-the first has given it back.
+one task at a time, so a producer has one borrower; a later borrower gets the same producer after it was given back.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ TOPIC = "rows"
 
 
 class Clock:
-    """Stands in for the module `time` in the pool: the only thing it asks is how late it is."""
+    """Replaces the module `time` in the pool, which only reads the monotonic clock."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -123,7 +122,7 @@ def test_a_borrowed_producer_is_never_evicted_and_an_idle_one_is_when_its_time_i
     pool.give_back(options, idle)
     clock.now_s += limit_s
     pool.give_back(options, pool.borrow(replace(options, linger_ms=1)))
-    assert is_open(idle)  # not a moment longer than allowed
+    assert is_open(idle)  # the limit itself is still allowed
     clock.now_s += 1
     other = pool.borrow(replace(options, linger_ms=2))
     assert not is_open(idle)

@@ -1,4 +1,4 @@
-"""The public producer against Apache Kafka: futures, callbacks, order, hooks. Read back by a foreign reader."""
+"""The public producer against Apache Kafka: futures, callbacks, order, hooks. A foreign reader reads it back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many threads on one producer, with threads switched as often as the interpreter can."""
+"""Many threads share one producer, with the interpreter's shortest switch interval."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run_in_threads(work: object) -> None:
 
 
 def orders(kafka: KafkaCluster, topic: str) -> dict[tuple[int, bytes], list[int]]:
-    """By partition and thread, the numbers in the order of the log."""
+    """By partition and thread: the numbers in the order of the log."""
     found: dict[tuple[int, bytes], list[int]] = defaultdict(list)
     for record in read_topic(kafka.bootstrap_servers, topic):
         assert record.value is not None
@@ -144,7 +144,7 @@ def test_closing_under_fire_ends_every_send_and_every_future(kafka_4: KafkaClust
 
 
 def test_waiting_for_room_is_first_come_first_served(kafka_4: KafkaCluster, topic_name: str) -> None:
-    """A large record is not overtaken for ever by small ones."""
+    """Small records do not overtake a large one for ever."""
     kafka_4.create_topic(topic_name)
     options = {"bootstrap.servers": kafka_4.bootstrap_servers, "buffer.memory": 50_000, "max.block.ms": 30_000}
     with Producer(options) as producer:

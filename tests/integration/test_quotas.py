@@ -1,4 +1,4 @@
-"""What Apache Kafka answers to whoever has used up a quota."""
+"""How Apache Kafka answers a client that has used up a quota."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_producer_that_has_used_up_its_quota_of_time_commits_after_the_pauses_
             commit_one()
             return any(value > 0 for name, value in producer.metrics().items() if "throttle-time-max" in str(name))
 
-        # A broker applies a new quota a moment later, and it is one of its own time.
+        # A broker applies a new quota a moment after it was set.
         wait_until(is_throttled, "the broker keeps to the quota", poll_s=0)
         commit_one()
     assert [record.value for record in read_topic(kafka.bootstrap_servers, topic_name)] == sent

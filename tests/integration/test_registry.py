@@ -1,4 +1,4 @@
-"""The schema registry over real sockets: what is remembered, every way to fail, and every way to log in."""
+"""The schema registry over real sockets: what is remembered, every kind of failure, and every kind of login."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tools.kafka_node import free_port
 
 ONE = Schema(AVRO, '{"type":"record","name":"shop.Order","fields":[{"name":"a","type":"int"}]}')
 TWO = Schema(AVRO, '{"type":"record","name":"shop.Order","fields":[{"name":"b","type":"int"}]}')
-# No test waits for a back-off.
+# So that no test waits for a back-off.
 QUICK = {"schema.registry.retries.wait.ms": "1", "schema.registry.retries.max.wait.ms": "5"}
 LATEST = {"use.latest.version": "true"}
 REGISTER = {"auto.register.schemas": "true"}
@@ -88,7 +88,7 @@ def test_a_process_asks_once_for_a_thousand_batches_and_goes_on_without_the_regi
     registry.stop()
     for _ in range(500):
         assert resolved(registry.url, choice, schema=schema) == first
-    # The same options have asked already where they are those that registered it.
+    # With the options that registered the schema, the answer is remembered already.
     assert len(registry.requests()) - before == (0 if choice == REGISTER else 1)
 
 
@@ -98,7 +98,7 @@ def test_a_query_goes_on_with_its_version_while_the_subject_gets_a_new_one(regis
     registry.do(lambda core: core.store.levels.update({"": "NONE"}))
     assert resolved(registry.url, REGISTER, schema=TWO).version == 2
     assert resolved(registry.url, LATEST, schema=None) == first and first.schema == ONE
-    # Another process, or one that was told to look again.
+    # Another process, or one whose answer has expired.
     again = resolved(registry.url, LATEST, {"schema.registry.latest.cache.ttl.sec": "0"}, schema=None)
     assert (again.version, again.schema) == (2, TWO)
 
@@ -161,11 +161,11 @@ def test_a_context_is_a_registry_of_its_own(registry: EmbeddedRegistry) -> None:
     assert by_id.schema == ONE
 
 
-# ---- what the next process goes by -----------------------------------------------------------------------------------
+# ---- what a new process remembers ------------------------------------------------------------------------------------
 
 
 def forgotten() -> None:
-    """As a process that has just begun."""
+    """Like a process that has just started."""
     registry_client.cache_clear()
 
 
@@ -190,7 +190,7 @@ def test_a_new_process_goes_on_while_the_registry_is_down(
     texts = [path.read_text() for path in folder.rglob("*") if path.is_file()]
     assert texts and not any(PASSWORD in text for text in texts)
     assert PASSWORD not in caplog.text
-    # Another question has no answer.
+    # Another request has no remembered answer.
     assert isinstance(
         refusal(registry.url, choice, user, {"value.subject.name": "other"}, schema=schema), TransportError
     )
@@ -203,7 +203,7 @@ def test_a_new_process_asks_while_the_registry_is_there(registry: EmbeddedRegist
     resolved(registry.url, REGISTER, schema=TWO)
     forgotten()
     assert resolved(registry.url, LATEST, schema=None).version == 2
-    # What it refuses is not passed over.
+    # A refusal is not replaced by a remembered answer.
     forgotten()
     registry.do(lambda core: core.denied_subjects.add("orders-value"))
     assert isinstance(refusal(registry.url, LATEST, schema=None), AuthorizationError)
@@ -263,7 +263,7 @@ def test_the_next_address_is_asked_when_one_is_in_trouble(registry: EmbeddedRegi
         sick.inject(RegistryFault(status=503, times=100))
         resolved(f"{sick.url},{registry.url}", REGISTER)
         assert (len(sick.requests()), len(registry.requests())) == (1, 1)
-        # What is refused for good is refused by all of them: nobody else is asked.
+        # Every address would repeat a final refusal, so no other one is asked.
         before = len(sick.requests())
         refusal(f"{registry.url},{sick.url}", {"value.schema.id": "77"}, schema=None)
         assert len(sick.requests()) == before
@@ -324,7 +324,7 @@ def test_an_answer_that_never_ends_is_given_up_wherever_it_is(part: str) -> None
     assert time.monotonic() - began_s < 10
 
 
-# ---- answers that are none -------------------------------------------------------------------------------------------
+# ---- invalid answers -------------------------------------------------------------------------------------------------
 
 
 def test_an_answer_that_breaks_off_is_asked_for_again(registry: EmbeddedRegistry) -> None:
@@ -393,7 +393,7 @@ def test_an_incompatible_change_is_refused_and_nothing_is_registered(registry: E
     assert registry.do(lambda core: core.store.snapshot()) == before
 
 
-# ---- who logs in -----------------------------------------------------------------------------------------------------
+# ---- logins ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

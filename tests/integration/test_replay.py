@@ -1,7 +1,7 @@
 """`pykafka-sink replay`: dead letters become their records again, exactly once, wherever the run is killed.
 
-Assumed, and broken here on purpose: a run may die at any request, its last commit may be carried out without anybody
-hearing of it, and another run may begin while one is at it.
+Assumptions that are broken here: a run may die at any request, its last commit may be carried out although it gets no
+answer, and another run may begin while one is active.
 """
 
 from __future__ import annotations
@@ -133,9 +133,9 @@ def check_coming_back(servers: str, shell: Shell) -> None:
     assert (third.content["written_now"], third.content["written"]) == (50, 650)
     assert "Earlier runs have written 600" in third.err
     assert back(servers) == expected(first) + expected(more)
-    # It stands in the ledger beside decisions, and is none.
+    # The ledger also holds the record of the replay, which is not a decision.
     decisions = shell("ledger", "--bootstrap-server", servers, "--json").content["decisions"]
-    # Tests beside this one make decisions, too.
+    # Other tests that run at the same time make decisions, too.
     assert not any(BACK in decision["topics"] for decision in decisions)
 
 
@@ -212,7 +212,7 @@ def test_a_replay_whose_last_marker_is_lost_in_the_ledger_stops_and_says_what_to
         log.replace_cleaned([each for each in log.batches if each.base_offset != newest], log.end_offset, set())
 
     with Producer({"bootstrap.servers": servers, "transactional.id": "stranger", "linger.ms": 0}) as stranger:
-        # Nothing is stable behind it, as where a marker is missing.
+        # An open transaction: no offset behind it is stable, as with a lost marker.
         stranger.init_transactions()
         stranger.begin_transaction()
         stranger.send(LEDGER, b"{}", "stranger", partition=LEDGER_PARTITION)
@@ -264,7 +264,7 @@ def test_a_topic_that_was_made_anew_has_letters_of_its_own(broker: EmbeddedBroke
     assert back(servers) == expected(rows(4)) + expected(rows(2, first=50))
 
 
-# ---- death -----------------------------------------------------------------------------------------------------------
+# ---- killed runs -----------------------------------------------------------------------------------------------------
 
 
 def start(servers: str, *more: str) -> subprocess.Popen[str]:
@@ -276,8 +276,7 @@ def start(servers: str, *more: str) -> subprocess.Popen[str]:
 
 
 class Killer:
-    """Kills the process at its n-th request of a kind, before the broker has handled it. `arrives`: it does handle it,
-    and there is nobody to hear the answer."""
+    """Kills the process at its n-th request of a kind. If `arrives`, the broker still handles the request."""
 
     def __init__(self, api: str, number: int, *, arrives: bool) -> None:
         self._left = number
@@ -297,7 +296,7 @@ class Killer:
         return None if self._arrives else Fault(disconnect=True)
 
 
-# Of a run: InitProducerId, then a transaction with its claim, then one for each 40 letters.
+# The requests of a run: InitProducerId, then a transaction with its claim, then one for every 40 letters.
 MOMENTS = [
     ("InitProducerId", 1, True),
     ("EndTxn", 1, True),
@@ -308,7 +307,7 @@ MOMENTS = [
 
 
 def test_a_run_killed_at_any_moment_loses_and_doubles_nothing(broker: EmbeddedBroker, shell: Shell) -> None:
-    """One replay, killed five times on its way."""
+    """One replay is killed five times before it finishes."""
     servers, given = broker.bootstrap_servers, rows(2000)
     send(servers, letters(given))
     seen = 0
@@ -320,7 +319,7 @@ def test_a_run_killed_at_any_moment_loses_and_doubles_nothing(broker: EmbeddedBr
         output, _ = killer.process.communicate(timeout=300)
         assert killer.process.returncode == -signal.SIGKILL, f"{api} {number}: {output}"
         broker.do(lambda cluster: setattr(cluster.faults, "interceptor", None))
-        # What it had begun is open still, and holds foreign readers back.
+        # The transaction that it had begun is still open and stops foreign readers.
         written = shell(*words(servers, "--dry-run", "--json")).content["written"]
         assert written >= seen
         seen = written

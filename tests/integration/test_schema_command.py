@@ -1,4 +1,4 @@
-"""`pykafka-sink schema show` and `check`, alone and against the embedded registry."""
+"""`pykafka-sink schema show` and `check`, without a registry and with the embedded one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SASL and TLS against Apache Kafka 4.3.1 and 3.9.1: what gets in, and what those hear who do not."""
+"""SASL and TLS against Apache Kafka 4.3.1 and 3.9.1: which clients get in, and which errors the others get."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def topic(secured: SecuredKafka, topic_name: str) -> str:
 
 
 def values(secured: SecuredKafka, topic: str) -> list[bytes | None]:
-    """By librdkafka, over the listener without any of this; committed records only."""
+    """The committed values, read by librdkafka over the listener without SASL and TLS."""
     return sorted(record.value or b"" for record in read_topic(secured.kafka.bootstrap_servers, topic))
 
 
@@ -62,7 +62,7 @@ def write_and_transact(options: dict[str, Any], secured: SecuredKafka, topic: st
         assert [info.partition for info in client.describe_topic(topic)] == [0]
 
 
-# ---- who gets in -----------------------------------------------------------------------------------------------
+# ---- logins that succeed ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("listener", [LISTENER, SASL_SSL])
@@ -114,7 +114,7 @@ def test_megabytes_pass_through_tls_unharmed(secured: SecuredKafka, topic: str) 
     assert values(secured, topic) == sent
 
 
-# ---- who does not ----------------------------------------------------------------------------------------------
+# ---- logins that fail ------------------------------------------------------------------------------------------
 
 
 def attempts(secured: SecuredKafka) -> int:
@@ -124,7 +124,7 @@ def attempts(secured: SecuredKafka) -> int:
 
 
 def check_attempts(secured: SecuredKafka, count: int) -> None:
-    """Authentication takes a moment to be logged; a storm would go on."""
+    """A failed login appears in the log a moment later; repeated logins would go on."""
     wait_until(lambda: attempts(secured) >= count, lambda: f"{count} failed logins in the log: {attempts(secured)}")
     time.sleep(0.5)
     assert attempts(secured) == count
@@ -202,7 +202,7 @@ def said(options: dict[str, Any], limit_ms: int = 90_000) -> KafkaSinkError:
 
 
 WRONG_DOORS = {
-    # listener of the client, listener that it meets, kind of error, what it says
+    # listener of the client, listener that it connects to, kind of error, what the error says
     "plaintext to TLS": ("PLAINTEXT", SSL, OperationTimeout, "TLS"),
     "TLS to plaintext": (SSL, "PLAINTEXT", OperationTimeout, "does not speak TLS on this port|TLS handshake"),
     "SASL to plaintext": (LISTENER, "PLAINTEXT", AuthenticationError, "does not want SASL on this port"),
@@ -238,7 +238,7 @@ def test_a_broker_that_does_not_trust_the_client_says_so(secured: SecuredKafka, 
     assert isinstance(error, AuthenticationError) and "certificate" in str(error)
 
 
-# ---- sessions that end -----------------------------------------------------------------------------------------
+# ---- sessions that expire --------------------------------------------------------------------------------------
 
 
 def test_a_transaction_goes_on_through_new_sessions(
@@ -247,8 +247,8 @@ def test_a_transaction_goes_on_through_new_sessions(
     options = secured.options(SASL_SSL, SHORT, transactional_id=topic, linger_ms="0")
     sent, told = transacted_for(2.5 * SHORT_SESSION_MS / 1000, options, topic, caplog)
     assert values(secured, topic) == sent
-    # A machine that stands still for a moment misses the end of a session, and the broker closes the connection; on
-    # any other one it is renewed twice.
+    # After a pause of the machine the session may end before it is renewed, and the broker closes the connection;
+    # otherwise it is renewed twice.
     assert any("new session with" in text for text in told)
     assert not [text for text in told if "refused" in text]
 
@@ -296,10 +296,10 @@ def test_three_nodes_are_written_to_in_one_transaction_while_one_of_them_restart
 
 
 def test_a_commit_whose_credentials_are_refused_tries_them_once_whatever_it_has_to_ask(secured: SecuredKafka) -> None:
-    """Each of its questions is answered; only the first one reaches the broker's door."""
+    """Each request gets an answer, but the broker sees only one login."""
 
     class Curious:
-        """Asks five times, and again each time it is refused, until it has heard twenty answers."""
+        """Sends five requests, repeats refused ones, and ends after twenty answers."""
 
         def __init__(self) -> None:
             self.heard: list[AdminResponse] = []

@@ -1,7 +1,7 @@
-"""Presets on the embedded broker with the quirk that each is for, and what the quirk does without one.
+"""Presets on the embedded broker with the peculiarity that each is for, and the effect of the peculiarity without one.
 
-The assumption under test: a service says what it lacks when it is asked which requests it serves, or refuses a request
-with one of Kafka's codes. What was run in every mode, with Spark, is in docs/services.md.
+The assumption under test: a service reports what it lacks when it is asked which requests it supports, or refuses a
+request with one of Kafka's codes. docs/services.md says what was run in every mode, with Spark.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def record_of(sink: Sink, key: BatchKey, **more: object) -> LedgerRecord:
 
 
 def poison(sink: Sink, key: BatchKey = BATCH) -> None:
-    """As the release before wrote it: 10,001 topics could be encoded, and not decoded."""
+    """A record as an earlier release wrote it: 10,001 topics could be encoded but not decoded."""
     record = record_of(sink, key, topics={f"t{number}": 1 for number in range(10_001)})
     put(sink, ledger_key(sink.sink_id, key), ledger_codec._encode(ledger_codec._content(record)))
 

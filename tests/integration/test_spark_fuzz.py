@@ -1,8 +1,8 @@
-"""Random frames and random options, through planning and a task into the embedded broker.
+"""Random frames and random options go through planning and a task into the embedded broker.
 
-Whatever they are, the end is a result, or an error that this package names: ConfigError for what the driver can know,
-DataError for rows, and for what only brokers know the error with their answer. A result is checked: every row is
-accounted for, in the receipt and in the log of the broker.
+Every case ends in a result, or in an error that this package names: ConfigError for what the driver can know, DataError
+for rows, and for what only brokers know the error with their answer. A result is checked: every row is accounted for,
+in the receipt and in the broker's log.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PAIR = StructType().add("key", StringType()).add("value", BinaryType())
 
 
 class Kind(NamedTuple):
-    """A type as Spark says it, as Arrow has it, and cells of it."""
+    """A type of Spark, the Arrow type for it, and values of it."""
 
     spark: DataType
     arrow: pa.DataType
@@ -91,7 +91,7 @@ FITTING = {
 NAMES = [*FITTING, "Value", "other", "offset", ""]
 
 
-# What can be sent, for frames that shall get further than to their first error.
+# Valid values, for frames that must get further than their first error.
 GOOD_CELLS = {
     "topic": st.sampled_from(["rows", "others"]),
     "partition": st.sampled_from([None, 0]),
@@ -121,7 +121,7 @@ def columns(draw: st.DrawFn) -> tuple[StructType, list[pa.RecordBatch]]:
     return StructType(fields), [batch.slice(0, start), batch.slice(start)]
 
 
-# None of them may stall a run: time limits are short, and what opens other connections is left out.
+# No option may block a run: time limits are short, and options that open other connections are left out.
 _PLAIN = sorted(set(OPTIONS) - {"bootstrap.servers", "max.block.ms", "delivery.timeout.ms", "request.timeout.ms"})
 _WORDS = st.sampled_from(
     ["", "0", "1", "-1", "5", "100", "2000", "all", "true", "false", "none", "gzip", "lz4", "zstd", "rows", "bad",
@@ -140,9 +140,9 @@ options = st.one_of(
 )  # fmt: skip
 
 NAMED = (ConfigError, DataError)
-# What only a broker can know: that a topic is not there, or that its name cannot be.
+# What only a broker can know: a topic does not exist, or its name is not valid.
 OF_BROKERS = (OperationTimeout, BrokerError)
-# And which times a topic accepts: an hour ahead of the broker's clock at most.
+# Also which timestamps a topic accepts: up to an hour ahead of the broker's clock.
 INVALID_TIMESTAMP = 32
 
 
@@ -156,9 +156,9 @@ def broker() -> Iterator[EmbeddedBroker]:
 def outcome(
     broker: EmbeddedBroker, schema: StructType, batches: list[pa.RecordBatch], given: dict[str, str]
 ) -> TaskReceipt | None:
-    """None for an error with a name and a text; any other error is the test's."""
+    """None for an error with a name and a text; any other error fails the test."""
     fixed = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.max.block.ms": "60"}
-    # One task is looked at here, not the commit of its transaction on the driver.
+    # This tests one task, not the commit of its transaction on the driver.
     fixed["delivery.guarantee"] = "at-least-once"
     place = TaskPlace(BatchKey("", ""), "", 0, 1)
     try:

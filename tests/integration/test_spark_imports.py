@@ -1,11 +1,11 @@
-"""Each of Spark's Python processes loads what its part of a write needs, and not what the others need.
+"""Each of Spark's Python processes loads only the modules that its part of a write needs.
 
-A write is planned, run and committed in processes of their own, against the embedded broker, as Spark does it: what
-they have loaded afterwards is what the first row needs. Modules are counted, not milliseconds: a new one that all rows
-wait for shows here, on any machine.
+A write is planned, run and committed in separate processes, against the embedded broker, as Spark does it: the first
+row waits for all modules that they have loaded in the end. Modules are counted, not milliseconds, so a new module that
+delays all rows shows on any machine.
 
-Rests on: Spark's own workers load no more than `role_probe` says they do. What they load in addition would be counted
-as ours, so these tests err on the strict side.
+Assumption: Spark's own workers load at least what `role_probe` loads first. Modules that they load in addition count as
+ours here, so these tests are too strict rather than too lax.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import pytest
 from kafka_sink.testing import EmbeddedBroker
 
 ROOT = Path(__file__).parent.parent.parent
-# Nobody's business before the first row, with the options of this write.
+# Not needed before the first row, with the options of this write.
 NOBODYS = {
-    "argparse", "difflib", "email.message", "http.client", "ssl", "urllib.request",  # of packages around us
+    "argparse", "difflib", "email.message", "http.client", "ssl", "urllib.request",  # of other packages
     "pyarrow.compute", "crc32c", "gssapi", "botocore", "pandas",
     "kafka_sink.auth.login", "kafka_sink.io.tls", "kafka_sink.auth.aws", "kafka_sink.auth.kerberos",
     "kafka_sink.security.login", "kafka_sink.security.scram", "kafka_sink.security.kerberos",
@@ -43,14 +43,13 @@ UNWANTED = {
     "commit": NOBODYS | COLUMNS | PARSING | {"lz4", "kafka_sink.spark.planning"},
     "stream commit": NOBODYS | COLUMNS | {"lz4"},
 }
-# Of this package and its folders. A few more than there are: a module more is no accident that a test has to see, ten
-# are.
+# Modules of this package, including its folders, with some room: one more module need not fail a test, ten must.
 OWN_MAX = {"planning": 119, "task": 124, "commit": 104, "stream commit": 121}
 FOREIGN_MAX = {"planning": 15, "task": 15, "commit": 15, "stream commit": 15}
 
 
 def play(role: str, given: Any) -> tuple[list[str], Any]:
-    """What it loaded, and what it hands on."""
+    """The modules that it loaded, and what it hands over."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.integration.role_probe", role], input=pickle.dumps(given), capture_output=True,
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=240,
@@ -62,7 +61,7 @@ def play(role: str, given: Any) -> tuple[list[str], Any]:
 
 @pytest.fixture(scope="module")
 def loaded() -> dict[str, list[str]]:
-    """Of each role, in one write and the first commit of a stream."""
+    """The modules of each role, in one write and the first commit of a stream."""
     found: dict[str, list[str]] = {}
     with EmbeddedBroker(1, topics={"rows": 1}) as broker:
         options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "rows"}

@@ -1,4 +1,4 @@
-"""What planning asks Kafka: once per process, and again after a commit that did not end well.
+"""What planning asks Kafka: once per process, and again after a commit that failed.
 
 The assumption: Spark gives its planning and its committing processes on the driver the same SPARK_LOCAL_DIRS.
 """
@@ -49,8 +49,8 @@ def fail_in_a_commit(sink: Sink) -> None:
         raise ConnectionError
 
 
-# Of the configuration: the ledger's topic, the longest transaction that brokers allow, and, before transaction version
-# 2, whether they verify.
+# Requests for configurations: the ledger's topic, the maximum transaction time-out of the brokers, and, before
+# transaction version 2, whether they verify.
 @pytest.mark.parametrize(("release", "config_count"), [("4.3", 2), ("3.9", 3)])
 def test_the_first_planning_asks_no_broker_for_the_same_twice(
     monkeypatch: pytest.MonkeyPatch, release: str, config_count: int
@@ -75,7 +75,7 @@ def test_a_start_after_a_commit_that_failed_finishes_what_was_decided_before_any
     plan(sink)
     sink.decide_and_die(BATCH)
     plan(sink)
-    assert len(open_transactions(sink.servers, sink.sink_id, patience_s=0)) == 2  # what was asked before is remembered
+    assert len(open_transactions(sink.servers, sink.sink_id, patience_s=0)) == 2  # earlier answers are remembered
     fail_in_a_commit(sink)
     plan(sink)
     assert open_transactions(sink.servers, sink.sink_id) == []
@@ -111,8 +111,8 @@ def test_no_schema_is_registered_for_a_topic_that_is_not_there(sink: Sink, embed
 def test_a_thousand_micro_batches_are_one_question_and_tasks_cannot_ask(
     sink: Sink, embedded_registry: EmbeddedRegistry
 ) -> None:
-    """Spark makes the writer anew before every micro-batch and pickles it to the tasks: without the registry's address
-    in it no task can ask, however many there are. tests/spark/test_registry_requests.py counts in Spark itself."""
+    """Spark creates the writer again before every micro-batch and pickles it to the tasks. It lacks the registry's
+    address, so no task can send a request. tests/spark/test_registry_requests.py counts in Spark itself."""
     settings = {
         "kafka.bootstrap.servers": sink.servers,
         "topic": sink.topic,

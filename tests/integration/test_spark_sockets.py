@@ -1,4 +1,4 @@
-"""Advice to turn Unix sockets on: where they are off and could be on, once per application."""
+"""Advice to enable Unix sockets: given where they are disabled and could be enabled, once per application."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ for _ in range(3):
 
 
 def told_by_new_process(folder: str) -> int:
-    """How often one planning process of that application says it."""
+    """How often one planning process of that application gives the advice."""
     command = [sys.executable, "-c", TOLD_IN_A_PROCESS]
     environment = OVER_TCP | {"PYTHONPATH": ":".join(sys.path), LOCAL_FOLDERS: folder}
     done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
@@ -38,7 +38,7 @@ def told_by_new_process(folder: str) -> int:
         ({**OVER_TCP, "PYTHON_UNIX_DOMAIN_ENABLED": "True"}, False),
         ({"PYTHON_UNIX_DOMAIN_ENABLED": "True"}, False),
         ({**OVER_TCP, "PYTHON_UNIX_DOMAIN_ENABLED": "false"}, True),
-        ({}, False),  # no worker of Spark's
+        ({}, False),  # not a worker of Spark
     ],
 )
 def test_the_environment_of_a_worker_tells_how_it_is_reached(environment: dict[str, str], is_tcp: bool) -> None:

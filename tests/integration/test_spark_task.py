@@ -1,7 +1,7 @@
-"""Plans and tasks of the sink without Spark's JVM: Arrow batches of every shape into the embedded broker.
+"""Plans and tasks of the sink without Spark's JVM: Arrow batches of every shape go into the embedded broker.
 
-The schema is given as Spark would give it, the rows as Arrow arrays as they may come: sliced, large, with dictionaries,
-in many batches. What arrived is read by kafka-python or counted in the receipt.
+The schema is given as Spark would give it, the rows as Arrow arrays in the forms that may occur: sliced, large, with
+dictionaries, in many batches. kafka-python reads the records back, or the receipt counts them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def write(
 ) -> TaskReceipt:
     named = {name.replace("_", "."): value for name, value in settings.items()}
     options = parse_sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers, **named})
-    # As Spark does it between driver and task.
+    # As Spark hands them from the driver to a task.
     carried = pickle.loads(pickle.dumps((options, choose_columns(schema, options.topic))))
     receipt: TaskReceipt = pickle.loads(pickle.dumps(write_task(*carried, iter(batches), PLACE)))
     return receipt
@@ -83,7 +83,7 @@ def test_a_task_without_rows_touches_no_broker() -> None:
 
 
 TEXT = ["a", None, "", "ü", "zz"]
-# No views: Spark sends none, and pyarrow before 24 cannot say how many bytes they have.
+# No views: Spark sends none, and pyarrow before 24 does not report their size.
 SHAPES: dict[str, pa.Array] = {
     "large": pa.array(TEXT, pa.large_string()),
     "dictionary": pa.array(TEXT).dictionary_encode(),
@@ -147,7 +147,7 @@ def test_fail_names_the_row_counted_from_the_start_of_the_task(
 
 
 def test_fail_names_a_topic_that_cannot_be(broker: EmbeddedBroker) -> None:
-    """The broker refuses it, by name and not by row."""
+    """The broker refuses the name of the topic, not the row."""
     with pytest.raises(BrokerError, match="'no topic' is no valid topic name"):
         write(broker, [rows({"value": "v", "topic": "no topic"})])
 
@@ -196,7 +196,7 @@ def test_a_refusal_of_the_broker_fails_the_task_and_its_producer_is_thrown_away(
 
 
 def test_an_init_producer_id_without_an_answer_costs_the_attempt_its_transactional_id(broker: EmbeddedBroker) -> None:
-    """The lost one may arrive when the transaction is decided, and would abort it."""
+    """The unanswered request may arrive after the transaction is decided, and would abort it."""
     broker.inject(Fault(api="InitProducerId", disconnect=True, times=2))
     place = replace(PLACE, run=run_hash("run"), sink_id="sink")
     options = parse_sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "sink.id": "sink"})
@@ -218,7 +218,7 @@ def test_a_coordinator_that_never_answers_init_producer_id_fails_the_task(broker
 
 @pytest.mark.timeout(60)
 def test_a_broker_that_stalls_ends_in_buffer_exhausted_as_soon_as_a_row_finds_no_room(broker: EmbeddedBroker) -> None:
-    """Some rows are in the buffer by then, and may stay there for the two minutes of delivery.timeout.ms."""
+    """Some rows are in the buffer by then; their delivery.timeout.ms is two minutes."""
     batch = rows(*[{"value": "x" * 1000, "topic": "others"}] * 100)
     settings = {"kafka_buffer_memory": "20000", "kafka_max_block_ms": "300"}
     write(broker, [rows({"value": "x", "topic": "others"})], **settings)

@@ -1,6 +1,6 @@
-"""PySpark 4.0 has no Arrow writer for streams: batch writes work there, and a stream says what is needed.
+"""PySpark 4.0 has no Arrow writer for streams: batch writes work there, and a stream's error says what is needed.
 
-The older version is made from the installed one by taking the class away before anything imports it.
+The older version is simulated: the class is removed from the installed version before anything imports it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The runner of the suite, on small suites: counts, ends that are no ends of tests, Ctrl-C, and what is left behind."""
+"""The runner of the suite, on small suites: counts, processes that die, Ctrl-C, and what is left behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 PASSES = "def test_passes(tmp_path):\n    assert True\n"
-# Spelled in pieces: the word alone makes the runner load it.
+# Spelled in pieces: if the word occurs in a file, the runner loads the plugin.
 LOADS_NO_MORE_THAN_IT_ASKS_FOR = "import sys\ndef test_loaded():\n    assert 'hypo' + 'thesis' not in sys.modules\n"
 DRAWS = """
 from hypothesis import HealthCheck, given, settings, strategies
@@ -60,7 +60,7 @@ def test_shares():
 
 class SmallSuite:
     def __init__(self, folder: Path) -> None:
-        # A name by which nothing has to be downloaded.
+        # With this folder name nothing has to be downloaded.
         self.tests = folder / "tests" / "unit"
         self.tests.mkdir(parents=True)
         self.temporary = folder / "tmp"
@@ -179,10 +179,10 @@ def test_a_runner_that_is_killed_leaves_no_process_and_no_file(suite: SmallSuite
     wait_until(lambda: suite.left_behind() == ([], []), "nothing is left")
 
 
-@pytest.mark.usefixtures("kafka_4")  # where there is no Apache Kafka, there is none to share
+@pytest.mark.usefixtures("kafka_4")  # without Apache Kafka there is no broker to share
 def test_all_processes_of_a_run_share_one_broker_and_it_ends_with_the_run(suite: SmallSuite, tmp_path: Path) -> None:
     suite.write(one=SHARES, two=SHARES)
-    # Too long for one process.
+    # The files take too long for one process.
     costs = {f"tests/unit/test_{name}.py": [90.0, 10.0, ""] for name in ("one", "two")}
     (suite.tests.parent / "durations.json").write_text(json.dumps(costs))
     code, output = suite.run()

@@ -1,7 +1,7 @@
-"""Transactional ids of tasks, used again: real tasks and the driver's commit, without Spark's JVM.
+"""Transactional ids of tasks that are used again: real tasks and the driver's commit, without Spark's JVM.
 
-One process here is one worker of Spark. The embedded broker where an answer has to be lost; Apache Kafka of both
-generations where it matters what a coordinator says about a transaction that has ended.
+One process here is one Python worker of Spark. Tests that lose an answer use the embedded broker; Apache Kafka of both
+generations is used where the coordinator's answer about an ended transaction matters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RUN = run_hash("run")
 
 @pytest.fixture(autouse=True)
 def fresh_process() -> Iterator[None]:
-    """As after a fork, and nothing is left behind."""
+    """Like a new process after a fork; nothing is left behind."""
     IDENTITIES.close()
     yield
     IDENTITIES.close()
@@ -51,7 +51,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 class Query:
-    """A query with one worker process: tasks one after the other, then the commit."""
+    """A query with one worker process: tasks run one after the other, then the commit."""
 
     def __init__(self, servers: str, topic: str = "rows", **settings: str) -> None:
         named = {name.replace("_", "."): value for name, value in settings.items()}
@@ -74,7 +74,7 @@ class Query:
         return commit_batch(self.options, self.sink_id, RUN, receipts[0].key, receipts)
 
     def ids(self) -> set[str]:
-        """Of tasks, as the coordinators know them, in whatever state."""
+        """The ids of tasks that the coordinators know, in any state."""
         with client_of(self._servers) as client:
             (answer,) = answers_to(client, request(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY))
         prefix = sink_id_of_query(self.sink_id, "q")
@@ -121,7 +121,7 @@ def test_inside_foreach_batch_an_id_is_used_again_as_soon_as_its_coordinator_say
 def test_inside_foreach_batch_no_id_is_used_again_whose_batch_may_be_decided(
     kafka: KafkaCluster, topic_name: str
 ) -> None:
-    """User code caught the error of a commit that did not get to its end, and went on with the next batch."""
+    """The user's code caught the error of a commit that did not finish, and continued with the next batch."""
     kafka.create_topic(topic_name, partitions=4)
     query = Query(kafka.bootstrap_servers, topic_name)
     query.commit(query.task(0, errors_may_be_caught=True))
@@ -156,7 +156,7 @@ def test_an_attempt_that_failed_does_not_leave_its_id_to_others(broker: Embedded
 def test_an_init_producer_id_without_an_answer_costs_the_process_the_id_that_it_was_about(
     broker: EmbeddedBroker,
 ) -> None:
-    """It may arrive when a later transaction under that id is decided, and would abort it."""
+    """The unanswered request may arrive when a later transaction under that id is decided, and would abort it."""
     query = Query(broker.bootstrap_servers)
     first = query.task(0)
     query.commit(first)
@@ -170,7 +170,7 @@ def test_an_init_producer_id_without_an_answer_costs_the_process_the_id_that_it_
 
 
 def test_an_id_whose_last_transaction_cannot_be_completed_in_time_is_left_for_a_new_one(broker: EmbeddedBroker) -> None:
-    """Some partition has no leader that could take the marker, and this task may write to others."""
+    """A partition has no leader that could store the marker, but this task may write to other partitions."""
     query = Query(broker.bootstrap_servers, kafka_max_block_ms="1000")
     first = query.task(0)
     query.commit(first)

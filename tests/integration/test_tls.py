@@ -1,7 +1,6 @@
-"""TLS byte by byte: what is accepted, what is refused by which text, and that nothing leaves before it is verified.
+"""TLS connections: what is accepted, the error for what is refused, and that nothing is sent before verification.
 
-The peers are listeners of Python's own ssl module, one certificate each. What a real broker says is in
-test_security_kafka.py.
+The peers are listeners of Python's ssl module with one certificate each. test_security_kafka.py has real brokers.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ def good(authority: Authority) -> Issued:
 
 
 class Listener:
-    """Takes connections and echoes what it gets in each; remembers the bytes that came through TLS."""
+    """Accepts connections and echoes what each sends; remembers the bytes that came through TLS."""
 
     def __init__(self, issued: Issued | None, configure: Callable[[ssl.SSLContext], object] = lambda _: None) -> None:
         self.plain_bytes = b""
-        # Set before a connection is made: answers come in TLS records of this size.
+        # Set before a connection is made: answers are sent in TLS records of this size.
         self.record_bytes = 0
         self._issued = issued
         self._configure = configure
@@ -122,7 +121,7 @@ def options(authority: Authority, **more: object) -> ProducerOptions:
 
 
 class Dialogue:
-    """One network and what it told."""
+    """One network and the events that it reported."""
 
     def __init__(self, chosen: ProducerOptions) -> None:
         self.network = Network(Clock(), tls=TlsContexts(chosen))
@@ -231,7 +230,7 @@ def test_what_was_said_before_the_connection_broke_is_told_first(authority: Auth
             context.load_cert_chain(good.chain, good.key)
             secured = context.wrap_socket(accepted, server_side=True)
             secured.sendall(b"last words")
-            # Bytes that are no TLS, behind them.
+            # Behind them bytes that are not TLS.
             raw = socket.socket(fileno=secured.detach())
             raw.sendall(b"HTTP/1.1 500 Oh\r\n\r\n")
             raw.close()
@@ -274,7 +273,7 @@ def test_a_slow_handshake_keeps_nobody_waiting(
 
 
 def wrong(authority: Authority, tmp: Path) -> dict[str, tuple[Issued, dict[str, object], str]]:
-    """Certificate of the listener, options of the client, what the error says."""
+    """The listener's certificate, the client's options, and what the error says."""
     stranger = Authority(tmp, "stranger")
     revoked = authority.issue("revoked", HOST)
     return {
@@ -311,7 +310,7 @@ def test_a_certificate_that_proves_nothing_is_refused_by_name_before_a_byte_is_s
     with Dialogue(options(authority, **more)) as dialogue:
         address = (int(socket.AF_INET), ("127.0.0.1", listener.port))
         dialogue.network.execute(Connect(1, 0, address, HOST))
-        # Sent at once: a network that did not wait for the handshake would let it out.
+        # Sent at once: a network that did not wait for the handshake would send it.
         dialogue.network.execute(Send(1, [b"hunter2"]))
         event = dialogue.wait_for(1, (Connected, Disconnected))
     assert isinstance(event, Disconnected) and isinstance(event.reason, AuthenticationError)
@@ -470,7 +469,7 @@ def test_a_key_that_belongs_to_another_certificate_is_named(authority: Authority
 
 
 def keytool(*arguments: str) -> None:
-    """Java's own tool, so that the files are those that exist where a JVM was in use."""
+    """Java's own tool, so that the files are like those of existing JVM applications."""
     command = [
         str(Path(java_command()).resolve().with_name("keytool")),
         *arguments,

@@ -1,4 +1,4 @@
-"""OAUTHBEARER: tokens from a function and from a token endpoint, good ones, bad ones, and ones that end."""
+"""OAUTHBEARER: tokens from a function and from a token endpoint, valid ones, invalid ones, and ones that expire."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def options(server: TokenServer | None = None, **more: Any) -> ProducerOptions:
         "bootstrap.servers": "b:1",
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER",
-        # Once: a test that fails does not wait.
+        # One attempt: a test that fails does not wait.
         "sasl.login.retry.backoff.max.ms": 100,
     }
     if server is not None:
@@ -204,7 +204,7 @@ def test_a_function_that_gives_no_token_is_named_and_nothing_of_it_is_shown(prov
     assert says in str(refusal(options(sasl_oauthbearer_token_provider=provider)))
 
 
-# ---- tokens that end -------------------------------------------------------------------------------------------
+# ---- tokens that expire ----------------------------------------------------------------------------------------
 
 
 def test_a_token_is_renewed_behind_the_scenes_and_used_until_then(server: TokenServer) -> None:
@@ -236,7 +236,7 @@ def test_nobody_is_asked_for_tokens_that_nobody_needs(caplog: pytest.LogCaptureF
     del new_exchange
 
     def is_quiet() -> bool:
-        # What was under way when its owner went may end.
+        # A request that was in progress when its owner was dropped may still end.
         count = len(asked)
         time.sleep(1.0)
         return len(asked) == count
@@ -272,9 +272,9 @@ def test_a_transaction_goes_on_while_its_token_ends(
     sent, told = transacted_for(9, chosen, topic, caplog)
     assert values(secured.kafka, topic) == sent
     assert len(tokens) >= 3
-    # Its own: a source of tokens of the test before may take a moment to go.
+    # Only messages of this test: the token source of the previous test may take a moment to end.
     told = [text for text in told if topic in text]
-    # Not twice, as it would be: a machine that stands still for a moment misses the end of a session.
+    # Normally it is renewed twice, but after a pause of the machine the session may end first.
     assert any("new session with" in text for text in told)
     assert not [text for text in told if "refused" in text or "Bearer" in text]
 
@@ -293,7 +293,7 @@ def test_a_token_that_kafka_does_not_take_is_told_with_its_reason(secured: Secur
 def test_kafka_takes_the_signed_token_of_an_endpoint_and_its_next_one(
     server: TokenServer, tmp_path: Path, topic_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The whole way of OIDC: the broker gets the keys from the same server and checks signature and audience."""
+    """Complete OIDC: the broker fetches the keys from the same server and checks signature and audience."""
     server.life_s = 5
     listener = "listener.name.sasl_ssl.oauthbearer"
     package = "org.apache.kafka.common.security.oauthbearer"

@@ -1,6 +1,6 @@
-"""Topics that the sink makes: before any task and any schema, known to every broker, and never changed afterwards.
+"""Topics that the sink creates: before any task and any schema, known to every broker, and never changed afterwards.
 
-The assumption under test: a broker that is asked a moment after another one made a topic may not know it yet.
+The assumption under test: a broker may not know a topic yet, a moment after another broker created it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_a_missing_topic_is_made_as_wanted_and_the_one_for_dead_letters_without_
 def test_every_broker_knows_the_topic_when_the_plan_is_made(broker: EmbeddedBroker) -> None:
     late = broker.inject(Fault("Metadata", UNKNOWN_TOPIC, broker_id=2, topic="new", times=3))
     later = broker.inject(Fault("Metadata", UNKNOWN_TOPIC, broker_id=3, topic="new", times=3))
-    plan(broker.bootstrap_servers)  # it may have asked any of them before it made the topic
+    plan(broker.bootstrap_servers)  # it may have asked any of them before it created the topic
     assert (late.times, later.times) == (0, 0)
 
 

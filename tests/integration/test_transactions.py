@@ -1,7 +1,7 @@
-"""Transactions on real brokers of both transaction versions (4.3.1: second, 3.9.1: first), judged by foreign readers.
+"""Transactions on real brokers of both transaction versions (4.3.1: second, 3.9.1: first), checked by foreign readers.
 
-What counts is what a read_committed reader gets, and that afterwards the last stable offset is free: a transaction
-that stays open would stop every reader of the topic. Both readers of `tools.foreign_reader` wait for that themselves.
+A read_committed reader must get the right records, and afterwards the last stable offset must have advanced: an open
+transaction would stop every reader of the topic. Both readers of `tools.foreign_reader` wait for that themselves.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def test_committed_records_are_seen_and_aborted_ones_never(kafka: KafkaCluster, 
             keys = pa.array(sent[30:], pa.binary())
             future = producer.send_arrow(pa.table({"key": keys, "value": keys}), topic=topic_name)
             everything += sent
-            # Aborted at the end, in the middle, and two of them one after the other.
+            # The last one is aborted, one in the middle, and two in succession.
             if turn in (1, 4, 5, 7):
                 assert future.result(TIMEOUT_S).row_count == 30
                 producer.abort_transaction()
@@ -67,13 +67,13 @@ def test_the_version_of_the_protocol_is_the_one_the_broker_offers(kafka: KafkaCl
             producer.commit_transaction()
     assert {receipt.transaction_version for receipt in receipts} == {2 if kafka.version.startswith("4.") else 1}
     steps = [second.producer_epoch - first.producer_epoch for first, second in itertools.pairwise(receipts)]
-    # transaction version 2 raises the epoch with each end; the first gets a new one because a receipt was handed out.
+    # Transaction version 2 raises the epoch with each end; version 1 gets a new epoch because a receipt was handed out.
     assert steps == [1, 1]
     assert is_settled(kafka, topic_name)
 
 
 def test_a_broker_that_offers_unstable_versions_is_spoken_to_in_stable_ones(topic_name: str) -> None:
-    """InitProducerId 6 (KIP-939) may still change: 5 is asked for, and two-phase commit is refused by name."""
+    """InitProducerId 6 (KIP-939) may still change: the producer uses version 5. Its options refuse two-phase commit."""
     with or_without_kafka(KafkaCluster(NEWEST, properties={"unstable.api.versions.enable": True})) as kafka:
         kafka.create_topic(topic_name)
         said = {"client_software_name": "test", "client_software_version": "1"}
@@ -135,7 +135,7 @@ def test_closing_with_an_open_transaction_aborts_it(kafka: KafkaCluster, topic_n
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(topic_name, value=b"never").result(TIMEOUT_S)
-    # Long before transaction.timeout.ms could have done it.
+    # Long before transaction.timeout.ms.
     wait_until_settled(kafka.bootstrap_servers, topic_name, timeout_s=10)
     assert values(kafka, topic_name) == []
     assert values(kafka, topic_name, "read_uncommitted") == [b"never"]
@@ -161,15 +161,15 @@ def test_an_exception_in_the_with_block_leaves_nothing_to_be_seen(kafka: KafkaCl
 
 
 def group_offsets(kafka: KafkaCluster, group: str, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-    """-1001 where none is committed. Waits until the end of a transaction is carried out.
+    """The committed offsets, -1001 for none. Waits until the end of a transaction is carried out.
 
-    A read_committed consumer does; an AdminClient with require_stable gives -1001 for an offset that is not stable yet.
+    A read_committed consumer waits for that; an AdminClient with require_stable returns -1001 for an unstable offset.
     """
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "isolation.level": "read_committed"}
     consumer = Consumer(settings)
     wanted = [TopicPartition(topic, partition) for partition in partitions]
     with closing(consumer):
-        # The group's coordinator may be new, and load.
+        # The group's coordinator may be new and still loading.
         found = wait_until(
             lambda: consumer.committed(wanted, timeout=TIMEOUT_S), f"{group} is loaded", passing=(KafkaException,)
         )
@@ -194,7 +194,7 @@ def test_offsets_are_committed_with_the_transaction_and_dropped_with_it(kafka: K
         producer.abort_transaction()
         assert group_offsets(kafka, group, topic_name, [0, 1]) == {0: 11, 1: 22}
 
-        # Offsets alone, no record: still a transaction.
+        # Offsets without records are a transaction, too.
         producer.begin_transaction()
         producer.send_offsets_to_transaction({(topic_name, 1): 33}, group)
         producer.commit_transaction()
@@ -207,7 +207,7 @@ def test_a_transaction_whose_offsets_cannot_be_sent_is_aborted_and_the_next_one_
 ) -> None:
     kafka.create_topic(topic_name)
     with transactional(kafka, topic_name) as producer:
-        producer.init_transactions()  # with all the time that a new coordinator takes
+        producer.init_transactions()  # waits until a new coordinator has loaded
 
     def send_offsets_of_a_missing_topic() -> None:
         with producer.transaction():
@@ -223,7 +223,7 @@ def test_a_transaction_whose_offsets_cannot_be_sent_is_aborted_and_the_next_one_
 
 
 def test_consume_transform_produce_moves_every_record_once(kafka: KafkaCluster, topic_name: str) -> None:
-    """A consumer that is no part of this package, restarted in the middle, continues where the transactions ended."""
+    """A foreign consumer, restarted in the middle, continues where the transactions ended."""
     source = kafka.create_topic(f"{topic_name}-in")
     target = kafka.create_topic(f"{topic_name}-out")
     group = f"group-of-{topic_name}"
@@ -247,7 +247,7 @@ def test_consume_transform_produce_moves_every_record_once(kafka: KafkaCluster, 
             for message in messages:
                 producer.send(target, value=message.value())
             producer.send_offsets_to_transaction({(source, 0): messages[-1].offset() + 1}, group)
-            # Every second one fails and is done again.
+            # Every second transaction is aborted and repeated.
             (producer.abort_transaction if turn % 2 == 0 else producer.commit_transaction)()
     assert values(kafka, target) == [b"row-%d" % number for number in range(300)]
     assert group_offsets(kafka, group, source, [0]) == {0: 300}

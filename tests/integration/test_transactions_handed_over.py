@@ -1,6 +1,6 @@
-"""Transactions that change hands: ended by another process from a receipt, taken away by a newer producer or by time.
+"""Transactions that change hands: ended by another process from a receipt, fenced by a newer producer, timed out.
 
-both transaction versions; what is visible afterwards is judged by foreign readers.
+They run on both transaction versions; foreign readers show what is visible afterwards.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_a_prepared_transaction_of_a_killed_process_is_ended_by_another_one(
     assert run(RESUME, servers, topic_name, receipt_text, verb) == "ended"
     assert is_settled(kafka, topic_name)
     assert len(values(kafka, topic_name)) == (500 if verb == "commit" else 0)
-    # Repeating it is what a restarted driver does: the same answer, and nothing changes.
+    # A restarted driver repeats the request: it gets the same answer, and nothing changes.
     with transactional(kafka, topic_name) as again:
         again.resume_transaction(receipt)
         (again.commit_transaction if verb == "commit" else again.abort_transaction)()
@@ -92,7 +92,7 @@ def test_closing_after_prepare_leaves_the_transaction_to_the_receipt(kafka: Kafk
         with pytest.raises(LocalProtocolError):
             other.send(topic_name, value=b"not part of it").result(TIMEOUT_S)
         other.commit_transaction()
-        # The identity was borrowed for that one end; transactions of its own begin like everybody's.
+        # The producer had the identity only for that end; its own transactions begin as usual.
         with pytest.raises(LocalProtocolError, match=r"init_transactions\(\) first"):
             other.begin_transaction()
         other.init_transactions()
@@ -102,7 +102,7 @@ def test_closing_after_prepare_leaves_the_transaction_to_the_receipt(kafka: Kafk
 
 
 def test_the_wrong_end_for_a_decided_transaction_is_refused(kafka: KafkaCluster, topic_name: str) -> None:
-    """A committed transaction cannot be aborted with its receipt, nor the other way round; nothing changes."""
+    """A receipt cannot abort a committed transaction, or commit an aborted one; nothing changes."""
     kafka.create_topic(topic_name)
     with transactional(kafka, topic_name) as producer:
         producer.init_transactions()
@@ -129,11 +129,11 @@ def send_and_commit(producer: Producer, topic: str, value: bytes) -> None:
 
 
 def fenced(producer: Producer, topic: str) -> TransactionError:
-    """What the older producer is told: at the latest when it ends its transaction, by a ProducerFenced."""
+    """The error of the older producer: a ProducerFenced, at the latest when it ends its transaction."""
     with pytest.raises(TransactionError) as caught:
         send_and_commit(producer, topic, b"of the fenced one")
     if not isinstance(caught.value, ProducerFenced):
-        # The leader only says that the epoch is old, which may also mean a time-out: the coordinator knows.
+        # The leader says only that the epoch is old, which may also mean a time-out; the coordinator knows which.
         with pytest.raises(ProducerFenced) as caught:
             producer.abort_transaction()
     return caught.value
@@ -152,7 +152,7 @@ def test_a_second_producer_with_the_same_id_fences_the_first_and_its_records_are
         transact(second, topic_name, b"of the newer one")
         error = fenced(first, topic_name)
         assert topic_name in str(error)
-        # It stays that way.
+        # Later calls fail as well.
         with pytest.raises(ProducerFenced):
             first.begin_transaction()
         with pytest.raises(KafkaSinkError):
@@ -165,7 +165,7 @@ def test_a_second_producer_with_the_same_id_fences_the_first_and_its_records_are
 
 @pytest.fixture(scope="module", params=VERSIONS)
 def kafka_of_short_transactions(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
-    """Looks for transactions that are over their time every 300 ms; by default it does so every 10 s."""
+    """These brokers look for timed-out transactions every 300 ms; the default is 10 s."""
     properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 300}
     with or_without_kafka(KafkaCluster(request.param, properties=properties)) as cluster:
         yield cluster
@@ -185,7 +185,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_by_the_broker_and_the_prod
             send_and_commit(producer, topic_name, b"after the end")
         assert topic_name in str(caught.value)
         outcome = [type(caught.value)]
-        # An abort is the way on where the broker allows one; else a new producer takes over.
+        # If the broker allows it, an abort makes the producer usable again; otherwise a new producer takes over.
         try:
             producer.abort_transaction()
             transact(producer, topic_name, b"next")

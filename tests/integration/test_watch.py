@@ -24,7 +24,7 @@ def sink() -> Iterator[Sink]:
 
 @pytest.fixture
 def between(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """What happens where the command would wait for its next look, one call after the other."""
+    """What happens while the command waits for its next look: one call for each wait."""
 
     def plan(*acts: Callable[[], object]) -> None:
         coming = list(acts)

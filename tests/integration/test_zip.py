@@ -1,4 +1,4 @@
-"""The zip for --py-files: the same bytes each time, and importable without being unpacked."""
+"""The zip for --py-files: it has the same bytes each time and can be imported without being unpacked."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_another_python_takes_the_sources(tmp_path: Path) -> None:
 
 
 def imported_from(archive: Path) -> str:
-    """The file of a module, which has to be the right one; the checkout must not be where it comes from."""
+    """The file of a module, which must come from the archive and not from the checkout."""
     code = [sys.executable, "-c", IMPORTED]
     run = subprocess.run(
         code, cwd=archive.parent, env={"PYTHONPATH": str(archive)}, capture_output=True, text=True, check=True

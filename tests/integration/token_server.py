@@ -1,6 +1,6 @@
-"""A token endpoint of OIDC: client credentials in, a signed token out, and the keys (JWKS) to check it with.
+"""An OIDC token endpoint: it returns a signed token for client credentials, and the keys (JWKS) to check it.
 
-Also the hostile one: it answers with whatever the test puts into `answers`.
+A test can make it hostile: it then answers with what is in `answers`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _number(value: int) -> str:
 
 
 def unsecured_token(subject: str = "alice", life_s: float = 3600) -> str:
-    """For Kafka's validator that checks no signature."""
+    """A token without a signature, for Kafka's validator that checks none."""
     now_s = time.time()
     parts = ({"alg": "none"}, {"sub": subject, "iat": now_s, "exp": now_s + life_s})
     return ".".join(encoded(json.dumps(part).encode()) for part in parts) + "."
@@ -38,7 +38,7 @@ class TokenServer(LocalServer):
     def __init__(self, issued: Issued | None = None, *, pause_s: float = 0.0) -> None:
         self.key = rsa.generate_private_key(65537, 2048)
         self.life_s = 3600.0
-        # (status, headers, body) to give instead of a token, one after the other.
+        # (status, headers, body) of answers to send instead of a token, one after the other.
         self.answers: list[tuple[int, dict[str, str], bytes]] = []
         self.requests: list[tuple[str, str]] = []
         server = self

@@ -1,6 +1,6 @@
-"""`python -m tests.sim`: the engine among faults. The options are told in tests/sim/command.py.
+"""`python -m tests.sim`: engines under faults. tests/sim/command.py describes the options.
 
-`--steps N` ends the busy time after so many events.
+`--steps N` ends the busy time after this many events.
 """
 
 from __future__ import annotations

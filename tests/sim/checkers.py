@@ -1,8 +1,8 @@
-"""The promises, checked against the logs when a run is over.
+"""Checks the promises against the logs when a run is over.
 
-Logs are read with the simulation's own decoder. Where idempotence is off duplicates are allowed, and so is a changed
-order; with acks=1 a leader's death may lose what was acknowledged. Topics that were deleted lost what was in them;
-what their dead logs held still counts as delivered, since it was there when the producer was told so.
+The simulation's own decoder reads the logs. Without idempotence, duplicates and a changed order are allowed; with
+acks=1 the death of a leader may lose acknowledged records. A deleted topic loses its records; those in its last log
+still count as delivered, since they were there when the producer was told so.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tests.sim.workload import group_of
 
 @dataclass(slots=True)
 class LogView:
-    """One partition as a reader finds it. `visible` is what read_committed shows, in the order of its offsets."""
+    """One partition as a reader sees it. `visible` is what read_committed shows, in the order of the offsets."""
 
     topic_partition: TopicPartition
     is_dead: bool
     offsets: dict[int, int] = field(default_factory=dict)
     stored: list[int] = field(default_factory=list)
-    # By producer id: what it wrote, in the order of the log.
+    # The records that each producer id wrote, in the order of the log.
     written: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     visible: list[int] = field(default_factory=list)
     open_count: int = 0
@@ -107,10 +107,10 @@ class Checkers:
                 self.trace.count("duplicate without idempotence")
 
     def check_order(self, view: LogView) -> None:
-        """Per producer id: a late request of a used-up id, given up as of unknown fate, is fenced by nothing.
+        """The order is checked per producer id: nothing fences a late request of an earlier producer id.
 
-        Nor in a topic that was deleted and came back: its new log takes any first sequence of a producer that the old
-        one knew, so a refused batch can be overtaken. Every Kafka client has this.
+        A topic that was deleted and re-created is not checked: its new log accepts any first sequence of a producer
+        that the old one knew, so a refused batch can be overtaken. Every Kafka client has this problem.
         """
         if view.topic_partition[0] in self._reborn:
             return
@@ -133,7 +133,7 @@ class Checkers:
         views = self._by_partition[record.topic_partition]
         is_safe = record.acks == -1 or (record.acks == 1 and not self._lost_tails)
         if record.offset < 0:
-            # acks=0, or a duplicate so old that the broker has forgotten its offset.
+            # With acks=0, or with a duplicate so old that the broker no longer knows its offset.
             is_there = any(record.number in view.stored for view in views)
         else:
             is_there = any(view.offsets.get(record.offset) == record.number for view in views)
@@ -159,7 +159,7 @@ class Checkers:
             self.trace.count("undecided transaction turned out " + ("committed" if shown else "aborted"))
 
     def check_offsets(self) -> None:
-        """Offsets of a group move with the transactions that carried them."""
+        """The offsets of a group change with the transactions that carried them, and only with those."""
         for transactional_id in dict.fromkeys(one.transactional_id for one in self.history.transactions):
             group = self.core.groups.groups.get(group_of(transactional_id))
             carriers = [
@@ -172,7 +172,7 @@ class Checkers:
                 raise Violation("I5", f"group of {transactional_id} stands at {found}; {committed=} {aborted=}")
 
     def check_stable(self) -> None:
-        """Nothing hangs: all is replicated, and every transaction has ended."""
+        """Nothing hangs: every log is fully replicated, and every transaction has ended."""
         for name, topic in self.core.cluster.topics.items():
             for partition in topic.partitions:
                 log = partition.log

@@ -1,9 +1,9 @@
-"""One engine with its application, as a host sees them: an inbox, a clock, a script that wishes and waits.
+"""One engine with its application: an inbox, a clock, and a script that makes wishes and waits for their results.
 
-It takes the place of the runtime: events and wishes are collected, `engine.step` is called when there are some or when
-the engine asked for it, commands are carried out. The script is a generator: it yields how long it sleeps (a number)
-or a wish, and goes on with the `Finished` of that wish. A paused client (a garbage collection, SIGSTOP) does nothing
-while its inbox fills.
+It replaces the runtime of a producer: it collects events and wishes, calls `engine.step` when there are any or when the
+engine asked for a call, and carries out the commands. The script is a generator. It yields a number of milliseconds to
+sleep, or a wish, and continues with the `Finished` of that wish. A paused client (a garbage collection, SIGSTOP) does
+nothing while its inbox fills.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Client:
         self.is_alive = True
         self.is_script_over = False
         self.paused_until_ms = 0
-        # How many unanswered appends, and the wishes that the script waits for.
+        # The number of unanswered appends, and the wish that the script waits for.
         self.unfinished: Counter[ProducerBatch] = Counter()
         self.open_wish: int | None = None
         self.open_wish_since_ms = 0
@@ -99,7 +99,7 @@ class Client:
             self.post(wish)
 
     def send(self, topic: str) -> None:
-        """Some records to one partition of the topic as one batch, if its partitions are known."""
+        """Appends a batch of some records to one partition of the topic, if its partitions are known."""
         count = self.engine.cluster.partition_count(topic) or 0
         if count == 0:
             self.post(c.WantTopic(topic))
@@ -107,7 +107,7 @@ class Client:
             self._append((topic, self.pick.randrange(count)), self.pick.randint(1, self.plan.batch_records_max))
 
     def send_to_all(self) -> list[Record]:
-        """One record to every partition that is known; returns the records."""
+        """Appends one record to every known partition; returns the records."""
         first = len(self.history.records)
         for topic in TOPICS:
             self.post(c.WantTopic(topic))
@@ -165,7 +165,7 @@ class Client:
         self.paused_until_ms = until_ms
 
     def kill(self, *, is_silent: bool) -> None:
-        """The process is gone. Of what it had not heard, nobody knows anything."""
+        """The process is gone. Records without a result get the fate UNKNOWN."""
         self.is_alive = False
         self.network.forget_host(self.name, is_silent=is_silent)
         for record in self.history.records:
@@ -216,7 +216,7 @@ class Client:
     # ---- results ----
 
     def _on_result(self, batch: ProducerBatch, error: KafkaSinkError | None) -> None:
-        """`error` None: delivered."""
+        """`error` is None if the batch was delivered."""
         whole = batch
         while whole.split_from is not None:
             whole = whole.split_from
@@ -240,7 +240,7 @@ class Client:
             record.fate = Fate.DELIVERED
             record.offset = batch.base_offset + position if batch.base_offset >= 0 else -1
         else:
-            # An error of another class (a missing permission) does not say whether an earlier try got through.
+            # Errors of other classes (a missing permission) do not say whether an earlier try succeeded.
             is_sure = isinstance(error, DeliveryError) and not error.ambiguous
             record.fate = Fate.FAILED if is_sure else Fate.UNKNOWN
             record.reason = f"{error}"

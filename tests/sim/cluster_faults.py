@@ -1,6 +1,6 @@
-"""What can happen to brokers, partitions, topics and coordinators, through the broker core's own hooks.
+"""Faults of brokers, partitions, topics and coordinators, made through the hooks of the broker core.
 
-Every fault here ends by itself after its length, or with `heal`.
+Every fault ends by itself after its length, or with `heal`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.sim.network import Network
 from tests.sim.scenario import TOPICS
 from tests.sim.trace import Trace
 
-# Errors that a broker may answer instead of doing the work, by API; and those it may answer after it has done it.
+# Errors that a broker may answer without doing the work, by API, and errors that it may answer after doing the work.
 REFUSALS = {
     "Produce": (3, 5, 6, 7, 13, 19, 56, -1, 2, 87, 29, 10),
     "InitProducerId": (14, 15, 16, 51),
@@ -36,7 +36,7 @@ REFUSED_ALTHOUGH_DONE = {
 
 
 class ClusterFaults:
-    """`topics` are those that lose leaders and replicas; `refusals` and `refused_although_done` by name of the API."""
+    """`topics` may lose leaders and replicas; the keys of `refusals` and `refused_although_done` are names of APIs."""
 
     def __init__(
         self, core: BrokerCluster, network: Network, trace: Trace, *, topics: tuple[str, ...] = TOPICS,
@@ -50,12 +50,13 @@ class ClusterFaults:
         self.network = network
         self.trace = trace
         self.is_healed = False
-        # Topics that lost data by order, and whether a leader died with its tail (which acks=1 does not survive).
+        # Topics that were deleted on purpose; and whether a leader died with the unreplicated end of its log, which
+        # acks=1 does not survive.
         self.reborn_topics: set[str] = set()
         self.lost_tails = False
         self.dead_logs: list[tuple[tuple[str, int], object]] = []
         self.replication_stalled_until_ms = 0
-        # By topic: until when somebody may tell what was, for one of its partitions at least.
+        # By topic: until when an outdated leader may answer for at least one of its partitions.
         self.outdated_until_ms: dict[str, int] = {}
         self.table: dict[str, Callable[[Random, int], bool]] = {
             one.__name__: one
@@ -67,7 +68,7 @@ class ClusterFaults:
         }  # fmt: skip
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
-        """Ends a fault, unless everything was healed before."""
+        """Ends a fault, unless all faults were healed before."""
         self.network.loop.after(delay_ms, lambda: None if self.is_healed else self.then(action))
 
     def then(self, action: Callable[[], None]) -> None:
@@ -103,7 +104,7 @@ class ClusterFaults:
         return True
 
     def pause_broker(self, pick: Random, length_ms: int) -> bool:
-        """Alive for the cluster, deaf and mute for clients."""
+        """The broker stays alive for the cluster, but does not read from clients or write to them."""
         broker_id = pick.choice(list(self.core.cluster.brokers))
         self.network.paused_until_ms[broker_id] = self.network.loop.now_ms + length_ms
         return True
@@ -118,7 +119,7 @@ class ClusterFaults:
         return self._move(pick, self.topics, loses_tail=True)
 
     def depose_leader(self, pick: Random, length_ms: int) -> bool:
-        """A leader that was frozen or cut off: it tells readers what it knew, and does not know of its successor."""
+        """A leader that was frozen or cut off does not know its successor, and shows readers its old data."""
         topic = self.core.cluster.topics.get(pick.choice(self.topics))
         if topic is None:
             return False
@@ -143,7 +144,7 @@ class ClusterFaults:
         partition = pick.choice(topic.partitions)
         candidates = [one for one in partition.in_sync if self.core.cluster.brokers[one].is_up]
         if loses_tail:
-            # What nobody else had is lost with an office that goes to somebody else.
+            # The tail is lost only if another broker becomes the leader.
             candidates = [one for one in candidates if one != partition.leader_id]
         if not candidates:
             return False
@@ -225,7 +226,7 @@ class ClusterFaults:
             self.core.cluster.create_topic(name, count, replication_factor)
 
     def _replace_what_has_too_few_replicas(self) -> None:
-        """A topic that was created while brokers were down could never be written to with acks=all."""
+        """A topic that was created while brokers were down has too few replicas for writes with acks=all."""
         needed = self.core.settings.number("min.insync.replicas")
         for name in self.topics:
             topic = self.core.cluster.topics.get(name)

@@ -1,8 +1,8 @@
 """The command line of a simulation: one seed, many seeds, shrinking, planted mistakes. There are two simulations.
 
 `--seed N`: one run; `--seeds A..B`: many, with a table of what happened in them. `--shrink` looks for the shortest
-fault list that still breaks the seed, `--mutations` plants the known mistakes one after the other and counts the seeds
-until each is found, `--faults 3,8` runs with these entries of the fault list only.
+fault list with which the seed still breaks the same promise, `--mutations` plants the known mistakes one after the
+other and counts the seeds until each is found, `--faults 3,8` runs with these entries of the fault list only.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tests.sim.trace import Violation
 
 @dataclass(frozen=True)
 class Planted:
-    """A mistake, within how many seeds it is found, and what a seed breaks with it."""
+    """A planted mistake, the number of seeds within which it must be found, and the violation that a seed finds."""
 
     name: str
     limit: int
     violation: Callable[[int], Violation | None]
 
     def first_caught(self) -> tuple[int, str] | None:
-        """The first seed, counted from 1, and the promise that it breaks."""
+        """The first seed, counted from 1, that finds it, and the promise that is broken."""
         for seed in range(1, self.limit + 1):
             violation = self.violation(seed)
             if violation is not None:
@@ -40,7 +40,7 @@ class Planted:
 
 @dataclass(frozen=True)
 class Simulated:
-    """One of the simulations. `draw` and `run` get the options that `add_options` adds; both can be imported."""
+    """One of the two simulations. `draw` and `run` get the options that `add_options` adds; both can be imported."""
 
     module: str
     add_options: Callable[[argparse.ArgumentParser], Any]

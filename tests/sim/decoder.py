@@ -1,6 +1,6 @@
-"""A second reading of record batches, written from the format's description and sharing no line with `records`.
+"""A second decoder of record batches, written from the description of the format; it shares no code with `records`.
 
-Simulated records carry their number as the first eight bytes of their value; that is all that is read of them.
+The values of simulated records begin with the number of the record, in eight bytes; only that number is read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _unpacked(codec: int, body: bytes) -> bytes:
     if codec == 1:
         return gzip.decompress(body)
     assert codec == 3, f"codec {codec} is not used here"
-    unpacked: bytes = lz4.frame.decompress(body)  # type: ignore[attr-defined]  # our stubs know the writing side
+    unpacked: bytes = lz4.frame.decompress(body)  # type: ignore[attr-defined]  # our stubs know only writing
     return unpacked
 
 

@@ -1,4 +1,4 @@
-"""All chance of a run. One stream per concern, so that a draw more in one place does not shift the others."""
+"""All random draws of a run. Each concern has its own stream, so an additional draw shifts no other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Dice:
     def __getitem__(self, concern: str) -> random.Random:
         stream = self._streams.get(concern)
         if stream is None:
-            # Seeding with text goes through SHA-512: the same in every process, whatever PYTHONHASHSEED is.
+            # Seeding with text uses SHA-512: the same in every process, whatever PYTHONHASHSEED is.
             stream = self._streams[concern] = random.Random(f"{self.seed}/{concern}")
         return stream
 

@@ -1,4 +1,4 @@
-"""A seed means the same run in any process, whatever the order of its sets is."""
+"""Equal seeds give equal runs in any process, whatever the order of its sets is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def digests_elsewhere(module: str, seed: int) -> set[str]:
-    """Of two processes that hash otherwise."""
+    """The digests of two processes with different hash seeds."""
     found = set()
     for hash_seed in ("1", "2"):
         command = [sys.executable, "-m", module, "--seed", str(seed)]

@@ -1,7 +1,7 @@
-"""What the applications wrote and what they were told about it: the one side of every comparison with the logs.
+"""What the applications wrote and what they were told about it. The checks compare this with the logs.
 
-Every record of a run has a number of its own. A transaction here is the application's: from its begin to the end that
-the application heard of, across several engines if a receipt was handed over.
+Every record of a run has its own number. A transaction here is that of the application: from its begin to the end that
+the application was told, across several engines if a receipt was handed over.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class End(Enum):
     OPEN = "open"
     COMMITTED = "committed"
     ABORTED = "aborted"
-    # The engine died, or gave up, while or before it was ended; `wanted_commit` tells what could have happened.
+    # The engine died or gave up before the end was known; `wanted_commit` says whether it may be committed.
     UNKNOWN = "unknown"
 
 
@@ -35,9 +35,9 @@ class Transaction:
     records: list[Record] = field(default_factory=list)
     end: End = End.OPEN
     wanted_commit: bool = False
-    # Records of a group's offsets, if any were sent with it.
+    # The offsets of a consumer group that were sent with it.
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    # After this nothing but the holder of the receipt may end it.
+    # From then on only the holder of the receipt may end it.
     is_prepared: bool = False
     has_decision: bool | None = None
 

@@ -1,4 +1,4 @@
-"""The clock of a simulation: what happens next, in order of time and, within a millisecond, of planning."""
+"""The clock of a simulation: a queue of events, ordered by time and, within a millisecond, by planning."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Many seeds, one after the other or in several processes, and a table of what happened in all of them together.
+"""Runs many seeds, one after the other or in several processes, and prints a table of what happened in all of them.
 
-A seed's run is the same in any process. Memory is collected between two runs instead of within them, which takes a
+A seed's run is the same in any process. Garbage is collected between two runs instead of within them, which takes a
 sixth of the time.
 """
 
@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from functools import partial
 
 SEEDS_PER_TELLING = 500
-# So many have to meet everything that is required.
+# A run of this many seeds must contain everything that is required.
 SEEDS_THAT_PROVE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`kind` is what the table counts seeds by; `trouble` the report of a broken promise."""
+    """`kind` is what the table counts seeds by; `trouble` is the report of a broken promise."""
 
     seed: int
     kind: str
@@ -36,8 +36,8 @@ Play = Callable[[int], Outcome]
 
 
 def run_many(seeds: range, play: Play, required: Iterable[str], *, jobs: int = 1, minutes_max: float = 1e9) -> int:
-    """Prints as it goes; 1 if a promise was broken, or if something required never happened in a large run. `play` must
-    be a function that another process can import."""
+    """Prints results as they arrive; returns 1 if a promise was broken, or if something required never happened in a
+    large run. `play` must be a function that another process can import."""
     print(f"seeds {seeds.start}..{seeds.stop - 1}, {jobs} at a time", flush=True)
     counts: Counter[str] = Counter()
     kinds: Counter[str] = Counter()

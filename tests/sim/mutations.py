@@ -1,6 +1,6 @@
-"""Planted bugs: the simulation must find each of them within a stated number of seeds, or it is blind there.
+"""Planted bugs: the simulation must find each of them within a stated number of seeds.
 
-Every function changes the engine by one wrong decision and is undone by pytest's `MonkeyPatch`. `SEEDS` says within
+Every function changes one decision of the engine to a wrong one; pytest's `MonkeyPatch` undoes it. `SEEDS` says within
 how many seeds, counted from 1, the bug is caught; `python -m tests.sim --mutations` prints the table.
 """
 
@@ -115,7 +115,7 @@ def requeue_behind_the_others(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Accumulator, "requeue", behind)
     may_send = Sequences.may_send
-    # With the sequences alone in charge nothing would leave at all; here order depends on the queue.
+    # Otherwise the sequences, which allow only the next number, would stop everything; now the queue decides.
     patch.setattr(
         Sequences, "may_send", lambda self, batch: batch.base_sequence != NO_SEQUENCE or may_send(self, batch)
     )
@@ -135,7 +135,7 @@ def sequences_go_on_in_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def epoch_is_kept_after_an_abort(patch: pytest.MonkeyPatch) -> None:
-    """Transaction version 1: a late request of the aborted transaction hits the next one."""
+    """Transaction version 1: a late request of the aborted transaction enters the next one."""
     on_ended = Transaction.on_ended
 
     def kept(self: Transaction, next_identity: Any) -> None:
@@ -225,11 +225,11 @@ def in_flight_limit_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_request_time_out(patch: pytest.MonkeyPatch) -> None:
-    # It can be read, and stays None whatever is set.
+    # It can be read, and stays None whatever is assigned.
     patch.setattr(Connection, "deadline_ms", property(lambda _self: None, lambda _self, _value: None), raising=False)
 
 
-# Within so many seeds, counted from 1.
+# The number of seeds, counted from 1, within which the bug is caught.
 SEEDS: dict[Mutation, int] = {
     complete_twice: 2,
     forget_to_tell_of_expiry: 2,

@@ -1,9 +1,8 @@
-"""The network between hosts and brokers: TCP connections as two pipes each, with latency, blockage and breakage.
+"""The network between hosts and brokers: each TCP connection is two pipes, with latency, blockage and breakage.
 
-Within one pipe nothing is reordered; across connections everything is. What a client has written goes on travelling
-after the client has closed: requests arrive late, as they do from old socket buffers. Each `Send` of an engine is one
-request and each output of the broker core is one answer, so faults can be aimed at whole ones, halves or glued pairs
-without reading them.
+Within one pipe the order is kept; across connections it is not. What a client has written travels on after the client
+has closed: requests arrive late, as from old socket buffers. Each `Send` of an engine is one request and each output of
+the broker core is one answer, so faults can hit whole messages, halves or glued pairs without decoding them.
 
 Faults are armed on a `Link` (one host, one broker) from outside; this module only carries them out.
 """
@@ -50,7 +49,7 @@ class Endpoint(Protocol):
 
 @dataclass(slots=True)
 class Armed:
-    """A fault that waits for its request or answer, on one link or several. `api_key` None: whatever comes next."""
+    """A fault that waits for its request or answer, on one link or several. With `api_key` None it takes any."""
 
     kind: str
     pick: Random
@@ -61,7 +60,7 @@ class Armed:
 
 @dataclass(slots=True)
 class Link:
-    """Between one host and one broker, over all connections they ever have."""
+    """Everything between one host and one broker, over all their connections."""
 
     host: str
     broker_id: int
@@ -97,16 +96,16 @@ class Pipe:
             self.pump()
 
     def end(self) -> None:
-        """What is under way arrives, and nothing that comes later."""
+        """What is in transit arrives, but nothing that is pushed later."""
         self.is_cut = True
 
     def cut(self) -> None:
-        """What is under way is lost, and nothing more will come."""
+        """What is in transit is lost, and nothing that is pushed later arrives."""
         self._queue.clear()
         self.is_cut = True
 
     def pump(self) -> None:
-        """Plans the next delivery. Never delivers at once: an event is never inside another one."""
+        """Plans the next delivery. It never delivers at once, so events are never nested."""
         if not self._queue:
             return
         due_ms = max(self._queue[0][0], self._blocked_until_ms(), self._loop.now_ms)
@@ -132,13 +131,13 @@ class Connection:
         self.node_id = node_id
         self.link = link
         self.is_silent = False
-        # Each side knows only when it closed by itself or heard of the other.
+        # Each side knows only that it closed the connection itself, or what it was told by the other.
         self.is_open_here = True
         self.is_open_there = True
-        # Requests without an answer, as the host sees it: by correlation id the key of the API.
+        # Requests without an answer, as the host sees them: correlation id -> API key.
         self.unanswered: dict[int, int] = {}
         self.glue: list[bytes] = []
-        # How many bytes of the answers the host has, and where in that stream each answer ends.
+        # Where in the stream of answers each answer ends; together with the number of bytes that the host has received.
         self.ends: deque[tuple[int, int]] = deque()
         self.bytes_routed = self.bytes_answered = 0
         loop = network.loop
@@ -166,7 +165,7 @@ class Network:
     # ---- the host's side ----
 
     def carry_out(self, host: Endpoint, command: c.Command) -> Connection | None:
-        """Returns the connection that a `Send` goes to, if there still is one."""
+        """Returns the connection that a `Send` goes to, if it still exists."""
         if isinstance(command, Resolve):
             event = Resolved(command.node_id, ((2, (command.host, command.port)),))
             self.loop.after(self.latency(), lambda: host.on_network(event))
@@ -184,7 +183,7 @@ class Network:
         return None
 
     def forget_host(self, name: str, *, is_silent: bool) -> None:
-        """The process is gone: its connections are closed by its system, or not even that (its host is gone too)."""
+        """The process is gone and its system closes its connections; if `is_silent`, its machine is gone as well."""
         for key in [key for key in self._by_host if key[0] == name]:
             connection = self._by_host.pop(key)
             if is_silent:
@@ -234,7 +233,7 @@ class Network:
     # ---- breakage ----
 
     def close_here(self, connection: Connection) -> None:
-        """By the host. What it has written still arrives, then the end of the stream."""
+        """The host closes the connection. What it has written still arrives, then the end of the stream."""
         connection.is_open_here = False
         connection.to_host.cut()
         connection.to_broker.push(FIN, self.latency())
@@ -248,13 +247,13 @@ class Network:
             connection.host.on_network(Disconnected(connection.connection_id, TransportError(reason)))
 
     def reset(self, connection: Connection) -> None:
-        """Both ends lose it now; nothing that is under way arrives."""
+        """Both ends lose the connection now; nothing that is in transit arrives."""
         connection.to_broker.cut()
         self._close_there(connection)
         self.break_here(connection, "connection reset by peer")
 
     def hang_up(self, broker_id: int) -> None:
-        """The broker's process is gone: its system closes even the connections it has never read from."""
+        """The broker's process is gone: its system closes all connections, even those that were never read."""
         for connection in self.connections.values():
             if connection.link.broker_id == broker_id and connection.is_open_there:
                 connection.is_open_there = False
@@ -330,7 +329,7 @@ class Network:
             self._tick_ms = None
             self.route(self.core.tick(self.loop.now_ms))
 
-    # ---- questions and switches ----
+    # ---- queries and switches ----
 
     def latency(self) -> int:
         return exponential_ms(self._dice["latency"], self.latency_ms)
@@ -347,7 +346,7 @@ class Network:
         return [one for one in self.connections.values() if one.is_open_here]
 
     def heal(self) -> None:
-        """No fault is left but those that have happened: silent connections stay silent, as real ones would."""
+        """Ends all faults. Their consequences remain: silent connections stay silent, like real ones."""
         self.is_healed = True
         self.paused_until_ms.clear()
         for link in self.links.values():

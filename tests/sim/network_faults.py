@@ -1,6 +1,6 @@
-"""What can happen to a single request or answer, to a connection, and to a link for a while.
+"""Faults of a single request or answer, of a connection, and of a link for a while.
 
-Request and answer faults are armed (`network.Link.armed`) and act on the next one that fits; the others act at once.
+Request and answer faults are armed (`network.Link.armed`) and hit the next message that fits; the others act at once.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ OVERTAKEN_MS_MAX = 600
 
 
 def reset_before(network: Network, connection: Connection, data: bytes, pick: Random) -> None:
-    """The request is lost with the connection, and so is what is sent behind it until the client sees that."""
+    """The request is lost with the connection, and so is everything sent after it until the client notices."""
     connection.to_broker.end()
     network.loop.after(network.latency(), lambda: network.reset(connection))
 
 
 def reset_middle(network: Network, connection: Connection, data: bytes, pick: Random) -> None:
-    """Half of it arrives, then the end."""
+    """Half of the request arrives, then the end of the stream."""
     connection.to_broker.push(data[: pick.randrange(1, len(data))], network.latency())
     _lose_client(network, connection)
 
 
 def reset_after(network: Network, connection: Connection, data: bytes, pick: Random) -> None:
-    """It arrives, but the client sees the connection break at once."""
+    """The request arrives, but the client sees the connection break at once."""
     connection.to_broker.push(data, network.latency())
     _lose_client(network, connection)
 
 
 def late_request(network: Network, connection: Connection, data: bytes, pick: Random) -> None:
-    """It lies in a socket buffer, and everything behind it too; the client may have given up long ago."""
+    """The request stays in a socket buffer with everything behind it; the client may have given it up long ago."""
     connection.to_broker.push(data, pick.randrange(200, LATE_MS_MAX))
 
 
 def late_request_after_reset(network: Network, connection: Connection, data: bytes, pick: Random) -> None:
-    """The client goes on over a new connection while this request is still travelling."""
+    """The client continues on a new connection while this request is still in transit."""
     connection.to_broker.push(data, pick.randrange(50, LATE_MS_MAX))
     _lose_client(network, connection)
 
 
 def overtaken(network: Network, connection: Connection, data: bytes, pick: Random) -> None:
-    """The same, but soon: while what its own repeat has begun is still going on."""
+    """The same with a shorter delay: the request arrives while the work of its own retry is still in progress."""
     connection.to_broker.push(data, pick.randrange(20, OVERTAKEN_MS_MAX))
     _lose_client(network, connection)
 
 
 def split_request(network: Network, connection: Connection, data: bytes, pick: Random) -> None:
-    """Byte by byte, as small segments."""
+    """The request arrives in segments of 1, 7 or 64 bytes."""
     step = pick.choice((1, 7, 64))
     for start in range(0, len(data), step):
         connection.to_broker.push(data[start : start + step], network.latency() if start == 0 else 0)
@@ -70,7 +70,7 @@ def _lose_client(network: Network, connection: Connection) -> None:
 
 
 def lost_answer(network: Network, connection: Connection, data: bytes, pick: Random) -> None:
-    """The broker has done its work; the answer never comes, the connection breaks."""
+    """The broker has done its work, but the answer never arrives and the connection breaks."""
     network.loop.after(network.latency(), lambda: network.reset(connection))
 
 
@@ -87,7 +87,7 @@ def byte_by_byte(network: Network, connection: Connection, data: bytes, pick: Ra
 
 
 def glued(network: Network, connection: Connection, data: bytes, pick: Random) -> None:
-    """Waits for the next answer, and arrives with it in one piece."""
+    """The answer waits for the next one, and both arrive in one piece."""
     connection.glue.append(data)
     network.loop.after(GLUE_MS_MAX, lambda: network.unglue(connection))
 
@@ -98,7 +98,7 @@ def wrong_correlation(network: Network, connection: Connection, data: bytes, pic
 
 
 def garbage(network: Network, connection: Connection, data: bytes, pick: Random) -> None:
-    """Not Kafka at all, or a length that cannot be, or a frame of noise with a plausible length."""
+    """Bytes that are not Kafka's, or an impossible length, or random bytes with a plausible length."""
     noise = bytes(pick.randrange(256) for _ in range(pick.randrange(4, 40)))
     kind = pick.randrange(3)
     if kind == 0:
@@ -111,7 +111,7 @@ def garbage(network: Network, connection: Connection, data: bytes, pick: Random)
 
 
 def short_frame(network: Network, connection: Connection, data: bytes, pick: Random) -> None:
-    """The right correlation id, but the body stops in the middle, and the length says so."""
+    """The correlation id is right, but the body stops in the middle, and the length agrees with that."""
     kept = data[4 : pick.randrange(8, len(data))] if len(data) > 8 else data[4:]
     connection.to_host.push(len(kept).to_bytes(4, "big") + kept, network.latency())
 
@@ -161,7 +161,7 @@ def clog(network: Network, link: Link, pick: Random, length_ms: int) -> None:
 
 
 def silence(network: Network, link: Link, pick: Random, length_ms: int) -> None:
-    """Half-open: the other end is gone without a word."""
+    """Half-open: the other end is gone without closing the connection."""
     for connection in _of(network, link):
         connection.is_silent = True
 
@@ -177,7 +177,7 @@ def slow_connect(network: Network, link: Link, pick: Random, length_ms: int) -> 
 
 
 def swizzle(network: Network, link: Link, pick: Random, length_ms: int) -> None:
-    """Of all links, a random subset stops one by one and comes back in random order."""
+    """A random subset of all links stops, one link after the other, and comes back in random order."""
     links = [one for one in network.links.values() if pick.random() < 0.6]
     pick.shuffle(links)
     step_ms = max(1, length_ms // (2 * len(links) + 1))

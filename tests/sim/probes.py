@@ -1,6 +1,6 @@
-"""Counts rare branches of the engine while a run goes on: what never fired was never tested.
+"""Counts rare branches of the engine during a run: a branch that never runs is not tested.
 
-The methods are wrapped from outside, for the time of a run, so that the engine needs no counters of its own.
+The methods are wrapped from outside for the time of a run, so that the engine needs no counters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafka_sink.wire.apis import APIS
 from tests.sim.scenario import ALL_FAULTS
 from tests.sim.trace import Trace
 
-# What has to happen in a run of some hundred seeds, or the run proves too little.
+# What must happen in a large run, or it proves too little.
 REQUIRED = (
     *(f"fault {kind}" for kind in ALL_FAULTS),
     "batch retried", "batch split", "duplicate without idempotence", "epoch raised by the producer",

@@ -1,4 +1,4 @@
-"""A run of a simulation, of either kind: how it ended, and what happened in it."""
+"""A run of either simulation: how it ended, and what happened in it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Ran(Generic[PlanT]):
 
 
 def ran(plan: PlanT, loop: Loop, trace: Trace, course: Callable[[], None]) -> Ran[PlanT]:
-    """What `course` raises is a violation, too."""
+    """Any exception of `course` counts as a violation."""
     violation = None
     try:
         course()

@@ -1,8 +1,8 @@
-"""What one seed means: cluster, options, workloads and the list of faults. Drawn completely before anything runs.
+"""What one seed determines: cluster, options, workloads and the list of faults. All is drawn before anything runs.
 
-Swarm: each seed switches most kinds of faults off and draws a rate of its own for the others, so that some runs are
-nearly quiet and some are all of one misery. The faults are a plain list with times; deleting entries of it (to shrink
-a failure) changes no other draw.
+Swarm testing: each seed disables most kinds of faults and draws a rate for each of the others, so some runs have hardly
+any faults and some very many of one kind. The faults are a plain list with times; deleting entries of it (to shrink a
+failure) changes no other draw.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CLUSTER = (
 )  # fmt: skip
 CLIENTS = ("pause_client", "kill_client", "zombie", "spurious_wake")
 ALL_FAULTS = REQUEST_AND_ANSWER + LINKS + CLUSTER + CLIENTS
-# Faults that take a leader away cost more than one request.
+# Faults that take away a leader cost more than one request.
 MEAN_PAUSE_MS = (150, 600, 2_500, 10_000)
 RARE = frozenset({"delete_topic", "recreate_topic", "grow_topic", "zombie", "kill_client", "crash", "pause_client"})
 
@@ -38,7 +38,7 @@ class FaultEvent:
     at_ms: int
     kind: str
     length_ms: int
-    # Seed of whatever the fault has to choose: its choices do not depend on those of others.
+    # The seed of the fault's own choices, so that they do not depend on those of other faults.
     pick: int
 
 
@@ -63,7 +63,7 @@ class Scenario:
     delay_means_ms: dict[str, float]
     producers: tuple[ProducerPlan, ...]
     busy_ms: int
-    # Transactional ids start with this epoch: close to the last one, so that ids are used up.
+    # Transactional ids start with this epoch: close to the last one, so that producer ids are used up.
     first_epoch: int
     faults: tuple[FaultEvent, ...]
 

@@ -1,4 +1,4 @@
-"""Makes the fault list of a failing seed as short as it gets while the same invariant still breaks.
+"""Makes the fault list of a failing seed as short as possible while the same invariant still breaks.
 
 Halves, then quarters, and so on are left out in turn (delta debugging). Everything else stays as the seed drew it.
 """
@@ -16,7 +16,7 @@ RUNS_MAX = 400
 def shrink(
     scenario: Scenario, invariant: str, *, steps_max: int | None = None, run: Callable[..., Result] = run
 ) -> list[int]:
-    """The positions of the faults that are enough to break `invariant`."""
+    """The positions of faults that suffice to break `invariant`."""
     kept = list(range(len(scenario.faults)))
     parts, runs = 2, 0
 

@@ -1,4 +1,5 @@
-"""One run: build the world of a scenario, let it be busy and broken, heal it, see everything end, check promises."""
+"""One run: it builds the cluster and producers of a scenario, runs them under faults, heals everything, waits until all
+has ended, and checks the promises."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from tests.sim.trace import Trace, Violation
 from tests.sim.workload import Stage, script
 
 EVENTS_MAX = 400_000
-# What may come on top of the time-outs before everything must have ended.
+# Additional time, after all time-outs, until everything must have ended.
 GRACE_MS = 40_000
 EPOCH_MAX_SHORT = 2
 QUICK_LATENCY_MS = 0.5
@@ -58,7 +59,7 @@ class Simulation:
             properties=scenario.properties, delay_ms=self._broker_delay_ms, chance=lambda _what: chance.random() < 0.5
         )
         brokers = [BrokerState(number, f"b{number}", 9092) for number in range(1, scenario.brokers + 1)]
-        # Kafka takes offsets of topics only that it knows.
+        # Kafka takes offsets only of topics that it knows.
         core = BrokerCluster(brokers, topics={**scenario.partitions, "source": 1}, settings=settings)
         if scenario.first_epoch >= 0:
             for plan in scenario.producers:
@@ -77,7 +78,7 @@ class Simulation:
             return 0
         delay_ms = exponential_ms(self.dice[f"broker {what}"], self.scenario.delay_means_ms.get(what, 0))
         if what == "replication":
-            # Not before the construction is over: topics are created without any delay.
+            # During construction topics are created without any delay.
             faults = getattr(self, "faults", None)
             if faults is not None:
                 delay_ms = max(delay_ms, faults.replication_stalled_until_ms - self.loop.now_ms)
@@ -86,7 +87,7 @@ class Simulation:
     # ---- the course of a run ----
 
     def run(self) -> Result:
-        # Epochs of producers without transactions start at 0: where ids shall be used up, three have to do.
+        # Epochs of producers without transactions start at 0; with only three epochs their ids are used up, too.
         epoch_max = EPOCH_MAX_SHORT if self.scenario.first_epoch >= 0 else sequences.PRODUCER_EPOCH_MAX
         with probes.installed(self.trace), mock.patch.object(sequences, "PRODUCER_EPOCH_MAX", epoch_max):
             return ran(self.scenario, self.loop, self.trace, self._run)
@@ -123,7 +124,7 @@ class Simulation:
         )
 
     def _time_to_settle_ms(self) -> int:
-        """Transactions of the dead are aborted by time."""
+        """The coordinator aborts transactions of dead producers after their time-out."""
         longest_ms = max(plan.options.transaction_timeout_ms for plan in self.scenario.producers)
         check_ms = int(self.scenario.properties["transaction.abort.timed.out.transaction.cleanup.interval.ms"])
         return longest_ms + 2 * check_ms + GRACE_MS
@@ -159,7 +160,7 @@ class Simulation:
         return client
 
     def _replace_the_dead(self) -> None:
-        """A producer that ended before its time has a successor, unless somebody else took over."""
+        """A producer that ended early gets a successor, unless another one with its name is running."""
         for client in [one for one in self.clients if not one.is_alive or one.is_script_over]:
             self.clients.remove(client)
             client.is_alive = False
@@ -199,14 +200,14 @@ class Simulation:
             self.trace.note(self.loop.now_ms, f"fault {kind}")
 
     def _arm(self, kind: str, pick: Random) -> None:
-        """For the next request of a kind that matters, on any link of any client."""
+        """Arms a fault for the next request of some kind, on any link of any client."""
         links = [link for link in self.network.links.values() if any(one.name == link.host for one in self.clients)]
         if not links:
             return
         api_key = pick.choice((None, 0, 0, 0, 3, 22, 24, 26, 26))
         direction = "request" if kind in network_faults.REQUEST_FAULTS else "answer"
         armed = Armed(kind, pick, self.loop.now_ms + ARMED_FOR_MS, api_key)
-        # On every link of one client, so that it does not wait in vain; the first to act disarms the others.
+        # It is armed on every link of one client, so that it meets a request; its first use disarms the others.
         host = pick.choice(links).host
         for link in links:
             if link.host == host:

@@ -1,4 +1,4 @@
-"""Commits of micro-batches as part of the suite: seeds that once failed, a fixed set, fresh ones, planted mistakes."""
+"""Commits of micro-batches as part of the suite: seeds that once failed, fixed and new seeds, planted mistakes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REGRESSIONS = json.loads((HERE / "delivery" / "regressions.json").read_text())
 PAGE = ROOT / "docs" / "simulation.md"
 FIXED_SEEDS = range(1, 111)
 FRESH_COUNT = 20
-# Mistakes that many seeds are needed for are planted by `python -m tests.sim.delivery --mutations` only.
+# Mistakes that need many seeds are planted only by `python -m tests.sim.delivery --mutations`.
 QUICK = [planted for planted in PLANTED if planted.limit <= 20]
 NEEDED = (
     "commit: delivered", "commit: already delivered", "commit: CommitAborted", "commit: CommitPending",
@@ -43,7 +43,7 @@ def check(seed: int, breakers: frozenset[str] | None = None) -> Counter[str]:
 
 @pytest.mark.parametrize("entry", REGRESSIONS, ids=lambda entry: str(entry["seed"]))
 def test_a_seed_whose_commits_once_failed_keeps_all_promises(entry: dict[str, Any]) -> None:
-    """As they were found: with the assumptions broken that are named there."""
+    """Each seed runs as it was found: with the assumptions broken that its entry names."""
     check(entry["seed"], frozenset(entry.get("breakers", ())))
 
 
@@ -55,7 +55,7 @@ def test_commits_of_fixed_seeds_keep_all_promises_and_end_in_every_common_way() 
     assert [what for what in NEEDED if not counts[what]] == []
 
 
-@pytest.mark.slow  # chance has no say in whether a change is accepted; `make slow` draws new seeds
+@pytest.mark.slow  # random seeds must not decide whether a change is accepted; `make slow` draws new ones
 @pytest.mark.timeout(600)
 def test_commits_of_fresh_seeds_keep_all_promises() -> None:
     for _ in range(FRESH_COUNT):

@@ -1,4 +1,4 @@
-"""Each fault of the network model acts: seen from both ends of one connection."""
+"""Shows that each fault of the simulated network acts, as seen from both ends of one connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.sim.trace import Trace
 
 
 class Host:
-    """Asks for metadata over one connection and keeps what it hears."""
+    """Requests metadata over one connection and keeps what it receives."""
 
     def __init__(self, latency_ms: float = 0) -> None:
         self.name = "h"
@@ -118,7 +118,7 @@ def test_what_a_fault_does_to_one_request(kind: str, is_handled: bool, answers: 
 
 
 def test_behind_a_lost_request_nothing_of_its_connection_arrives() -> None:
-    """A stream of bytes has no hole: an answer to the second would be taken for one to the first."""
+    """A byte stream has no gaps; otherwise the client could take the second answer for the first."""
     host = connected(latency_ms=20)
     host.arm("reset_before")
     for _ in range(20):

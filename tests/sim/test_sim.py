@@ -1,4 +1,4 @@
-"""The simulation as part of the suite: seeds that once failed, a fixed set, a few fresh ones, and planted bugs."""
+"""The simulation as part of the suite: seeds that once failed, fixed seeds, a few new ones, and planted bugs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = HERE.parents[1]
 REGRESSIONS = json.loads((HERE / "regressions.json").read_text())
 FIXED_SEEDS = range(1, 61)
 FRESH_COUNT = 20
-# Bugs that many seeds are needed for are planted by `python -m tests.sim --mutations` only.
+# Bugs that need many seeds are planted only by `python -m tests.sim --mutations`.
 QUICK = [planted for planted in PLANTED if planted.limit <= 5]
 
 
@@ -47,7 +47,7 @@ def test_fixed_seeds_keep_all_promises_and_reach_what_matters() -> None:
     assert [what for what in needed if not counts[what]] == []
 
 
-@pytest.mark.slow  # chance has no say in whether a change is accepted; `make sim` and `make slow` draw new seeds
+@pytest.mark.slow  # random seeds must not decide whether a change is accepted; `make sim` and `make slow` draw new ones
 @pytest.mark.timeout(600)
 def test_fresh_seeds_keep_all_promises() -> None:
     for _ in range(FRESH_COUNT):

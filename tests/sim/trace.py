@@ -1,6 +1,6 @@
-"""What happened, as a running hash (equal seeds must give equal hashes) and as counters (what never fires is untested).
+"""What happened: a running hash (equal seeds must give equal hashes), and counters, which show what never happened.
 
-The lines themselves are kept only when somebody wants to read them.
+The lines themselves are kept only on request.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter
 
 
 class Violation(AssertionError):
-    """A broken promise. `invariant` is its number in the list of checkers."""
+    """A broken promise. `invariant` is its number in docs/simulation.md."""
 
     def __init__(self, invariant: str, text: str) -> None:
         super().__init__(f"{invariant}: {text}")

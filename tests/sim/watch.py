@@ -1,8 +1,8 @@
-"""Looks at every request of one engine at the moment it is sent, and at the engine's own books after every step.
+"""Checks every request of one engine when it is sent, and the engine's own bookkeeping after every step.
 
-What is checked: I7 (books), I8 (in flight, sequences, epochs, identical resends), I9 (nothing after the end, nothing
-unregistered, no end with records open), I10 (one decision per transaction, none after a prepare),
-I11 (no storm of commands, no batch before its back-off is over), throttling.
+It checks I7 (bookkeeping), I8 (requests in flight, sequences, epochs, identical resends, throttling), I9 (nothing after
+the end, nothing unregistered, no EndTxn with records open), I10 (one decision per transaction, none after a prepare),
+I11 (no storm of commands, no batch before its back-off is over).
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Watch:
         self._watch_back_offs(engine._production.accumulator)
 
     def _watch_back_offs(self, accumulator: Accumulator) -> None:
-        """At the drain, since one step can take the refusal of a batch, hear of a new leader and send it there."""
+        """Checked when batches are drained, since one step can process the refusal of a batch, learn of a new leader
+        and send the batch there."""
         drain = accumulator.drain
 
         def watched(now_ms: int, cluster: ClusterView, *rest: Any) -> dict[TopicPartition, ProducerBatch]:
@@ -73,7 +74,7 @@ class Watch:
             )
 
     def _check_queues(self, queued: list[ProducerBatch]) -> None:
-        """What is counted as batches come and go is what a walk through the queues finds."""
+        """The counts, updated as batches come and go, equal those of a walk through the queues."""
         accumulator = self._engine._production.accumulator
         counted = {key: count for topic, each in accumulator.loads.items() for key, count in _keyed(topic, each)}
         found = Counter(batch.topic_partition for batch in queued)
@@ -110,7 +111,7 @@ class Watch:
     ) -> None:
         self._count(now_ms)
         if isinstance(command, Connect):
-            # Throttling belongs to a node as the broker counts it, but only what came over this connection is sure.
+            # A broker throttles a client across connections, but the engine is only bound by what it got over this one.
             self._throttled_until_ms.pop(command.node_id, None)
         if not isinstance(command, Send):
             return
@@ -136,7 +137,7 @@ class Watch:
 
     def _check_connection(self, now_ms: int, connection: Connection) -> None:
         in_flight = len(connection.unanswered)
-        # acks=0 requests have no answer to count.
+        # Requests with acks=0 have no answer to count.
         if self._options.acks != 0 and in_flight > self._options.max_in_flight_requests_per_connection:
             raise Violation("I8", f"{self._name}: {in_flight} requests in flight on one connection")
         if now_ms < self._throttled_until_ms.get(connection.node_id, 0):
@@ -164,7 +165,7 @@ class Watch:
         for index, number in enumerate(seen.numbers):
             sequence = seen.sequence_of(index)
             if sequence not in sent:
-                # Behind a batch that was given up with its fate unknown a gap is possible; the next batch finds out.
+                # After a batch whose fate is unknown a gap is possible; the result of the next batch shows it.
                 is_unresolved = self._engine._sequences is not None and self._engine._sequences.is_unresolved(
                     topic_partition
                 )
@@ -203,7 +204,7 @@ class Watch:
         if transaction.is_prepared:
             raise Violation("I10", f"{self._name}: EndTxn of a prepared transaction that nobody wished to end")
         if transaction.has_decision not in (None, body["committed"]):
-            # From commit to abort is possible only while the coordinator has refused the commit for good.
+            # The decision may change from commit to abort only if the coordinator has refused the commit for good.
             self._trace.count("decision changed")
         transaction.has_decision = body["committed"]
         if body["committed"] and not transaction.wanted_commit:

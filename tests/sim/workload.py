@@ -12,11 +12,11 @@ from tests.sim.history import End, Fate, Transaction
 from tests.sim.scenario import TOPICS, TRANSACTIONAL
 from tests.sim.trace import Violation
 
-# With few retries a first try after the last fault may still meet an old leader.
+# With few retries, the first try after the last fault may still go to a former leader.
 RECOVERY_TRIES = 6
 RECOVERY_PAUSE_MS = 1_000
-# A coordinator makes one change to a transaction after the other, a broker answers one request of a connection after
-# the other. In a slow cluster that takes seconds, and a producer that waits less can deliver by luck only.
+# A coordinator makes the changes of a transaction one by one, and a broker answers the requests of a connection one by
+# one. In a slow cluster that takes seconds, and a producer with a shorter time-out would succeed at random.
 PATIENT_MS = 5_000
 
 
@@ -25,11 +25,11 @@ def group_of(transactional_id: str) -> str:
 
 
 class Stage:
-    """What all scripts of a run can see: whether it is time to stop, and receipts that wait for a new owner."""
+    """What all scripts of a run can see: whether to stop, and receipts that wait for a new owner."""
 
     def __init__(self, make_quick: Callable[[], None]) -> None:
         self.is_over = False
-        # From then on brokers and network wait for nothing: whatever is sent is answered at once.
+        # Makes brokers and network answer everything without delay from then on.
         self.make_quick = make_quick
         self.receipts: dict[str, tuple[TransactionReceipt, Transaction]] = {}
 
@@ -66,7 +66,7 @@ def _recovery_tries(client: Client) -> int:
 
 
 def _prove_recovery(client: Client, stage: Stage) -> Script:
-    """With all faults gone a producer that still accepts records must be able to deliver them, everywhere."""
+    """After all faults a producer that still accepts records must be able to deliver them to every partition."""
     last_error = None
     _leave_nothing_to_luck(client, stage)
     for _ in range(_recovery_tries(client)):
@@ -117,7 +117,7 @@ def _leave_nothing_to_luck(client: Client, stage: Stage) -> None:
 
 
 def _prove_commit(client: Client, stage: Stage) -> Script:
-    """With all faults gone a producer that was not fenced must be able to commit."""
+    """After all faults a producer that was not fenced must be able to commit."""
     _leave_nothing_to_luck(client, stage)
     for _ in range(_recovery_tries(client)):
         error = yield from _wish(c.BeginTransaction)
@@ -141,7 +141,7 @@ def _wish(wish: Wish) -> Script:
 
 
 def _resume(client: Client, receipt: TransactionReceipt, transaction: Transaction) -> Script:
-    """Another producer takes the prepared transaction over and ends it."""
+    """Another producer takes over the prepared transaction and ends it."""
     client.trace.count("transaction resumed from its receipt")
     error = yield from _wish(lambda number: c.ResumeTransaction(number, receipt))
     client.transaction = transaction
@@ -179,7 +179,7 @@ def _send_offsets(client: Client, transaction: Transaction) -> Script:
 
 
 def _prepare(client: Client, stage: Stage, transaction: Transaction) -> Script:
-    """Prepared and given away; or kept, and ended by the same producer."""
+    """Prepares the transaction and hands it over, or keeps it and ends it with the same producer."""
     result = yield c.PrepareTransaction
     assert result is not None
     if result.error is not None:
@@ -197,7 +197,7 @@ def _prepare(client: Client, stage: Stage, transaction: Transaction) -> Script:
 
 
 def _end(client: Client, transaction: Transaction, *, commit: bool) -> Script:
-    """Ends it as the Java client's users are told to: what cannot be committed is aborted; a fatal error ends all."""
+    """Ends it as the Java client recommends: what cannot be committed is aborted; a fatal error is final."""
     if commit:
         transaction.wanted_commit = True
         error = yield from _wish(lambda number: c.EndTransaction(number, commit=True))

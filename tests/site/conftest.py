@@ -1,4 +1,4 @@
-"""The site, built once, served on this machine, and a browser that looks at it."""
+"""The site, built once and served on this machine, and a browser to test it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 class Site:
     folder: Path
     url: str
-    # Of the same pages, which cannot be searched.
+    # The same pages with a search index of one entry.
     pages_url: str
     said: str  # by the build
 
@@ -42,8 +42,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 class _WithShortIndex(_Quiet):
-    """Whatever page is opened, the browser reads the index of all of them, a third of what opening it costs. Here the
-    index has one entry."""
+    """The index of all pages takes a third of the time to open any page. Here it has one entry."""
 
     def do_GET(self) -> None:
         if not self.path.endswith("/search_index.json"):

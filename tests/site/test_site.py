@@ -1,6 +1,6 @@
 """The site in a real browser: every page without an error, on a phone and a desktop, dark and light; and its search.
 
-Skipped where mkdocs-material or Chromium is not installed; continuous integration installs both.
+Skipped if mkdocs-material or Chromium is not installed; continuous integration installs both.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tools.browser import Browser
 
 PHONE = (390, 844)
 DESKTOP = (1280, 900)
-# Wide content of its own: tables, code, pictures.
+# Pages with wide content: tables, code, pictures.
 WIDE_PAGES = ("index.html", "options.html", "fault-matrix.html", "how-it-works.html", "benchmarks/spark-sinks.html")
 SCREEN = "document.documentElement"
 COLOURS = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.querySelector('h1')).color]"
@@ -24,7 +24,7 @@ def brightness(colour: str) -> float:
 
 
 def first_visit(browser: Browser, url: str, scheme: str) -> None:
-    """The site remembers what was chosen; this visitor has chosen nothing."""
+    """The site remembers a visitor's choices; this visitor has made none."""
     browser.prefer(scheme)
     browser.open(url)
     browser.evaluate("localStorage.clear()")
@@ -49,7 +49,7 @@ def test_every_page_renders_on_a_phone_without_an_error_and_without_scrolling_si
         )
         if wide > 0 or not heading or browser.problems[before:]:
             found[page] = (wide, heading, browser.problems[before:])
-    # The page for what is not there has its addresses from the root of a server; it is not one of these.
+    # The 404 page has addresses from the root of a server, so it is not tested here.
     found.pop("404.html", None)
     assert found == {}
 

@@ -1,6 +1,6 @@
-"""Fixtures for tests with Spark: a local session, a standalone cluster, both started at the first use.
+"""Fixtures for tests with Spark: a local session and a standalone cluster, each started at the first use.
 
-Without Java there is no Spark; tests then skip, or fail where PYKAFKA_SINK_REQUIRE_KAFKA asks for it.
+Spark needs Java; without it tests are skipped, or fail if PYKAFKA_SINK_REQUIRE_KAFKA asks for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def java_sink_jars() -> list[Path]:
-    """Empty when Maven cannot fetch them: only tests that compare with Spark's own sink need them."""
+    """Empty if Maven cannot fetch them: only tests that compare with Spark's own sink need them."""
     from tools.spark_jars import java_sink_jars
 
     try:
@@ -35,7 +35,7 @@ def java_sink_jars() -> list[Path]:
 
 @pytest.fixture(scope="session")
 def spark(java_sink_jars: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One session for the whole run. A test that changes its configuration puts it back."""
+    """One session for the whole run. A test that changes its configuration restores it."""
     require_java()
     from tests.spark.spark_session import start_session
 
@@ -62,7 +62,7 @@ def checkpoint(tmp_path: Path) -> str:
 
 @pytest.fixture
 def folder(spark: SparkSession, tmp_path: Path) -> Folder:
-    """A source of a stream: files of lines."""
+    """The source of a stream: a folder with files of lines."""
     from tests.spark.parity import Folder
 
     return Folder(spark, tmp_path)
@@ -79,7 +79,7 @@ def _spark_cluster() -> Iterator[SparkCluster]:
 
 @pytest.fixture
 def spark_cluster(_spark_cluster: SparkCluster) -> Iterator[SparkCluster]:
-    """Two workers with one core each. Jobs that still run afterwards are killed, dead workers come back."""
+    """Two workers with one core each. Jobs that still run afterwards are killed, dead workers are started again."""
     yield _spark_cluster
     _spark_cluster.heal()
 

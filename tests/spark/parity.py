@@ -1,7 +1,7 @@
-"""The same DataFrame through Spark's own Kafka sink and through ours, and what the two topics hold.
+"""Writes the same DataFrame with Spark's own Kafka sink and with ours, and reads the two topics.
 
-Everything here goes through the public API of Spark with the options a user would write. Topics are read by a foreign
-reader; timestamps differ between two writes and are left out.
+Everything here uses the public API of Spark with the options that a user would write. A foreign reader reads the
+topics; timestamps differ between two writes and are left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Record(NamedTuple):
 def append(
     frame: DataFrame, kafka: KafkaCluster | str, sink: str = OURS, /, topic: str | None = None, **options: str
 ) -> None:
-    """`options` have underscores for dots. Nothing is set that is not asked for."""
+    """Names of `options` have underscores in place of dots. No other option is set."""
     servers = kafka if isinstance(kafka, str) else kafka.bootstrap_servers
     writer = frame.write.format(sink).mode("append").option("kafka.bootstrap.servers", servers)
     if topic is not None:
@@ -46,7 +46,7 @@ def start(
     output_mode: str = "append",
     **options: str,
 ) -> StreamingQuery:
-    """A stream into our sink that ends when its source is used up."""
+    """A stream into our sink that ends when its source is exhausted."""
     servers = kafka if isinstance(kafka, str) else kafka.bootstrap_servers
     writer = frame.writeStream.format(OURS).outputMode(output_mode).option("kafka.bootstrap.servers", servers)
     writer = writer.option("checkpointLocation", checkpoint)
@@ -57,7 +57,7 @@ def start(
 
 
 def writable_topic(kafka: KafkaCluster, name: str, partitions: int = 4) -> str:
-    """A topic whose leaders have taken office, which metadata do not tell.
+    """A topic whose leaders already accept records, which metadata do not tell.
 
     Without this wait the Java client may lose two minutes: its first batch is refused, its second becomes the first
     that the leader sees of this producer, and the resent first one is out of order until delivery.timeout.ms.
@@ -68,7 +68,7 @@ def writable_topic(kafka: KafkaCluster, name: str, partitions: int = 4) -> str:
 
 
 def records(kafka: KafkaCluster, topic: str) -> list[Record]:
-    """By partition and offset."""
+    """In the order of partition and offset."""
     rows = read_rows(kafka.bootstrap_servers, topic)
     return [Record(row.partition, row.key, row.value, row.headers) for row in rows]
 
@@ -78,7 +78,7 @@ def values(kafka: KafkaCluster, topic: str) -> list[bytes | None]:
 
 
 class Folder:
-    """A source of a stream: each call of `add` is a file of lines, and so a micro-batch if one file makes one."""
+    """The source of a stream: each call of `add` writes a file of lines, which is a micro-batch of its own."""
 
     def __init__(self, spark: SparkSession, path: Path) -> None:
         self._path = path / "source"
@@ -88,13 +88,13 @@ class Folder:
 
     def add(self, *lines: str) -> None:
         self._count += 1
-        # A file must appear whole: the source may look at any time.
+        # The file must appear complete, since the source may look at any time.
         hidden = self._path / f".{self._count}"
         hidden.write_text("".join(f"{line}\n" for line in lines))
         hidden.rename(self._path / f"{self._count}.txt")
 
     def take_back(self) -> None:
-        """What was added last, as if it had never been there."""
+        """Removes the file that was added last."""
         (self._path / f"{self._count}.txt").unlink()
         self._count -= 1
 

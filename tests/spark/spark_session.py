@@ -1,7 +1,7 @@
 """A small local Spark session for tests, and topics read back as rows that can be compared.
 
-Start-up is most of what such a session costs: two JVM options halve it. The jars of Spark's own Kafka sink add nothing
-that can be measured, so that one session with them serves all tests: a process can have one SparkContext only.
+Start-up is the largest part of the cost of such a session: two JVM options halve it. The jars of Spark's own Kafka sink
+add nothing measurable, so one session with them serves all tests: a process can have only one SparkContext.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from tools.foreign_reader import read_topic
 from tools.quiet_spark import quiet_configuration
 from tools.spark_jvm import QUICK_JVM, quick_settings
 
-# Two tasks at a time; a task that fails is tried once more, which a plain local[2] would not do.
+# Two tasks at a time; a failed task is tried once more, unlike with a plain local[2].
 MASTER = "local[2,2]"
-# How long a query may take to its end.
+# The time limit of a query.
 PATIENCE_S = 400
 
 
 def start_session(folder: Path, jars: Sequence[Path] = ()) -> SparkSession:
-    """Everything it writes goes below `folder`."""
+    """Everything that the session writes is below `folder`."""
     # Workers run this interpreter, which has the dependencies. The variable is read when the context starts.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["SPARK_LAUNCHER_OPTS"] = QUICK_JVM
-    # As a string: the JVM reads options of its own before any of Spark's classes could.
+    # Set in the environment, since the JVM reads it before any of Spark's classes could set it.
     os.environ["SPARK_CONF_DIR"] = str(quiet_configuration(folder / "conf"))
     (folder / "tmp").mkdir()
     settings = {
@@ -53,7 +53,7 @@ def start_session(folder: Path, jars: Sequence[Path] = ()) -> SparkSession:
 
 
 def run_to_end(query: StreamingQuery, timeout_s: float | None = None) -> None:
-    """Until a query with trigger(availableNow=True) has ended; raises what it failed with."""
+    """Waits until a query with trigger(availableNow=True) has ended; raises its error."""
     timeout_s = PATIENCE_S if timeout_s is None else timeout_s
     try:
         if not query.awaitTermination(int(timeout_s)):
@@ -81,5 +81,5 @@ def read_rows(bootstrap_servers: str, *topics: str) -> list[TopicRow]:
 
 
 def as_sets(rows: Iterable[TopicRow]) -> list[tuple[object, ...]]:
-    """For two writers of the same frame: no topic, no timestamp, in an order that does not depend on the writer."""
+    """For two writers of the same frame: without topic and timestamp, in an order that is the same for both."""
     return sorted(((row.partition, row.key, row.value, row.headers) for row in rows), key=repr)

@@ -1,6 +1,6 @@
-"""Applications that take a step of their stream when the test says so: jobs/stepwise_stream.py, with a folder each.
+"""Applications that take a step of their stream when the test requests it: jobs/stepwise_stream.py, with a folder each.
 
-`package` is where `kafka_sink` comes from, so that an application can be of another release.
+`package` is the folder that contains `kafka_sink`, so that an application can use another release.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PATIENCE_S = 400
 
 
 class StepwiseStream:
-    """One application; a context manager. Files for it are made with `add`."""
+    """One application, as a context manager. `add` creates files for it."""
 
     def __init__(
         self, folder: Path, options: dict[str, str], *, checkpoint: str = "checkpoint", package: Path = ROOT
@@ -71,7 +71,7 @@ class StepwiseStream:
         hidden.rename(self._source / f"{number}.txt")
 
     def step(self) -> str:
-        """What came of it, as the job says."""
+        """Returns the result, as the job prints it."""
         self.begin_step()
         return self.result()
 
@@ -86,7 +86,7 @@ class StepwiseStream:
         return self._hear()
 
     def _hear(self) -> str:
-        """The newest line that is due: one when the job is ready, and one for each step."""
+        """The next line: the job prints one when it is ready, and one for each step."""
 
         def line() -> str | None:
             lines = self._output.read_text().splitlines(keepends=True)
@@ -103,7 +103,7 @@ class StepwiseStream:
         return self._output.with_name(self._output.name.replace("output", "errors")).read_text()[-4000:]
 
     def kill(self) -> None:
-        """SIGKILL to all of it, from any thread; first to those that could still say something to a broker."""
+        """Sends SIGKILL to all processes, from any thread; first to those that could still write to a broker."""
         for process_id in driver_processes(owner=self._process.pid):
             kill(process_id)
         with suppress(ProcessLookupError):

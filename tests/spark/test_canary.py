@@ -1,4 +1,4 @@
-"""No secret of the options is in anything that Spark or the sink writes, shows, keeps or serves, however it ends."""
+"""No secret of the options is in anything that Spark or the sink writes, shows, stores or serves, on any outcome."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tools.waiting import wait_until
 ROOT = Path(__file__).parents[2]
 JOB = Path(__file__).parent / "jobs" / "canary.py"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-# The value of an option that is no secret.
+# The value of an option that is not secret.
 MARKER = "marker-of-the-canary"
 WAYS = ("batch", "stream", "engine")
 FAILING = ("wrong-password", "wrong-jaas", "not-offered", "refused-option", "registry-refuses")
@@ -34,7 +34,7 @@ BEARER = "sasl.oauthbearer."
 
 @pytest.fixture
 def talkative_cluster(spark_cluster: SparkCluster) -> Iterator[SparkCluster]:
-    """Drivers and executors log all they can."""
+    """Drivers and executors log at DEBUG."""
     log4j = spark_cluster.folder / "conf" / "log4j2.properties"
     before = log4j.read_text()
     log4j.write_text(before.replace("level = warn", "level = debug"))
@@ -43,11 +43,11 @@ def talkative_cluster(spark_cluster: SparkCluster) -> Iterator[SparkCluster]:
 
 
 def settings(tmp_path: Path) -> dict[str, str]:
-    """One executor, and all places where Spark shows and keeps anything."""
+    """One executor, and every place where Spark shows or stores something is enabled."""
     events, site = tmp_path / "events", tmp_path / "site"
     events.mkdir()
     site.mkdir()
-    # Read by every Python process at its start, those of the tasks too.
+    # Every Python process reads this at its start, also those of tasks.
     (site / "sitecustomize.py").write_text("import logging\nlogging.basicConfig(level=logging.DEBUG)\n")
     return {"spark.cores.max": "1", "spark.ui.enabled": "true", "spark.ui.port": "0", "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": str(events), "spark.eventLog.compress": "false",
@@ -134,10 +134,10 @@ def test_no_secret_is_in_any_output(
         )
         assert "\nend\n" in job.wait(500)
     wait_until(lambda: not cluster.executors(), "the executor has ended")
-    # Four rows of each batch, one of each engine, two of the stream.
+    # Four rows of each batch, one of each producer, two of the stream.
     assert len(values(secured.kafka, topic_name)) == 4 * 5 + 2
 
-    # Of the cluster what is new and what has grown: other tests leave files with passwords there.
+    # Only files of the cluster that are new or changed: other tests leave files with passwords there.
     times = times_of(cluster.folder) | times_of(tmp_path)
     paths = (path for path, time in times.items() if before.get(path) != time)
     contents = {path: path.read_bytes() for path in paths if is_output(path, tmp_path)}
@@ -147,7 +147,7 @@ def test_no_secret_is_in_any_output(
     print("a value that is no secret:", seen(contents))
     kinds = (f"{job.folder}/stderr", f"{job.folder}/stdout", *KINDS)
     assert all(any(kind in str(path) for path in contents) for kind in kinds)
-    # The search finds what is there, in the driver and in a task; and Spark shows no value of any option in its plans.
+    # The search works: it finds a value in the driver and in a task. Spark shows no value of any option in its plans.
     assert any(str(job.folder) in place for place in places(contents, MARKER))
     assert any("work/app-" in place for place in places(contents, f"DEBUG:kafka_sink:[{MARKER}"))
     assert not any(
@@ -157,7 +157,7 @@ def test_no_secret_is_in_any_output(
 
 
 def times_of(folder: Path) -> dict[Path, int]:
-    """When each file was changed last. Spark removes files at any time."""
+    """When each file was last changed. Spark may remove files at any time."""
     found = {}
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):
@@ -169,7 +169,7 @@ def times_of(folder: Path) -> dict[Path, int]:
 def ways_of(name: str) -> tuple[str, ...]:
     if name in ("plain", "wrong-password"):
         return WAYS
-    # A producer by itself knows no registry, and so none that refuses.
+    # A producer by itself has no registry that could refuse.
     return ("batch",) if name == "registry-refuses" else ("batch", "engine")
 
 
@@ -185,7 +185,7 @@ def seen(contents: dict[Path, bytes]) -> list[str]:
     return [place.rpartition("pykafka-sink-spark-")[2] for place in places(contents, MARKER)]
 
 
-# Executor, event log, REST answers, checkpoints.
+# Executor, event log, REST responses, checkpoints.
 KINDS = (
     "work/app-",
     "/events/",
@@ -196,7 +196,7 @@ KINDS = (
 
 
 def is_output(path: Path, tmp_path: Path) -> bool:
-    """Not what this test itself wrote: the order, the certificates, the zip with the sources."""
+    """Excludes what this test itself wrote: the order, the certificates, the zip with the sources."""
     return path != tmp_path / "order.json" and path.suffix not in (".zip", ".jar", ".pem")
 
 

@@ -1,4 +1,4 @@
-"""`make demo` with small figures, and the parts of it that judge: a demo that cannot find a fault shows nothing."""
+"""`make demo` with small figures, and the parts of it that check: a demo that cannot find a fault shows nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lines_of_table(output: str) -> dict[str, list[int]]:
 
 
 def left_behind(folder: Path) -> tuple[list[str], list[int]]:
-    """Files below the folder and processes that use them; the last of those need a moment to be gone."""
+    """Files below the folder and processes that use them; the last processes need a moment to end."""
 
     def found() -> tuple[list[str], list[int]]:
         return os.listdir(folder), kafka_watchdog.processes_using(str(folder))
@@ -65,7 +65,7 @@ def test_the_demo_ends_well_its_table_adds_up_and_nothing_is_left(tmp_path: Path
     rows = lines_of_table(output)
     assert set(rows) == {"partition 0", "partition 1", "partition 2", "partition 3", "all"}, output
     assert rows["all"] == [sum(figures) for figures in zip(*(rows[f"partition {n}"] for n in range(4)), strict=True)]
-    # Six seconds of rows, and more files of 250 until the driver was caught in the middle of a commit.
+    # Six seconds of rows, and further files of 250 rows until the driver was killed in the middle of a commit.
     rows_in, rows_seen, missing, _ = rows["all"]
     assert rows_in == rows_seen >= 12_000 and rows_in % 250 == 0 and missing == 0
     assert rows["all"][3] == 0 or GUARANTEE == "at-least-once"
@@ -91,7 +91,7 @@ def test_ctrl_c_ends_the_demo_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def values(folder: Path) -> list[tuple[int, bytes]]:
-    """Every row of a feed that has come to its end, with the partition where it belongs."""
+    """Every row of a feed that was written to its end, with the partition that it belongs to."""
     feed = Feed(folder, PLAN)
     feed.write_until(PLAN.seconds / 2)
     assert 0 < feed.row_count < PLAN.row_count and not feed.end.exists()

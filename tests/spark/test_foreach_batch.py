@@ -1,7 +1,7 @@
-"""Exactly once where Spark repeats a batch: inside foreachBatch, and in a stream that begins with nothing.
+"""Exactly once when Spark repeats a batch: inside foreachBatch, and in a stream that begins without rows.
 
-Spark repeats the last batch of a query when its commit log lacks it. Here the commit log's file is deleted, which is
-what a crash between our commit and Spark's leaves behind.
+Spark repeats the last batch of a query that is missing in its commit log. Here the commit log's file is deleted, which
+is the state after a crash between our commit and Spark's.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 JOBS, CONF = ROOT / "spark_jobs", ROOT / "conf"
-# What a job may take on a machine that has other things to do.
+# The time limit of a job on a busy machine.
 PATIENCE_S = 500
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
@@ -119,7 +119,7 @@ def test_an_export_that_cannot_be_done_ends_with_1_and_says_why(
     job = submit(JOBS / "export_to_kafka.py", "--sql", "SELECT 1 AS n", *sink, executors=1)
     with pytest.raises(SparkFailed, match="the job ended with 1"):
         job.wait(PATIENCE_S)
-    # spark-submit sends both streams of a script to its standard output.
+    # spark-submit writes both streams of a script to its standard output.
     told = job.output + job.log
     assert "export_to_kafka: " in told and "required column value not found" in told
 
@@ -150,7 +150,7 @@ def test_every_row_is_there_once_though_an_executor_was_killed_in_the_middle_of_
     count = 60_000
     kafka_4.create_topic(topic_name, partitions=3)
     servers = kafka_4.bootstrap_servers
-    # Rows are made slowly enough that there is time to look for the executor: fifteen seconds for each of two tasks.
+    # Rows are produced so slowly that the test can find the executor: fifteen seconds for each of two tasks.
     pause = "IF(id % 2 = 0, java_method('java.lang.Thread', 'sleep', 1L), '')"
     value = f"concat('row ', id, ' ', {pause}, repeat('.', 100))"
     query = f"SELECT CAST(id AS STRING) AS key, {value} AS value FROM range(0, {count}, 1, 2)"
@@ -160,7 +160,7 @@ def test_every_row_is_there_once_though_an_executor_was_killed_in_the_middle_of_
         job.check("rows")
         return sum(end_offsets(servers, topic_name).values()) > 0
 
-    # Each look is by a client of its own, which takes its time to begin.
+    # Each call starts a new client, which takes time.
     wait_until(has_rows, "rows", PATIENCE_S, poll_s=1.0)
     killed = spark_cluster.executors()[0]
     spark_cluster.kill(killed.process_id)

@@ -1,6 +1,6 @@
-"""Many streams in one session: what Spark does with its Python processes ends no query, and every row is there once.
+"""Many streams in one session: Spark's changes of Python processes end no query, and every row is there once.
 
-The long version is `make streams`, which this runs for a moment.
+This runs the long version, `make streams`, for a few seconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def test_five_streams_that_are_stopped_started_and_robbed_of_processes_deliver_e
     spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = random.SystemRandom().randrange(1 << 31)
-    # Short, because a name is a transactional id's beginning, a folder and a line of a table.
+    # Short, because a name is the prefix of transactional ids, a folder and a line of a table.
     prefix = f"many-{topic_name.rpartition('-')[2]}"
     for name in names_of(prefix, STREAMS):
         writable_topic(kafka_4, name, partitions=2)

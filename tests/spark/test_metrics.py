@@ -1,4 +1,4 @@
-"""Figures of several streams in one application, whose Python processes are killed, and of the exporter with them."""
+"""Metrics of several streams in one application, whose Python processes are killed, as is the exporter."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOPICS = ("figures-a", "figures-b")
 
 def test_figures_outlive_the_processes_that_plan_commit_and_serve(spark: SparkSession, tmp_path: Path) -> None:
     """Three rounds of two streams. After the first all planning and committing processes are killed, after the second
-    the exporter; each time the next figures count on from what was there."""
+    the exporter; each time the next figures continue from the earlier ones."""
     port = free_port()
     options = {"metrics_prometheus_port": str(port), "metrics_prometheus_address": "127.0.0.1"}
     folders = {}

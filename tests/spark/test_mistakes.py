@@ -1,8 +1,8 @@
-"""Thirty mistakes that people make, through Spark: the first line names the mistake and the way out.
+"""Thirty mistakes of users, through Spark: the first line of the error names the mistake and how to correct it.
 
-What counts as the first line is what the exception says before its first line break, after Spark's own words: a
-notebook shows it, and a log of the driver is searched for it. One session, one embedded broker; what Spark itself
-answers is in the table as well.
+The first line is the text of the exception before its first line break, after Spark's own prefix: a notebook shows it,
+and users search the driver's log for it. One session, one embedded broker; errors of Spark itself are in the table,
+too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kafka_sink.testing.server import EmbeddedBroker
 from tests.spark.spark_session import run_to_end
 
 FORMAT = "pykafka-sink"
-# What Spark puts in front of the text of a Python worker.
+# What Spark puts before the text of a Python worker.
 OF_SPARK = re.compile(
     r"^(\[\w+\]|An exception was thrown from the Python worker:?\s|Query \[id = .*?\] terminated with exception:"
     r"|Failed to [\w ]+ Python data source[\w ]*:|kafka_sink\.errors\.\w+:|\s)+"
@@ -81,7 +81,7 @@ def first_line(error: PySparkException) -> str:
 
 
 class Mistake(NamedTuple):
-    """`name` is empty where Spark answers by itself."""
+    """`name` is empty if the error comes from Spark itself."""
 
     make: Callable[[Bench], object]
     name: str

@@ -1,4 +1,4 @@
-"""The notebooks of examples/ run from top to bottom, in a kernel of their own."""
+"""The notebooks of examples/ run from top to bottom, each in its own kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_notebooks_are_kept_without_what_they_printed() -> None:
         assert [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")] == []
 
 
-# A Spark application of its own, in a process of its own.
+# It starts a separate Spark application in a separate process.
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_the_notebook_shows_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +33,7 @@ def test_the_notebook_shows_each_row_once(tmp_path: Path, monkeypatch: pytest.Mo
     (path,) = NOTEBOOKS
     monkeypatch.setenv("PYTHONPATH", str(EXAMPLES.parent))
     monkeypatch.setenv("JUPYTER_DATA_DIR", kernel_of_this_python(tmp_path))
-    # Any: nbformat has no types.
+    # Any, since nbformat has no types.
     notebook: Any = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=300, kernel_name="here", resources={"metadata": {"path": str(tmp_path)}}).execute()
     said = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]

@@ -1,7 +1,7 @@
-"""The code in README and in the guides does what it says: each block is run, in the order of its page, and what it
-prints is compared with the block of output behind it. Pages that write to a broker leave rows there.
+"""The code in README and in the guides works: each block is run, in the order of its page, and its output is compared
+with the output block that follows it. Pages that write to a broker must leave rows there.
 
-`python` blocks of one page share their names, as in a notebook; of `sh` blocks the lines of `pykafka-sink` are run.
+`python` blocks of one page share their names, as in a notebook; of `sh` blocks the lines with `pykafka-sink` are run.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from kafka_sink.cli.__main__ import main
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry
 from tests.page_blocks import BROKER, FOLDER, PAGES, REGISTRY, Block, code_blocks, commands, placed, topics_written
 
-# Of all code blocks of these pages, at least so many are run.
+# At least this many of all code blocks are run.
 RUN_MIN = 35
 
 
 def run_my_job(options: dict[str, str]) -> None:
-    """What the pages about tests call the reader's own code."""
+    """The pages about tests call the reader's own code by this name."""
     if "bootstrap.servers" in options:
         with Producer(options) as producer:
             producer.send("events", b"a row").result(60)
 
 
 def run(block: Block, names: dict[str, Any], places: dict[str, str]) -> str:
-    """What it printed."""
+    """Returns what the block printed."""
     code = placed(block.code, places)
     printed = io.StringIO()
     with redirect_stdout(printed):
@@ -48,17 +48,17 @@ def run(block: Block, names: dict[str, Any], places: dict[str, str]) -> str:
 def test_the_code_of_a_page_runs(
     page: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SparkSession, "stop", lambda _: None)  # the session is that of all tests
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)  # all tests share the session
     frame = spark.range(3).selectExpr("CAST(id AS STRING) AS id", "concat('row ', id) AS value", "value AS payload")
     names: dict[str, Any] = {"__name__": "page", "spark": spark, "frame": frame, "run_my_job": run_my_job}
     wanted = [block for block in code_blocks(page) if not block.reason]
     with ExitStack() as stack:
-        kafka = stack.enter_context(EmbeddedBroker(topics={"input": 1}))  # others are made when they are written
+        kafka = stack.enter_context(EmbeddedBroker(topics={"input": 1}))  # other topics are created at the first write
         places = {BROKER: kafka.bootstrap_servers, FOLDER: f"{tmp_path}/"}
         if any(REGISTRY in block.code for block in wanted):
             places[REGISTRY] = stack.enter_context(EmbeddedRegistry()).url
         if wanted[0].language == "sh":
-            # The page is about a sink that is there.
+            # The page is about a sink that exists already.
             options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "t", "sink.id": "orders"}
             frame.write.format("pykafka-sink").mode("append").options(**options, **{"batch.id": "first"}).save()
         try:
@@ -69,7 +69,7 @@ def test_the_code_of_a_page_runs(
             for query in spark.streams.active:
                 query.stop()
             if isinstance(names.get("kafka"), EmbeddedBroker):
-                names["kafka"].stop()  # again, where the page has done it
+                names["kafka"].stop()  # for the second time if the page has stopped it
         assert [topic for topic in sorted(topics_written(page)) if not kafka.records(topic)] == []
 
 

@@ -1,7 +1,7 @@
-"""Rows that can never be sent, through Spark: record.errors, the dead letters, the figures a listener gets, the log.
+"""Rows that can never be sent, through Spark: record.errors, the dead letters, what a listener gets, the log.
 
-The listener is a module of the user's, given with addPyFile as --py-files would do it. It runs in a Python process
-of Spark's, so it writes down what it heard in a file.
+The listener is a user's module, given with addPyFile as --py-files would do. It runs in one of Spark's Python
+processes, so it writes what it gets to a file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tools.kafka_cluster import KafkaCluster
 
 _NUMBERS = itertools.count(1)
 REQUEST_BYTES_MAX = 10_000
-# line -> topic, partition, value, header key; everything else of a row is fine.
+# line -> topic, partition, value, header key; everything else of the row is valid.
 BAD = {
     "null topic": ("null", "null", "'v'", "'h'"),
     "invalid topic": ("'not a topic'", "null", "'v'", "'h'"),
@@ -65,7 +65,7 @@ def listener(spark: SparkSession, tmp_path: Path) -> Listener:
 
 
 def columns(topic: str) -> list[str]:
-    """Of a frame with one column `line`."""
+    """The columns for a frame with one column `line`."""
     found = []
     for index, name in enumerate(("topic", "partition", "value", "header")):
         cases = " ".join(f"when '{line}' then {row[index]}" for line, row in BAD.items())
@@ -114,7 +114,7 @@ def test_drop_leaves_out_every_kind_of_bad_row_and_counts_each(
     assert first["written"] == [[topic_name, 1, 2, 0, 1]]
     assert second["written"][0][2] == 1 and second["written"][0][3] >= 2
     assert first["topics"] == {topic_name: [2, 1]}
-    # The module is loaded by the first commit; the second one's line is in the log that it opened.
+    # The first commit loads the module, whose log then contains the line of the second commit.
     assert f"batch 1 of query {query.id} delivered: 1 rows, " in listener.logged()
 
 
@@ -150,7 +150,7 @@ def test_dead_letters_carry_the_row_and_say_what_was_wrong_with_it(
     assert dict(found["too large"].headers)["pykafka-sink.value.bytes"] == b"20000"
     assert dict(found["bad partition"].headers)["pykafka-sink.partition"] == b"9"
     assert dict(found["invalid topic"].headers)["pykafka-sink.topic"] == b"not a topic"
-    # The listener raised, and the batch counts as delivered all the same.
+    # The listener raised, and the batch still counts as delivered.
     (heard,) = listener.heard()
     assert (heard["row_count"], heard["record_errors"]) == (2 + len(BAD), COUNTS)
     assert heard["topics"] == {topic_name: [2, 1], letters: [len(BAD), 1]}

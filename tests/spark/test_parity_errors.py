@@ -1,7 +1,7 @@
-"""What a user sees when a write cannot work: the text of the exception that Spark raises, and that it comes early.
+"""What a user sees when a write cannot work: the text of the exception that Spark raises, and that it is raised early.
 
-Whatever the driver can know is refused while the write is planned, before any task. `columns` and `options` have all
-their texts tested without Spark; here it is shown that they reach the user through Spark whole.
+What the driver can know is refused when the write is planned, before any task. Tests without Spark check all texts of
+`columns` and `options`; these tests show that the texts reach the user whole.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def deaf_port() -> Iterator[str]:
-    """An address where nobody listens."""
+    """An address without a listener."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{held.getsockname()[1]}"
@@ -79,7 +79,7 @@ def test_the_option_topic_beats_the_column_even_one_of_a_wrong_type(
 def test_two_columns_of_one_name_are_refused_by_spark_in_plain_words(
     spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
 ) -> None:
-    """Spark's own sink takes the first of them; no Python data source ever sees such a frame."""
+    """Spark's own sink takes the first of them; no Python data source ever gets such a frame."""
     writable_topic(kafka_4, topic_name)
     with pytest.raises(PySparkException, match=r"Duplicated field names .* got \[value, value\]"):
         append(spark.range(3).selectExpr("'a' as value", "'b' as value"), kafka_4, topic=topic_name)

@@ -1,7 +1,7 @@
 """A DataFrame written by format("kafka") and by format("pykafka-sink") gives the same topic, record by record.
 
-Each frame is one Spark partition, so that the order within a topic's partition is part of the comparison too. Where
-rows have neither key nor partition, both sinks choose one as they like, and only that is left out.
+Each frame is one Spark partition, so that the order within a topic's partition is compared, too. For rows with neither
+key nor partition each sink chooses the partition freely, and only the partition is left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MIXED = (
     f"when id % 6 = 3 then {NULL_VALUE} when id % 6 = 4 then {NO_HEADERS} end"
 )
 
-# Case -> key, value, partition, headers; each case is a topic of its own. `id` counts its rows.
+# Case -> key, value, partition, headers; each case has its own topic. `id` numbers its rows.
 PLACED: dict[str, tuple[str, str, str, str]] = {
     "strings-in-5-keys": (KEYS, "concat('value ', id)", "null", "null"),
     "text-outside-of-ascii": ("concat('schlüssel ', id % 3, ' 键')", "concat('🎈', id, 'é')", "null", "null"),
@@ -144,7 +144,7 @@ def test_a_column_topic_spreads_rows_over_the_same_topics(
             f"concat('{topic_name}-{sink}-', id % 3) as topic", f"{KEYS} as key", "cast(id as string) as value"
         )
         append(frame, kafka_4, sink)
-    # Two Spark partitions: their rows mix in any order.
+    # The rows of two Spark partitions are in any order.
     for number in range(3):
         theirs, ours = (sorted(records(kafka_4, f"{topic_name}-{sink}-{number}")) for sink in (SPARKS_OWN, OURS))
         assert ours == theirs

@@ -1,4 +1,4 @@
-"""Streams: what arrives, what the progress says, and that no row is lost over failures and restarts.
+"""Streams: which records arrive, what the progress reports, and that failures and restarts lose no row.
 
 Every test counts with a foreign reader. Sources are folders of text files, one file for each micro-batch.
 """

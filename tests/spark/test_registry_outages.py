@@ -1,5 +1,5 @@
-"""Spark and a schema registry that is down, slow, closed or hostile: nothing is written but by a schema that was found,
-and a stream that has found its schema needs the registry no more."""
+"""Spark and a schema registry that is down, slow, closed or hostile: rows are written only with a schema that was
+found, and a stream that has found its schema no longer needs the registry."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ PASSWORD = "hunter2-of-the-registry"
 
 @pytest.fixture
 def orders(embedded_kafka: EmbeddedBroker) -> EmbeddedBroker:
-    """Kafka with the topic."""
+    """The embedded broker with the topic."""
     embedded_kafka.create_topic("orders", 2)
     return embedded_kafka
 
 
 def lines(kafka: EmbeddedBroker, registry: EmbeddedRegistry) -> list[str]:
-    """As Confluent's deserializer reads them."""
+    """The values as Confluent's deserializer reads them."""
     read = AvroDeserializer(SchemaRegistryClient({"url": registry.url}))
     context = SerializationContext("orders", MessageField.VALUE)
     values = [read(row.value, context) for row in read_rows(kafka.bootstrap_servers, "orders")]
@@ -89,7 +89,7 @@ FAULTS = {
     "wrong-type": (RegistryFault(status=200, body=b'{"id": "one"}'), "id is missing or not what it should be"),
     "cut": (RegistryFault(cut=True), "the answer broke off"),
 }
-# One of each class of error. Which answer gives which: tests/unit/registry and tests/integration/test_registry.py.
+# One of each class of error. tests/unit/registry and tests/integration/test_registry.py test which answer gives which.
 IN_EVERY_RUN = ("401", "403", "409", "slow", "deep")
 
 
@@ -144,7 +144,7 @@ def test_a_stream_goes_on_without_the_registry_even_when_spark_ends_its_processe
         embedded_registry.stop()
         folder.add("c")
         query.processAllAvailable()
-        # As Spark does itself after a minute without work.
+        # Spark itself does that after a minute without work.
         for process_id in driver_processes(owner=os.getpid()):
             kill(process_id)
         folder.add("d")
@@ -183,8 +183,8 @@ def test_a_stream_goes_on_by_its_version_while_the_subject_gets_a_new_one(
         query.stop()
     assert lines(orders, embedded_registry) == ["a", "b"]
     ids = {int.from_bytes(row.value[1:5], "big") for row in read_rows(orders.bootstrap_servers, "orders") if row.value}
-    # Spark plans each batch in two processes, for its tasks and for its commit, and may take new ones at any batch.
-    # Those ask for themselves, and only what the first of the two was told reaches rows.
+    # Spark plans each batch in two processes, for its tasks and for its commit, and may use new ones for any batch.
+    # Each sends its own requests, and only the answers to the first of the two affect rows.
     has_asked_again = ("GET", "/subjects/orders-value/versions/latest") in embedded_registry.requests()[asked_before:]
     assert first in ids
     assert ids <= ({first, second} if has_asked_again else {first})

@@ -1,6 +1,5 @@
-"""How often a stream asks the registry: once for each process that plans it, whatever the number of micro-batches and
-tasks. Spark has two such processes as a rule: one that plans tasks, one that commits and builds the writer anew for it.
-"""
+"""How often a stream queries the registry: once for each process that plans it, whatever the number of micro-batches
+and tasks. Spark usually has two such processes: one plans tasks, one commits and creates the writer again for it."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ NOTED_SINK = "pykafka-sink-that-notes-who-plans"
 
 
 def noted_sink() -> type[KafkaSinkDataSource]:
-    """The sink; each call that plans adds a line to the file `notes`: kind of process, its number."""
+    """The sink; each call that plans adds a line to the file `notes`: kind of process, process id."""
 
     # Inside a function, so that it is pickled with its code: workers cannot import this module.
     class NotedSink(KafkaSinkDataSource):

@@ -1,8 +1,8 @@
 """A stream is started again in the session in which its commit process was killed after the decision.
 
-The processes that plan live on, and remember that they have asked Kafka about this stream: what they remember is older
-than the decision. The transactions of a decision have a time limit, so it is finished when the query starts again, and
-not when its next batch happens to be written.
+The planning processes live on and remember their earlier requests about this stream, which are older than the decision.
+The transactions of a decision have a time limit, so it must be finished when the query starts again, not when its next
+batch is written.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ def kill_committing() -> None:
 
 
 def decide_and_be_killed(folder: Folder, kafka: KafkaCluster, proxy: KafkaProxy, topic: str, checkpoint: str) -> None:
-    """Batch 0 is delivered, batch 1 is decided and none of its transactions has ended."""
+    """Batch 0 is delivered; batch 1 is decided, and none of its transactions has ended."""
     writable_topic(kafka, topic)
     folder.add("a")
     run_to_end(start(folder.read(), proxy.bootstrap_servers, checkpoint, topic=topic), PATIENCE_S)
     folder.add("b")
     fault = proxy.on(END_TXN, Harm.LOSE_REQUEST, where=of_a_task, before=kill_committing)
-    # Spark calls it an end of the query that the process is gone.
+    # When the process is gone, Spark ends the query.
     with pytest.raises(StreamingQueryException):
         run_to_end(start(folder.read(), proxy.bootstrap_servers, checkpoint, topic=topic), PATIENCE_S)
     assert fault.has_acted
 
 
 def held_back(rows: DataFrame, gate: Path) -> DataFrame:
-    """No task gets past its first row before there is a file `gate`."""
+    """No task gets past its first row before the file `gate` exists."""
 
     def wait(value: str) -> str:
         while not gate.exists():
@@ -90,7 +90,7 @@ def test_a_stream_that_starts_again_in_its_session_finishes_the_open_decision_be
     try:
         tracker = spark.sparkContext.statusTracker()
         wait_until(tracker.getActiveJobsIds, "a job of Spark's runs", PATIENCE_S)
-        # So the plan of the batch is made, and no task can have written anything.
+        # So the batch is planned, and no task can have written anything.
         assert values(kafka_4, topic_name) == [b"a", b"b"]
     finally:
         gate.touch()

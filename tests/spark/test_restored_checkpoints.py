@@ -1,8 +1,8 @@
-"""A checkpoint that was copied by hand and put back, one batch older than what was delivered.
+"""A checkpoint that was copied by hand and restored, one batch older than what was delivered.
 
-Spark then plans the newest batch once more and knows nothing of the first time. With the same rows that is an ordinary
-repetition. With other rows it is not, and there is nobody but the sink to notice: Spark gives a batch its number and
-promises the same rows under it, which a restored backup breaks.
+Spark then plans the newest batch again and does not know about the first time. With the same rows that is an ordinary
+repetition. With other rows it is not, and only the sink can notice: Spark gives a batch its number and promises the
+same rows under it, and a restored backup breaks this promise.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.spark.parity import Folder, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
 from tools.kafka_cluster import KafkaCluster
 
-# Counts that stand in no id and no time by accident.
+# Numbers that do not occur in an id or a time by accident.
 ROWS_BEFORE, ROWS_AFTER = 1379, 2113
 PATIENCE_S = 300
 
@@ -32,7 +32,7 @@ def as_values(*lines: str) -> list[bytes | None]:
 
 
 def deliver_and_put_the_copy_back(folder: Folder, kafka: KafkaCluster, topic: str, checkpoint: str) -> None:
-    """Batch 0, a copy of the checkpoint, batch 1, and the copy in its place."""
+    """Delivers batch 0, copies the checkpoint, delivers batch 1, and restores the copy."""
     writable_topic(kafka, topic)
     folder.add("first")
     run_to_end(start(folder.read(), kafka, checkpoint, topic=topic), PATIENCE_S)

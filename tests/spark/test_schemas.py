@@ -188,7 +188,7 @@ def test_a_proto_file_is_enough_to_write_by(
         schema_registry_url=embedded_registry.url, auto_register_schemas="true",
     )  # fmt: skip
     values = [row.value or b"" for row in written(embedded_kafka, "orders")]
-    # Magic, id, and the path to the second message of the file.
+    # Magic byte, id, and the path to the second message of the file.
     assert {value[:7] for value in values} == {b"\x00\x00\x00\x00\x01\x02\x02"}
     messages = [_order_message().FromString(value[7:]) for value in values]
     assert sorted((message.id, message.name, message.place.lat) for message in messages) == [
@@ -297,7 +297,7 @@ def _register(registry: EmbeddedRegistry, subject: str, text: str) -> int:
 
 
 def _order_message() -> Any:
-    """The class that protoc would make of PROTO."""
+    """The class that protoc would generate from PROTO."""
     file = descriptor_pb2.FileDescriptorProto(name="order.proto", package="shop", syntax="proto3")
     file.dependency.append("google/protobuf/timestamp.proto")
     file.message_type.add(name="Ignored").field.add(name="nothing", number=1, type=9, label=1)

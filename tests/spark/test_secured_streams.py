@@ -1,4 +1,4 @@
-"""Spark into a Kafka with TLS and SCRAM: nothing but options, and no secret is shown. On a cluster: test_jobs.py."""
+"""Spark into a Kafka with TLS and SCRAM: only options are needed, no secret is shown. On a cluster: test_jobs.py."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def secured(secured_kafka_of: Callable[[str], SecuredKafka]) -> SecuredKafka:
 
 @pytest.fixture
 def options(secured: SecuredKafka, spark: SparkSession, tmp_path: Path, topic_name: str) -> dict[str, str]:
-    """As an existing job of Spark's own sink has them, but with PEM in place of JKS."""
+    """The options of an existing job of Spark's own sink, but with PEM in place of JKS."""
     trusted, secrets = tmp_path / f"{topic_name}.pem", tmp_path / f"{topic_name}.properties"
     trusted.write_text(secured.authority.text)
     secrets.write_text(f"alice={USERS['alice']}\n")
@@ -62,14 +62,14 @@ def test_a_stream_delivers_exactly_once_through_scram_over_tls(
     folder.add("a", "b")
     folder.add("c")
     run()
-    # What a crash between our commit and Spark's leaves behind: the last batch runs again.
+    # The state after a crash between our commit and Spark's: the last batch runs again.
     for name in ("1", ".1.crc"):
         (Path(checkpoint) / "commits" / name).unlink()
     folder.add("d")
     run()
     assert values(secured.kafka, topic_name) == [b"a", b"b", b"c", b"d"]
 
-    # The console script takes the same options from a file of properties, secrets by reference.
+    # The console script takes the same options from a properties file, with secrets by reference.
     secrets = tmp_path / f"{topic_name}.properties"
     properties = tmp_path / "client.properties"
     properties.write_text(

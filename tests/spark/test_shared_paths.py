@@ -1,5 +1,5 @@
-"""Two queries whose checkpoint paths read the same and are not the same place: every pod mounts its own volume at
-/checkpoint, and `checkpoint` in two working directories is two folders. A path tells nobody which query it is."""
+"""Two queries whose checkpoint paths are equal but name different places: every pod mounts its own volume at
+/checkpoint, and `checkpoint` in two working directories is two folders. A path does not identify a query."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_two_queries_with_the_same_relative_checkpoint_path_deliver_each_row_onc
                 stream.add(*lines)
                 wanted += [line.encode() for line in lines]
                 assert stream.step() == "delivered"
-        # A crash between the sink's commit and Spark's: the batch comes again, when the other query was the last.
+        # A crash between the sink's commit and Spark's: the batch runs again after a batch of the other query.
         forget_commit(str(tmp_path / "one" / "checkpoint"), 2)
         assert one.step() == "delivered"
     assert values(kafka_4, topic_name) == sorted(wanted)

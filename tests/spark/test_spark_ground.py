@@ -1,4 +1,4 @@
-"""The ground that the tests of the sink stand on: Spark's own sink, the foreign reader, the session of the tests."""
+"""What the tests of the sink rely on: Spark's own sink, the foreign reader, the session of the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/guides/sql.md says is refused; its statements that write are run by test_pages.py."""
+"""The statements that docs/guides/sql.md says are refused; test_pages.py runs those that write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS = "SELECT 'k' AS key, 'v' AS value"
 
 @pytest.fixture
 def given(kafka_4: KafkaCluster, topic_name: str) -> str:
-    """The options as SQL writes them."""
+    """The options in the syntax of SQL."""
     writable_topic(kafka_4, topic_name)
     options = {"kafka.bootstrap.servers": kafka_4.bootstrap_servers, "topic": topic_name}
     return "(" + ", ".join(f"`{name}` = '{text}'" for name, text in options.items()) + ")"

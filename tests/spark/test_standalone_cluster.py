@@ -1,4 +1,4 @@
-"""The standalone cluster that tests submit jobs to: what it does with processes that die, and what it leaves behind."""
+"""The standalone cluster that tests submit jobs to: how it handles processes that die, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tools.waiting import wait_until
 ROOT = Path(__file__).parents[2]
 JOBS = Path(__file__).parent / "jobs"
 PATIENCE_S = 400
-# Each look goes through all processes of the machine.
+# Each look scans all processes of the machine.
 LOOK_S = 0.5
 
 
@@ -63,8 +63,8 @@ def test_only_processes_of_the_cluster_can_be_killed(spark_cluster: SparkCluster
         spark_cluster.kill(os.getpid())
 
 
-# Executors and Python processes are known to the cluster by a variable in their environment, or the tests above would
-# not have found them. So a small process that has it stands for them here, beside a master.
+# The cluster finds executors and Python processes by a variable in their environment, as the tests above show. So here
+# a small process with that variable replaces them, beside a master.
 
 
 def marked_process(folder: Path) -> subprocess.Popen[bytes]:

@@ -1,7 +1,7 @@
 """Spark's own processes die, freeze and race in the middle of a micro-batch: each row is there once, for a reader of
 committed records, and no transaction stays open.
 
-What needs no Spark is tested without it, at every single request: tests/chaos.
+tests/chaos tests what does not need Spark, at every single request.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ QUICK_TO_GIVE_UP = {
 
 
 class GatedStream:
-    """jobs/gated_stream.py under way, and what it should have delivered by now."""
+    """jobs/gated_stream.py while it runs, and what it must have delivered by now."""
 
     def __init__(self, cluster: SparkCluster, kafka: KafkaCluster, topic: str, folder: Path) -> None:
         self._cluster = cluster
@@ -82,14 +82,14 @@ class GatedStream:
         (self._folder / "gates" / (str(batch) if attempt is None else f"{batch}-{attempt}")).touch()
 
     def reached(self, batch: int, attempt: int = 0) -> int:
-        """The process that holds back the rest of its rows; some are in an open transaction."""
+        """The process that holds back the rest of its rows; the earlier ones are in an open transaction."""
         path = self._folder / "reached" / f"{batch}-{attempt}"
         self.wait_until(lambda: path.exists() and path.read_text() != "", f"{path.name} is reached")
         self.wait_until(lambda: self.open() != [], "a transaction is open")
         return int(path.read_text())
 
     def executor_of(self, process_id: int) -> tuple[Executor, list[int]]:
-        """The executor that a Python process belongs to, and its other Python processes: those that write."""
+        """The executor that a Python process belongs to, and its other Python processes, which write."""
         for executor in self._cluster.executors():
             found = self._cluster.python_workers(executor)
             if process_id in found:
@@ -103,12 +103,12 @@ class GatedStream:
         wait_until(lambda: is_true() or self.job.check(what), lambda: f"{what}:\n{self.job.log[-4000:]}", PATIENCE_S)
 
     def wait_until_delivered(self) -> None:
-        """All batches so far, by what Spark says."""
+        """Waits until Spark's commit log has all batches so far."""
         commits = self._folder / "checkpoint" / "commits" / str(self._batches - 1)
         self.wait_until(commits.exists, f"batch {self._batches - 1} is committed")
 
     def check(self) -> None:
-        """Of what was delivered until now."""
+        """Checks what was delivered until now."""
         assert open_transactions(self._kafka.bootstrap_servers, self.sink_id) == []
         records = read_topic(self._kafka.bootstrap_servers, self._topic)
         assert Counter(int(record.key or b"-1") for record in records) == Counter(range(self._batches * ROWS))
@@ -143,7 +143,7 @@ def test_a_python_process_that_is_killed_while_it_writes_costs_one_attempt(
 def test_an_executor_that_is_killed_while_its_task_writes_makes_spark_run_the_stage_again_and_doubles_nothing(
     stream: GatedStream, spark_cluster: SparkCluster
 ) -> None:
-    """With the executor its share of the shuffle is gone, so the stage before is repeated as well."""
+    """The executor's share of the shuffle is lost with it, so Spark repeats the previous stage as well."""
     stream.start()
     batch = stream.add_batch()
     executor, _ = stream.executor_of(stream.reached(batch))
@@ -163,12 +163,12 @@ def test_a_machine_that_freezes_past_the_network_time_out_and_goes_on_after_the_
     batch = stream.add_batch()
     waiting = stream.reached(batch)
     executor, writing = stream.executor_of(waiting)
-    # The whole machine: its Spark worker would otherwise kill the executor as soon as Spark has given it up.
+    # All processes of the machine: otherwise the Spark worker would kill the executor when Spark gives it up.
     number = next(one for one in (1, 2) if spark_cluster.host_of(one) == executor.host)
     frozen = [spark_cluster.worker_process_id(number), executor.process_id, waiting, *writing]
     for process_id in frozen:
         spark_cluster.pause(process_id)
-    # Spark gives the executor up and repeats its task.
+    # Spark gives up the executor and repeats its task.
     stream.open_gate(batch)
     stream.wait_until_delivered()
     stream.check()
@@ -182,7 +182,7 @@ def test_a_machine_that_freezes_past_the_network_time_out_and_goes_on_after_the_
 
 
 def test_of_two_attempts_that_go_to_their_end_at_the_same_moment_one_is_seen(stream: GatedStream) -> None:
-    """Spark starts a copy of the slow task on the other executor; then both are let go."""
+    """Spark starts a copy of the slow task on the other executor; then both continue at the same time."""
     stream.start(**SPECULATION)
     for _ in range(3):
         batch = stream.add_batch()
@@ -209,7 +209,7 @@ def test_a_speculative_race_leaves_no_trace_of_the_loser(stream: GatedStream, wi
 def test_a_driver_that_is_told_to_end_in_the_middle_of_a_batch_is_followed_by_one_that_delivers_it(
     stream: GatedStream,
 ) -> None:
-    """SIGTERM: Spark shuts down in order, tasks are cancelled."""
+    """After SIGTERM Spark shuts down in order and cancels its tasks."""
     stream.start()
     stream.open_gate(stream.add_batch())
     stream.wait_until_delivered()

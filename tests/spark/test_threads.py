@@ -1,4 +1,4 @@
-"""Batch writes from threads of the user's own, side by side in one application."""
+"""Batch writes from several threads of the user, in parallel in one application."""
 
 from __future__ import annotations
 

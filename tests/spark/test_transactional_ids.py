@@ -1,7 +1,7 @@
-"""How many transactional ids a query leaves at the brokers: as many as its processes run tasks of one batch at most.
+"""A query leaves at most as many transactional ids at the brokers as its processes run tasks of one batch.
 
-The session has two cores, so two worker processes run the four tasks of a batch between them. Another process takes
-ids only after one of these has ended, which Spark brings about after a minute without a task.
+The session has two cores, so two worker processes run the four tasks of a batch. Another process takes ids only after
+one of these has ended, which Spark does after a minute without a task.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def ids_of_tasks(kafka: KafkaCluster, sink_id: str) -> set[str]:
-    """In whatever state. The sink id may be longer than the option: a stream's has its query in it."""
+    """The ids in any state. The sink id of a stream is longer than the option: it contains the query."""
     with client_of(kafka.bootstrap_servers) as client:
         answers = client.ask_all(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY, changes_nothing=True)
     names = {state["transactional_id"] for answer in answers for state in answer["transaction_states"]}
@@ -33,7 +33,7 @@ def lines(batch: int) -> list[str]:
 
 
 def spread(frame: DataFrame) -> DataFrame:
-    """Rows in every task, one after the other."""
+    """Distributes the rows to all tasks."""
     return frame.repartition(TASKS)
 
 

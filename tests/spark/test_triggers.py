@@ -1,7 +1,7 @@
-"""Every trigger of Spark's delivers, or is refused; and what is not writing is told apart from it.
+"""Every trigger of Spark delivers or is refused; reading is refused with the name of the format that reads.
 
 The assumption: Spark writes a micro-batch into the checkpoint before it plans it, and plans a continuous query before
-anything is there. Were it otherwise, each test of a stream would fail with the refusal of the continuous trigger.
+anything is in the checkpoint. Otherwise each test of a stream would fail with the refusal of the continuous trigger.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GUARANTEES = ["exactly-once", "at-least-once"]
 def writer_of(
     spark: SparkSession, kafka: KafkaCluster, checkpoint: str, topic: str, guarantee: str
 ) -> DataStreamWriter:
-    """Of an endless stream; the source is one that knows every trigger."""
+    """The writer of an endless stream, with a source that supports every trigger."""
     rows = spark.readStream.format("rate").option("rowsPerSecond", 100).load().selectExpr("'v' as value")
     writer = rows.writeStream.format("pykafka-sink").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     writer = writer.option("checkpointLocation", checkpoint).option("delivery.guarantee", guarantee)

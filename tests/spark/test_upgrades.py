@@ -1,7 +1,7 @@
-"""A stream that was begun by the release before is continued by this one: nothing is lost, nothing is doubled.
+"""A stream that an earlier release began is continued by this one: nothing is lost, nothing is duplicated.
 
-The release before kept the decisions of a stream under the sink id alone. What it left may be a decision that nobody
-has carried out, so the continuation has to find it under the old name.
+The earlier release stored the decisions of a stream under the sink id alone. It may have left a decision that was not
+carried out, so this release has to find it under the old name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def go_on(spark: SparkSession, servers: str, folder: Path, topic: str, sink_id: 
     [
         pytest.param(None, id="ended"),
         pytest.param(1, id="killed-at-the-first-end"),
-        # Without Spark it is in every run: tests/chaos/test_upgrades.py.
+        # Without Spark this case is in every run: tests/chaos/test_upgrades.py.
         pytest.param(2, id="killed-at-the-second", marks=pytest.mark.slow),
     ],
 )
@@ -69,7 +69,7 @@ def test_a_stream_of_the_release_before_is_continued_with_every_row_once(
     go_on(spark, kafka_4.bootstrap_servers, folder, topic_name, sink_id)
     wanted = sorted(line.encode() for number in range(4) for line in lines_of(number))
     assert values(kafka_4, topic_name) == wanted
-    # And once more, as after any restart.
+    # Again, as after any restart.
     go_on(spark, kafka_4.bootstrap_servers, folder, topic_name, sink_id)
     assert values(kafka_4, topic_name) == wanted
     assert open_transactions(kafka_4.bootstrap_servers, sink_id) == []

@@ -1,7 +1,8 @@
-"""What PySpark's worker processes do around a task, which the sink relies on: they are used again, and collect between.
+"""What PySpark's worker processes do around a task, which the sink relies on: they are reused, and collect garbage in
+between.
 
-The spy is a partitioner: code of the user's that runs in the middle of a task. The session of these tests talks to
-Python over TCP, as Spark does by default; the jobs of test_jobs.py and the demo run with conf/, over Unix sockets.
+The spy is a partitioner: user code that runs in the middle of a task. The session of these tests connects to Python
+over TCP, as Spark does by default; the jobs of test_jobs.py and the demo run with conf/, over Unix sockets.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from kafka_sink.testing import EmbeddedBroker
 
-# What the collector would look at after each task, if nothing were frozen, is several times as much.
+# If nothing were frozen, the collector would visit several times as many objects after each task.
 IN_SIGHT_MAX = 15_000
 SPY = """
 import gc, json, os
@@ -40,7 +41,7 @@ def test_a_worker_that_is_used_again_has_little_in_the_collectors_sight(spark: S
             writer.option("kafka.partitioner.class", f"{name}:spy").mode("append").save()
     looks = [json.loads(line) for line in seen.read_text().splitlines()]
     assert len(looks) == 12 and not any(look["is_over_unix_socket"] for look in looks)
-    # The last task of a process that ran several: everything is loaded by then.
+    # The last task of a process that ran several tasks: everything is loaded by then.
     last = {look["pid"]: look for look in looks}
     counts = {pid: sum(look["pid"] == pid for look in looks) for pid in last}
     reused = [look for pid, look in last.items() if counts[pid] >= 3]

@@ -1,6 +1,6 @@
-"""`python -m tests.sim.delivery`: commits among faults. The options are told in tests/sim/command.py.
+"""`python -m tests.sim.delivery`: commits under faults. tests/sim/command.py describes the options.
 
-`--breakers lies,twins` breaks these assumptions in each seed instead of those that it would choose, `none` breaks none.
+`--breakers lies,twins` breaks these assumptions in each seed, not those that the seed draws; `none` breaks none.
 """
 
 from __future__ import annotations

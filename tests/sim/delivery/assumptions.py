@@ -1,9 +1,9 @@
-"""What brokers do that a driver may have taken for impossible: they lose markers, forget ids, and answer wrongly.
+"""Behaviour of brokers that a driver might assume impossible: they lose markers, forget ids, and answer wrongly.
 
-A marker vanishes as with KAFKA-20734: its partition has no replica that is alive when the coordinator wants to write
-it, is taken for deleted, and comes back without it. The record stays. Ids are forgotten as after
-`transactional.id.expiration.ms`, only sooner. A coordinator that answers from a stale cache tells of transactions as
-they were before they began, or as if others had come since; it never says that something was done which was not.
+A marker is lost as in KAFKA-20734: no replica of its partition is alive when the coordinator writes it, the partition
+is taken for deleted, and comes back without the marker. The record stays. Ids are forgotten as after
+`transactional.id.expiration.ms`, only sooner. A coordinator that answers from a stale cache describes transactions as
+they were before they began, or as if others had begun since; it never says that something was done which was not.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kafka_sink.testing.transaction_state import SETTLED, TopicPartition
 from tests.sim.delivery.plan import LEDGER
 from tests.sim.trace import Trace
 
-# By API: INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_PRODUCER_EPOCH; unknown id.
+# By API: INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_PRODUCER_EPOCH; id not found.
 LIES = {"EndTxn": (48, 49, 90, 47), "DescribeTransactions": (105,)}
 IDLE_MS = 300
 DRIVER_SUFFIX = "-driver"
@@ -28,9 +28,9 @@ class Assumptions:
     def __init__(self, core: BrokerCluster, trace: Trace) -> None:
         self.core = core
         self.trace = trace
-        # Producer id and epoch of a ledger record -> was it a commit whose marker was lost.
+        # Producer id and epoch of a ledger record -> whether the lost marker was that of a commit.
         self.lost_markers: dict[tuple[int, int], bool] = {}
-        # Since when no answer about this id can be trusted: whoever was lied to may say so.
+        # Ids about which a coordinator has answered wrongly: a driver that got the answer may repeat it.
         self.lied_about: set[str] = set()
         self._markers_to_lose = 0
         self._liars_until_ms: dict[int, int] = {}
@@ -50,7 +50,7 @@ class Assumptions:
     # ---- markers ----
 
     def lose_marker(self, pick: Random, length_ms: int) -> bool:
-        """The next commit in the ledger, or the next two. Counted when it happens."""
+        """Loses the marker of the next commit in the ledger, or of the next two. Counted when it happens."""
         self._markers_to_lose = pick.choice((1, 1, 2))
         return False
 

@@ -1,8 +1,8 @@
-"""What each attempt wrote, what Spark's checkpoints say, and what the sink said about each batch.
+"""What each attempt wrote, what Spark's checkpoints contain, and what the sink reported about each batch.
 
-The one side of every comparison with the logs. A row is (batch, number); every attempt that writes it makes a record
-with a number of its own, so that a reader of the logs can tell who wrote what. A `Batch` is some rows under a batch id:
-where other rows come under the same id, that is another one, of a later generation.
+The checks compare this with the logs. A row is (batch, number). Each attempt that writes a row makes a record with its
+own number, so the logs show which attempt wrote what. A `Batch` is a set of rows under a batch id: other rows under the
+same id are another batch, of a later generation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.sim.scenario import TOPICS
 class Attempt:
     """One attempt of one task: its rows, and the record numbers they got.
 
-    `name` is its own; `identity`, of its transactional id, may be used by several, one after the other.
+    `name` belongs to this attempt alone. Several attempts may use `identity` (of the transactional id) in turn.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Attempt:
 
 @dataclass(slots=True, eq=False)
 class Loss:
-    """CommitLost, as it was said: which transactions of the batch are visible and which never will be."""
+    """A CommitLost as it was reported: which transactions of the batch are visible and which never will be."""
 
     batch: Batch
     lost: frozenset[str]
@@ -65,7 +65,7 @@ class Loss:
     since_ms: int
     said_count: int = 1
     is_resolved: bool = False
-    # Said by a batch write without a ledger: nobody will ask again. Of these not even that much is known.
+    # Reported by a batch write without a ledger: no later run resolves it, and these may be visible or not.
     doubtful: frozenset[str] = frozenset()
 
     @property
@@ -75,7 +75,7 @@ class Loss:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Planned by Spark: the rows never change after that. `must_be_there`: the sink has said that it is delivered."""
+    """A batch as Spark planned it: its rows never change. `must_be_there`: the sink has reported it as delivered."""
 
     key: BatchKey
     number: int
@@ -84,11 +84,11 @@ class Batch:
     is_committed: bool = False
     must_be_there: bool = False
     was_tried: bool = False
-    # How often it was in the part of a checkpoint that was set back, or somebody wrote other rows under its name.
+    # How often it was in the part of a checkpoint that was set back, or other rows were written under its name.
     set_back_count: int = 0
-    # Which topic a row goes to is in the row, or chosen by chance each time it is written.
+    # The topic is a function of the row; otherwise it is drawn each time the row is written.
     has_fixed_topics: bool = False
-    # Why it may be missing although the query went on: a warning said so, or an option asked for it.
+    # Why the batch may be missing although the query continued: a warning said so, or an option allows it.
     excuse: str = ""
     losses: list[Loss] = field(default_factory=list)
 
@@ -103,7 +103,7 @@ class Batch:
         return not self.has_fixed_topics or self.topic_of(row) == topic
 
     def digest_of(self, rows: tuple[int, ...]) -> int:
-        """As a task makes it: of its own rows, in their order."""
+        """The digest that a task computes of its own rows, in their order."""
         return zlib.crc32(f"{self.key} {self.generation} {rows}".encode())
 
     def __str__(self) -> str:
@@ -112,16 +112,16 @@ class Batch:
 
 class Books:
     def __init__(self) -> None:
-        # All that ever were planned, also what a checkpoint has forgotten since.
+        # All batches that were ever planned, also those that a checkpoint has lost since.
         self.batches: list[Batch] = []
-        # By name, and by the exact transaction that an attempt has prepared.
+        # Attempts by name, and by the exact transaction that they have prepared.
         self.attempts: dict[str, Attempt] = {}
         self.prepared: dict[tuple[str, int, int], Attempt] = {}
         # Record number -> (attempt, row).
         self.records: dict[int, tuple[Attempt, int]] = {}
-        # Attempts of which nothing may ever be visible, and who said so.
+        # Attempts of which nothing may ever be visible, with the verdict that says so.
         self.forbidden: dict[str, str] = {}
-        # Transactions (id, producer id) that the coordinator has aborted by time.
+        # Transactions (id, producer id, epoch) that the coordinator has aborted because they timed out.
         self.timed_out: set[str] = set()
 
     def generations(self, key: BatchKey) -> list[Batch]:

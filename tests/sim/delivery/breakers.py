@@ -1,15 +1,15 @@
-"""Assumptions about Spark, brokers and users that do not hold everywhere: what a seed breaks, and how often.
+"""Assumptions about Spark, brokers and users that do not hold everywhere: which of them a seed breaks, and how often.
 
-  processes     Spark moves the commits of one run between driver-side Python processes; each remembers what it knew
+  processes     Spark moves the commits of one run between driver-side Python processes; each keeps its state
   twins         two queries with a checkpoint each write under one sink id at the same time
   set_back      a checkpoint is set back by any number of batches; the rows under a batch id are the same, or others
   lost_markers  the marker of a ledger transaction is lost with its only replica (KAFKA-20734)
-  expiry        the coordinator forgets ids that nobody has used for a while
-  lies          for some seconds a coordinator answers from what it no longer, or not yet, knows
-  pool          a worker process and a run use a transactional id for one task after the other
-  unnamed       batch writes without a name: no ledger, and nobody who could finish them
+  expiry        the coordinator forgets ids that were idle for a while
+  lies          for some seconds a coordinator answers wrongly, as from a stale cache
+  pool          a worker process of a run uses a transactional id for one task after the other
+  unnamed       batch writes without a name: they have no ledger, and no later run can finish them
 
-The first seven are faults and habits that a seed switches on by chance; the last is another kind of query.
+The first seven are faults and settings of the run that a seed draws; the last is another kind of query.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED = (
     "processes", "twins", "set_back", "lost_markers", "expiry", "lies", "pool", "unnamed",
 )  # fmt: skip
 BREAKERS = (PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED)
-# The faults that belong to a breaker; the others are habits of the whole run.
+# The faults that belong to a breaker; the other breakers apply to the whole run.
 FAULTS_OF = {
     PROCESSES: "end_process", TWINS: "second_query", SET_BACK: "set_back", LOST_MARKERS: "lose_marker",
     EXPIRY: "expire_ids", LIES: "lie",
@@ -33,7 +33,7 @@ MEANS_MS = {
 }  # fmt: skip
 SHARES = (0.0, 0.2, 0.5)
 UNNAMED_SHARE = 0.07
-# What the option `replay.mismatch` says about a batch that comes again with another number of rows.
+# The option `replay.mismatch`: what happens to a repeated batch that has another number of rows.
 REPLAY_MISMATCH = ("fail", "fail", "fail", "warn", "skip")
 
 
@@ -44,7 +44,7 @@ def drawn_breakers(pick: Random) -> frozenset[str]:
 
 
 def breaker_faults(pick: Random, breakers: frozenset[str], busy_ms: int) -> list[FaultEvent]:
-    """Drawn for each breaker, on or not: switching one off changes nothing about the others."""
+    """Drawn for each breaker, enabled or not, so that disabling one changes nothing about the others."""
     events: list[FaultEvent] = []
     for breaker, kind in FAULTS_OF.items():
         mean_ms, length_ms = pick.choice(MEANS_MS[kind]), pick.choice((400, 1_500, 4_000))

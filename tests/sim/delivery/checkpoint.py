@@ -1,8 +1,8 @@
-"""Spark's checkpoint of one query: which batches are planned, which are committed; and what people do to it.
+"""Spark's checkpoint of one query: which batches are planned, which are committed; and how users set it back.
 
 It may be set back by any number of batches, as with a backup that is restored. Then Spark plans these batches again:
-with the same rows, or, from a source that has moved on, with others. When the sink refuses that and says so, the newer
-checkpoint comes back, as its text asks for.
+with the same rows, or with others if the source has moved on. When the sink refuses that, the newer checkpoint is
+restored, as the text of the error advises.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EMPTY_SHARE = 0.15
 SAME_ROWS_SHARE = 0.35
-# How many batches it is set back by, if there are so many. 0: a batch that is planned and not committed comes anew.
+# The number of batches it is set back by, at most. With 0, a planned batch that is not committed is planned again.
 STEPS_BACK = (0, 1, 1, 1, 2, 3, 100)
 
 
@@ -29,7 +29,7 @@ class Checkpoint:
         self.query_id = query_id
         self.batches_max = batches_max
         self.batches: list[Batch] = []
-        # As it was before it was set back, until it is known that nobody needs that again.
+        # The checkpoint before it was set back, as long as it may have to be restored.
         self.saved: list[tuple[Batch, bool]] | None = None
         self.refusals = 0
         self._stage = stage
@@ -41,7 +41,7 @@ class Checkpoint:
         return len(self.batches) == self.batches_max and all(batch.is_committed for batch in self.batches)
 
     def next_batch(self) -> Batch | None:
-        """The first one that Spark has not committed; planned now if there is none and the source has more."""
+        """The first batch that Spark has not committed, or a newly planned one if the source has more rows."""
         waiting = next((batch for batch in self.batches if not batch.is_committed), None)
         if waiting is not None or len(self.batches) >= self.batches_max:
             return waiting
@@ -72,13 +72,13 @@ class Checkpoint:
     # ---- other rows under the same name ----
 
     def with_other_rows(self, batch: Batch, *, row_count: int | None = None) -> Batch:
-        """Somebody writes something else under a name that stands for a content."""
+        """A user writes other rows under a name that already stands for a batch."""
         count = self._source.randint(1, self._stage.plan.rows_max) if row_count is None else row_count
         batch.set_back_count += 1
         return self._new(batch.number, count)
 
     def renewed(self, batch: Batch) -> Batch:
-        """A write without a name that is tried again: nothing connects it with the first one."""
+        """A write without a name is tried again: nothing connects it with the first one."""
         other = self._new(batch.number, batch.row_count)
         self.batches[self.batches.index(batch)] = other
         return other
@@ -108,7 +108,7 @@ class Checkpoint:
         return True
 
     def on_refused(self) -> bool:
-        """True: it has been refused often enough that the newer one is put back."""
+        """Returns True if the batch was refused often enough that the newer checkpoint is restored."""
         if self.saved is None:
             return False
         self.refusals += 1
@@ -122,6 +122,6 @@ class Checkpoint:
         return True
 
     def on_went_on(self, batch: Batch) -> None:
-        """Whoever goes on behind where it was does not need the newer one any more."""
+        """A query that has passed the last batch of the newer checkpoint does not need it any more."""
         if self.saved is not None and batch.number >= self.saved[-1][0].number:
             self.saved = None

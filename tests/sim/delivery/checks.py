@@ -1,8 +1,8 @@
-"""I13 and I15, against the logs as a read_committed reader finds them: each row of each batch once, and nothing else.
+"""I13 and I15, checked against the logs as a read_committed reader sees them: each row once, nothing else.
 
-Readings are those of the simulation's own decoder (`tests.sim.decoder`). A lost batch is the exception that was said
-aloud: of it exactly the named transactions are missing, and a replay adds the visible ones a second time. I15 is the
-same promise where an assumption was broken: no row is lost or doubled without an error, or a warning, that names it.
+The simulation's own decoder (`tests.sim.decoder`) reads the logs. A batch reported as lost is the exception: exactly
+the named transactions are missing, and a replay adds the visible ones a second time. I15 is the same promise where an
+assumption was broken: no row is lost or duplicated without an error or a warning that names it.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class Checks:
         return kept if batch.is_accepted else kept + 1
 
     def _check_dropped(self, batch: Batch) -> None:
-        """Planned, and gone from the checkpoint: whole or not at all, unless the write had no name and its driver died
-        while it committed. Then each task is whole or not there."""
+        """A batch that was planned and then removed from the checkpoint is whole or absent. If the write had no name
+        and its driver died while it committed, this holds for each task of it instead."""
         counts = [self._seen[batch][row] for row in range(batch.row_count)]
         if max(counts, default=0) > 1:
             raise Violation("I15", f"rows of {batch}, which was dropped, are seen {counts} times")
@@ -91,7 +91,7 @@ class Checks:
             raise Violation("I15", f"{batch}, which was dropped, is visible in part: {counts}")
 
     def _check_generations(self) -> None:
-        """Of all that was ever planned under one batch id, one is visible, or each other one was lost aloud."""
+        """At most one of all contents planned under a batch id is visible, apart from those reported as lost."""
         for key in {batch.key for batch in self.books.batches}:
             visible = [one for one in self.books.generations(key) if self._seen[one] and not one.losses]
             if len(visible) > 1:
@@ -121,7 +121,7 @@ class Checks:
             raise Violation("I13", f"{attempt.name} is torn: {len(seen)} of {len(attempt.rows)} rows")
 
     def _check_places(self) -> None:
-        """What a task was told of where its rows are; I1 of the producer, here because receipts rest on it."""
+        """The offsets that tasks were told are right: I1 of the producer, checked here because receipts rely on it."""
         where = {
             number: (view.topic_partition, offset) for view in self.views for offset, number in view.offsets.items()
         }
@@ -141,14 +141,14 @@ class Checks:
 
 
 def check_nothing_is_open(core: BrokerCluster, assumptions: Assumptions, kind: str) -> None:
-    """Right after the last batch, before any time-out: a reader waits for nobody.
+    """Directly after the last batch no transaction of a task is open, so no reader waits for a time-out.
 
-    Except for a run that died before it decided anything, if its first packet comes after its successor's: no ledger
-    knows which of the two is the older, and to abort the younger could lose what it has prepared. That one ends by its
-    time-out, which `_check_stable` waits for. Nor does anybody end what a batch write without a name has left open.
+    Exception: a run that died before it decided anything, if its first packet arrives after its successor's. No ledger
+    knows which of the two is older, and aborting the younger could lose what it has prepared. Its transaction ends by
+    its time-out, which `_check_stable` waits for. Also, nobody ends what a batch write without a name has left open.
 
-    Of writes with a label nothing is demanded. Only those of the same label know of each other, and there may be no
-    later one: what a run left that died undecided, or a losing attempt began behind the sweep, ends by its time-out.
+    Labelled writes are not checked. Only writes of the same label know of each other, and there may be no later one:
+    what an undecided run leaves when it dies, or a losing attempt begins after the sweep, ends by its time-out.
     """
     if kind == LABELLED:
         return

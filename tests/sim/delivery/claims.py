@@ -1,7 +1,7 @@
-"""Who claimed the ledger and who decided there, as its log tells: whether a query was ended by another run, or only by
-its own processes; and whether a run that was taken over decides all the same.
+"""Which runs claimed the ledger and which decided there, read from its log. It shows whether another run or only a
+process of the same run ended a query, and whether a run that was taken over still decides.
 
-A claim that was compacted, or lost with its leader, was there all the same; so they are noted as they are appended.
+Claims are noted when they are appended, since a claim that was compacted, or lost with its leader, counts as well.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class SeenClaim(NamedTuple):
 
 class Claims:
     def __init__(self, log: PartitionLog, *, is_strict: bool) -> None:
-        """`is_strict`: a run has one process, which remembers its first claim once it has acted on it. Another one, or
-        one whose first claim got no answer, knows of that claim by the ledger alone."""
+        """`is_strict`: a run has one process, which remembers its first claim once it has acted on it. Another process,
+        or one whose first claim got no answer, knows of that claim only from the ledger."""
         self._log = log
         self._is_strict = is_strict
         self.seen: list[SeenClaim] = []
         self._acted: set[str] = set()
-        # Intents of runs that were taken over, by producer id: a sin once they are committed.
+        # Intents of runs that were taken over, by producer id: committing one is a violation.
         self._late: dict[int, str] = {}
         store = log._store
 
@@ -58,7 +58,7 @@ class Claims:
                 self._acted.add(run)
 
     def _is_late(self, sink_id: str, run: str) -> bool:
-        """It has claimed again behind the first claim of a run that is younger, and could see that claim."""
+        """The run has claimed again after the first claim of a younger run, and could see that claim."""
         claims = [claim for claim in self.seen if claim.sink_id == sink_id]
         of_sink = [claim.run for claim in claims]
         if run not in of_sink:
@@ -72,12 +72,12 @@ class Claims:
         return is_known and any(claim.run in between and claim.offset in kept for claim in claims)
 
     def _kept(self) -> set[int]:
-        """Of the ledger, by the cleaner."""
+        """The offsets of the ledger that the cleaner has kept."""
         return {offset for batch in self._log.batches for offset in decode_batch(batch.data).offsets}
 
     def has_successor(self, sink_id: str, run: str) -> bool:
-        """Has another run claimed the sink, for the first time, since this one did? Who never did may have been
-        overtaken by anybody. Where the cleaner has taken away what an elder run claimed before, nobody can tell."""
+        """Whether another run has claimed the sink for the first time since this one did. Any run may have overtaken
+        one that never claimed. Where the cleaner has removed an older run's earlier claims, the order is unknown."""
         of_sink = [claim for claim in self.seen if claim.sink_id == sink_id]
         runs = [claim.run for claim in of_sink]
         if run not in runs:

@@ -1,7 +1,6 @@
-"""A process on the driver: the commit machine, the admin engine, and an inbox. `admin.client.Client` as events.
+"""A process on the driver: the commit state machine, the admin engine, and an inbox. It replaces `admin.client.Client`.
 
-Without an operation nothing is
-read from the network, as in a process that waits for Spark.
+Without an operation it reads nothing from the network, like a process that waits for Spark.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class DriverHost:
         self.name = name
         self.is_alive = True
         self.paused_until_ms = 0
-        # Called between what the machine has decided and carrying it out: a crash, or a pause, may be due.
+        # Called after the machine has decided and before its requests are sent: a crash or a pause may be due.
         self.on_decided: Callable[[Phase], None] = lambda _phase: None
         self._loop = loop
         self._network = network
@@ -43,13 +42,13 @@ class DriverHost:
             max_in_flight_requests_per_connection=PIPELINED_MAX,
             allow_auto_create_topics=False,
         )
-        # A batch of a simulation has few transactions: they shall go over several connections all the same.
+        # A simulated batch has few transactions; this limit spreads them over several connections all the same.
         self._engine = AdminEngine(options, jitter=jitter, ends_in_flight=1)
         self._machine: Committer | None = None
         self._on_verdict: Callable[[CommitResult], None] = lambda _verdict: None
         self._machine_wake_ms = 0
         self._out: dict[RequestKey, AdminRequest] = {}
-        # Decided, and not sent: the process stood still in between.
+        # Requests that the machine has decided on, but which were not sent because the process was paused.
         self._held: tuple[AdminRequest, ...] = ()
         self._inbox: list[c.Input] = []
         self._planned_ms: int | None = None
@@ -125,7 +124,7 @@ class DriverHost:
     def _step(
         self, now_ms: int, events: list[c.Input], questions: tuple[AdminRequest, ...]
     ) -> tuple[list[AdminResponse], int]:
-        step = self._engine.step(now_ms, events, questions)  # type: ignore[arg-type]  # the network makes no others
+        step = self._engine.step(now_ms, events, questions)  # type: ignore[arg-type]  # the network sends no others
         for command in step.commands:
             if isinstance(command, NETWORK_COMMANDS):
                 self._network.carry_out(self, command)

@@ -1,7 +1,7 @@
-"""A worker process of Spark: one real engine after the other in it, each for one attempt of a task.
+"""A Python worker process of Spark: it runs one real engine after the other, each for one attempt of a task.
 
-What `spark/task.py` does with a `Producer`, told as wishes to the engine: a transaction under the attempt's own id, the
-rows, a flush, and either a receipt for a prepared transaction or a close, which aborts it.
+It does with wishes to the engine what `spark/task.py` does with a `Producer`: a transaction under the attempt's own id,
+the rows, a flush, and either a receipt for a prepared transaction or a close, which aborts it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ Report = Callable[[Attempt, TaskReceipt | None], None]
 
 
 class Executor(Client):
-    """`report` hears of each attempt's end, once: a receipt, or None for a failure."""
+    """`report` is called once at the end of each attempt, with a receipt, or with None after a failure."""
 
     books: Books
-    # Where ids are used again: those of this process.
+    # The ids of this process, if ids are used again.
     pool: IdentityPool | None = None
     attempt: Attempt | None = None
     is_idle = False
@@ -45,7 +45,7 @@ class Executor(Client):
         self.run(_attempt(self, attempt, report, is_reused=is_reused))
 
     def take_used(self, attempt: Attempt) -> None:
-        """An id that this process has used before, if one is free, instead of the attempt's own."""
+        """Takes an id that this process has used before, if one is free, instead of the attempt's own."""
         own = attempt.own_identity
         used = None if self.pool is None else self.pool.take_used(own.sink_id, own.run, attempt.key)
         if used is not None:
@@ -57,7 +57,7 @@ class Executor(Client):
             self.pool.give_back(attempt.identity, attempt.key, receipt.transaction)
 
     def give_up(self, attempt: Attempt) -> None:
-        """An InitProducerId for its id is still on the way: nobody uses that id any more."""
+        """An InitProducerId for the attempt's id may still arrive, so the id is not used again."""
         self.trace.count("transactional id given up")
 
     def append_rows(self, attempt: Attempt, topic_partition: tuple[str, int], rows: tuple[int, ...]) -> None:
@@ -79,7 +79,7 @@ def _attempt(executor: Executor, attempt: Attempt, report: Report, *, is_reused:
         yield from _send(executor, attempt)
         receipt = yield from _finish(executor, attempt, started_ms)
     if receipt is None:
-        # Real tasks wait for the abort of their transaction before they raise, but not for ever.
+        # Real tasks wait for the abort of their transaction before they raise, but only for a limited time.
         executor.loop.after(ABORT_TIMEOUT_MS, lambda: _report(executor, attempt, None, report))
         yield c.Close
         _report(executor, attempt, None, report)
@@ -101,7 +101,7 @@ def _report(executor: Executor, attempt: Attempt, receipt: TaskReceipt | None, r
 
 
 def _begun(executor: Executor, attempt: Attempt, *, is_reused: bool) -> Script:
-    """None: the transaction is open."""
+    """Returns None if the transaction is open."""
     if is_reused:
         result = yield lambda number: c.StartOver(number, attempt.transactional_id)
         executor.transaction = None
@@ -122,7 +122,7 @@ def _begun(executor: Executor, attempt: Attempt, *, is_reused: bool) -> Script:
 
 
 def _take_identity(executor: Executor, attempt: Attempt) -> Script:
-    """As the task does it: an id whose InitProducerId may still arrive is given up."""
+    """Gives up an id whose InitProducerId may still arrive, as the task does."""
     for _ in range(IDENTITIES_MAX):
         result = yield c.InitTransactions
         assert result is not None
@@ -141,7 +141,7 @@ def _take_identity(executor: Executor, attempt: Attempt) -> Script:
 
 
 def _send(executor: Executor, attempt: Attempt) -> Script:
-    """Rows go out in portions, each to a partition of its own choice, as rows without keys do."""
+    """Sends the rows in portions, each to a random partition, like rows without keys."""
     rows, pick, batch = list(attempt.rows), executor.pick, attempt.batch
     since_ms = executor.loop.now_ms
     while rows and executor.refusal is None and not executor.must_fail:
@@ -163,7 +163,7 @@ def _send(executor: Executor, attempt: Attempt) -> Script:
 
 
 def _finish(executor: Executor, attempt: Attempt, started_ms: int) -> Script:
-    """The receipt, or None: some row is not in the log, or the transaction could not be prepared."""
+    """Returns the receipt, or None if some row is not in the log or the transaction could not be prepared."""
     if executor.must_fail or len(attempt.records) < len(attempt.rows):
         return None
     yield c.Flush
@@ -203,7 +203,7 @@ def _finish(executor: Executor, attempt: Attempt, started_ms: int) -> Script:
 
 
 def _joined(one: WrittenPartition, other: WrittenPartition) -> WrittenPartition:
-    """An old duplicate's offset is not known (-1) and says nothing about where the others are."""
+    """The offset of an old duplicate is unknown (-1) and does not count."""
     known = [each for each in (one, other) if each.last_offset >= 0]
     count = one.row_count + other.row_count
     if len(known) < 2:

@@ -1,7 +1,7 @@
-"""The tasks of a micro-batch in one run, as Spark schedules them: retries, speculation, attempts nobody waits for.
+"""The tasks of a micro-batch in one run, as Spark schedules them: retries, speculation, forgotten attempts.
 
-The rows are divided anew each time, among another number of tasks. The first attempt of a task that ends well wins;
-what the others do after that, and after their driver is gone, nobody hears.
+Each run divides the rows anew, among another number of tasks. The first attempt of a task that succeeds wins; nobody
+hears what the others report after that, or after their driver is gone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FAILURES_MAX = 4
 ZOMBIE_MS_MAX = 20_000
-# An executor that is not heard of for so long is taken for dead.
+# An executor without a heartbeat for this long counts as dead.
 HEARTBEAT_MS = 3_000
 
 
@@ -42,12 +42,12 @@ class SparkJob:
         self._run = run
         self._pick: Random = stage.dice[f"job {query}"]
         self._tasks = self._divided()
-        # Those for which no core was free yet.
+        # Tasks that no core was free for yet.
         self._waiting: list[_Task] = []
         self._resume: Resume | None = None
 
     def _divided(self) -> list[_Task]:
-        """Some tasks may have no rows at all."""
+        """Some tasks may have no rows."""
         pick, count = self._pick, self.batch.row_count
         task_count = pick.randint(1, self.stage.plan.tasks_max)
         cuts = sorted(pick.randint(0, count) for _ in range(task_count - 1))
@@ -55,13 +55,13 @@ class SparkJob:
         return [_Task(index, tuple(range(bounds[index], bounds[index + 1]))) for index in range(task_count)]
 
     def start(self, resume: Resume) -> None:
-        """`resume` hears the receipts that there are, and whether the job succeeded."""
+        """`resume` gets the receipts, and whether the job succeeded."""
         self._resume = resume
         for task in self._tasks:
             if task.rows:
                 self._waiting.append(task)
             else:
-                # A task without rows touches no broker.
+                # A task without rows does not contact a broker.
                 task.receipt = TaskReceipt(self.batch.key, self._run, task.spark_partition, self.stage.next_attempt())
         self._launch_waiting()
         self._look()
@@ -84,7 +84,7 @@ class SparkJob:
     def identity(self, spark_partition: int, number: int) -> TaskIdentity:
         return TaskIdentity(self.stage.sink_id(self.batch.key, self._run), self._run, spark_partition, number)
 
-    # ---- what becomes of attempts ----
+    # ---- results of attempts ----
 
     def _on_report(self, attempt: Attempt, receipt: TaskReceipt | None) -> None:
         task = self._tasks[attempt.spark_partition]
@@ -107,7 +107,7 @@ class SparkJob:
             self._let_go(executor)
 
     def _let_go(self, executor: Executor) -> None:
-        """Killed now, or later, or when it has done all it had to do."""
+        """Kills the attempt at once or later, unless it has ended by then."""
         delay_ms = self._pick.choice((0, self._pick.randrange(1, ZOMBIE_MS_MAX), ZOMBIE_MS_MAX))
         if delay_ms:
             self.stage.count("attempt goes on as a zombie")
@@ -165,7 +165,7 @@ class SparkJob:
         return True
 
     def _on_lost(self, task: _Task, attempt: Attempt) -> None:
-        """Does not count as a failure: it was not the task's fault."""
+        """A lost executor does not count as a failure of the task."""
         task.running.pop(attempt, None)
         if not task.running and task.receipt is None and self._resume is not None:
             self._launch(task)

@@ -1,7 +1,7 @@
-"""The ledger as it stands in the broker's log: which records are committed, which have no marker yet.
+"""The ledger as it is in the broker's log: which records are committed, and which have no marker yet.
 
-A marker that was lost (`Assumptions.lose_marker`) counts here as if it stood where it should: what the coordinator has
-decided is what happened, whether or not a reader can see it.
+A lost marker (`Assumptions.lose_marker`) counts as if it were in the log: what the coordinator has decided is what
+happened, whether or not a reader can see it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kafka_sink.records.scalar import DecodedBatch, decode_batch
 from kafka_sink.testing import BrokerCluster
 from tests.sim.delivery.plan import LEDGER
 
-# Producer id and epoch of the records -> whether the marker that was lost was a commit.
+# Producer id and epoch of the records -> whether the lost marker was that of a commit.
 LostMarkers = Mapping[tuple[int, int], bool]
 
 
@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
 
 def ledger_entries(core: BrokerCluster, lost: LostMarkers) -> list[Entry]:
-    """In the order of the log, without aborted ones."""
+    """The records in the order of the log, without aborted ones."""
     waiting: dict[int, list[tuple[int, LedgerRecord]]] = {}
     found: list[Entry] = []
     for batch in core.cluster.topics[LEDGER].partitions[0].log.batches:

@@ -1,4 +1,4 @@
-"""Some step of the driver's machine in one phase: where it crashes, stands still, or is cut off."""
+"""A step of the driver's machine in one phase, at which the driver crashes, is paused, or is cut off."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from random import Random
 
 from kafka_sink.exactly_once.phase import Phase
 
-# Those in which it matters most whether what is decided there is carried out, too.
+# Phases in which it matters most whether a decision is also carried out come more often.
 PHASES = (
     *[Phase.DECIDING] * 3, *[Phase.COMMITTING] * 4, *[Phase.FINISHING] * 2, *[Phase.RECORDING] * 2, Phase.FENCING,
     Phase.READING, Phase.CLOSING, Phase.CHECKING, Phase.DISCARDING, Phase.SWEEPING, Phase.CLAIMING,
@@ -14,7 +14,7 @@ PHASES = (
 
 
 class Moment:
-    """None, or so many, of its requests have been sent by then."""
+    """None or some of the phase's requests have been sent by then."""
 
     def __init__(self, pick: Random) -> None:
         self._phase = pick.choice(PHASES)

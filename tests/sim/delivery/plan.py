@@ -1,7 +1,7 @@
-"""What one seed means: cluster, query, how Spark and its hosts behave, which faults. Drawn before anything runs.
+"""What one seed determines: cluster, query, behaviour of Spark and its hosts, faults. It is drawn before anything runs.
 
-As in `tests.sim.scenario` each seed switches most kinds of faults off, and the faults are a plain list with times:
-leaving some out, to shrink a failure, changes no other draw.
+As in `tests.sim.scenario`, each seed disables most kinds of faults, and the faults are a plain list with times: leaving
+some out, to shrink a failure, changes no other draw.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.sim.delivery.breakers import (
 from tests.sim.dice import Dice
 from tests.sim.scenario import LINKS, REQUEST_AND_ANSWER, TOPICS, FaultEvent
 
-# A stream; batch writes with a name; batch writes of foreachBatch, whose names are the numbers of a stream's batches.
+# A stream; batch writes with a name; batch writes of foreachBatch, named by the numbers of a stream's batches.
 STREAM, LABELLED, FOREACH = "stream", "labelled", "foreach"
 SINK = "sink"
 LEDGER = "ledger"
@@ -32,9 +32,9 @@ SPARK = (
     "crash_driver", "crash_in_commit", "crash_before_spark_commits", "long_downtime", "pause_driver", "second_driver",
     "kill_task", "pause_task", "speculate", "fail_task", "spurious_wake",
 )  # fmt: skip
-# What came later stands at the end, so that a seed of before still means the faults it meant.
+# Kinds that were added later are at the end, so that earlier seeds keep their faults.
 ALL_FAULTS = (*REQUEST_AND_ANSWER, *LINKS, *CLUSTER, *SPARK, "depose_leader", "cut_in_commit", "late_start")
-# Some mistakes take two or three rare things together. Each fourth seed has such a few, often, and nothing else.
+# Some mistakes need a combination of two or three rare faults. Every fourth seed has only such a few, but often.
 FOCUS_EVERY, FOCUSED = 4, 1
 FOCUSES = (
     ("pause_driver",),
@@ -63,14 +63,14 @@ class Plan:
     batches: int
     rows_max: int
     tasks_max: int
-    # Means of what Spark and its tasks take between one thing and the next.
+    # Mean times between two actions of Spark or of its tasks.
     pause_ms: int
     restart_ms: int
     parallel_requests: int
-    # For recovery and for whatever else no transaction's deadline bounds.
+    # For recovery, and for everything else that no transaction's deadline limits.
     patience_ms: int
     trigger_ms: int
-    # Shares: commits in a process that knows nothing, tasks on a producer that lay idle.
+    # Shares: commits in a process without state, tasks on a producer that was idle.
     forgetful: float
     reuse: float
     busy_ms: int
@@ -78,7 +78,7 @@ class Plan:
     breakers: frozenset[str]
     processes: int
     replay_mismatch: str
-    # Where ids are used again: so many tasks run at a time, the others after them in the same processes.
+    # If ids are used again: the number of tasks that run at a time; the others follow in the same processes.
     cores: int
 
     @property
@@ -98,7 +98,7 @@ class Plan:
 
 
 def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
-    """`breakers`: these instead of those that the seed would choose; everything else stays as it is."""
+    """`breakers` replaces those that the seed draws; everything else stays the same."""
     dice = Dice(f"delivery {seed}")
     chosen = drawn_breakers(dice["which breakers"])
     breakers = chosen if breakers is None else breakers

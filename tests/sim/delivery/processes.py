@@ -1,8 +1,8 @@
 """The driver-side Python processes of one application, and what each remembers of a run.
 
-Spark plans and commits in Python processes that it keeps and uses as it likes: the commits of one run move between
-them, and come back to one that has slept since. Without this breaker a run has one process, or at times, as after a
-failure, one that knows nothing.
+Spark chooses freely among the Python processes that plan and commit: the commits of one run move between them, and may
+return to one that was idle in between. Without this breaker a run has one process; some of its commits, and all after a
+failure, begin without state.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Processes:
         self._newest: DriverSession | None = None
 
     def session(self, sink_id: str, named_sink_id: str, run: str, *, is_forgetful: bool) -> DriverSession:
-        """`is_forgetful`: in a process that knows nothing, unless they are reused."""
+        """`is_forgetful`: begin without state, unless processes are reused."""
         process = self._pick.choice(self._all)
         where = (sink_id, run)
         if where not in process or (is_forgetful and not self._are_reused):
@@ -42,13 +42,13 @@ class Processes:
         return session
 
     def forget(self, session: DriverSession) -> None:
-        """Its operation failed: the process keeps nothing of it."""
+        """The operation of this session failed: the process forgets it."""
         for process in self._all:
             for where in [where for where, known in process.items() if known is session]:
                 del process[where]
 
     def end_one(self) -> bool:
-        """Spark ends processes that have been idle, or that it has too many of."""
+        """Spark ends processes that have been idle, or of which it has too many."""
         process = self._pick.choice(self._all)
         was_of_use = bool(process)
         process.clear()

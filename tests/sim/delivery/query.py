@@ -1,7 +1,7 @@
-"""Spark by its rules: planning with recovery, tasks, commit, Spark's own commit log; after a failure abort and restart.
+"""Simulates Spark: planning with recovery, tasks, commit, Spark's own commit log; after a failure abort and restart.
 
-A stream has one run per start. A labelled batch write (`batch.id`) is a run of its own each time it is tried. Processes
-that commit may know nothing of those before them. Drivers crash at any event, executors outlive them for a while.
+A stream has one run per start. A labelled batch write (`batch.id`) is a new run each time it is tried. A process that
+commits may have no state of earlier ones. Drivers crash at any event, and executors outlive them for a while.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PAUSE_MS_MAX = 5_000
 
 
 class Query:
-    """One driver application. `is_second`: it came uninvited, and is not started again."""
+    """One driver application. `is_second`: it runs beside the first, on the same checkpoint, only once."""
 
     def __init__(self, name: str, stage: Stage, checkpoint: Checkpoint, *, is_second: bool = False) -> None:
         self.name = name
@@ -54,7 +54,7 @@ class Query:
         self.processes = Processes(stage, name)
         self.is_second = is_second
         self.is_over = False
-        # To be started again.
+        # Whether it will be started again.
         self.is_waiting = False
         self.job: SparkJob | None = None
         self.crash_at: Moment | None = None
@@ -91,7 +91,7 @@ class Query:
         self._life = Life(self.stage.loop, script, self._ended)
 
     def _new_run(self, batch: Batch | None, more: str = "") -> str:
-        """A batch write that is named has the name in its run, as planning makes it."""
+        """The run of a named batch write contains the name, as in planning."""
         unique = f"{self.name} {self._starts}{more}"
         return run_hash(unique) if batch is None else run_of_label(str(batch.key.batch_id), unique)
 
@@ -170,7 +170,7 @@ class Query:
             parallel_requests=plan.parallel_requests,
             patience_ms=plan.patience_ms,
             accept_unknown_sink=plan.kind != STREAM,
-            # Where a row's topic is left to chance, the counts are no fingerprint.
+            # If a row's topic is random, the counts per topic do not identify the rows.
             on_mismatch=OnMismatch(plan.replay_mismatch) if plan.breakers else OnMismatch.SKIP,
         )
 
@@ -205,8 +205,8 @@ class Query:
             self.crash(is_silent=self._pick.random() < 0.5)
 
     def _cut_off(self) -> None:
-        """What the machine asks for next is lost on its way, or its answer is, or it arrives when nobody waits for it.
-        Sometimes the driver then stands still until it is too late to ask again."""
+        """The machine's next request is lost, or its answer is, or the request arrives after the driver has given it
+        up. Sometimes the driver is then paused until it is too late for a retry."""
         pick, now_ms = self._pick, self.stage.loop.now_ms
         direction, kind = pick.choice(
             (("request", "reset_before"), ("request", "late_request_after_reset"), ("answer", "lost_answer"))
@@ -216,7 +216,7 @@ class Query:
         for host in self.hosts:
             self.stage.arm(host.name, direction, Armed(kind, pick, now_ms + ARMED_FOR_MS))
             if pause_ms <= PAUSE_MS_MAX:
-                # After it has been sent.
+                # The pause begins after the request has been sent.
                 self.stage.loop.after(0, partial(host.pause, now_ms + pause_ms))
 
     # ---- a stream ----
@@ -234,7 +234,7 @@ class Query:
         return "finished"
 
     def _plan(self) -> Script:
-        """Planning does not know which query it is for: it looks at all under the sink's name."""
+        """Planning does not know its query: it looks at everything under the sink's name."""
         verdict = yield self._operate(new_session(SINK, "", ""), DriverOperation.RECOVER, None, [])
         if verdict.error is None:
             self.stage.verdicts.on_planned(self.checkpoint.query_id)
@@ -261,7 +261,7 @@ class Query:
         return error or "written"
 
     def _again(self, batch: Batch) -> Batch:
-        """The same write, or another one under the same name."""
+        """The same write again, or another one under the same name."""
         if self.stage.plan.kind != LABELLED or SET_BACK not in self.stage.plan.breakers or self._pick.random() < 0.4:
             return batch
         self.stage.count("a label written again with other rows")
@@ -270,7 +270,7 @@ class Query:
     # ---- batch writes without a name ----
 
     def _unnamed(self) -> Script:
-        """Each try is a write of its own; after a failure somebody writes again."""
+        """Each try is an independent write; after a failure a user writes again."""
         batch = self.checkpoint.next_batch()
         if batch is None:
             return "finished"
@@ -331,7 +331,7 @@ class Query:
         return "the commit failed"
 
     def _abort(self, batch: Batch, receipts: list[TaskReceipt]) -> Script:
-        """In a process that knows nothing: the one that failed is closed. Where processes are reused, in any."""
+        """Runs in a process without state, since the failed one is closed; if processes are reused, in any."""
         if any(receipt.transaction is not None for receipt in receipts):
             operation = (
                 DriverOperation.ABORT if self.stage.plan.kind != UNNAMED else DriverOperation.ABORT_WITHOUT_LEDGER
@@ -341,7 +341,7 @@ class Query:
     # ---- a lost batch ----
 
     def _ask_operator(self, error: CommitLost) -> Script:
-        """The same text comes again at each start until somebody chooses."""
+        """Each start reports the same loss again until an operator chooses."""
         key = BatchKey(error.query_id or "", error.batch_id)  # type: ignore[arg-type]  # a loss names its batch
         loss = self.stage.verdicts.open_loss(key)
         if loss is None or self.is_second or loss.said_count < 2 + self._pick.randrange(2):
@@ -355,7 +355,7 @@ class Query:
         return "resolved"
 
     def _trigger_ms(self) -> int:
-        """Until the source has rows for the next batch."""
+        """The time until the source has rows for the next batch."""
         if self.stage.is_healed:
             return self._pause_ms()
         return 1 + int(self._pick.expovariate(1 / self.stage.plan.trigger_ms))

@@ -1,5 +1,5 @@
-"""What has to happen in some hundred seeds, or they prove too little: each fault, each way a commit can end, and what
-each breaker is there for."""
+"""What must happen in a large run, or it proves too little: each fault, each outcome of a commit, the purpose of each
+breaker."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SPARK = (
 )  # fmt: skip
 SET_BACK_BY = ("0", "1", "2", "3 or more")
 ROWS = ("the same rows", "other rows")
-# A breaker that is on and does nothing breaks nothing.
+# A breaker that is enabled but has no effect breaks nothing.
 OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
     PROCESSES: ("commit moved to another process", "commit came back to an earlier process"),
     TWINS: (),
@@ -62,7 +62,7 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
         "abort without ledger: left alone", "driver crashed in commit without ledger",
     ),
 }  # fmt: skip
-# A slow connection is begun by the fault of that name, and counted when a host meets it.
+# The fault slow_connect only makes links slow; "fault slow connect" is counted when a host connects over one.
 REQUIRED = (
     *(f"fault {kind}" for kind in (*ALL_FAULTS, *FAULTS_OF.values())), *ENDS, *SPARK,
     *(what for found in OF_BREAKERS.values() for what in found),

@@ -1,4 +1,4 @@
-"""A course of things as a generator: it yields how long to wait, or what starts something and calls back at its end."""
+"""A sequence of actions as a generator: it yields how long to wait, or a function that calls back when it is done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Script = Generator[Wait, Any, Any]
 
 
 class Life:
-    """Runs a script until its end, or until it is ended: what was under way then calls back in vain."""
+    """Runs a script until its end, or until it is ended: callbacks that come later are ignored."""
 
     def __init__(self, loop: Loop, script: Script, on_end: Callable[[Any], None]) -> None:
         self.is_alive = True
@@ -37,5 +37,5 @@ class Life:
         if isinstance(wanted, int):
             self._loop.after(wanted, lambda: self._resume(None))
         else:
-            # Never inside another event.
+            # The script never continues inside another event.
             wanted(lambda result: self._loop.after(0, lambda: self._resume(result)))

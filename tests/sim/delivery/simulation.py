@@ -1,4 +1,4 @@
-"""One run: a query, its cluster and its misfortunes; then all is healed, the query comes to its end, and is checked."""
+"""One run: a query and its cluster under faults; then the faults end, and the query must finish and is checked."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tests.sim.ran import Ran, ran
 from tests.sim.scenario import TOPICS, FaultEvent
 from tests.sim.trace import Trace, Violation
 
-# Sixty attempts at once, of speculation and of runs that are over, with back-offs of 1 ms, took 94,000. A single engine
-# that asks without a pause is caught by its watch.
+# Sixty attempts at once (speculation, and runs that are over) with back-offs of 1 ms took 94,000 events. A single
+# engine that sends requests without a pause is caught by its own limit.
 EVENTS_MAX = 400_000
-# After the last fault: recovery is patient for 120 s, and a lost batch needs some starts until it is resolved.
+# After the last fault: recovery waits up to 120 s, and a lost batch needs some starts until it is resolved.
 TIME_TO_END_MS = 600_000
-# A request may come 12 s late and begin a transaction, which then ends by its time-out; until that is looked at, and
-# carried out by brokers that are slow.
+# A request may come 12 s late and begin a transaction, which then ends by its time-out. This is the additional time
+# until the coordinator notices that and slow brokers carry it out.
 TIME_TO_SETTLE_MS = 40_000
 BATCHES_AFTER_HEALING = 2
 MORE_REFUSALS = {
@@ -43,10 +43,10 @@ MORE_REFUSALS = {
     "Fetch": (5, 6, 3),
 }
 API_KEYS = (None, 0, 0, 1, 2, 3, 10, 22, 22, 24, 26, 26, 26, 26, 65, 66)
-# More than the longest pause between two looks of a coordinator for transactions that are over their time.
+# More than the longest interval at which a coordinator looks for transactions that have timed out.
 TIME_OUT_NOTICED_MS = 3_000
-# As the sink makes its ledger. An intent that has lost its marker is there when the next driver comes, if that is
-# within an hour; everything else has to hold with a cleaner that comes at once, too.
+# As the sink creates its ledger. An intent that has lost its marker is still there when the next driver reads it within
+# an hour. Everything else must also hold with a cleaner that runs at once.
 LEDGER_LAG_MS = int(LEDGER_CONFIGS["min.compaction.lag.ms"])
 LEDGER_SHARE = 2
 DRIVER_SHARE = 0.75
@@ -54,7 +54,7 @@ OVERSLEEPING_SHARE = 0.2
 
 
 class DeliveryFaults(ClusterFaults):
-    """No topic is lost here. One that grows while brokers are down could have to be, to be written to again."""
+    """No topic is deleted here. One that grows while brokers are down might have to be, to become writable again."""
 
     def grow_topic(self, pick: Random, length_ms: int) -> bool:
         return len(self.core.cluster.alive) == len(self.core.cluster.brokers) and super().grow_topic(pick, length_ms)
@@ -72,7 +72,7 @@ class DeliverySimulation:
         self.faults: ClusterFaults | None = None
         timed_out: set[tuple[str, int, int]] = set()
         with _time_outs_noted(timed_out):
-            # Its housekeeping keeps the method that is noted.
+            # The scheduled housekeeping of the core keeps the patched method.
             self.core = self._build_core()
         self.network = Network(self.loop, self.core, self.dice, self.trace, latency_ms=plan.latency_ms)
         network_faults.attach(self.network)
@@ -139,11 +139,11 @@ class DeliverySimulation:
         return is_over and all(checkpoint.is_finished for checkpoint in self.stage.checkpoints)
 
     def _lasting(self) -> list[Query]:
-        """Those that are started again until all is done."""
+        """Queries that are started again until everything is done."""
         return [self.first] if self.twin is None else [self.first, self.twin]
 
     def _heal(self) -> None:
-        """No fault is left; executors of the past are gone; the query is planned anew and has more to do."""
+        """Ends all faults and all executors; the queries start again and have more batches to write."""
         assert self.faults is not None
         self.stage.note("healed")
         self.stage.is_healed = True
@@ -202,14 +202,14 @@ class DeliverySimulation:
         return [query for query in (self.first, self.second, self.twin) if query is not None and query.is_running]
 
     def _arm(self, kind: str, pick: Random) -> None:
-        """For the next request of a kind that matters, of one host that lives: more often a driver than a task."""
+        """Arms a fault for the next request of some kind, of one live host: more often a driver than a task."""
         drivers = [host.name for query in self._queries() for host in query.hosts]
         tasks = [one.name for one in self.stage.executors if one.is_alive and one.attempt is not None]
         direction = "request" if kind in network_faults.REQUEST_FAULTS else "answer"
         is_for_driver = not tasks or pick.random() < DRIVER_SHARE
         armed = Armed(kind, pick, self.loop.now_ms + ARMED_FOR_MS, pick.choice(API_KEYS))
         if is_for_driver and not drivers:
-            # Each operation is a process of its own: it waits for the next one.
+            # Each operation has its own process: the fault waits for the next one.
             self.stage.armed_for_drivers.append((direction, armed))
         else:
             self.stage.arm(pick.choice(drivers if is_for_driver else tasks), direction, armed)
@@ -259,7 +259,7 @@ class DeliverySimulation:
         return True
 
     def _second_driver(self) -> bool:
-        """Somebody starts the same query again, on the same checkpoint, while the first one runs."""
+        """The same query is started again, on the same checkpoint, while the first one runs."""
         has_old_checkpoint = self.first.checkpoint.saved is not None
         if has_old_checkpoint or (self.second is not None and self.second.is_running):
             return False
@@ -269,8 +269,8 @@ class DeliverySimulation:
         return True
 
     def _second_query(self) -> bool:
-        """Somebody else uses the same sink id for a query of his own, or for exports with labels of their own. Those
-        have no query in their sink: they share driver and ledger."""
+        """Another user has the same sink id for another query, or for exports with other labels. Exports have no query
+        in their sink id, so they share driver id and ledger."""
         if self.twin is not None:
             return False
         self.twin = Query("t1", self.stage, self.stage.other_checkpoint())
@@ -278,7 +278,7 @@ class DeliverySimulation:
         return True
 
     def _set_back(self, pick: Random) -> bool:
-        """The query is stopped, an older copy of its checkpoint put in place, and it starts again."""
+        """The query is stopped, an older copy of its checkpoint is restored, and it starts again."""
         query = pick.choice(self._lasting())
         if self.plan.kind == LABELLED or not query.checkpoint.set_back(pick):
             return False
@@ -294,7 +294,7 @@ class DeliverySimulation:
 
 @contextmanager
 def _time_outs_noted(timed_out: set[tuple[str, int, int]]) -> Iterator[None]:
-    """Which transactions the coordinator aborts by time; somebody else's abort is no excuse for a loss."""
+    """Notes which transactions the coordinator aborts because they timed out; no other abort excuses a loss."""
     abort_timed_out = TransactionCoordinator.abort_timed_out
 
     def noting(self: TransactionCoordinator) -> None:

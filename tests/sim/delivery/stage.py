@@ -1,4 +1,4 @@
-"""What all actors of a run share: the world, the books, and how to make hosts in it."""
+"""What all participants of a run share: clock, network, history, books, and functions that create hosts."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class Stage:
         self.checkpoints = [Checkpoint(QUERY_ID, self, plan.batches)]
         # Called when a query was told that its checkpoint has been set back.
         self.on_refused: Callable[[Query], None] = lambda _query: None
-        # Once all is well nothing happens any more that a fault would have to make happen.
+        # After that nothing happens any more that only a fault would cause.
         self.is_healed = False
         self._hosts: Counter[str] = Counter()
         self._attempts = 0
         # Faults of a request or an answer that wait for the next process of a driver.
         self.armed_for_drivers: list[tuple[str, Armed]] = []
-        # The first InitProducerId of the next new executor.
+        # Faults for the first InitProducerId of the next new executor.
         self.armed_for_tasks: list[Armed] = []
 
     def note(self, text: str) -> None:
@@ -90,7 +90,7 @@ class Stage:
         )
 
     def executor_for(self, query: str, transactional_id: str) -> Executor:
-        """An idle one of the same application, or a new one."""
+        """An idle executor of the same application, or a new one."""
         self.executors = [one for one in self.executors if one.is_alive]
         idle = [one for one in self.executors if one.is_idle and one.name.startswith(f"{query}.")]
         has_pool = POOL in self.plan.breakers
@@ -121,7 +121,7 @@ class Stage:
     # ---- names ----
 
     def sink_id(self, key: BatchKey, run: str) -> str:
-        """As planning and tasks make it: with the query in it, or, for a write without any name, with the run."""
+        """As planning and tasks compute it: with the query in it, or, for a write without a name, with the run."""
         if self.plan.kind == UNNAMED:
             return f"batch-{run}"
         return sink_id_of_query(SINK, key.query_id)
@@ -132,7 +132,7 @@ class Stage:
     # ---- Spark's checkpoints ----
 
     def other_checkpoint(self) -> Checkpoint:
-        """Of the query that has the same sink id and nothing else in common."""
+        """The checkpoint of the query that has the same sink id and nothing else in common."""
         if len(self.checkpoints) == 1:
             self.checkpoints.append(Checkpoint(OTHER_QUERY_ID, self, max(1, self.plan.batches // 2)))
         return self.checkpoints[1]

@@ -1,8 +1,8 @@
-"""What the driver's machine says at the end of each operation: counted, written into the books, checked on the spot.
+"""The verdict of the driver's machine on each operation is counted, recorded in the books and checked at once.
 
-A CommitLost is taken apart: its text names Spark partitions, the ledger says which transactions those are, and a loss
-is believed only if the coordinator has aborted each of them by time. "Another driver" is believed only if another run
-has claimed the ledger since.
+The text of a CommitLost is parsed: it names Spark partitions, the ledger says which transactions those are, and a loss
+is accepted only if the coordinator has aborted each of them after its time-out. "Another driver" is accepted only if
+another run has claimed the ledger since.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _COUNTS = re.compile(r"(\d+) of (\d+)(?: transactions)? are committed")
 _LOST = re.compile(r"Not committed, rows not visible: (\d+) rows of (.*?\))\. ")
 _SLOT = re.compile(r"Spark partition (\d+) \((\d+) rows")
 _DOUBTFUL = re.compile(r"(\d+) are in doubt")
-# What is said when a driver's own epoch was refused; not when its time was up before it knew what that meant.
+# The text if the driver's own epoch was refused; not if its time was up before it knew what the refusal meant.
 _REPLACED = re.compile(
     r"has taken over \((?!its last)|epoch was refused again and again|"
     r"could not be updated: (?!no time left).*\((?:47|49|90)\)"
 )
-# What is said to a batch that comes again: behind a newer one, or with other rows.
+# The text if a batch is repeated: behind a newer one, or with other rows.
 _OTHER_ROWS = "comes again with other rows"
 _REFUSED = re.compile(rf"has been rolled back|{_OTHER_ROWS}")
 _DROPPED = "the rows of the repetition were not written"
-# What a driver finds where two attempts have begun a transaction under one id; it costs no row, but a repetition.
+# The text if two attempts have begun a transaction under one id; no row is lost, but the batch must be repeated.
 SHARED_ID = "somebody else uses the id"
 REPLAY_SHARE = 0.5
 WITHOUT_LEDGER = (DriverOperation.COMMIT_WITHOUT_LEDGER, DriverOperation.ABORT_WITHOUT_LEDGER)
 
 
 class Asked(NamedTuple):
-    """One operation: who asked for it, about what."""
+    """One operation: what was requested, by which run, for which batch."""
 
     operation: DriverOperation
     sink_id: str
@@ -86,24 +86,24 @@ class Verdicts:
             if operation in (DriverOperation.COMMIT, DriverOperation.COMMIT_WITHOUT_LEDGER):
                 self.books.forbid(asked.receipts, f"commit of {asked.batch} said: {error}")
         elif error is not None and (not isinstance(error, CommitPending) or operation in WITHOUT_LEDGER):
-            # Nobody can read what a write without a ledger has decided, so nobody finishes it.
+            # No later run can read what a write without a ledger has decided, so none finishes it.
             raise Violation("I13", f"{operation.value} raised {type(error).__name__}: {error}")
         elif verdict.conclusion is Conclusion.ABORTED:
             self.books.forbid(asked.receipts, f"abort of {asked.batch} said so")
 
     def _check_replaced(self, asked: Asked, text: str) -> None:
-        """I16: a query ends because of another run of it, never because of another process of its own, or of nobody."""
+        """I16: only another run of a query may end it, never another process of its own run."""
         found = _REPLACED.search(text)
         if driver_transactional_id(asked.sink_id) in self.assumptions.lied_about:
-            return  # a coordinator that says so for seconds is believed in the end
+            return  # a coordinator that repeats a wrong answer for seconds is believed in the end
         if found is not None and not self.claims.has_successor(asked.sink_id, asked.run):
             raise Violation("I16", f"{asked.operation.value} of {asked.batch} ended although nobody took over: {text}")
 
     def on_delivered(self, batch: Batch, verdict: CommitResult) -> None:
-        """A repetition that was not written again: if it was something else, that has to be said."""
+        """For a repetition that was not written again: if its rows were others, a warning must say so."""
         for loss in batch.losses:
             if not (loss.is_resolved or loss.committed) and self.assumptions.lost_markers:
-                # The record of the loss has lost its marker, too, and nothing of the batch was there: it ran again.
+                # The record of the loss has lost its marker, too, and nothing was visible: the batch was written again.
                 loss.is_replayed = True
                 self.on_resolved(loss)
         if verdict.conclusion is not Conclusion.ALREADY_DELIVERED or batch.must_be_there:
@@ -119,9 +119,9 @@ class Verdicts:
         return _REFUSED.search(text) is not None
 
     def _check_refused(self, asked: Asked, text: str) -> None:
-        """I18: who writes the same rows again is not told that they are others, nor that his checkpoint is old."""
+        """I18: a repetition with the same rows is not refused, neither for its rows nor for an old checkpoint."""
         if not self.is_refusal(text) or asked.batch is None or (asked.batch.is_committed and _OTHER_ROWS not in text):
-            return  # it is none, or another driver on the same checkpoint has gone on
+            return  # it is no refusal, or another driver on the same checkpoint has gone on
         key = asked.batch.key
         others = [
             batch for batch in self.books.batches if batch.key.query_id == key.query_id and batch is not asked.batch
@@ -158,7 +158,7 @@ class Verdicts:
         for known in batch.losses:
             if (known.lost, known.committed) == (lost, committed):
                 known.said_count += 1
-                # The record of the choice has lost its marker: it has to be made again.
+                # The record of the choice has lost its marker: the choice must be made again.
                 known.is_resolved = known.is_resolved and not self.assumptions.lost_markers
                 return
         if any(not loss.is_resolved for loss in batch.losses):
@@ -169,7 +169,7 @@ class Verdicts:
         batch.losses.append(Loss(batch, lost, committed, is_replayed, self.loop.now_ms))
 
     def _on_lost_without_ledger(self, asked: Asked, text: str) -> None:
-        """Nobody asks again; what was in doubt may be visible or not."""
+        """No later run reports it again; what was in doubt may be visible or not."""
         assert asked.batch is not None
         slots, counts, doubts = _LOST.search(text), _COUNTS.search(text), _DOUBTFUL.search(text)
         named = {int(one[1]) for one in _SLOT.finditer(slots[2])} if slots else set()
@@ -196,7 +196,7 @@ class Verdicts:
         return (told.transactional_id, told.producer_id, told.producer_epoch) in self.books.timed_out
 
     def _was_resolved_meanwhile(self, key: BatchKey, text: str) -> bool:
-        """A driver that read the ledger, stood still and went on tells of a loss for which a choice was made meanwhile.
+        """A driver that read the ledger and was paused reports a loss for which a choice was made meanwhile.
 
         The record of the choice has no transactions, and compaction has removed the one that had them.
         """
@@ -211,7 +211,7 @@ class Verdicts:
         )
 
     def _named(self, key: BatchKey, text: str) -> tuple[frozenset[str], frozenset[str]]:
-        """The attempts behind what the text says, after checking its figures."""
+        """The attempts that the text names, after checking its figures."""
         record = newest_of(self.core, key, self.assumptions.lost_markers, with_entries=True)
         counts, slots = _COUNTS.search(text), _LOST.search(text)
         if record is None or counts is None or slots is None or "can no longer be read" in text:
@@ -233,14 +233,14 @@ class Verdicts:
         return lost, committed
 
     def open_loss(self, key: BatchKey) -> Loss | None:
-        """The loss that stops whoever wants to write this batch."""
+        """The loss that stops every write of this batch."""
         return next(
             (loss for batch in self.books.generations(key) for loss in batch.losses if not loss.is_resolved), None
         )
 
     def on_planned(self, query_id: str) -> None:
-        """Planning does not know which query it is for, so it stops none because of a loss; the commit does. But if the
-        choice was written and only the operator was not told so in time, there is none any more."""
+        """Planning does not know its query, so it stops none because of a loss; the commit does. But if the choice was
+        recorded and only the answer to the operator came too late, the loss is resolved."""
         for batch in self.books.batches:
             for loss in batch.losses if batch.key.query_id in ("", query_id) else ():
                 if not loss.is_resolved and self.is_resolved_in_ledger(loss):

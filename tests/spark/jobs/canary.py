@@ -1,4 +1,4 @@
-"""Writes streams and batches with secrets in their options, and prints whatever Spark and the sink show of them.
+"""Writes streams and batches with secrets in their options, and prints what Spark and the sink show of them.
 
 The argument is a JSON file: what is read, and a list of writes, each with its name, options and whether it must fail.
 """
@@ -16,7 +16,7 @@ from kafka_sink import Producer
 from kafka_sink.options.parse_sink import parse_sink_options
 
 logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
-# At DEBUG it prints each argument of each call into the JVM, the options of the job among them.
+# At DEBUG py4j prints each argument of each call into the JVM, including the options of the job.
 logging.getLogger("py4j").setLevel(logging.INFO)
 order = json.loads(Path(sys.argv[1]).read_text())
 spark = SparkSession.builder.getOrCreate()
@@ -47,7 +47,7 @@ def stream(name: str, options: dict[str, str]) -> None:
 
 
 def engine(name: str, options: dict[str, str]) -> None:
-    """The producer in this process: what it shows of itself, its metrics, its errors and their pickles."""
+    """The producer in this process: its representations, its metrics, its errors and their pickles."""
     parsed = parse_sink_options(options)
     print(repr(parsed), str(parsed.producer))
     named = {key.removeprefix("kafka."): value for key, value in options.items() if key.startswith("kafka.")}

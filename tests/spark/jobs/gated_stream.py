@@ -1,8 +1,8 @@
-"""A stream whose tasks wait in the middle of their rows, until the test lets them go on.
+"""A stream whose tasks wait in the middle of their rows until the test releases them.
 
 Files of JSON lines {"batch": B, "id": N} come from `input`, one for each micro-batch. In its tenth row the task of
-Spark partition 0 leaves a file `B-ATTEMPT` with its process id in `reached`, and waits for a file `B` or `B-ATTEMPT`
-in `gates`. The query ends when there is a file `end`. All of these are in the folder that is the first argument; the
+Spark partition 0 writes its process id to a file `B-ATTEMPT` in `reached`, and waits for a file `B` or `B-ATTEMPT` in
+`gates`. The query ends when there is a file `end`. All of these are in the folder that is the first argument; the
 others are options of the sink, NAME=VALUE.
 """
 
@@ -19,7 +19,7 @@ from kafka_sink.spark import register
 
 FOLDER = Path(sys.argv[1])
 WAITS_IN_ROW = 10
-# Rows are handed on in small batches, and each is larger than what lies in a buffer between two processes.
+# Rows are passed on in small batches, each larger than the buffers between two processes.
 BATCH_ROWS, VALUE_BYTES = 3, 30_000
 SETTINGS = ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.execution.python.udf.maxRecordsPerBatch")
 

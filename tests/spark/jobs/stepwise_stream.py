@@ -1,8 +1,8 @@
-"""A stream that takes a step when it is told to, in an application of its own.
+"""A stream in a separate application that takes one step for each line on standard input.
 
-Each line on the standard input is a step: the query starts, takes the files that are there and ends. What came of it is
-printed: "delivered", or "stopped" with the reason in one line. Arguments: the folder of the source, the checkpoint
-location as the writer gets it, and options of the sink, NAME=VALUE.
+In each step the query starts, takes the existing files and ends. The job prints the result: "delivered", or "stopped"
+with the reason in one line. Arguments: the folder of the source, the checkpoint location as given to the writer, and
+options of the sink, NAME=VALUE.
 """
 
 import sys

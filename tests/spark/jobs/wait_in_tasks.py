@@ -1,4 +1,4 @@
-"""Two tasks that wait until a file appears: time for a test to look at the processes and to break some of them."""
+"""Two tasks that wait until a file appears, so that a test can inspect the processes and break some of them."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Prints where the driver and two tasks have the package from, and on which host each of the tasks runs."""
+"""Prints where the driver and two tasks import the package from, and on which host each of the tasks runs."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ def origin(_: Iterator[int]) -> Iterator[tuple[str, str]]:
     yield str(kafka_sink.__file__), os.environ["SPARK_LOCAL_IP"]
 
 
-# Both tasks start at the same time, as soon as there are two executors: until then Spark looks again, every second.
+# Both tasks start at the same time, when there are two executors; until then Spark checks again every second.
 again = "spark.scheduler.barrier.maxConcurrentTasksCheck"
 spark = SparkSession.builder.config(f"{again}.interval", "1s").config(f"{again}.maxFailures", "400").getOrCreate()
 print(kafka_sink.__file__)
