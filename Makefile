@@ -1,4 +1,4 @@
-# Each target makes its own .venv on a fresh machine. PYTHON chooses the interpreter it is made with (3.10 or newer).
+# Each target creates .venv if it does not exist. PYTHON names the interpreter for it (3.10 or newer).
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
@@ -7,11 +7,11 @@ READY := .venv/.installed
 demo: $(READY)
 	@$(BIN)/python -m tools.demo
 
-# Several processes of pytest side by side, as many as the cores have room for: docs/testing.md.
+# Parallel pytest processes, as many as the cores have room for: docs/testing.md.
 test: $(READY)
 	@$(BIN)/python -m tools.suite $(if $(SEED),--seed $(SEED))
 
-# The same tests, measured in every process of Python that they start, those of Spark included; the report is of lines.
+# The same tests, with line coverage of every Python process that they start, including Spark's.
 COVERAGE := $(CURDIR)/build/coverage
 coverage: export COVERAGE_PROCESS_START = $(CURDIR)/pyproject.toml
 coverage: export COVERAGE_FILE = $(COVERAGE)/data
@@ -23,7 +23,7 @@ coverage: $(READY)
 check: $(READY)
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/python -m tools.tidy
 
-# In a folder that needs no network and no server: open build/site/index.html, or serve it (then its search works, too).
+# The site needs no network: open build/site/index.html, or serve the folder, which the search needs.
 site: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "build/site/index.html; with search: $(BIN)/python -m http.server --directory build/site"
@@ -37,12 +37,12 @@ sim: $(READY)
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz.fuzz_wire --count $(or $(COUNT),1000000) --seed $(or $(SEED),1)
 
-# Its tool is not needed by anything else, and not made for every Python.
+# Only this target needs atheris, which does not support every Python.
 fuzz-guided: $(READY)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt atheris
 	$(BIN)/python -m tests.fuzz.guided --seconds $(or $(SECONDS),20) $(if $(TARGET),--target $(TARGET))
 
-# Built against the host's Kerberos library: apt-get install gcc libkrb5-dev krb5-kdc krb5-admin-server krb5-user
+# gssapi is built against the host's Kerberos library: apt-get install gcc libkrb5-dev krb5-kdc krb5-admin-server krb5-user
 gssapi: $(READY)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt gssapi
 
@@ -64,7 +64,7 @@ compat: $(READY)
 soak: $(READY)
 	$(BIN)/python -m tools.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
 
-# Many streams in one application; CONNECT=1 in one Spark Connect session, which needs pip install "pyspark[connect]".
+# Many streams in one application, or with CONNECT=1 in one Spark Connect session, which needs pip install "pyspark[connect]".
 streams: $(READY)
 	$(BIN)/python -m tools.many_streams --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(CONNECT),--connect)
 
@@ -77,7 +77,7 @@ bench: $(READY)
 zip: $(READY)
 	$(BIN)/python -m tools.make_zip
 
-# Everything that is published, built twice and compared, checked and installed: dist/. Nothing is uploaded.
+# Builds all published files twice into dist/, compares, checks and installs them. Nothing is uploaded.
 release: $(READY)
 	$(BIN)/python -m tools.release
 
@@ -85,9 +85,9 @@ clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(READY): setup.py constraints.txt
-	@echo "Installing into .venv, once: half a minute with a quick network"
+	@echo "Installing into .venv, once: half a minute with a fast network"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt pip setuptools wheel
-	@# A plain path (compat), because Spark finds data sources by looking through folders. setuptools warns about that.
+	@# compat adds a plain path, because Spark finds data sources by searching folders. setuptools warns about it.
 	PYTHONWARNINGS=ignore $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation --config-settings editable_mode=compat -e '.[dev]'
 	@touch $(READY)

@@ -7,16 +7,16 @@ from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
 
-# Read and not imported: what the package imports is not there yet.
+# Read and not imported, because the dependencies of the package are not installed yet.
 WRITTEN = dict(re.findall(r'^(\w+) = "(.+)"$', (ROOT / "kafka_sink" / "version.py").read_text(), re.MULTILINE))
 
-# The first with an Arrow writer for streams. An extra, because where Spark is there already (a platform, an image) pip
-# would put a second one beside it, and because the producer and the command work without.
+# 4.1 is the first with an Arrow writer for streams. It is an extra, because pip would install a second Spark beside
+# that of a platform or an image, and because the producer and the command work without it.
 SPARK = ["pyspark>=4.1"]
 PKCS12 = ["cryptography>=42"]
-# What confluent-kafka's clients of a schema registry import. Its own extras (avro, protobuf, json) name a release of
-# certifi that is newer than some mirrors, and packages that these readers do not import. The fields of protobuf 6.30
-# have no is_repeated, which tests ask for.
+# Packages that confluent-kafka's clients of a schema registry import. Its own extras (avro, protobuf, json) need a
+# certifi that is newer than some mirrors have, and packages that these clients do not import. Fields of protobuf 6.30
+# lack is_repeated, which tests use.
 SCHEMAS = [
     "fastavro>=1.9",
     "protobuf>=6.31",
@@ -28,12 +28,12 @@ SCHEMAS = [
     "attrs>=21.2",
     "certifi",
 ]
-# Wraps the host's Kerberos library; built on Linux, with a C compiler and libkrb5-dev.
+# Wraps the host's Kerberos library. On Linux its build needs a C compiler and libkrb5-dev.
 KERBEROS = ["gssapi>=1.8"]
-# Finds credentials for AWS_MSK_IAM and assumes roles. There already, with boto3, on EMR and Glue.
+# Finds credentials for AWS_MSK_IAM and assumes roles. EMR and Glue have it already, with boto3.
 AWS = ["botocore>=1.34"]
 OTLP = ["opentelemetry-sdk>=1.27", "opentelemetry-exporter-otlp-proto-http>=1.27"]
-# `pykafka-sink watch` draws with it where it is there.
+# `pykafka-sink watch` draws with it if it is installed.
 WATCH = ["rich>=13"]
 TEST = [
     *SPARK,
@@ -41,28 +41,28 @@ TEST = [
     "pytest-timeout",
     "pytest-randomly",
     "hypothesis",
-    # Independent implementations: what they read and write is compared with ours. None is needed at run time.
+    # Independent implementations, compared with ours. The package itself does not need them.
     "confluent-kafka>=2.4",
     "kafka-python>=2.2",
     "aiokafka>=0.12",
     "kio>=0.6; python_version >= '3.11'",
     *SCHEMAS,
-    # Codecs of the same formats.
+    # Other implementations of the codecs.
     "zstandard>=0.22",
     "cramjam>=2.8",
-    # Reads what the endpoint serves, what a collector gets, and lineage events.
+    # Read the metrics endpoint, what a collector receives, and lineage events.
     "prometheus-client>=0.20",
     "openlineage-python>=1.25",
     *OTLP,
     *WATCH,
     # Reads CloudEvents.
     "cloudevents>=2.2",
-    # Judges how requests to AWS are signed. 1.40.1 has no get_current_datetime, by which the tests set its clock.
+    # Checks the signatures of requests to AWS. 1.40.1 has no get_current_datetime, with which the tests set its clock.
     "botocore>=1.40.2",
-    # Makes certificates, good ones and bad ones.
+    # Creates certificates, valid and invalid ones.
     *PKCS12,
 ]
-# Current releases have left Python 3.10 behind.
+# Current releases do not support Python 3.10.
 SITE = ["mkdocs>=1.6,<2; python_version >= '3.11'", "mkdocs-material>=9.5; python_version >= '3.11'"]
 # Runs the notebooks of examples/.
 NOTEBOOK = ["nbclient>=0.10", "nbformat>=5.10", "ipykernel>=6.29"]
@@ -79,7 +79,7 @@ setup(
     package_data={"kafka_sink": ["py.typed"], "pyspark_pykafka_sink": ["py.typed"]},
     python_requires=">=3.10",
     # `make compat` runs the oldest of these together (docs/compatibility.md). pyarrow 17 cannot cast string_view and
-    # binary_view to bytes, and writes the decimal 0E-18 as 0.E-18, which is no JSON.
+    # binary_view to bytes, and writes the decimal 0E-18 as 0.E-18, which is not JSON.
     install_requires=["pyarrow>=18", "numpy>=1.26", "lz4>=4.3", "crc32c>=2.4", "mmh3>=4"],
     extras_require={
         "spark": SPARK,

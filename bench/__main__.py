@@ -70,10 +70,10 @@ def _bar(row: Row) -> Bar:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Compare Kafka producers in one run.")
-    parser.add_argument("--quick", action="store_true", help="two short runs each")
-    parser.add_argument("--repetitions", type=int, help="instead of 5 (or 2)")
-    parser.add_argument("--only", nargs="+", choices=[each.name for each in CONTESTANTS], help="these contestants")
-    parser.add_argument("--case", nargs="+", choices=[case.name for case in FULL.cases], help="these cases")
+    parser.add_argument("--quick", action="store_true", help="two short runs of each contestant")
+    parser.add_argument("--repetitions", type=int, help="number of rounds (default 5, with --quick 2)")
+    parser.add_argument("--only", nargs="+", choices=[each.name for each in CONTESTANTS], help="only these contestants")
+    parser.add_argument("--case", nargs="+", choices=[case.name for case in FULL.cases], help="only these cases")
     return parser.parse_args()
 
 

@@ -1,13 +1,13 @@
-"""How many Python calls a record batch costs: `python -m bench.calls`; the table is docs/benchmarks/calls.md.
+"""Counts the Python calls of a record batch: `python -m bench.calls` writes docs/benchmarks/calls.md.
 
 Microseconds depend on the machine and its load; a number of calls does not: the same code makes the same calls. A test
-can therefore limit it (tests/integration/test_calls.py), and it shows where the time of a batch goes.
+can therefore limit it (tests/integration/test_calls.py), and it shows where work is done for a batch.
 
 The whole producer runs here, sockets included, but in lockstep: neither side waits. Rows are sent, then turns of
 the sender alternate with a broker (the core of the embedded one) that answers one request at a time, as a broker does
-that has a steady stream to write. Everything is one thread, so both sides of the producer are counted: what happens
-inside `send_arrow` is the application's, what happens in a turn is the sender's. Calls into C are not counted, nor is
-the broker.
+that has a steady stream to write. Everything runs in one thread, so both sides of the producer are counted: calls in
+`send_arrow` belong to the application, calls in a turn to the sender. Calls into C and calls of the broker are not
+counted.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ INTRODUCTION = """# Python calls per batch
 `python -m bench.calls` counts the Python functions that a record batch passes through on its way from `send_arrow` to
 its acknowledgement: with one partition and with four, full batches of 128 KiB of 1000-byte rows without compression;
 with 1000 partitions small batches (ten rows of 100 bytes each). The broker answers one request per turn of the sender.
-Calls into C are not counted, nor is the broker. A count says where work is done, not how long it takes: for that see
-[producers.md](producers.md). `tests/integration/test_calls.py` puts limits on it.
+Calls into C and calls of the broker are not counted. A count says where work is done, not how long it takes: for that
+see [producers.md](producers.md). `tests/integration/test_calls.py` limits the counts.
 
 """
 
@@ -61,7 +61,7 @@ T = TypeVar("T")
 
 
 class Counter:
-    """Python calls made while it is open, whatever module they are in but this one."""
+    """Counts the Python calls made while it is open, in any module except this one."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -85,8 +85,8 @@ def count_calls(call: Callable[[], T]) -> tuple[int, T]:
 
 
 class SteppingClock(Clock):
-    """Goes on when it is told to, so that what happens ten times a second happens in the same turns of every run. The
-    real clock is asked all the same: those calls count, too."""
+    """Advances only when it is told to, so that periodic work happens in the same turns of every run. It also reads the
+    real clock, because those calls count."""
 
     def __init__(self) -> None:
         self.now_ms = super().monotonic_ms()
@@ -153,7 +153,7 @@ class Lockstep:
             "bootstrap.servers": f"127.0.0.1:{self.peer.port}",
             "batch.size": BATCH_BYTES,
             "buffer.memory": 512 * 2**20,
-            # Nothing is written in parts: how many there are depends on the kernel.
+            # Requests are written whole: the number of parts would depend on the kernel.
             "send.buffer.bytes": -1,
             **{name.replace("_", "."): value for name, value in options.items()},
         }
@@ -175,7 +175,7 @@ class Lockstep:
         self._connect()
 
     def _connect(self) -> None:
-        """The producer knows its topic and has its producer id; back-offs of the beginning are waited for."""
+        """Until the producer knows its topic and has its producer id; the clock advances past the first back-offs."""
         mailbox = self.core.mailbox
         mailbox.post(WantTopic(TOPIC))
         for _ in range(TURNS_MAX):
@@ -183,11 +183,11 @@ class Lockstep:
             if mailbox.cluster.partition_count(TOPIC) is not None:
                 return
             self.clock.now_ms += 100
-        raise RuntimeError("the topic does not become known")
+        raise RuntimeError("the producer does not learn of its topic")
 
     def turn(self, *, is_awaited: bool = False) -> int:
-        """One turn of the sender; how many calls it made. It has something to find: a wake-up, if it is not awaited
-        by an answer."""
+        """Runs one turn of the sender and returns the number of its calls. Unless an answer is awaited, the turn gets a
+        wake-up, so that it does not block."""
         if not is_awaited:
             self.core.network.wake()
         self.clock.now_ms += 1
@@ -205,7 +205,7 @@ class Lockstep:
             idle = 0 if is_answered else idle + 1
             if idle == IDLE_TURNS:
                 return
-        raise RuntimeError("the producer does not come to rest")
+        raise RuntimeError("the producer does not become idle")
 
     def flush(self) -> None:
         self.core.appender.post_behind("flush()", Flush)
@@ -219,7 +219,7 @@ class Lockstep:
 
 @dataclass(frozen=True)
 class StreamCost:
-    """What a stream of full batches costs, per batch."""
+    """The cost of a stream of full batches; `calls` is per batch."""
 
     partitions: int
     batches: int
@@ -249,7 +249,7 @@ def rows(value_bytes: int) -> pa.RecordBatch:
 
 
 def stream(partitions: int, *, value_bytes: int = 1000, linger_ms: int = 60_000) -> StreamCost:
-    """The first round warms up: the first batch of a partition goes alone, codecs are compiled."""
+    """The first round is a warm-up: the first batch of each partition is sent alone, and codecs are compiled."""
     lockstep = Lockstep(partitions, linger_ms=linger_ms)
     data = rows(value_bytes)
     lockstep.producer.send_arrow(data, TOPIC)
@@ -301,7 +301,7 @@ def steps() -> StepCost:
     return StepCost(idle, request, answer)
 
 
-# What the same count gave before the way of a batch was shortened (one partition, four, a thousand; single turns).
+# The counts before the path of a batch was shortened (one partition, four, a thousand; single turns).
 BEFORE = {
     "one partition": 492, "4 partitions": 211, "1000 partitions": 96,
     "a turn that finds nothing": 121, "a turn that sends one batch": 332, "a turn that takes its answer": 249,

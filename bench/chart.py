@@ -16,7 +16,7 @@ Point = tuple[float, float]
 
 
 class Lane(NamedTuple):
-    """One line of a waterfall: what it is, from when to when it went on (more than once, perhaps side by side)."""
+    """One row of a waterfall: its title, and the times at which it was active (several spans, which may overlap)."""
 
     title: str
     spans: Sequence[tuple[float, float]]
@@ -61,7 +61,7 @@ def _bar(row: Bar, top: int, scale: float) -> str:
 
 
 def curves(panels: Sequence[tuple[str, str, Mapping[str, Sequence[Point]]]]) -> str:
-    """Panels of (title, what x is, lines by name). x is logarithmic and positive, y begins at 0."""
+    """Panels of (title, label of the x axis, lines by name). x is logarithmic and positive, y begins at 0."""
     parts: list[str] = []
     top = 10
     for title, axis, lines in panels:
@@ -104,7 +104,7 @@ def _panel(title: str, axis: str, lines: Mapping[str, Sequence[Point]], top: int
 
 
 def waterfall(title: str, lanes: Sequence[Lane]) -> str:
-    """Time goes to the right, one lane below the other; spans side by side in one lane shade each other."""
+    """Time runs from left to right, lanes are rows; where spans of a lane overlap they are darker."""
     last = max(end for lane in lanes for _, end in lane.spans)
     scale = (_WIDTH - _LEFT - 70) / last
     parts = [f'<text x="10" y="26" font-weight="bold">{escape(title)}</text>']
@@ -132,7 +132,7 @@ def waterfall(title: str, lanes: Sequence[Lane]) -> str:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten, as far as the axis goes."""
+    """1, 2 and 5 times powers of ten, within the range of the axis."""
     powers = range(int(low) - 1, int(high) + 2)
     marks = [round(step * 10.0**power, 6) for power in powers for step in (1, 2, 5)]
     return [mark for mark in marks if 10**low <= mark * 1.0001 and mark <= 10**high * 1.0001]

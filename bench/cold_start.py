@@ -58,7 +58,7 @@ IMPORTED = {
 
 
 # Spark finds data sources like this: a package whose name starts with pyspark_ on the path of its workers.
-# Python runs it at the start of each process: when was it, and what for?
+# Python runs this code at the start of each process. It records the time and the purpose of the process.
 STEPS, STEPS_CODE = (
     "COLD_STEPS",
     """
@@ -69,10 +69,10 @@ if path and "pyspark.daemon" in sys.orig_argv:
         file.write(f"{time.time()} {sys.orig_argv[-1]}\\n")
 """,
 )
-# In this order.
+# The steps in their order.
 STEP_TITLES = {
     "pyspark.sql.worker.lookup_data_sources": "looking for the format",
-    "pyspark.sql.worker.create_data_source": "making the data source",
+    "pyspark.sql.worker.create_data_source": "creating the data source",
     "pyspark.sql.worker.write_into_data_source": "planning",
     "pyspark.worker": "the tasks",
     "pyspark.sql.worker.commit_data_source_write": "the commit",
@@ -81,9 +81,9 @@ NULL_PACKAGE, NULL_CODE = "pyspark_null_sink", "from bench.spark_peers import Nu
 
 
 def took(code: str, *arguments: str, steps: dict[str, list[float]] | None = None) -> list[float]:
-    """`steps`: gets how long each step of the first write took."""
+    """`steps` receives the duration of each step of the first write."""
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    # Compiled like an installed package: otherwise half of the measured time is Python's compiler.
+    # Modules are compiled like an installed package: otherwise half of the measured time is Python's compiler.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / NULL_PACKAGE
@@ -109,9 +109,9 @@ def took(code: str, *arguments: str, steps: dict[str, list[float]] | None = None
 
 
 def _steps(noted: str, began_s: float, ended_s: float) -> list[tuple[str, float]]:
-    """Each lasts until the next one begins."""
+    """Each step lasts until the next one begins."""
     starts = sorted((float(at), name) for at, name in (line.split() for line in noted.splitlines()))
-    moments = [(began_s, "before any of them")]
+    moments = [(began_s, "before the first process")]
     moments += [(at, STEP_TITLES.get(name, name)) for at, name in starts if began_s <= at <= ended_s]
     ends = [at for at, _ in moments[1:]] + [ended_s]
     return [(title, (end - at) * 1000) for (at, title), end in zip(moments, ends, strict=True)]
@@ -126,23 +126,22 @@ def markdown(
     lines = [
         "# The first write of a fresh application",
         "",
-        "Written by `python -m bench.cold_start`. A thousand rows,",
+        "Written by `python -m bench.cold_start`. Each application writes a thousand rows twice. The time starts",
     ]
-    lines += ["from the session being ready until `save()` returns; medians (lowest..highest), milliseconds.", ""]
+    lines += ["when the session is ready and ends when `save()` returns: milliseconds, median (lowest..highest).", ""]
     lines += ["| sink | first write | second write |", "| --- | --: | --: |"]
     for sink in times:
         lines.append(f"| {sink} | " + " | ".join(_spread(found) for found in zip(*times[sink], strict=True)) + " |")
     lines += [
         "",
-        "The null sink takes the rows and throws them away, and Spark finds it the same way: the price of any sink in",
-        "Python.",
+        "Spark finds the null sink in the same way, and it discards its rows: the cost of any sink in Python.",
     ]
-    lines += ["", "What the first write is made of: each line until the Python process of the next one starts.", ""]
+    lines += ["", "Steps of the first write; each lasts until the Python process of the next step starts.", ""]
     lines += ["| | " + " | ".join(steps) + " |", "| --- |" + " --: |" * len(steps)]
     for title in dict.fromkeys(title for found in steps.values() for title in found):
         cells = [f"{median(found[title]):,.0f}" if title in found else "" for found in steps.values()]
         lines.append(f"| {title} | " + " | ".join(cells) + " |")
-    lines += ["", "Importing the sink, beyond numpy, pyarrow and what Spark's worker imports itself:"]
+    lines += ["", "Time to import the sink, in addition to numpy, pyarrow and the imports of Spark's own worker:"]
     lines += ["; ".join(f"{who} {_spread(found)} ms" for who, found in imports.items()) + "."]
     return "\n".join([*lines, "", ", ".join(f"{name} {text}" for name, text in about.items()) + "."]) + "\n"
 
@@ -152,7 +151,7 @@ def _spread(found: Sequence[float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.cold_start", description="The first write.")
+    parser = argparse.ArgumentParser(prog="python -m bench.cold_start", description="Measure the first write.")
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     jars = ",".join(str(jar) for jar in java_sink_jars())
@@ -164,7 +163,7 @@ def main() -> None:
             for sink, source in SINKS.items():
                 arguments = (source, kafka.bootstrap_servers, topic, jars)
                 found = took(APPLICATION, *arguments, steps=steps[sink] if number else None)
-                if number:  # the first round finds the broker and the machine's file cache cold
+                if number:  # in the first round the broker and the machine's file cache are cold
                     times[sink].append(found)
                     print(f"{number}/{options.rounds} {sink:20} {found[0]:6.0f} {found[1]:6.0f} ms", flush=True)
     imports: dict[str, list[float]] = {who: [] for who in IMPORTED}

@@ -29,7 +29,7 @@ SINKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     AT_LEAST: ("pykafka-sink", {"delivery.guarantee": "at-least-once"}),
     OWN: ("kafka", {}),
     "null sink": ("null-sink", {}),
-    "null sink, collector asleep": ("frozen-null-sink", {}),
+    "null sink with gc.freeze()": ("frozen-null-sink", {}),
 }
 
 Times = dict[tuple[int, str], list[int]]
@@ -70,7 +70,7 @@ def measure(arena: Arena, task_counts: Sequence[int], rounds: int, count: int) -
 
 
 def markdown(times: Times, about: Mapping[str, str]) -> str:
-    """Differences are of medians within one run."""
+    """Ratios and differences are computed from medians within one run."""
     lines = ["# What exactly-once costs a micro-batch", ""]
     lines += [
         "Written by `python -m bench.commit_cost`. Milliseconds of a whole micro-batch of 1000 rows, median (90th",
@@ -91,8 +91,8 @@ def _late(times: Sequence[int]) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.commit_cost", description="The price of exactly-once.")
-    parser.add_argument("--batches", type=int, default=20, help="micro-batches that count, per query")
+    parser = argparse.ArgumentParser(prog="python -m bench.commit_cost", description="Measure what exactly-once costs.")
+    parser.add_argument("--batches", type=int, default=20, help="counted micro-batches per query")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tasks", type=int, nargs="+", default=[2, 16, 64])
     parser.add_argument("--quick", action="store_true", help="2 rounds of 10 micro-batches, to build/bench/")

@@ -151,14 +151,14 @@ def _cell(times: Sequence[float]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.commit_steps", description="Where a commit's time goes.")
     parser.add_argument("--receipts", type=int, nargs="+", default=[2, 16, 64, 200])
-    parser.add_argument("--batches", type=int, default=20, help="commits that count, per number of receipts")
+    parser.add_argument("--batches", type=int, default=20, help="counted commits per number of receipts")
     parser.add_argument("--quick", action="store_true", help="5 commits each, to build/bench/")
     options = parser.parse_args()
     with KafkaCluster(VERSIONS[0], 1) as kafka:
         batches = 5 if options.quick else options.batches
         found = dict(measure(kafka.bootstrap_servers, options.receipts, batches))
     about = {"commits": f"{batches} each", **machine()}
-    # There are thousands of tasks; the page has their median.
+    # Figures of tasks are left out, because there are thousands; the page has their median.
     rounded = {
         str(count): {step: [round(each, 1) for each in own] for step, own in times.items() if step not in (TASK, PLAIN)}
         for count, times in found.items()

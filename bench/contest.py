@@ -30,7 +30,7 @@ _JAVA_SOURCE = Path(__file__).parent / "clients" / "PerformanceTwice.java"
 _LOGGER = logging.getLogger("bench")
 RUN_TIMEOUT_S = 600
 
-# As Kafka's own start scripts have it, for the broker and for its tools.
+# The settings of Kafka's own start scripts, for the broker and for its tools.
 _JAVA_SERVER = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 BROKER_JVM = ("-Xms1g", "-Xmx1g", *_JAVA_SERVER)
 _TOOL_JVM = ("-Xmx512M", *_JAVA_SERVER, "-Duser.language=en", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
@@ -72,7 +72,7 @@ class Arena:
     def run(
         self, contestant: Contestant, case: Case, plan: Plan, *, security: Mapping[str, str] | None = None
     ) -> Result:
-        """`security`: options that go with another listener, its address among them."""
+        """`security`: the options for another listener, including its address."""
         is_java = contestant.module in JVM_PROGRAMS
         job = Job(
             bootstrap_servers=(security or {}).get("bootstrap.servers", self.kafka.bootstrap_servers),
@@ -141,8 +141,8 @@ class Arena:
 
 
 def log_length(bootstrap_servers: str, topic: str, partition_count: int) -> int:
-    """Offsets used in all partitions, those of transaction markers included. The end of what is committed would say
-    less while markers of many partitions are on their way."""
+    """The number of offsets used in all partitions, including those of transaction markers. Last stable offsets would
+    be too low until the markers of all partitions are written."""
     settings = {"bootstrap.servers": bootstrap_servers, "group.id": "bench", "isolation.level": "read_uncommitted"}
     consumer = Consumer(settings, logger=_LOGGER)
     try:

@@ -74,7 +74,7 @@ def markdown(found: Mapping[Case, tuple[float, float]], about: Mapping[str, str]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.digest_cost", description="The price of the digest.")
+    parser = argparse.ArgumentParser(prog="python -m bench.digest_cost", description="Measure what the digest costs.")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--quick", action="store_true", help="3 rounds, to build/bench/")
     options = parser.parse_args()

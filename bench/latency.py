@@ -55,7 +55,7 @@ def make_rows(bootstrap_servers: str, topic: str, rows_per_s: int, stop: Event) 
 
 
 def read_ages(bootstrap_servers: str, topic: str, counted: Event, stop: Event, found: Queue[list[float]]) -> None:
-    """Of all rows seen while `counted` is set; answers with the percentiles of `SHARES`."""
+    """Puts into `found` the percentiles `SHARES` of the ages of all rows that arrive while `counted` is set."""
     consumer = Consumer(
         {"bootstrap.servers": bootstrap_servers, "group.id": "ages", "isolation.level": "read_committed"}
     )
@@ -90,7 +90,7 @@ def ages_of(arena: Arena, sink: str, rows_per_s: int, seconds: float) -> list[fl
             time.sleep(0.1)
         maker.start()
         reader.start()
-        # The first rows are through before the warm-up begins: on a busy machine the processes may start slowly.
+        # The warm-up begins when the first rows have arrived: on a busy machine the processes may start slowly.
         while not sum(end_offsets(servers, target).values()):
             time.sleep(0.1)
         time.sleep(WARM_UP_S)
@@ -102,7 +102,7 @@ def ages_of(arena: Arena, sink: str, rows_per_s: int, seconds: float) -> list[fl
         reader.join()
         error = query.exception()
         if error is None:
-            # A task of a query that is stopped in the middle keeps its core: it waits for rows of a deleted topic.
+            # If the query is stopped while a task runs, the task keeps its core and waits for rows of a deleted topic.
             query.processAllAvailable()
         query.stop()
     for topic in (source, target):
@@ -125,8 +125,8 @@ def measure(arena: Arena, rates: Sequence[int], seconds: float) -> Ages:
 
 def markdown(found: Ages, about: Mapping[str, str]) -> str:
     lines = ["# How old a row is when a reader sees it", "", "Written by `python -m bench.latency`. Milliseconds from"]
-    lines += ["the making of a row to a read_committed reader, through a first topic, Spark's Kafka source and the"]
-    lines += ["sink; trigger as fast as possible, 4 partitions, rows of 100 bytes: p50, p95, p99."]
+    lines += ["the creation of a row to its arrival at a read_committed reader, through a first topic, Spark's Kafka"]
+    lines += ["source and the sink; no pause between micro-batches, 4 partitions, rows of 100 bytes: p50, p95, p99."]
     lines += ["", "![share of rows by age](latency.svg)", ""]
     lines += ["| rows/s | " + " | ".join(SINKS) + " |", "| --: |" + " --: |" * len(SINKS)]
     for rows_per_s in sorted({rate for rate, _ in found}):
@@ -143,7 +143,7 @@ def chart(found: Ages) -> str:
     panels = []
     for rows_per_s in sorted({rate for rate, _ in found}):
         lines = {sink: list(zip(found[rows_per_s, sink], SHARES, strict=True)) for sink in SINKS}
-        panels.append((f"{rows_per_s:,} rows/s: % of rows visible", "ms since the row was made", lines))
+        panels.append((f"{rows_per_s:,} rows/s: % of rows visible", "ms since the row was created", lines))
     return curves(panels)
 
 

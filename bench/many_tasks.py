@@ -33,8 +33,8 @@ LOOKS = (100, 1000, 5000, 10_000)
 
 @dataclass(frozen=True)
 class Look:
-    """The largest Python process after so many tasks: no other does as much. `task_ms` is of the tasks since the last
-    look."""
+    """The largest Python process after `task_count` tasks, which is the one that runs them. `task_ms` is the time per
+    task since the previous look."""
 
     task_count: int
     rss_bytes: int
@@ -56,7 +56,7 @@ class Bench:
         return Look(task_count, max(self.worker_bytes()), task_ms)
 
     def worker_bytes(self) -> list[int]:
-        """Of each Python process that lives, the largest first."""
+        """The resident memory of each live Python process, largest first."""
         jvm = self._spark.sparkContext._jvm
         assert jvm is not None
         pids = python_workers(int(jvm.java.lang.ProcessHandle.current().pid()))

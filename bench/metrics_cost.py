@@ -1,4 +1,4 @@
-"""What figures cost: `python -m bench.metrics_cost [--quick]`.
+"""What metrics cost: `python -m bench.metrics_cost [--quick]`.
 
 This process plans, writes and commits batches of rows of 100 bytes (lz4) as Spark does. The embedded broker runs in
 another process. Every second batch has metrics.enabled. The benchmark measures the CPU time of this process; waiting
@@ -59,7 +59,7 @@ def _in_a_task(number: int) -> None:
 
 def _write(servers: str, rows: pa.RecordBatch, number: int, *, with_figures: bool) -> list[Any]:
     options = {"kafka.bootstrap.servers": servers, "topic": TOPIC, "sink.id": "cost", "batch.id": f"batch-{number}"}
-    options["kafka.compression.type"] = "lz4"  # the broker keeps it all in memory
+    options["kafka.compression.type"] = "lz4"  # the broker keeps all records in memory
     if with_figures:
         options["metrics.enabled"] = "true"
     _in_a_task(number)
@@ -98,14 +98,14 @@ def main() -> None:
     batch_s = statistics.median(without)
     sys.stdout.write(
         f"{pairs} pairs of batches of {ROWS} rows of {ROW_BYTES} bytes, CPU time of the Python process\n"
-        f"a batch without figures: {batch_s * 1000:.1f} ms ({batch_s / ROWS * 1e6:.3f} us per row)\n"
-        f"with figures, by pairs: {middle:+.2f} % (quartiles {low:+.2f} to {high:+.2f} %)\n"
-        f"what is added, by itself: {added_s * 1e6:.0f} us a batch of one task, {added_s / batch_s * 100:.3f} %\n"
+        f"a batch without metrics: {batch_s * 1000:.1f} ms ({batch_s / ROWS * 1e6:.3f} us per row)\n"
+        f"with metrics, by pairs: {middle:+.2f} % (quartiles {low:+.2f} to {high:+.2f} %)\n"
+        f"the added code alone: {added_s * 1e6:.0f} us per batch of one task, {added_s / batch_s * 100:.3f} %\n"
     )
 
 
 def _added_s(folder: str, servers: str, messages: list[Any]) -> float:
-    """A task's meter and the note of its commit."""
+    """The time of the added code for a batch of one task: the task's meter and the note of its commit."""
     from kafka_sink.options import ProducerOptions
     from kafka_sink.options.parse import parse_producer_options
 

@@ -10,8 +10,8 @@ import json
 import random
 from pathlib import Path
 
-# Far more than the 64 KiB that lz4 looks back, and small enough for a processor's cache, so that fetching a record
-# costs nobody much.
+# Far more than lz4's window of 64 KiB, and small enough for a processor's cache, so that all contestants read records
+# cheaply.
 PAYLOAD_BYTES = 2_000_000
 
 _CITIES = ("Berlin", "Madrid", "Oslo", "Lisbon", "Vienna", "Prague", "Dublin", "Zagreb")
@@ -19,7 +19,7 @@ _EVENTS = ("click", "view", "purchase", "return", "search")
 
 
 def write_payload(path: Path, record_bytes: int | None) -> None:
-    """`record_bytes` None: of every length from 100 to 2000, short ones more often than long ones."""
+    """With `record_bytes` None lengths are 100 to 2000 bytes, short ones more often than long ones."""
     draw = random.Random(record_bytes or 0)
     lengths = [record_bytes or round(100 * 20 ** draw.random()) for _ in range(PAYLOAD_BYTES // (record_bytes or 634))]
     path.write_text("\n".join(_record(draw, length) for length in lengths))
@@ -41,7 +41,7 @@ def _record(draw: random.Random, record_bytes: int) -> str:
         row[f"attribute_{number}"] = draw.choice(_CITIES)
         row[f"measure_{number}"] = draw.randrange(10**10)
         number += 1
-    # What is left is filled with letters nobody can guess; its name and punctuation take ten bytes.
+    # Random letters fill the rest; the name of their field and its punctuation take ten bytes.
     rest = record_bytes - len(_text(row)) - 10
     row["note"] = "".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=rest))
     text = _text(row)

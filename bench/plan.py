@@ -23,7 +23,7 @@ class Contestant:
 
 JAVA = "java"
 KAFKA_PYTHON = "kafka-python"
-# In place of a module, contestants that the JVM runs have the first argument of PerformanceTwice.
+# `module` of the contestants on the JVM is the first argument of PerformanceTwice.
 JVM_PROGRAMS = ("tool", "loop")
 CONTESTANTS = (
     Contestant("send_arrow", "**ours**, `send_arrow()`", "bench.clients.ours_arrow", (1_500_000, 300_000)),

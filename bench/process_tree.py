@@ -12,7 +12,7 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(root: int) -> float:
-    """Used so far, by those that have ended as well, as far as their parents have waited for them."""
+    """CPU seconds used so far, including ended processes if their parents have waited for them."""
     return sum(ticks for _, ticks in _tree(root)) / _TICKS_PER_SECOND
 
 
@@ -53,7 +53,7 @@ def _tree(root: int) -> Iterator[tuple[int, int]]:
         if not entry.name.isdigit():
             continue
         try:
-            # The name in parentheses may hold anything, spaces as well.
+            # The name in parentheses may contain anything, even spaces.
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has just ended
@@ -68,7 +68,7 @@ def _tree(root: int) -> Iterator[tuple[int, int]]:
 
 
 def _status_bytes(pid: int, field: str) -> int:
-    """0 of a process that has just ended."""
+    """0 if the process has just ended."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith(field):

@@ -121,8 +121,8 @@ def _by_lines(client: Client, work: object, rows: int) -> None:
         if frame is not None:
             samples[frame.f_code, frame.f_lineno] += 1
 
-    # A thread's own CPU clock has no timer in Python; that of the process counts the sender as well, and its share is
-    # spread over the lines at which the application happens to be.
+    # Python has no timer for the CPU clock of one thread. The timer of the process also counts the sender, whose share
+    # is spread over the lines at which the application happens to be.
     signal.signal(signal.SIGPROF, note)
     signal.setitimer(signal.ITIMER_PROF, SAMPLE_S, SAMPLE_S)
     try:
@@ -141,7 +141,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--case", default="100B-none", choices=[case.name for case in FULL.cases])
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--lines", action="store_true", help="by lines of the application's thread")
-    parser.add_argument("--rows", type=int, default=30, help="how many to print")
+    parser.add_argument("--rows", type=int, default=30, help="number of functions or lines to print")
     return parser.parse_args()
 
 

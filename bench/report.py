@@ -1,4 +1,4 @@
-"""From single runs to figures: medians, spread, ratios; as text for the terminal, Markdown, and JSON."""
+"""Computes medians, spread and ratios from single runs; formats them for the terminal, as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def publish(name: str, text: str, figures: Mapping[str, object], folder: Path = PAGES) -> None:
-    """A page, and the figures behind it."""
+    """Prints a page, and writes it and its figures to `folder`."""
     print("\n" + text)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.md").write_text(text)

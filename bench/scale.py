@@ -67,7 +67,7 @@ def _topic(arena: Arena, name: str) -> str:
 
 
 def _check(arena: Arena, topics: Sequence[str], rows: int) -> None:
-    """Markers take an offset each: one per task and partition."""
+    """Each transaction marker takes an offset: one per task and partition."""
     logged = sum(sum(end_offsets(arena.kafka.bootstrap_servers, topic).values()) for topic in topics)
     if not rows <= logged <= rows + 16 * len(topics):
         raise SystemExit(f"{rows} rows should be in {len(topics)} topics; the logs have {logged}")
@@ -78,7 +78,7 @@ def _check(arena: Arena, topics: Sequence[str], rows: int) -> None:
 def markdown(rows: Sequence[Line], topics: Sequence[Line], about: dict[str, str]) -> str:
     lines = ["# How cost grows", "", "Written by `python -m bench.scale`; exactly once, 4 partitions, 2 tasks.", ""]
     lines += ["## With rows", "", "Rows of 112 bytes with a key, computed by Spark. Memory is the highest resident set"]
-    lines += ["of any Python worker until then.", ""]
+    lines += ["of any Python worker so far.", ""]
     lines += ["| rows | seconds | rows/s | CPU us/row | peak MiB |", "| --: | --: | --: | --: | --: |"]
     for line in rows:
         lines.append(
@@ -89,7 +89,7 @@ def markdown(rows: Sequence[Line], topics: Sequence[Line], about: dict[str, str]
         "",
         "## With topics",
         "",
-        f"{TOPIC_ROWS:,} rows to so many topics of 4 partitions, by the column topic.",
+        f"{TOPIC_ROWS:,} rows for each number of topics (4 partitions each); the column topic names each row's topic.",
         "",
     ]
     lines += ["| topics | seconds | rows/s |", "| --: | --: | --: |"]
@@ -106,7 +106,7 @@ def main() -> None:
     options = parser.parse_args()
     with open_arena() as arena:
         for _ in range(3):
-            write_rows(arena, 1_000_000)  # warms up
+            write_rows(arena, 1_000_000)  # warm-up
         rows = [_print(write_rows(arena, count)) for count in options.rows]
         topics = [_print(write_topics(arena, count)) for count in options.topics]
     about = machine()

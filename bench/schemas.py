@@ -142,18 +142,18 @@ def descriptor_set() -> bytes:
 
 def report(results: list[Result], rows: int, repeat: int) -> str:
     about = f"""\
-# Rows by a schema
+# Encoding of rows with a schema
 
 Written by `python -m bench.schemas`: {rows} rows in one Arrow batch, ten columns (bigint, three strings, timestamp,
-double, int, boolean, decimal(12,2), date; two of them with a tenth of nulls), one core, processor time, median of
-{repeat} runs after one that does not count. Python {platform.python_version()}, numpy {np.__version__}, pyarrow
+double, int, boolean, decimal(12,2), date; in two of them a tenth of the values is null), one core, processor time,
+median of {repeat} runs after a warm-up run. Python {platform.python_version()}, numpy {np.__version__}, pyarrow
 {pa.__version__}.
 
-Ours begins with Arrow columns and ends with the column of values that the producer takes, framed for a registry. The
-others begin with dictionaries that are there already, and end with the bytes of each row. In Protobuf times, dates and
-decimals are whole numbers for both.
+Ours turns Arrow columns into the column of values that the producer takes, framed for a registry. The others turn
+dictionaries, which are created before, into the bytes of each row. In Protobuf, times, dates and decimals are whole
+numbers for both.
 
-| format | million rows per second | spread | bytes a row |
+| format | million rows per second | spread | bytes per row |
 | --- | --- | --- | --- |
 """
     lines = [

@@ -40,16 +40,16 @@ def report(rows: pa.StructArray, json_rate: float) -> str:
 
 ## In Spark
 
-{len(rows)} of the same rows in Spark's cache, {REPEAT} alternating rounds after {WARM_UP} that do not count, medians.
+{len(rows)} of the same rows in Spark's cache, medians of {REPEAT} alternating rounds after {WARM_UP} warm-up rounds.
 
 | JSON of ten columns | processor time per row | million rows per second and core |
 | --- | --- | --- |
 | `CAST(to_json(struct(*)) AS BINARY)` in the JVM, less a hash of all columns | {json_us:.2f} us | {1 / json_us:.2f} |
 | ours, from Arrow columns (as above) | {1e6 / json_rate:.2f} us | {json_rate / 1e6:.2f} |
 
-Whole writes to Apache Kafka on the same machine, {PARTITIONS} partitions, two tasks, `batch.size` and `linger.ms`
-alike, the same schema and the same bytes per value. Ours delivers exactly once, Spark's own sink at least once.
-Rates that differ by less than their spread are the same.
+Whole writes to Apache Kafka on the same machine, {PARTITIONS} partitions, two tasks, the same `batch.size`,
+`linger.ms`, schema and bytes per value. Ours delivers exactly once, Spark's own sink at least once.
+Rates that differ by less than their spread count as equal.
 
 | sink | rows per second | spread | processor time per row, Spark and Python |
 | --- | --- | --- | --- |
@@ -59,9 +59,9 @@ Rates that differ by less than their spread are the same.
 
 
 def _json_us(arena: Arena, frame: DataFrame) -> float:
-    """What the text costs beyond going through the cached rows, and a little less."""
+    """The cost of to_json without that of reading the cached rows. It is a little too low: the hash costs something."""
     text = frame.select(F.to_json(F.struct("*")).cast("binary").alias("value"))
-    columns = frame.select(F.hash("*").alias("value"))  # all columns are looked at, and little is done with them
+    columns = frame.select(F.hash("*").alias("value"))  # reads all columns and does little with them
     found: dict[str, list[float]] = {"text": [], "columns": []}
     for _ in range(WARM_UP + REPEAT):
         for name, selected in (("text", text), ("columns", columns)):
@@ -84,12 +84,12 @@ def _sinks(arena: Arena, frame: DataFrame, schema: str) -> tuple[Rounds, Rounds]
 
 
 def _write(arena: Arena, write: Callable[[dict[str, str]], None]) -> tuple[float, float]:
-    """Rows per second and processor time per row; what the log has is compared with what was to be written."""
+    """Returns rows per second and processor time per row. Checks how many records the log has."""
     topic = arena.new_topic("avro", PARTITIONS)
     servers = arena.kafka.bootstrap_servers
     _, spent = arena.measure(lambda: write({"kafka.bootstrap.servers": servers, "topic": topic, **TUNED}))
     logged = log_length(servers, topic, PARTITIONS)
-    assert ROWS <= logged <= ROWS + 16 * PARTITIONS, f"{ROWS} rows were to be written; the log has {logged}"
+    assert ROWS <= logged <= ROWS + 16 * PARTITIONS, f"{ROWS} rows should be in the log, which has {logged}"
     arena.kafka.delete_topic(topic)
     return ROWS / spent.seconds, spent.cpu_seconds / ROWS * 1e6
 

@@ -27,8 +27,8 @@ from bench.spark_arena import TUNED, jvm_pid, open_session
 from bench.spark_cases import MIXED, Case
 from bench.spark_peers import write_with_confluent, write_with_kafka_python
 
-# Rows that Spark puts into one Arrow batch: 10,000 by default. And bytes: no limit by default, so that long rows do not
-# fit into a cache.
+# Limits of an Arrow batch, in rows (10,000 by default) and in bytes (none by default: a batch of long rows does not fit
+# into a processor's cache).
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 EXACTLY, AT_LEAST, JAVA, NULL = "exactly-once", "at-least-once", "java", "null"
@@ -40,7 +40,7 @@ Write = Callable[[DataFrame, Options, int], int]
 
 @dataclass(frozen=True)
 class Sink:
-    """`write` returns how many rows it wrote: the slow ones take only a share of them."""
+    """`write` returns the number of rows that it wrote: slow sinks write only a part of them."""
 
     name: str
     title: str
@@ -104,7 +104,7 @@ class Application:
         self._servers = servers
         self._folder = folder
         self._cached: tuple[tuple[int, int, int], DataFrame] | None = None
-        # Long rows do not fit into a cache by ten thousand: what docs/performance.md advises, for every sink.
+        # For every sink, as docs/performance.md advises: ten thousand long rows do not fit into a processor's cache.
         for name, value in {ARROW_BYTES: "4m", **sink.conf}.items():
             spark.conf.set(name, value)
 
@@ -130,7 +130,7 @@ class Application:
         return rows.withColumn("headers", expr(HEADERS)).select(columns) if case.has_headers else rows.select(columns)
 
     def _rows(self, case: Case) -> DataFrame:
-        """Of one size, count and number of tasks at a time; materialised before the clock runs."""
+        """The cached rows of one size, count and number of tasks, materialised before the clock starts."""
         wanted = (case.value_bytes, case.cached_rows, case.tasks)
         if self._cached is not None and self._cached[0] == wanted:
             return self._cached[1]

@@ -22,7 +22,7 @@ from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster
 from tools.spark_jars import java_sink_jars
 
-# Rows between JVM and Python over Unix sockets, as conf/ has it: the null sink is measured with it as well.
+# Rows go between JVM and Python over Unix sockets, as conf/ sets it, also for the null sink.
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 # The defaults of our sink. A task flushes at its end, so a longer linger makes fuller batches and delays nothing.
 TUNED = {"kafka.batch.size": "131072", "kafka.linger.ms": "1000"}
@@ -58,7 +58,7 @@ class Arena:
 
 
 def new_topic(kafka: KafkaCluster, name: str, partitions: int) -> str:
-    """Whose data is deleted at once, and whose leaders are in office: else the Java client waits two minutes."""
+    """Creates a topic whose data is deleted at once. Waits for its leaders: else Java's client waits two minutes."""
     kafka.create_topic(name, partitions=partitions, config={"file.delete.delay.ms": 0})
     end_offsets(kafka.bootstrap_servers, name)
     return name
@@ -72,7 +72,7 @@ def jvm_pid(spark: SparkSession) -> int:
 
 @contextmanager
 def open_arena(jars: Sequence[Path] = ()) -> Iterator[Arena]:
-    """`jars`: beside those of Spark's own Kafka sink."""
+    """`jars` are added to those of Spark's own Kafka sink."""
     with KafkaCluster(properties=BROKER_PROPERTIES, jvm_options=BROKER_JVM) as kafka, open_session(jars) as spark:
         yield Arena(spark, kafka)
 

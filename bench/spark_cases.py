@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Values of every length from 100 to 2000 bytes, in place of one length.
+# In place of one length: values of every length from 100 to 2000 bytes.
 MIXED = 0
 
 
@@ -13,7 +13,7 @@ class Case:
     value_bytes: int
     is_keyed: bool
     codec: str
-    # In Spark's cache. A write sends them `times` over: what a write costs once is to be small beside its rows.
+    # Rows in Spark's cache. A write sends them `times` times, so that its fixed cost is small beside that of the rows.
     cached_rows: int
     partitions: int = 4
     tasks: int = 2
@@ -26,7 +26,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What is as always is not named."""
+        """Names only what differs from the usual."""
         size = "mixed" if self.value_bytes == MIXED else f"{self.value_bytes}B"
         parts = [size, "keyed" if self.is_keyed else "nokey", self.codec]
         parts += ["headers"] if self.has_headers else []

@@ -1,4 +1,4 @@
-"""The shapes as a chart: for each one bar of ours and one of Spark's own sink."""
+"""The chart of the shapes: for each shape one bar of our sink and one of Spark's own."""
 
 from __future__ import annotations
 

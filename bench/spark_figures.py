@@ -27,7 +27,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Figures:
-    """Of all rounds of one sink in one case. CPU is in microseconds per row."""
+    """Figures over all rounds of one sink in one case. CPU is in microseconds per row."""
 
     rate: float
     rate_min: float

@@ -40,7 +40,7 @@ class NullStreamWriter(DataSourceStreamArrowWriter):
 
 
 class FrozenNullStreamWriter(NullStreamWriter):
-    """With what ours does about PySpark's collections between tasks: the floor of any sink in Python."""
+    """With our setting of PySpark's garbage collection between tasks: the lowest cost of any sink in Python."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         HEAP.on_work_begin()

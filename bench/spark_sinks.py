@@ -7,7 +7,7 @@ turns: each round runs every sink once in the same case, in changing order, whil
 are not counted: they warm up the JVM, the Python workers and the broker. A JVM becomes faster until about its fourth
 write of a case.
 
-After each write the topic's offsets are compared with the written rows, so that no sink has to be trusted.
+After each write the topic's offsets are compared with the written rows, so that the benchmark need not trust a sink.
 
 The null sink is a Python sink that receives the same Arrow batches and discards them: its speed is the upper limit for
 every sink in Python. `--shapes` compares three sinks on many more shapes of rows and topics.
@@ -41,11 +41,10 @@ from tools.kafka_cluster import KafkaCluster
 SHAPES_SINKS = (EXACTLY, JAVA, NULL)
 AGAIN = "measured in a later run"
 CONDITIONS = (
-    "Ratios are of medians within one run. CPU is that of all Python workers + that of Spark's JVM, per row; the "
-    "broker's is what it took of the whole machine meanwhile. Every sink has an application of its own, with Unix "
-    "domain sockets on and Arrow batches of at most 4 MB."
+    "Ratios are computed from medians within one run. CPU is microseconds per row: all Python workers + Spark's JVM. "
+    "Every sink has its own application, with Unix domain sockets on and Arrow batches of at most 4 MB."
 )
-# From here on a topic is made once for all runs of a case: the first record of a partition takes a broker some 30 ms.
+# From so many partitions on all runs of a case share a topic: the first record of a partition takes a broker 30 ms.
 WIDE_PARTITIONS, OPENING_MS = 500, 600_000
 
 
@@ -101,7 +100,7 @@ class Arena:
         finally:
             if not is_wide:
                 self._kafka.delete_topic(topic)
-        # Markers of transactions take an offset each: one per task and partition it wrote to.
+        # Each transaction marker takes an offset: one per task and partition that the task wrote to.
         expected = 0 if sink.name == NULL else written.rows
         if not expected <= logged <= expected + 16 * case.partitions:
             raise SystemExit(f"{sink.name} should have written {expected} rows in {case.name}; the log has {logged}")
@@ -118,7 +117,7 @@ class Arena:
         return new_topic(self._kafka, f"{self._topic_count}-{name}", partitions)
 
     def _wide_topic(self, partitions: int) -> str:
-        """With a record in each partition."""
+        """A topic with a record in each partition. The first call creates it."""
         if partitions not in self._wide_topics:
             topic = self._wide_topics[partitions] = self._new_topic("wide", partitions)
             times = {"request.timeout.ms": OPENING_MS, "delivery.timeout.ms": 2 * OPENING_MS}
@@ -145,7 +144,7 @@ def run(arena: Arena, sinks: Sequence[Sink], cases: Sequence[Case], *, repetitio
     for case in cases:
         # Rounds of one case follow each other, so that its rows are cached once.
         for repetition in range(1 - warm_up, repetitions + 1):
-            # Whoever comes first meets a broker that is still deleting what the last of the round before has written.
+            # The order changes: the first sink writes while the broker deletes the last topic of the round before.
             first = repetition % len(sinks)
             for sink in (*sinks[first:], *sinks[:first]):
                 result = arena.run(sink, case)
@@ -165,6 +164,7 @@ def run(arena: Arena, sinks: Sequence[Sink], cases: Sequence[Case], *, repetitio
 
 def cases_page(sinks: Sequence[Sink], cases: Sequence[Case], results: Sequence[Result]) -> list[str]:
     lines = ["# Spark sinks compared", "", f"Written by `python -m bench.spark_sinks`. {CONDITIONS}"]
+    lines += ["The last column is the broker's share of the whole machine's CPU during the write."]
     for case in cases:
         java, ceiling = figures(JAVA, case, results), figures(NULL, case, results)
         if java is None:
@@ -193,7 +193,7 @@ def cases_page(sinks: Sequence[Sink], cases: Sequence[Case], results: Sequence[R
 def shapes_page(cases: Sequence[Case], results: Sequence[Result]) -> list[str]:
     lines = ["# Shapes of rows and topics", "", f"Written by `python -m bench.spark_sinks --shapes`. {CONDITIONS}"]
     lines += ["Ours delivers exactly once; Spark's own sink, tuned alike, delivers at least once. 4 partitions and"]
-    lines += ["2 tasks where the name says nothing else.", "", "![rows per second](spark-shapes.svg)", ""]
+    lines += ["2 tasks unless the name says otherwise.", "", "![rows per second](spark-shapes.svg)", ""]
     lines += [
         "| shape | rows | ours, rows/s | Spark's own | ratio | to ceiling | ours, us/row | Spark's own | CPU ratio |",
         "| --- | --: | --: | --: | --: | --: | --: | --: | --: |",
@@ -229,7 +229,7 @@ def main() -> None:
     warm_up = 1 if options.quick else 3
     with open_arena(sinks) as arena:
         results = run(arena, sinks, cases, repetitions=repetitions, warm_up=warm_up)
-    about = {"runs": f"{repetitions} each, alternating, after {warm_up} that do not count", **machine()}
+    about = {"runs": f"{repetitions} each, alternating, after {warm_up} for warm-up", **machine()}
     if options.again:
         known = json.loads((PAGES / "spark-shapes.json").read_text())
         kept = [Result(**each) for each in known["runs"] if each["case"] not in options.case]
@@ -250,13 +250,13 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.spark_sinks", description="Compare Spark's Kafka sinks.")
     parser.add_argument("--quick", action="store_true", help="two rounds, without the slowest sinks")
     parser.add_argument("--shapes", action="store_true", help="three sinks on many shapes")
-    parser.add_argument("--again", action="store_true", help="put the cases of --shapes --case into the page")
+    parser.add_argument("--again", action="store_true", help="replace the cases of --shapes --case in the page")
     parser.add_argument("--repetitions", type=int)
     parser.add_argument("--case", nargs="+", choices=[case.name for case in SHAPES])
     parser.add_argument("--only", nargs="+", choices=[sink.name for sink in SINKS])
     options = parser.parse_args()
     if options.again and (not options.shapes or not options.case or options.only or options.quick):
-        parser.error("--again goes with --shapes and --case, and with all sinks")
+        parser.error("--again needs --shapes and --case, and all sinks")
     return options
 
 

@@ -1,4 +1,4 @@
-"""A stream of Spark, batch by batch, whose task attempts fail and are killed now and then.
+"""A Spark stream, batch by batch, in which some task attempts fail or are killed.
 
 Each file is one micro-batch. In some, the first attempt of the first task raises an error after its rows have gone to
 the sink. In others it stops there and creates a file, and this process makes Spark kill it, as Spark kills speculative
@@ -20,7 +20,7 @@ from tools.quiet_spark import quiet_session
 ROWS = 400
 FAILURE_EVERY, KILL_EVERY = 25, 60
 FAILS_AT, STALLS_AT = 7, 31
-# By then the task has sent some of its rows, which are long in such a batch, and come to the sink few by few.
+# By then the task has sent some of its rows: in such a batch they are long, and reach the sink ten at a time.
 ROWS_BEFORE, PADDING = ROWS // 4 - 10, "." * 10_000
 CONF = {"spark.sql.execution.arrow.maxRecordsPerBatch": "10"}
 CORES = 2
@@ -34,7 +34,7 @@ def is_ill_fated(number: int) -> bool:
 
 
 def misfortune(folder: str, line: str) -> str:
-    """In a task, between the source and the sink."""
+    """Runs in a task, between the source and the sink."""
     from pyspark import TaskContext
 
     number = int(line.partition("-")[0])
@@ -89,7 +89,7 @@ class StreamOfIds(AbstractContextManager["StreamOfIds"]):
         self._open.close()
 
     def run_to(self, count: int) -> None:
-        """Until so many batches are committed, one after the other."""
+        """Writes one batch after the other until `count` batches are committed."""
         while self._batches < count:
             self._run_batch(self._batches)
             self._batches += 1

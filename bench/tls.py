@@ -1,4 +1,4 @@
-"""What TLS costs: `python -m bench.tls [--quick] [--rounds N]`, our producer and Java's alike, in one run.
+"""What TLS costs: `python -m bench.tls [--quick] [--rounds N]`, for our producer and for Java's, in one run.
 
 Each client writes the same records to the same broker through a PLAINTEXT and an SSL listener (TLS 1.3, one-way),
 alternately, each time in a new process. Only ratios are kept: SSL to PLAINTEXT for each client, and ours to Java's
@@ -43,7 +43,7 @@ def measure(arena: Arena, plan: Plan, listeners: Mapping[str, Mapping[str, str]]
 
 
 def markdown(rates: Rates, cases: Sequence[Case], about: Mapping[str, str]) -> str:
-    """A ratio is the median of those of the rounds, with the smallest and the largest in brackets."""
+    """A ratio is the median over all rounds, with the smallest and the largest in brackets."""
     lines = ["# What TLS costs", "", "Written by `python -m bench.tls`. Ratios of rates within one run.", ""]
     lines += [", ".join(f"{name} {text}" for name, text in about.items()) + ".", ""]
     lines += [
@@ -66,7 +66,7 @@ def _ratio(some: Sequence[float], others: Sequence[float]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.tls", description="The price of TLS.")
+    parser = argparse.ArgumentParser(prog="python -m bench.tls", description="Measure what TLS costs.")
     parser.add_argument("--quick", action="store_true", help="short runs, to see that it works; writes to build/bench")
     parser.add_argument("--rounds", type=int)
     options = parser.parse_args()

@@ -58,7 +58,7 @@ NOTES = Notes()
 
 
 class Clocked:
-    """A machine of the driver that notes when each of its requests was asked and answered."""
+    """A state machine of the driver. It records when each request was sent and answered."""
 
     def __init__(self, machine: Machine[Any]) -> None:
         self._machine = machine

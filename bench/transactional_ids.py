@@ -41,7 +41,7 @@ from tools.kafka_jars import VERSIONS, java_command
 from tools.workspace import workspace
 
 SINK, RUN, TOPIC, TASKS, WORKERS = "ids", run_hash("bench"), "ids", 4, 2
-# Enough that the task does not wait for more before it sends.
+# With fewer rows the task would wait for more before it sends.
 ROWS = 20_000
 FAILURE_EVERY, KILL_EVERY = 25, 60
 HEAP_CLASSES = ("TransactionMetadata", "ProducerStateEntry")
@@ -49,7 +49,7 @@ _USED = re.compile(r"total \d+K, used (\d+)K")
 
 
 def work(pipe: Connection, servers: str, *, is_fresh: bool) -> None:
-    """A worker process: one task after the other."""
+    """A worker process, which runs one task after the other."""
     options = parse_sink_options({"kafka.bootstrap.servers": servers, "topic": TOPIC, "sink.id": SINK})
     columns = choose_columns(StructType().add("value", StringType()), TOPIC)
     while True:
@@ -141,7 +141,7 @@ class Query:
 
 
 def time_listing(client: Client) -> tuple[int, float]:
-    """Ids of tasks, and the milliseconds of one ListTransactions (median of nine)."""
+    """The number of task ids, and the milliseconds of one ListTransactions (median of nine)."""
     body = {"state_filters": [], "producer_id_filters": []}
     times = []
     for _ in range(9):
@@ -154,11 +154,11 @@ def time_listing(client: Client) -> tuple[int, float]:
 
 
 def heap(pid: int) -> str:
-    """Instances and bytes of what a coordinator keeps per id, and of the whole heap, after a collection."""
+    """Instances and bytes of the objects that a coordinator keeps per id, and the heap in use, after a collection."""
     jcmd = Path(java_command()).resolve().with_name("jcmd")
     if not jcmd.exists():
-        return "no jcmd beside this java"
-    # The first one collects before it counts.
+        return "this Java has no jcmd"
+    # The first command runs a collection before it counts.
     histogram, info = (
         subprocess.run([jcmd, str(pid), command], capture_output=True, text=True, check=True).stdout.splitlines()
         for command in ("GC.class_histogram", "GC.heap_info")
@@ -176,8 +176,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batches", type=int, nargs="+", default=[10, 100, 1000])
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--spark", action="store_true", help="a stream of Spark")
-    how.add_argument("--fresh", action="store_true", help="each attempt an id of its own")
+    how.add_argument("--spark", action="store_true", help="run a Spark stream")
+    how.add_argument("--fresh", action="store_true", help="use a new id for each attempt")
     options = parser.parse_args()
     with KafkaCluster(VERSIONS[0]) as kafka:
         kafka.create_topic(TOPIC, partitions=TASKS)

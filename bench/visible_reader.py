@@ -1,5 +1,5 @@
 """Measures when the last row of each micro-batch is visible: `python -m bench.visible_reader SERVERS TOPIC
-PARTITIONS ROWS`, until its input ends. Keys are numbers of rows, ROWS of them to a micro-batch. Prints JSON.
+PARTITIONS ROWS`, until its input ends. Keys are row numbers; each micro-batch has ROWS of them. Prints JSON.
 """
 
 from __future__ import annotations

@@ -36,9 +36,9 @@ OURS = "ours, exactly once"
 SINKS: Mapping[str, str] = {
     OURS: "traced-sink",
     "Spark's own sink": "kafka",
-    "null sink, collector asleep": "traced-null-sink",
+    "null sink with gc.freeze()": "traced-null-sink",
 }
-# In the order in which a micro-batch goes through them; Spark tells how long each took.
+# The phases of a micro-batch in their order. Spark reports the duration of each.
 PHASES = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
 
 Span = dict[str, Any]
@@ -53,7 +53,7 @@ class Batch:
     phases: Mapping[str, int]
     spans: list[Span] = field(default_factory=list)
     visible_ms: float | None = None
-    # Of the micro-batches around it: milliseconds of processor time per micro-batch, by kind of process.
+    # Milliseconds of processor time by kind of process: the mean of the counted micro-batches of this query.
     cpu_ms: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -74,7 +74,7 @@ def micro_batches(arena: Arena, sink: str, tasks: int, count: int, folder: Path,
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = frame.writeStream.format(SINKS[sink]).option("topic", topic)
         writer = writer.option("kafka.bootstrap.servers", servers).option("checkpointLocation", checkpoint)
-        # With a pause between them, as in a stream that waits for its rows.
+        # Micro-batches have a pause between them, as in a stream that waits for its rows.
         query = writer.trigger(processingTime="100 milliseconds").start()
         batches: dict[int, Batch] = {}
         counted_from: tuple[int, dict[str, float]] | None = None
@@ -110,7 +110,7 @@ def read_spans(folder: Path) -> Iterator[Span]:
 
 
 def put_in_place(batches: Sequence[Batch], spans: Sequence[Span]) -> None:
-    """Each span to the micro-batch in whose time it began."""
+    """Assigns each span to the micro-batch during which it began."""
     for batch in batches:
         until_ms = batch.trigger_ms + batch.whole_ms + 1
         for span in spans:
@@ -120,7 +120,7 @@ def put_in_place(batches: Sequence[Batch], spans: Sequence[Span]) -> None:
 
 
 def steps_of(batch: Batch) -> dict[str, float]:
-    """What one micro-batch spent, step by step. Requests of one kind that were out together count as one."""
+    """The time of each step of one micro-batch. Concurrent requests of the same kind count as one."""
     found: dict[str, float] = {f"Spark: {name}": float(batch.phases.get(name, 0)) for name in PHASES}
     by_role: dict[str, list[Span]] = defaultdict(list)
     for span in batch.spans:
@@ -153,7 +153,7 @@ def steps_of(batch: Batch) -> dict[str, float]:
 
 
 def gaps_of(writes: Sequence[Span]) -> list[float]:
-    """What Spark takes between the tasks of one Python process."""
+    """The times between the tasks of one Python process."""
     by_process: dict[int, list[Span]] = defaultdict(list)
     for span in sorted(writes, key=lambda span: float(span["start"])):
         by_process[span["pid"]].append(span)
@@ -207,9 +207,9 @@ Found = dict[int, dict[str, list[Batch]]]
 
 def markdown(found: Found, about: Mapping[str, str], rows: int) -> str:
     lines = ["# One micro-batch, from trigger to visible row", ""]
-    lines += [f"Written by `python -m bench.waterfall`: {rows} rows per micro-batch, milliseconds, medians. Times of a"]
-    lines += ["step within commit and planning are those in which at least one request of its kind was out; steps of a"]
-    lines += ["task are of the median task. `begun`, `ended`, `visible` are moments since the trigger.", ""]
+    lines += [f"Written by `python -m bench.waterfall`: {rows} rows per micro-batch, milliseconds, medians. A"]
+    lines += ["step within commit or planning is the time in which at least one request of its kind was in flight."]
+    lines += ["Those of a task are from the median task. `begun`, `ended` and `visible` count from the trigger.", ""]
     lines += [", ".join(f"{name} {text}" for name, text in about.items()) + "."]
     for tasks, sinks in found.items():
         lines += ["", f"## {tasks} tasks", "", f"![waterfall](waterfall-{tasks}.svg)", ""]
@@ -231,7 +231,7 @@ def _medians(batches: Sequence[Batch]) -> dict[str, float]:
 
 def measure(arena: Arena, task_counts: Sequence[int], count: int, folder: Path, rows: int) -> Found:
     found: Found = {tasks: {sink: [] for sink in SINKS} for tasks in task_counts}
-    for sink in SINKS:  # warms up: the JVM compiles what all of them use
+    for sink in SINKS:  # warm-up: the JVM compiles the code that all of them use
         micro_batches(arena, sink, task_counts[0], 1, folder, rows)
     for tasks in task_counts:
         for _, sink in product(range(ROUNDS), SINKS):
@@ -244,9 +244,9 @@ def measure(arena: Arena, task_counts: Sequence[int], count: int, folder: Path, 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.waterfall", description="Where a micro-batch's time goes.")
     parser.add_argument("--tasks", type=int, nargs="+", default=[2, 16, 64])
-    parser.add_argument("--batches", type=int, default=20, help="micro-batches that count, per sink and round")
+    parser.add_argument("--batches", type=int, default=20, help="counted micro-batches per sink and round")
     parser.add_argument(
-        "--rows", type=int, default=ROWS, help="rows per micro-batch; others than 1000: to build/bench/"
+        "--rows", type=int, default=ROWS, help="rows per micro-batch; if not 1000, the page goes to build/bench/"
     )
     parser.add_argument("--quick", action="store_true", help="8 micro-batches each, to build/bench/")
     options = parser.parse_args()
@@ -259,7 +259,7 @@ def main() -> None:
             for sink in (TracedSink, TracedNullSink):
                 arena.spark.dataSource.register(sink)
             found = measure(arena, options.tasks, count, Path(folder), options.rows)
-    about = {"micro-batches": f"{ROUNDS} x {count} each, alternating, each time after {WARM_UP}", **machine()}
+    about = {"micro-batches": f"{ROUNDS} x {count} each, alternating, each after {WARM_UP} for warm-up", **machine()}
     figures = {
         str(tasks): {sink: _medians(batches) for sink, batches in sinks.items()} for tasks, sinks in found.items()
     }

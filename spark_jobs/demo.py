@@ -21,11 +21,11 @@ STARTED = "the query has started"
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--input", required=True, metavar="DIR", help="where the files appear")
-    parser.add_argument("--end", required=True, metavar="FILE", help="write what is there and end when this exists")
+    parser.add_argument("--input", required=True, metavar="DIR", help="folder in which the files appear")
+    parser.add_argument("--end", required=True, metavar="FILE", help="when it exists, write the rest and end")
     parser.add_argument("--checkpoint", required=True, metavar="DIR")
-    parser.add_argument("--partitions", required=True, type=int, help="of the topic")
-    parser.add_argument("--format", choices=("json", "avro"), default="json", help="of the values")
+    parser.add_argument("--partitions", required=True, type=int, help="number of partitions of the topic")
+    parser.add_argument("--format", choices=("json", "avro"), default="json", help="format of the values")
     parser.add_argument(
         "--to", type=parse_pair, action="append", default=[], metavar="NAME=VALUE", help="options of the sink"
     )

@@ -1,4 +1,4 @@
-"""A table, the result of a query, or files to Kafka, in one batch, by command line."""
+"""Command-line job: writes a table, the result of a query, or files to Kafka in one batch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     source = parser.add_argument_group("the source")
     kind = source.add_mutually_exclusive_group(required=True)
     kind.add_argument("--table", help="a table of the catalog")
-    kind.add_argument("--sql", metavar="QUERY", help="whatever this query returns")
+    kind.add_argument("--sql", metavar="QUERY", help="the result of a query")
     kind.add_argument("--format", help="files or another source: parquet, json, csv, jdbc, ...")
     add_source_arguments(source)
     add_sink_arguments(parser)

@@ -45,8 +45,8 @@ def add_sink_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="EXPRESSION",
-        help="a SQL expression for one column of the sink, with its name: value, and if you like key, topic, "
-        "partition, headers, timestamp. Repeat it for each. Without any, the source must have a column value, or "
+        help="a SQL expression with the name of a column of the sink: value, optionally key, topic, partition, "
+        "headers, timestamp. Repeat it for each column. Without it, the source must have a column value, or "
         "--value-format says how its columns are written",
     )
     group.add_argument(
@@ -58,8 +58,8 @@ def add_sink_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--schema-registry",
         metavar="URL",
-        help="where its schema is; short for --to schema.registry.url=... What else belongs to it, such as "
-        "auto.register.schemas=true, is given with --to (docs/schemas.md)",
+        help="the registry of its schema; short for --to schema.registry.url=... Pass other options of the registry, "
+        "such as auto.register.schemas=true, with --to (docs/schemas.md)",
     )
     group.add_argument(
         "--to",
@@ -67,16 +67,16 @@ def add_sink_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of the sink, such as topic=events or kafka.bootstrap.servers=host:9092. Repeat it for each. "
-        "It wins over the same name in --properties",
+        help="an option of the sink, such as topic=events or kafka.bootstrap.servers=host:9092. Repeat it for each "
+        "option. It overrides the same name in --properties",
     )
     group.add_argument(
         "--properties",
         type=read_properties,
         default={},
         metavar="FILE",
-        help="options of the sink as lines NAME=VALUE; a better place for passwords than the command line, which "
-        "everybody on the machine can read. conf/producer.properties is an example",
+        help="file with options of the sink as lines NAME=VALUE. Use it for passwords: everybody on the machine can "
+        "read the command line. conf/producer.properties is an example",
     )
 
 
@@ -87,10 +87,10 @@ def add_source_arguments(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of the source. Repeat it for each",
+        help="an option of the source. Repeat it for each option",
     )
     parser.add_argument("--schema", metavar="DDL", help="columns of the source, such as 'id BIGINT, name STRING'")
-    parser.add_argument("--path", help="where the source reads, if it reads files")
+    parser.add_argument("--path", help="path of the source, if it reads files")
 
 
 def sink_options(given: argparse.Namespace) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Any streaming source of Spark to Kafka, by command line."""
+"""Command-line job: writes any streaming source of Spark to Kafka."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PROGRESS_S = 5
 
 EXAMPLES = """\
 examples:
-  new files of JSON lines, as they come:
+  new files of JSON lines, as they appear:
     spark-submit --conf spark.python.unix.domain.socket.enabled=true \\
         --py-files dist/pykafka_sink-0.2.0.zip spark_jobs/stream_to_kafka.py \\
         --format json --schema 'id BIGINT, name STRING' --path /data/in \\
         --select 'CAST(id AS STRING) AS key' --select 'to_json(struct(*)) AS value' \\
         --to kafka.bootstrap.servers=localhost:9092 --to topic=people --checkpoint /data/checkpoint
 
-  everything that is there now, then end (for cron):
+  all available rows, then end (for cron):
     ... --once
 
   the columns as Avro, with their schema in a registry:
@@ -32,10 +32,10 @@ examples:
   ten rows a second, to try it out:
     ... --format rate --option rowsPerSecond=10 --select 'CAST(value AS STRING) AS value'
 
-The checkpoint is the memory of the query. Start the job again with the same one and it goes on where it was, however
-it ended. Two jobs must not share one.
+The checkpoint stores the progress of the query. A job that is started again with the same checkpoint continues where it
+stopped, however it ended. Two jobs must not share one.
 
-exit codes: 0 the query came to its end (--once), 1 it failed, 2 the arguments are wrong
+exit codes: 0 the query completed (--once), 1 it failed, 2 the arguments are wrong
 """
 
 
@@ -46,18 +46,18 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     source = parser.add_argument_group("the source")
-    source.add_argument("--format", required=True, help="of the source: json, parquet, delta, rate, kafka, ...")
+    source.add_argument("--format", required=True, help="format of the source: json, parquet, delta, rate, kafka, ...")
     add_source_arguments(source)
     add_sink_arguments(parser)
     query = parser.add_argument_group("the query")
-    query.add_argument("--checkpoint", required=True, metavar="DIR", help="where the query remembers how far it is")
-    query.add_argument("--name", help="of the query, for logs and the Spark UI")
+    query.add_argument("--checkpoint", required=True, metavar="DIR", help="folder for the progress of the query")
+    query.add_argument("--name", help="name of the query, for logs and the Spark UI")
     pace = query.add_mutually_exclusive_group()
     pace.add_argument(
-        "--trigger", metavar="INTERVAL", help="a micro-batch every '10 seconds'; without it, all the time"
+        "--trigger", metavar="INTERVAL", help="a micro-batch every '10 seconds'; by default without pause"
     )
     pace.add_argument(
-        "--once", action="store_true", help="write all there is now, in as many batches as needed, and end"
+        "--once", action="store_true", help="write all available rows, in as many batches as needed, and end"
     )
     return parser.parse_args(given)
 

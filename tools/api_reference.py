@@ -1,7 +1,7 @@
 """Writes docs/python-api.md from the docstrings: `python -m tools.api_reference [file]`.
 
 It reads the sources, not imported modules, so that the page is the same with every Python version. A test compares the
-committed file.
+committed file with it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KafkaSinkError AuthenticationError AuthorizationError BrokerError BufferExhauste
 CommitPending ConfigError DataError DeliveryError DeliveryTimeout LocalProtocolError OperationTimeout OutOfMemory
 ProducerFenced RemoteProtocolError TransactionAborted TransactionError TransportError"""
 
-# Title, introduction, and the names below it; what is public and in no group here is an error of the test.
+# Title, introduction and names of each group. A test fails if a public name is in no group.
 _GROUPS = (
     ("Spark", "", "register"),
     ("Operations", "[check.md](check.md), [metrics.md](metrics.md).", "check CheckReport sink_metrics SinkMetrics"),
@@ -52,9 +52,9 @@ _TESTING = (
     "For tests of your own: [embedded-broker.md](embedded-broker.md).",
     "EmbeddedBroker CommittedRecord Fault Acl EmbeddedRegistry RegistryFault BrokerCluster RegistryCore Settings",
 )
-# Methods by which the sender thread tells a future what became of it: nobody else calls them.
+# Methods by which the sender thread completes a future. Users do not call them.
 INTERNAL = frozenset({"on_delivered", "on_failed", "fail_rest", "fail"})
-# Public names that are no classes or functions.
+# Public names that are neither classes nor functions.
 CONSTANTS = frozenset({"VERSION"})
 
 Node = ast.ClassDef | ast.FunctionDef
@@ -102,7 +102,7 @@ def _path(module: str) -> Path:
 
 
 def _definition(module: str, name: str) -> tuple[Node, str]:
-    """And the module that it stands in, which may be another one than it is imported from."""
+    """The definition and its module, which may differ from the module that exports the name."""
     tree = ast.parse(_path(module).read_text(encoding="utf-8"))
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
@@ -146,7 +146,7 @@ def _method(method: ast.FunctionDef) -> str:
 
 
 def _methods(node: ast.ClassDef, module: str) -> Iterator[ast.FunctionDef]:
-    """Its own, and those of its bases that are in this package."""
+    """The methods of the class, and those of its bases in this package."""
     yield from (one for one in node.body if isinstance(one, ast.FunctionDef))
     for base in node.bases:
         if not isinstance(base, ast.Name) or hasattr(builtins, base.id):
@@ -154,7 +154,7 @@ def _methods(node: ast.ClassDef, module: str) -> Iterator[ast.FunctionDef]:
         try:
             found, place = _definition(module, base.id)
         except (LookupError, FileNotFoundError):
-            continue  # of the standard library
+            continue  # a base of the standard library
         if isinstance(found, ast.ClassDef):
             yield from _methods(found, place)
 

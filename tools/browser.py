@@ -24,7 +24,7 @@ from typing import Any
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PATIENCE_S = 60.0
-# What the browser asks of the machine it runs on would be noise here, or a request to somewhere.
+# Without these switches the browser does background work on this machine and sends requests to other hosts.
 _SWITCHES = (
     "--headless=new",
     "--remote-debugging-pipe",
@@ -38,13 +38,13 @@ _SWITCHES = (
     "--disable-sync",
     "--hide-scrollbars",
     "--force-color-profile=srgb",
-    # One tab needs one process for its pages, and none in reserve.
+    # One tab needs one process for its pages, and no spare process.
     "--process-per-site",
     "--disable-features=SpareRendererForSitePerProcess,BackForwardCache",
 )
 
-# The browser's end of the pipes has to be the descriptors 3 and 4, whatever they are called here. Both are copied to
-# numbers above first, so that neither overwrites the other. A shell could do it, but dash knows single digits only.
+# In the browser the ends of the pipes must be the descriptors 3 and 4. Both are first copied to higher numbers, so that
+# neither overwrites the other. A shell could do this, but dash supports only single-digit descriptors.
 _START = """
 import fcntl, os, sys
 copies = [fcntl.fcntl(int(each), fcntl.F_DUPFD, 10) for each in sys.argv[1:3]]
@@ -67,7 +67,7 @@ def browser_program() -> str:
 
 
 class Browser:
-    """One tab. Calls wait until the browser has answered."""
+    """One tab. Each call waits for the browser's answer."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -83,7 +83,7 @@ class Browser:
         self._from_browser, to_us = os.pipe()
         switches = [*_SWITCHES, f"--user-data-dir={self._profile}", "about:blank"]
         if os.geteuid() == 0:
-            switches.insert(0, "--no-sandbox")  # which it refuses to have as root
+            switches.insert(0, "--no-sandbox")  # as root it refuses to start with a sandbox
         command = [sys.executable, "-S", "-c", _START, str(from_us), str(to_us), self._program, *switches]
         self._process = subprocess.Popen(
             command, pass_fds=(from_us, to_us), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -104,7 +104,7 @@ class Browser:
             self._ask(f"{domain}.enable")
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._to_browser)  # a browser without its pipe ends
+        os.close(self._to_browser)  # the browser ends when its pipe is closed
         os.close(self._from_browser)
         try:
             self._process.wait(10)
@@ -119,7 +119,7 @@ class Browser:
         )
 
     def prefer(self, scheme: str) -> None:
-        """`light` or `dark`, as the system would tell the page."""
+        """Sets the colour scheme of the system: `light` or `dark`."""
         self._ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def open(self, url: str) -> None:
@@ -130,14 +130,14 @@ class Browser:
         self._wait(lambda: self._is_loaded, url)
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression; of a promise, what it comes to."""
+        """The value of a JavaScript expression; if it is a promise, the value that it resolves to."""
         answer = self._ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
             raise RuntimeError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
 
     def wait_for(self, expression: str) -> Any:
-        """Until the expression is true."""
+        """Waits until the expression is true, and returns its value."""
         until = time.monotonic() + PATIENCE_S
         while True:
             found = self.evaluate(expression)

@@ -38,8 +38,8 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "compatibility.json"
 PAGE = ROOT / "docs" / "compatibility.md"
 
-# 3.4 and 3.5: brokers that take a Produce into a transaction without asking its coordinator (before KIP-890, part 1).
-# 3.9: the last with transaction version 1. 4.0: the first with version 2. 4.3 and 4.4: the newest.
+# 3.4 and 3.5: the leader accepts a Produce into a transaction without asking its coordinator (before KIP-890, part 1).
+# 3.9: the last line with transaction version 1. 4.0: the first with version 2. 4.3 and 4.4: the newest lines.
 KAFKA = ("3.4.1", "3.5.2", "3.9.1", "4.0.2", "4.3.1", "4.4.0")
 PYSPARK = ("4.1.4", "4.2.0", "4.3.0")
 
@@ -65,21 +65,21 @@ SPARK_TESTS: Mapping[str, tuple[str, ...]] = {
     "SQL": ("tests/compat/test_sql.py",),
     "pipelines": ("tests/compat/test_pipelines.py",),
     "triggers": ("tests/compat/test_triggers.py",),
-    # A process has classic sessions or Connect sessions; the last file is run alone.
+    # A process has either classic sessions or Connect sessions, so the last file runs alone.
     "Connect": ("tests/compat/test_connect.py",),
 }
 ALONE = frozenset({"Connect"})
-# What the tests above want besides PySpark; the versions are those of constraints.txt.
+# Packages that the tests above need besides PySpark, in the versions of constraints.txt.
 SPARK_PACKAGES = (
     "pyarrow", "numpy", "lz4", "crc32c", "mmh3", "confluent-kafka", "pytest", "pytest-timeout",
-    # For Connect; PySpark warns of newer ones.
+    # For Connect. PySpark warns about newer versions.
     "pandas<3",
     # For declarative pipelines.
     "pyyaml",
 )  # fmt: skip
-# Tests of the lowest versions that setup.py allows, all at once. Those of the second kind run in an environment of
-# their own: the oldest OpenTelemetry asks for a protobuf, and the oldest cryptography excludes an Authlib, that the
-# independent implementations of the first kind cannot do without.
+# Tests with the lowest versions that setup.py allows, all at once. OLDEST_EXTRA_TESTS run in a separate environment:
+# the oldest OpenTelemetry and the oldest cryptography do not work with the versions of protobuf and Authlib that the
+# independent implementations in the other tests need.
 OLDEST_TESTS: Mapping[str, tuple[str, ...]] = {
     "unit": ("tests/unit",),
     "property": ("tests/property",),
@@ -100,7 +100,7 @@ OLDEST_EXTRA_TESTS: Mapping[str, tuple[str, ...]] = {
 }
 OLDEST_ALL = {**OLDEST_TESTS, **OLDEST_SPARK_TESTS, **OLDEST_EXTRA_TESTS}
 EXTRAS_ALONE = ("otlp", "pkcs12")
-# What the tests of extras want besides: they read what a collector gets, and lineage events.
+# Packages that the tests of extras need besides: they read what a collector receives, and lineage events.
 _EXTRA_PACKAGES = (
     "pytest",
     "pytest-timeout",
@@ -109,14 +109,14 @@ _EXTRA_PACKAGES = (
     "openlineage-python",
     "prometheus-client",
 )
-# A PySpark brings its py4j, the oldest OpenTelemetry its other parts and its protobuf.
+# PySpark determines the version of py4j, the oldest OpenTelemetry those of its other packages and of protobuf.
 _NOT_PINNED = ("pyspark", "py4j")
 _EXTRAS_NOT_PINNED = (*_NOT_PINNED, "opentelemetry", "protobuf", "googleapis-common-protos")
 
 
 @dataclass
 class Cell:
-    """What became of the tests of one group. `remarks` are what the tests themselves wanted to be said."""
+    """The results of the tests of one group. `remarks` are texts that tests recorded themselves."""
 
     passed: int = 0
     skipped: int = 0
@@ -126,11 +126,11 @@ class Cell:
 
 
 def read_report(text: str, groups: Mapping[str, Sequence[str]]) -> dict[str, Cell]:
-    """pytest's JUnit file -> a cell for each group, by the files or folders of the tests."""
+    """Turns pytest's JUnit file into a cell for each group, by the files or folders of the tests."""
     cells = {name: Cell() for name in groups}
     places = {path.removesuffix(".py").replace("/", "."): name for name, paths in groups.items() for path in paths}
     for case in ElementTree.fromstring(text).iter("testcase"):
-        # A file that could not be loaded is a case without a class.
+        # A test file that could not be loaded is a case without a class.
         module = case.get("classname") or case.get("name") or ""
         group = next((name for place, name in places.items() if f"{module}.".startswith(f"{place}.")), None)
         if group is None:
@@ -147,12 +147,12 @@ def read_report(text: str, groups: Mapping[str, Sequence[str]]) -> dict[str, Cel
 
 
 def run_pytest(python: Path | str, groups: Mapping[str, Sequence[str]], environment: Mapping[str, str]) -> Any:
-    """The cells of these groups as they are written to the file of results."""
+    """Runs the tests of these groups and returns their cells as they are written to the file of results."""
     paths = [path for group in groups.values() for path in group]
     with tempfile.TemporaryDirectory(prefix="pykafka-sink-") as folder:
         report = Path(folder) / "report.xml"
         command = [str(python), "-m", "pytest", "-p", "no:randomly", "-q", "--tb=short", "--timeout=900"]
-        # The one family of reports that takes the remarks of single tests.
+        # Only this family of reports supports remarks of single tests.
         command += ["-o", "junit_family=xunit1", f"--junitxml={report}"]
         done = subprocess.run([*command, *paths], cwd=ROOT, env=whole(environment))
         cells = read_report(report.read_text(), groups) if report.exists() else {name: Cell() for name in groups}
@@ -163,15 +163,15 @@ def run_pytest(python: Path | str, groups: Mapping[str, Sequence[str]], environm
 
 
 def whole(environment: Mapping[str, str]) -> dict[str, str]:
-    """Workers of Spark and processes of the tests import the sources of this folder, and Spark is the one that the
-    interpreter finds, whatever SPARK_HOME says here."""
+    """The complete environment of a test process. Spark's workers and the tests import the sources of this folder, and
+    the interpreter's own PySpark is used instead of SPARK_HOME."""
     named = {"PYTHONPATH": str(ROOT), "PYKAFKA_SINK_REQUIRE_KAFKA": "1", "PYTHONUNBUFFERED": "1"}
     return {name: value for name, value in os.environ.items() if name != "SPARK_HOME"} | named | dict(environment)
 
 
 def environment(name: str, requirements: Iterable[str], not_pinned: Sequence[str] = _NOT_PINNED) -> Path:
-    """The interpreter of a virtual environment with these packages, which is made if it is not there. Whatever they do
-    not fix has the version of constraints.txt."""
+    """The interpreter of a virtual environment with these packages. It is created if it does not exist. Versions that
+    the requirements do not fix come from constraints.txt."""
     folder = cache_folder() / name
     python, ready, wanted = folder / "bin" / "python", folder / "ready", "\n".join(requirements)
     with cache_lock(name):
@@ -188,7 +188,7 @@ def environment(name: str, requirements: Iterable[str], not_pinned: Sequence[str
 
 
 def names_of_fixed(requirements: Iterable[str]) -> list[str]:
-    """`pyarrow` for `pyarrow==18`."""
+    """`pyarrow==18` -> `pyarrow`."""
     return [each.partition("==")[0].partition("[")[0] for each in requirements if "==" in each]
 
 
@@ -198,7 +198,7 @@ def _constraints(apart_from: Sequence[str]) -> list[str]:
 
 
 def metadata() -> Mapping[str, Any]:
-    """What setup.py gives to setuptools."""
+    """The arguments that setup.py passes to setuptools."""
     with mock.patch("setuptools.setup") as setup:
         runpy.run_path(str(ROOT / "setup.py"))
     return dict(setup.call_args.kwargs)
@@ -210,7 +210,7 @@ def oldest(requirements: Iterable[str]) -> list[str]:
 
 
 def oldest_base() -> list[str]:
-    """What is needed at run time, Spark, and what draws `pykafka-sink watch`."""
+    """The run-time dependencies, Spark, and the extra `watch`."""
     said = metadata()
     return oldest([*said["install_requires"], *said["extras_require"]["spark"], *said["extras_require"]["watch"]])
 
@@ -221,7 +221,7 @@ def oldest_extras() -> list[str]:
 
 
 def oldest_versions() -> str:
-    """How the page calls them: a lower bound that was changed is a row that nobody has run."""
+    """The title of their row on the page. If a lower bound changes, the row has a new title and was not run yet."""
     return ", ".join(each.replace("==", " ") for each in [*oldest_base(), *oldest_extras()])
 
 
@@ -239,7 +239,7 @@ def try_pyspark(version: str) -> Any:
 
 
 def try_oldest(version: str, chosen: Collection[str]) -> Any:
-    """Of the groups that are chosen; the others keep what is known of them."""
+    """Runs the chosen groups; the others keep their earlier results."""
     tests = metadata()["extras_require"]["test"]
     first, spark, extra = (
         {name: paths for name, paths in groups.items() if name in chosen}
@@ -252,14 +252,14 @@ def try_oldest(version: str, chosen: Collection[str]) -> Any:
 
 
 def run_in(make: Callable[[], Path], *processes: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The cells of these groups, in the environment that `make` makes."""
+    """Runs these groups in the environment that `make` creates, and returns their cells."""
     processes = tuple(filter(None, processes))
     if not processes:
         return {}
     try:
         python = make()
     except (OSError, subprocess.CalledProcessError) as error:
-        problem = f"the environment could not be made ({type(error).__name__})"
+        problem = f"the environment could not be created ({type(error).__name__})"
         return {name: asdict(Cell(problem=problem)) for groups in processes for name in groups}
     found: dict[str, Any] = {}
     for groups in processes:
@@ -272,22 +272,22 @@ def run_in(make: Callable[[], Path], *processes: Mapping[str, Sequence[str]]) ->
 _INTRODUCTION = """\
 # Compatibility
 
-What was really run, and when. `make compat` makes this page: it runs the tests below once for each version and writes
-what became of them. A version that is not here was not tried. `make test` and continuous integration use Apache Kafka
-4.3.1 and 3.9.1 and PySpark 4.3.0.
+This page shows what was actually run, and when. `make compat` runs the tests below once for each version and writes
+their results here. Versions that are not listed were not tested. `make test` and continuous integration use Apache
+Kafka 4.3.1 and 3.9.1 and PySpark 4.3.0.
 """
 _BROKERS = """\
 ## Apache Kafka
 
-One node, KRaft. The tests: {links}. Those that are marked as slow are left out. From 4.0 on transactions are of
-version 2 (KIP-890), and the tests of a step that only older brokers need are skipped. Apache Kafka 4.4.0 has no
-kafka-tools on Maven; the broker does not need it, and its topics are read by the console consumer of 4.3.1.
+One node, KRaft. The tests: {links}. Slow tests are left out. From 4.0 on brokers use
+transaction version 2 (KIP-890), so tests of a step that only older brokers need are skipped. Apache Kafka 4.4.0 has no
+kafka-tools on Maven; the broker does not need it, and the console consumer of 4.3.1 reads its topics.
 """
 _SPARK = """\
 ## PySpark
 
-Each in an environment of its own, local mode, Python {python}, against Apache Kafka 4.3.1. The tests: {links}. A
-trigger has to deliver its rows or to be refused with a text that says so; a query that goes on without delivering is a
+Each version has its own environment: local mode, Python {python}, against Apache Kafka 4.3.1. The tests: {links}. A
+trigger must either deliver its rows or be refused with an error that says so; a query that runs without delivering is a
 failure.
 """
 
@@ -295,9 +295,9 @@ failure.
 _OLDEST = """\
 ## Oldest dependencies
 
-The lowest versions that setup.py allows, all at once; what tests need besides is the newest. Python {python}, against
-Apache Kafka 4.3.1 and 3.9.1. The last column is of {extras}, in an environment of their own. Not tried: the extra
-`kerberos`, which is built against the library of the host. The extra `aws` was tried by itself, with botocore 1.34.0:
+The lowest versions that setup.py allows, all at once; other packages that tests need are the newest. Python {python},
+against Apache Kafka 4.3.1 and 3.9.1. The column `extras` tests {extras} in a separate environment. Not tested: the
+extra `kerberos`, which is built against the host's library. The extra `aws` was tested alone, with botocore 1.34.0:
 [test_aws](../tests/integration/test_aws.py). The tests: {links}.
 """
 
@@ -358,7 +358,7 @@ def read_results() -> dict[str, Any]:
 
 
 def keep(side: str, version: str, cells: Mapping[str, Any]) -> None:
-    """After each version, because the whole takes long; read anew, because another run may have added to it."""
+    """Called after each version, because a whole run takes long. Another run may have changed the file meanwhile."""
     results = read_results()
     results[side][version] = {"date": datetime.date.today().isoformat(), "cells": cells}
     results["python"] = ".".join(str(part) for part in sys.version_info[:2])
@@ -378,7 +378,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--oldest", action=argparse.BooleanOptionalAction, default=True, help="oldest dependencies")
     every = list(OLDEST_ALL)
     parser.add_argument("--groups", nargs="+", choices=every, default=every, help="only these columns of the oldest")
-    parser.add_argument("--print", action="store_true", help="run nothing, write the page anew")
+    parser.add_argument("--print", action="store_true", help="run nothing, write the page again")
     chosen = parser.parse_args(arguments)
     tries: list[tuple[str, str, Callable[[str], Any]]] = [("kafka", version, try_kafka) for version in chosen.kafka]
     tries += [("pyspark", version, try_pyspark) for version in chosen.pyspark]

@@ -41,14 +41,14 @@ from tools.kafka_jars import KafkaUnavailable
 from tools.workspace import workspace
 
 PARTITIONS = 4
-# The promise that the demo holds the sink to: the one it makes when nothing is asked for.
+# The guarantee that the demo checks: the sink's default.
 GUARANTEE = SINK_OPTIONS["delivery.guarantee"].default
 LEDGER = str(SINK_OPTIONS["ledger.topic"].default)
-# When the driver may be killed, as a share of the time in which rows appear.
+# The earliest time to kill the driver, as a share of the time in which rows appear.
 KILL_AFTER = 0.35
-# And so many of the rows have to be visible by then: a kill at the very beginning shows nothing.
+# The share of the rows that must be visible by then: a kill at the very beginning shows nothing.
 KILL_AFTER_VISIBLE = 0.1
-# For so long rows go on appearing while the driver has not been killed.
+# How much longer rows appear while the driver has not been killed.
 WAIT_FOR_KILL_S = 120.0
 PATIENCE_S = 300
 WIDTH = 100
@@ -56,7 +56,7 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class Values:
-    """How values are written, and read back."""
+    """How values are written and read."""
 
     arguments: Sequence[str] = ()
     read: Reader = json.loads
@@ -75,7 +75,7 @@ class Demo:
         arguments += values.arguments
         self._driver = Driver(folder, [*arguments, "--to", f"kafka.bootstrap.servers={servers}"])
         self._moment = MomentToKill(checkpoint, lambda: ledger_end(servers), lambda: bool(ledger(servers).returncode))
-        # With all that appears if the driver is caught at the last moment, or never.
+        # The rows that appear if the driver is killed at the last moment, or never.
         self._longest = replace(plan, seconds=plan.seconds + WAIT_FOR_KILL_S)
         self._read = values.read
         self._tally = Tally(self._longest, self._read)
@@ -85,7 +85,7 @@ class Demo:
         self._decision_count = 0
 
     def run(self) -> bool:
-        """True if what is in the topic is what has to be there."""
+        """True if the topic has the expected rows."""
         self._driver.start()
         with (
             TopicFollower(self._servers, self._topic) as follower,
@@ -155,7 +155,7 @@ class Demo:
         return time.monotonic() - self._started_s
 
     def _judge(self, streamed_s: float) -> bool:
-        """Everything is read once more, from the start: what was shown on the way is not relied on."""
+        """Reads the whole topic again from the start, and does not rely on what was shown before."""
         self._display.keep(self._progress("at the end"))
         self._display.say(f"{self._age_s():5.1f} s  the query has ended; every row of the topic is read and counted")
         written = self._feed.written
@@ -179,7 +179,7 @@ class Demo:
 
 
 def _indent(text: str) -> str:
-    """Sentences are broken, rows of a table are not."""
+    """Wraps sentences, but not rows of a table."""
     lines = (line if "  " in line else textwrap.fill(line, WIDTH) for line in text.splitlines())
     return textwrap.indent("\n".join(lines), " " * 9)
 
@@ -189,7 +189,7 @@ def ledger_end(servers: str) -> int:
 
 
 def ledger(servers: str) -> subprocess.CompletedProcess[str]:
-    """What an operator would see at this moment; the exit code is 1 if a decision is open."""
+    """What an operator would see now; the exit code is 1 if a decision is open."""
     command = [sys.executable, "-m", "kafka_sink.cli", "ledger", "--bootstrap-server", servers]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
@@ -239,7 +239,7 @@ def broker(folder: Path, display: Display) -> Iterator[str]:
 
 
 def start_embedded_broker(folder: Path) -> str:
-    """A process of its own, with its records on disk. It ends with the workspace."""
+    """Starts it in a separate process, with its records on disk. It ends with the workspace."""
     command = [sys.executable, "-m", "kafka_sink.testing", "--port", "0", "--data-dir", str(folder / "broker")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None
@@ -256,7 +256,7 @@ def server_properties() -> dict[str, str]:
 @contextlib.contextmanager
 def topic_on(servers: str) -> Iterator[str]:
     name = f"demo-{uuid.uuid4().hex[:8]}"
-    # Silent: it would complain about the broker that stops before it.
+    # Output is discarded: it would complain that the broker stops first.
     admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
     admin.create_topics([NewTopic(name, num_partitions=PARTITIONS)])[name].result(30)
     try:
@@ -267,8 +267,8 @@ def topic_on(servers: str) -> Iterator[str]:
 
 def arguments(given: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=10, help="how long rows appear, at least (default 10)")
-    parser.add_argument("--rows-per-second", type=int, default=10_000, help="how many (default 10000)")
+    parser.add_argument("--seconds", type=float, default=10, help="minimum time in which rows appear (default 10)")
+    parser.add_argument("--rows-per-second", type=int, default=10_000, help="default 10000")
     return parser.parse_args(given)
 
 
@@ -276,7 +276,7 @@ def main(given: list[str] | None = None) -> int:
     wanted = arguments(given)
     display = display_on(sys.stdout)
     plan = Plan(wanted.seconds, max(1, wanted.rows_per_second // 8), PARTITIONS)
-    # As Ctrl-C: what was started must end.
+    # Handled like Ctrl-C: all started processes must end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         with (

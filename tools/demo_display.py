@@ -33,13 +33,13 @@ class Progress(NamedTuple):
 
 class Display(Protocol):
     def say(self, text: str) -> None:
-        """Something happened: it stays."""
+        """Shows an event permanently."""
 
     def show(self, progress: Progress) -> None:
-        """How it stands: the next call may replace it."""
+        """Shows the progress; the next call may replace it."""
 
     def keep(self, progress: Progress) -> None:
-        """How it stands at a moment that counts: it stays."""
+        """Shows the progress at an important moment permanently."""
 
 
 def display_on(output: TextIO) -> Display:
@@ -69,7 +69,7 @@ class Lines:
 
 
 class Screen:
-    """The block is always last: to say something it is erased, and drawn again below."""
+    """The block is always last: before a line of the log it is erased, then drawn again below."""
 
     def __init__(self, output: TextIO) -> None:
         self._output = output
@@ -77,7 +77,7 @@ class Screen:
         self._drawn_s = -REDRAWN_EVERY_S
 
     def say(self, text: str) -> None:
-        # The block stays away until there is something to show: the last words of all have none below them.
+        # The block is drawn only when there is progress to show, so that none follows the last line of the log.
         self._write(f"{self._erasing()}{text}\n")
         self._block = []
         self._drawn_s = -REDRAWN_EVERY_S

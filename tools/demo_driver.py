@@ -21,8 +21,8 @@ CONF = ROOT / "conf" / "spark-defaults-local.conf"
 # What spark_jobs/demo.py prints when its query runs.
 STARTED = "the query has started"
 SLICE_S = 0.005
-# The path to a Unix domain socket has at most 107 characters, and Spark's name for one takes up to 50 of them. A folder
-# for temporary files may be deep.
+# The path of a Unix domain socket has at most 107 characters, and Spark's file name takes up to 50 of them. A folder
+# for temporary files may have a long path.
 FOLDER_OF_SOCKETS_MAX = 55
 # Records that a decision adds to the ledger.
 DECIDED = 2
@@ -33,7 +33,7 @@ class DriverFailed(Exception):
 
 
 class Driver:
-    """spark-submit on this machine. What it writes goes below `folder`, which also marks every process it starts."""
+    """spark-submit on this machine. Its files are below `folder`, which also marks every process that it starts."""
 
     def __init__(self, folder: Path, arguments: list[str]) -> None:
         self._folder = folder
@@ -42,7 +42,7 @@ class Driver:
         self._log = folder / "driver.log"
         self._output = folder / "driver.out"
         (folder / "tmp").mkdir()
-        java_command()  # says what to install if there is no Java; spark-submit would say something else
+        java_command()  # without Java its error says what to install; that of spark-submit does not
 
     def start(self) -> None:
         submit = spark_home() / "bin" / "spark-submit"
@@ -60,7 +60,7 @@ class Driver:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=log,
-                # A session of its own: Ctrl-C is for the demo, which then ends this one.
+                # Own session, so that Ctrl-C reaches only the demo, which then ends this process.
                 start_new_session=True,
             )
 
@@ -70,17 +70,17 @@ class Driver:
 
     @property
     def is_streaming(self) -> bool:
-        """From the start of the query on."""
+        """True from the start of the query on."""
         return STARTED in self._output.read_text()
 
     def check(self) -> None:
-        """Raise if it has ended, but not well."""
+        """Raises if it has ended with an error."""
         if self._process is not None and self._process.poll() not in (None, 0):
             tail = self._log.read_text(errors="replace")[-4000:]
             raise DriverFailed(f"the Spark application ended with {self._process.returncode}:\n{tail}")
 
     def pause(self) -> None:
-        """SIGSTOP: nothing moves any more when this returns."""
+        """SIGSTOP; returns when all processes are stopped."""
         for process_id in self._signal(signal.SIGSTOP):
             while not _is_stopped(process_id):
                 time.sleep(0.0005)
@@ -89,14 +89,14 @@ class Driver:
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL to the JVM, the script and every Python process of Spark's, as if the machine had lost its power."""
+        """SIGKILL to the JVM, the script and all of Spark's Python processes, as if the machine had lost power."""
         self._signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait(30)
             self._process = None
 
     def _signal(self, number: signal.Signals) -> list[int]:
-        """To the process group, and to Python workers, which have groups of their own."""
+        """Signals the process group, and the Python workers, which have their own groups."""
         if self._process is None:
             return []
         with contextlib.suppress(ProcessLookupError):
@@ -108,7 +108,7 @@ class Driver:
         return found
 
     def _environment(self) -> dict[str, str]:
-        """Ours, without what belongs to another Spark."""
+        """Our environment, without the variables of another Spark."""
         ours = {
             name: value
             for name, value in os.environ.items()
@@ -128,18 +128,18 @@ class Driver:
 
 def _is_stopped(process_id: int) -> bool:
     with contextlib.suppress(OSError):
-        # The name in parentheses may hold anything; the state follows the last parenthesis.
+        # The name in parentheses may contain anything; the state follows the last parenthesis.
         return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] in "TtZ"
     return True
 
 
 class MomentToKill:
-    """In the middle of a commit: the ledger has the decision to commit a micro-batch, and nobody has recorded yet that
-    it was carried out.
+    """A moment in the middle of a commit: the ledger has the decision to commit a micro-batch, but no record that this
+    is done.
 
-    That takes milliseconds. So while a micro-batch is under way the driver runs in slices, and the end of the ledger is
-    looked at while it is stopped: a decision is two records (one is a marker), its end two more. Whether a decision is
-    open is then read by whoever would be asked by an operator.
+    This state lasts milliseconds. So while a micro-batch runs, the driver runs in slices and is stopped between them to
+    read the end of the ledger: a decision is two records (one is a marker), its end two more. The command that an
+    operator would use then shows whether a decision is open.
     """
 
     def __init__(self, checkpoint: Path, ledger_end: Callable[[], int], is_open: Callable[[], bool]) -> None:
@@ -148,7 +148,7 @@ class MomentToKill:
         self._is_open = is_open
 
     def kills(self, driver: Driver) -> bool:
-        """Watches one micro-batch from its start to its end, or to the moment. True if the driver was killed."""
+        """Watches one micro-batch until its end or until the moment. True if the driver was killed."""
         batch_id = newest(self._checkpoint / "offsets")
         if batch_id is None or self._is_committed(batch_id):
             return False
@@ -170,7 +170,7 @@ class MomentToKill:
 
 
 def newest(folder: Path) -> int | None:
-    """The highest micro-batch that Spark has a file for. Unfinished files have names that are no numbers."""
+    """The highest micro-batch that has a file. Names of unfinished files are not numbers."""
     with contextlib.suppress(FileNotFoundError):
         return max((int(name) for name in os.listdir(folder) if name.isdigit()), default=None)
     return None

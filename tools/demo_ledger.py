@@ -26,13 +26,13 @@ class Decisions:
         self._stack.close()
 
     def look(self, *, is_there: bool) -> None:
-        """The sink makes its ledger while the first micro-batch is planned."""
+        """The sink creates its ledger while it plans the first micro-batch."""
         if self._follower is None:
             if not is_there:
                 return
             self._follower = self._stack.enter_context(TopicFollower(self._servers, self._ledger))
         for record in self._follower.poll(0):
             with suppress(RemoteProtocolError):
-                # A driver's claim has no value that is a decision.
+                # The value of a driver's claim is not a decision.
                 decided = decode_record(record.value or b"")
                 self.count += decided.kind is Kind.INTENT and self._topic in decided.topics

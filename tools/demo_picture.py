@@ -38,7 +38,7 @@ class Style(NamedTuple):
 
 
 class Terminal:
-    """Lines of characters with a style each. Of control sequences it knows those of tools/demo_display.py."""
+    """Lines of characters, each with a style. It supports the control sequences of tools/demo_display.py."""
 
     def __init__(self) -> None:
         self.lines: list[list[tuple[str, Style]]] = [[]]
@@ -61,7 +61,7 @@ class Terminal:
 
     def _control(self, number: str, what: str) -> None:
         if what == "A":
-            # Up, and what is below is erased next: the demo does both together.
+            # Moves up. The demo always erases everything below afterwards.
             del self.lines[len(self.lines) - 1 - int(number) :]
             self.lines.append([])
         elif what == "m":
@@ -97,14 +97,14 @@ def picture(terminal: Terminal, title: str) -> str:
         for column, text, style in _runs(line):
             bold = ' font-weight="bold"' if style.is_bold else ""
             place = f'x="{MARGIN + column * CELL_WIDTH:.1f}" y="{bottom}" textLength="{len(text) * CELL_WIDTH:.1f}"'
-            # A browser would make one blank of several.
+            # A browser would merge several blanks into one.
             shown = escape(text.replace(" ", NO_BREAK))
             parts.append(f'<text {place} fill="{style.colour}"{bold}>{shown}</text>')
     return "\n".join([*parts, "</g>", "</svg>"]) + "\n"
 
 
 def _runs(line: list[tuple[str, Style]]) -> list[tuple[int, str, Style]]:
-    """Neighbours of one style together; blanks need no drawing."""
+    """Joins neighbouring characters of the same style; blanks are not drawn."""
     runs: list[tuple[int, str, Style]] = []
     for column, (letter, style) in enumerate(line):
         if runs and runs[-1][2] == style and runs[-1][0] + len(runs[-1][1]) == column:
@@ -122,7 +122,7 @@ def shown_by(command: list[str]) -> tuple[Terminal, int]:
         command, cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
     ) as demo:
         os.close(theirs)
-        with contextlib.suppress(OSError):  # the other end is closed: nobody writes any more
+        with contextlib.suppress(OSError):  # all writers have closed the other end
             while content := os.read(ours, 65536):
                 received += content
         code = demo.wait(LONGEST_S)

@@ -25,7 +25,7 @@ END = "_END"
 
 @dataclass(frozen=True)
 class Plan:
-    """`files_per_s` files of `rows_per_file` rows each, for so many seconds."""
+    """`files_per_s` files of `rows_per_file` rows each, for `seconds` seconds."""
 
     seconds: float
     rows_per_file: int
@@ -49,12 +49,12 @@ def checksum(file: int, row: int, text: str) -> int:
 
 
 class Feed:
-    """Files that appear whole: written beside the folder that Spark watches, then moved into it."""
+    """Files that appear complete: each is written beside the folder that Spark watches, then moved into it."""
 
     def __init__(self, folder: Path, plan: Plan) -> None:
         self._plan = plan
         self.input = folder / "input"
-        # Spark looks at this path only; names that begin with _ are no input to it.
+        # Spark reads only this path, and ignores names that begin with _.
         self.end = self.input / END
         self._staging = folder / "staging"
         self.file_count = 0
@@ -68,11 +68,11 @@ class Feed:
 
     @property
     def written(self) -> Plan:
-        """As if what was written had been planned."""
+        """The plan of exactly the files that were written."""
         return replace(self._plan, seconds=self.file_count / self._plan.files_per_s)
 
     def write_until(self, seconds: float, *, goes_on: bool = False) -> None:
-        """What is due so many seconds after the start; with `goes_on` one file a second after what was planned."""
+        """Writes the files due `seconds` after the start; with `goes_on`, one more per second after the plan."""
         due = min(self._plan.file_count, int(seconds * self._plan.files_per_s))
         if goes_on:
             due += max(0, int(seconds - self._plan.seconds))
@@ -99,7 +99,7 @@ Reader = Callable[[bytes], Any]
 
 
 def avro_reader(registry_url: str, topic: str) -> Reader:
-    """Confluent's deserializer, which finds the schema by the id in front of the value."""
+    """Confluent's deserializer, which finds the schema by the id before the value."""
     read = AvroDeserializer(SchemaRegistryClient({"url": registry_url}))
     context = SerializationContext(topic, MessageField.VALUE)
 
@@ -113,7 +113,7 @@ def avro_reader(registry_url: str, topic: str) -> Reader:
 
 
 class Tally:
-    """How often each row was seen, by file; a row is in the partition it belongs to, or it is damaged."""
+    """How often each row was seen, by file. A row in the wrong partition counts as damaged."""
 
     def __init__(self, plan: Plan, read: Reader = json.loads) -> None:
         self._plan = plan
@@ -139,7 +139,7 @@ class Tally:
             self.add(record.partition, record.value)
 
     def in_partition(self, partition: int) -> tuple[int, int]:
-        """Rows seen, and how often more than once."""
+        """The number of rows seen, and of repetitions."""
         shares = [seen[partition :: self._plan.partitions] for seen in self._seen]
         distinct = sum(len(share) - share.count(0) for share in shares)
         return distinct, sum(map(sum, shares)) - distinct

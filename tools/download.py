@@ -1,7 +1,7 @@
 """Downloads the Maven artifacts of tests and demos, and creates the class archives, so that no test waits for them.
 
 Otherwise parallel tests would all wait for one download, each within its own time-out. A failed download is not an
-error here: the tests that need the file skip or fail, and give the reason.
+error here: the tests that need the file skip or fail with the reason.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The Python processes that Spark keeps beside the driver to plan and to commit, found by whose children they are.
+"""Finds the Python processes with which Spark plans and commits on the driver, by their parent processes.
 
-PySpark's JVM starts one `pyspark.daemon` for each kind of work, named by the module it runs; the daemon forks a process
-whenever none of its own is free, and the JVM hands calls to whichever is. Which query a process serves next is decided
-call by call, so what a process remembers of a query may be old: these are the processes to kill in a test of that.
-Those that run tasks have no module in their command line and are left alone. Linux only.
+PySpark's JVM starts one `pyspark.daemon` for each kind of work, with the module in its command line. The daemon forks a
+process if none of its own is free, and the JVM gives each call to any free process. So a process serves other queries
+in between, and what it remembers of a query may be old: tests of this kill these processes. Processes that run tasks
+have no module in their command line and are not included. Linux only.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-# Data sources of Python plan and commit in the first, foreachBatch of a Spark Connect session runs in the second.
+# Python data sources plan and commit in modules of the first, foreachBatch of Spark Connect runs in the second.
 MODULES = (b"pyspark.sql.worker.", b"pyspark.sql.connect.streaming.worker.")
 _DAEMON = b"pyspark.daemon"
-# In the command line of a JVM that a Python process started for a session of its own.
+# Part of the command line of a JVM that a Python process started for its session.
 _SHELL = b"pyspark-shell"
 
 
 def driver_processes(module: str = "", *, owner: int | None = None) -> list[int]:
-    """Of the sessions that this process (or `owner`) has started; `module` narrows it to one kind of work, such as
-    "commit". Daemons are not among them: their children are."""
+    """The ids of these processes for the sessions that this process (or `owner`) has started. `module` selects one kind
+    of work, such as "commit". The daemons themselves are not included."""
     parents = _parents()
     words = {number: _words(number) for number in parents}
     wanted = os.getpid() if owner is None else owner
@@ -36,7 +36,7 @@ def driver_processes(module: str = "", *, owner: int | None = None) -> list[int]
 
 
 def kill(process_id: int) -> bool:
-    """Whether it was there still."""
+    """True if the process still existed."""
     with suppress(ProcessLookupError):
         os.kill(process_id, signal.SIGKILL)
         return True
@@ -51,7 +51,7 @@ def _parents() -> dict[int, int]:
     found: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, ValueError, IndexError):
-            # The name in brackets may hold spaces; what follows the last bracket does not.
+            # The name in parentheses may contain spaces; the fields after the last parenthesis do not.
             state, parent = (path / "stat").read_text().rpartition(")")[2].split()[:2]
             if state != "Z":
                 found[int(path.name)] = int(parent)

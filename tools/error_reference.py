@@ -1,6 +1,6 @@
 """Writes docs/errors.md and docs/troubleshooting.md from the table of errors: `python -m tools.error_reference`.
 
-The pages are generated so that they agree with the errors and `pykafka-sink explain`; a test compares the files.
+The pages are generated so that they agree with the errors and `pykafka-sink explain`. A test compares the files.
 """
 
 from __future__ import annotations

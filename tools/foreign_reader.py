@@ -1,12 +1,12 @@
-"""Read whole topics with code that is not ours: confluent-kafka, or Java's console consumer.
+"""Reads whole topics with code that is not ours: confluent-kafka, or Java's console consumer.
 
 Tests check the log with these readers, never with our own decoder. Both readers start at the beginning and end where
-the log ends for the requested isolation level. The leader is asked for that position first: a leader that
-was elected a moment ago does not show a reader all that it has, and says so only to those who ask for the end.
+the log ends for the requested isolation level. They ask the leader for that position first: a newly elected leader
+does not yet return all of its records to a reader, and only a request for the end offset reveals this.
 
-The markers that end a transaction are written after the coordinator has answered, so a read_committed reader that
-comes at once may find the transaction still open and stop before it. Reading committed records therefore first waits
-until no transaction is open; a test that wants to look past an open one passes `settle_timeout_s=0`.
+The markers that end a transaction are written after the coordinator has answered, so an early read_committed reader
+may find the transaction still open and stop before it. Reading committed records therefore first waits until no
+transaction is open; a test that does not want to wait for an open one passes `settle_timeout_s=0`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def read_topic(
     timeout_s: float = PATIENCE_S,
     settle_timeout_s: float = 60,
 ) -> list[ForeignRecord]:
-    """All records, by partition and then by offset."""
+    """All records, sorted by partition and offset."""
     records = list(
         scan_topic(bootstrap_servers, topic, isolation, timeout_s=timeout_s, settle_timeout_s=settle_timeout_s)
     )
@@ -65,7 +65,8 @@ def scan_topic(
     timeout_s: float = PATIENCE_S,
     settle_timeout_s: float = 60,
 ) -> Iterator[ForeignRecord]:
-    """The same one by one, partitions mixed, for topics too large to hold. `timeout_s` is for silence, not in all."""
+    """Yields the records one by one, partitions mixed, for topics that do not fit into memory. `timeout_s` limits the
+    time without a record, not the whole time."""
     if isolation == "read_committed" and settle_timeout_s > 0:
         ends = wait_until_settled(bootstrap_servers, topic, timeout_s=settle_timeout_s)
     else:
@@ -95,10 +96,10 @@ def scan_topic(
 
 
 class TopicFollower:
-    """Committed records as they come, for a look while somebody writes, through every outage."""
+    """Reads committed records while others write; it survives outages."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
-        # How far each partition was read to its end.
+        # By partition: the offset at which the reader last reached the end.
         self.ends: dict[int, int] = {}
         self._consumer = _consumer(bootstrap_servers, "read_committed", **{"fetch.wait.max.ms": 50})
         found = partition_ids(self._consumer, topic)
@@ -111,7 +112,7 @@ class TopicFollower:
         self._consumer.close()
 
     def poll(self, timeout_s: float) -> list[ForeignRecord]:
-        """What has come since; waits if there is nothing."""
+        """Returns new records; waits for at most `timeout_s` if there are none."""
         found = []
         # Any: as in _foreign_record.
         messages: list[Any] = self._consumer.consume(10_000, timeout=timeout_s)
@@ -148,12 +149,12 @@ def _foreign_record(message: Any) -> ForeignRecord:
     )
 
 
-# librdkafka reports these while it reconnects by itself; a chaos test reads while brokers come and go.
+# librdkafka reports these while it reconnects by itself; chaos tests read while brokers stop and start.
 _PASSING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
 
 
 def partition_ids(client: Consumer | AdminClient, topic: str) -> list[int]:
-    """A broker that does not know the topic yet may be the one that is asked."""
+    """Repeats the question, because the broker that is asked may not know the topic yet."""
 
     def find_partitions() -> list[int]:
         told = client.list_topics(topic, timeout=20).topics[topic]
@@ -165,12 +166,12 @@ def partition_ids(client: Consumer | AdminClient, topic: str) -> list[int]:
 
 
 def end_offsets(bootstrap_servers: str, topic: str, isolation: Isolation = "read_uncommitted") -> dict[int, int]:
-    """The offset after the last record, control records included; for read_committed the last stable offset."""
+    """The offset after the last record, including control records; for read_committed the last stable offset."""
     return _end_offsets(_admin(bootstrap_servers), topic, isolation)
 
 
 def wait_until_settled(bootstrap_servers: str, topic: str, *, timeout_s: float = 60) -> dict[int, int]:
-    """Until no transaction is open in any partition of the topic; the offset after the last record of each."""
+    """Waits until no partition of the topic has an open transaction. Returns the end offset of each."""
     admin = _admin(bootstrap_servers)
     stable: dict[int, int] = {}
 
@@ -182,9 +183,9 @@ def wait_until_settled(bootstrap_servers: str, topic: str, *, timeout_s: float =
     return stable
 
 
-# What brokers answer about a topic that is new to them, and around an election: UNKNOWN_TOPIC_OR_PARTITION,
+# Brokers answer with these codes if a topic is new to them, and around an election: UNKNOWN_TOPIC_OR_PARTITION,
 # LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE.
-# librdkafka leaves the repeating to us.
+# librdkafka does not retry them.
 _SETTLING_CODES = frozenset({3, 5, 6, 74, 75, 78})
 
 
@@ -224,8 +225,8 @@ def _admin(bootstrap_servers: str) -> AdminClient:
 # The Java console consumer
 
 # Its output is text. BytesDeserializer prints every byte that is not printable ASCII, and the backslash itself, as
-# \xHH, so a tab, a line feed and a control character can only be marks. The word for null is printed the same way and
-# could be a value: it is a new random one for each call.
+# \xHH, so a tab, a line feed and a control character can only be separators. The word for null is printed in the same
+# way and could be a value, so each call uses a new random word.
 _BYTES = "org.apache.kafka.common.serialization.BytesDeserializer"
 _HEADER_MARK = "\x1f"
 _ESCAPED = re.compile(rb"\\x([0-9A-Fa-f]{2})")
@@ -240,11 +241,12 @@ def read_topic_java(
     silence_ms: int = 8000,
     settle_timeout_s: float = 60,
 ) -> list[ForeignRecord]:
-    """All records as Java reads them. The console consumer knows no end: it stops after `silence_ms` without one.
+    """All records as Java reads them. The console consumer does not stop at the end, but after `silence_ms` without a
+    record.
 
-    On a busy machine it may be silent so long before its first record: if there are some it is asked again.
+    On a busy machine its first record may take longer than that. If the topic has records, it is then started again.
 
-    Header names must be ASCII without `:` and the unit separator, the marks of the printed form.
+    Header names must be ASCII without `:` and the unit separator, which separate headers in the output.
     """
     if isolation == "read_committed" and settle_timeout_s > 0:
         wait_until_settled(bootstrap_servers, topic, timeout_s=settle_timeout_s)

@@ -1,7 +1,7 @@
-"""Run Java against a version's jars: a tool's main class, or a small source file of our own.
+"""Runs Java against a version's jars: a tool's main class, or a small source file of our own.
 
 Used by the console reader, by benchmarks (ProducerPerformance) and by the scripts that record golden bytes and
-placements from the Java client. `java Source.java` compiles in memory, so no class file is left anywhere.
+placements from the Java client. `java Source.java` compiles in memory, so no class file remains.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 _QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error",)
-# A tool runs for seconds; the second compiler tier would cost more than it gains.
+# A tool runs for seconds; the second compiler tier would cost more than it saves.
 _SHORT_RUN = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def dump_log_segments(version: str) -> str:
-    """Moved after Kafka 4.0."""
+    """This class moved after Kafka 4.0."""
     return "kafka.tools.DumpLogSegments" if release(version) < (4, 1) else "org.apache.kafka.tools.DumpLogSegments"
 
 
 def console_consumer(version: str) -> str:
-    """Kafka 3.8 moved this one."""
+    """This class moved in Kafka 3.8."""
     return "kafka.tools.ConsoleConsumer" if release(version) < (3, 8) else CONSOLE_CONSUMER
 
 
@@ -39,7 +39,7 @@ def release(version: str) -> tuple[int, int]:
 
 
 class JavaFailed(Exception):
-    """A Java program ended with an error; the text holds what it wrote."""
+    """A Java program ended with an error; the text contains its output."""
 
 
 def run_class(
@@ -53,9 +53,9 @@ def run_class(
     more_jars: Sequence[Path] = (),
     environment: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Standard output of `main_class` from the jars of `version`, or of the newest tools where it has none.
+    """The standard output of `main_class` from the jars of `version`, or of the newest tools if it has none.
 
-    `environment` comes on top of this process' own.
+    `environment` is added to that of this process.
     """
     return _run(
         tools_version(version), [*jvm_options], [main_class, *arguments], input_bytes, timeout_s, more_jars, environment
@@ -65,7 +65,7 @@ def run_class(
 def run_source(
     version: str, source: Path, arguments: Sequence[str] = (), *, input_bytes: bytes = b"", timeout_s: float = 300
 ) -> bytes:
-    """Compile one source file against the jars of `version`, run its main, return its standard output."""
+    """Compiles a source file against the jars of `version`, runs its main, and returns its standard output."""
     return _run(version, [*_SHORT_RUN], [str(source), *arguments], input_bytes, timeout_s)
 
 

@@ -1,7 +1,7 @@
-"""The class archives for the start of Apache Kafka's JVMs: one for each version, created once and kept with its jars.
+"""Class archives for a quick start of Apache Kafka's JVMs: one for each version, created once and kept with its jars.
 
-A temporary node is started, written to, read and stopped; at its end the JVM writes the classes that it has loaded. A
-JVM with an archive (class data sharing) does not have to read and verify these classes again.
+A temporary node is started, used for a write and a read, and stopped. At its end the JVM writes the classes that it has
+loaded. A JVM with an archive (class data sharing) does not have to read and verify these classes again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _PATIENCE_S = 60
 
 
 def make_archive(version: str) -> None:
-    """Unless it is there."""
+    """Creates the archive if it does not exist."""
     final = archive_path(version)
     if final.exists():
         return
-    jars(version)  # before the lock, which it may want itself
+    jars(version)  # before the lock, which it may need itself
     with cache_lock(f"kafka-{version}"), tempfile.TemporaryDirectory(prefix="pykafka-sink-") as folder:
         if final.exists():
             return
@@ -44,15 +44,15 @@ def make_archive(version: str) -> None:
             node.join(_PATIENCE_S)
         finally:
             node.kill()
-        if written.exists():  # an older JVM cannot write one; brokers then start without
+        if written.exists():  # an older JVM cannot write one; brokers then start without it
             temporary = final.with_suffix(".new")
             temporary.write_bytes(written.read_bytes())
             temporary.rename(final)
 
 
 def _use(servers: str) -> None:
-    """What most tests do: a topic, a transaction, a group that reads it."""
-    admin = AdminClient({"bootstrap.servers": servers})  # has to outlive its future
+    """Does what most tests do: creates a topic, writes a transaction, reads it with a group."""
+    admin = AdminClient({"bootstrap.servers": servers})  # must outlive its future
     admin.create_topics([NewTopic(_TOPIC, 1, 1)])[_TOPIC].result(_PATIENCE_S)
     producer = Producer({"bootstrap.servers": servers, "transactional.id": _TOPIC, "log_level": 0})
     producer.init_transactions(_PATIENCE_S)

@@ -37,15 +37,15 @@ from tools.waiting import wait_until
 from tools.workspace import workspace
 
 _LOGGER = logging.getLogger("tools.kafka_cluster")
-# Those that outlive a test: of the coordinators, and of the sink.
+# Topics that outlive a test: those of the coordinators, and the sink's ledger.
 _SHARED_TOPICS = ("__transaction_state", "__consumer_offsets", "__pykafka_sink_ledger")
 
 
 class KafkaCluster:
-    """Brokers of one version; node ids count from 1. Ready when `with` or `open()` returns.
+    """Brokers of one version, with node ids from 1. They are ready when `with` or `open()` returns.
 
-    With `users` (name -> password), with `tls`, and with both every node has further listeners (kafka_security.py):
-    `bootstrap_servers_of(name)`.
+    With `users` (name -> password), `tls` or both, every node has further listeners (kafka_security.py);
+    `bootstrap_servers_of(name)` has their addresses.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class KafkaCluster:
         self._ends = ExitStack()
 
     def __enter__(self) -> KafkaCluster:
-        """Start it, unless `open()` did already."""
+        """Starts the cluster, unless `open()` already did."""
         if self._folder is None:
             self.open()
         return self
@@ -96,7 +96,7 @@ class KafkaCluster:
             raise
 
     def close(self) -> None:
-        """Kill what this cluster started and remove its folder. Safe to call twice."""
+        """Kills all processes of this cluster and removes its folder. A second call does nothing."""
         for node in self._nodes.values():
             node.kill()
         self._folder = None
@@ -104,7 +104,7 @@ class KafkaCluster:
 
     @property
     def verifies(self) -> bool:
-        """Whether a leader asks the coordinator before it takes a record into a transaction: from 3.6 on."""
+        """True from 3.6 on: a leader asks the coordinator before it accepts a record of a transaction."""
         return tuple(map(int, self.version.split(".")[:2])) >= (3, 6)
 
     @property
@@ -148,11 +148,11 @@ class KafkaCluster:
     # One node at a time
 
     def kill(self, node_id: int) -> None:
-        """SIGKILL: no farewell, connections reset, data as the page cache has it."""
+        """SIGKILL: no shutdown; connections are reset, data is what the page cache has."""
         self._nodes[node_id].kill()
 
     def stop(self, node_id: int, timeout_s: float = 180) -> None:
-        """SIGTERM: a controlled shutdown that hands leadership over first."""
+        """SIGTERM: a controlled shutdown, which first moves leadership to other nodes."""
         self._nodes[node_id].signal(signal.SIGTERM)
         self._nodes[node_id].join(timeout_s)
 
@@ -164,19 +164,19 @@ class KafkaCluster:
         self._nodes[node_id].signal(signal.SIGCONT)
 
     def start(self, node_id: int, *, wait: bool = True) -> None:
-        """Start a node that was killed or stopped, on its old port and data."""
+        """Starts a node that was killed or stopped, with its old port and data."""
         self._nodes[node_id].start()
         if wait:
             self.wait_ready(self._start_timeout_s)
 
     def restart(self, node_id: int) -> None:
-        """A controlled shutdown and a start, as a rolling restart does it."""
+        """A controlled shutdown and a start, as in a rolling restart."""
         self.stop(node_id)
         self.start(node_id)
 
     def heal(self) -> None:
-        """Resume what is paused, start what is down, wait until all are there and have what the others wrote meanwhile:
-        whoever takes the next node away would otherwise leave topics of two replicas in sync without writers."""
+        """Resumes paused nodes, starts stopped ones, and waits until all run and are in sync. Otherwise the loss of the
+        next node would block writes to topics that need two replicas in sync."""
         away = [node for node in self._nodes.values() if node.is_paused or not node.is_running]
         for node in away:
             if node.is_paused:
@@ -188,7 +188,7 @@ class KafkaCluster:
             self.wait_in_sync(*(topic for topic in _SHARED_TOPICS if self.partitions_of(topic)))
 
     def wait_ready(self, timeout_s: float = 180) -> None:
-        """Until every running node takes connections and knows every other one as alive."""
+        """Waits until every running node accepts connections and sees all others as alive."""
         deadline = time.monotonic() + timeout_s
         wanted = self._answering_nodes()
         for node in wanted:
@@ -201,7 +201,7 @@ class KafkaCluster:
             passing=(OSError,),
         )
 
-    # Topics. What is asked here is asked of every running node: a change that one of them shows is news to another.
+    # Topics. These methods ask every running node, because nodes learn of a change one after the other.
 
     def create_topic(
         self,
@@ -210,7 +210,7 @@ class KafkaCluster:
         replication_factor: int | None = None,
         config: Mapping[str, object] | None = None,
     ) -> str:
-        """Create a topic and wait until every running node knows a leader of each partition. Returns its name."""
+        """Creates a topic and waits until every running node knows a leader of each partition. Returns its name."""
         replicas = self._node_count if replication_factor is None else replication_factor
         texts = {key: str(value) for key, value in (config or {}).items()}
         request = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=texts)
@@ -220,8 +220,8 @@ class KafkaCluster:
         return name
 
     def wait_for_topic(self, name: str, partitions: int = 1) -> None:
-        """Until every running node knows a leader of each partition. The controller says that a topic was created
-        before the other nodes have heard of it."""
+        """Waits until every running node knows a leader of each partition. The controller reports a topic as created
+        before the other nodes know it."""
 
         def is_led() -> bool:
             known = self.partitions_of(name)
@@ -235,7 +235,7 @@ class KafkaCluster:
         wait_until(lambda: not self.partitions_of(name), f"topic {name} goes away")
 
     def partitions_of(self, *topics: str) -> tuple[Partition, ...]:
-        """Once all running nodes name the same leaders. A topic that is not there has none."""
+        """The partitions, as soon as all running nodes name the same leaders. A topic that does not exist has none."""
         views: list[View | None] = []
 
         def is_agreed() -> bool:
@@ -247,7 +247,7 @@ class KafkaCluster:
         return views[0].partitions
 
     def view_of(self, node_id: int, *topics: str) -> View | None:
-        """What one node says; None while it does not answer."""
+        """The view of one node; None while it does not answer."""
         try:
             return view_of(self.address_of(node_id), *topics)
         except OSError:
@@ -261,9 +261,9 @@ class KafkaCluster:
         raise KeyError(f"{topic} has no partition {partition}")
 
     def wait_in_sync(self, *topics: str) -> None:
-        """Until all nodes run and say that all replicas of these topics are in sync. One that was stopped takes itself
-        for the leader, and all for in sync, until it has caught up: who asked it alone would find the outage over, and
-        would read as the end of the log what was its end."""
+        """Waits until all nodes run and report all replicas of these topics as in sync. A node that was stopped regards
+        itself as leader, and all replicas as in sync, until it has caught up. So asking it alone is not enough: it
+        would report an old end of the log."""
         last: list[View | None] = []
 
         def is_in_sync() -> bool:
@@ -273,12 +273,12 @@ class KafkaCluster:
             named = {partition.topic for partition in one or ()}
             return not others and named == set(topics) and all(partition.is_complete for partition in one or ())
 
-        # It takes seconds, and each look is a connection to every node, which costs that more than it does us.
+        # This takes seconds, and each check opens a connection to every node, which costs the node CPU.
         wait_until(is_in_sync, lambda: f"all replicas of {topics} are in sync: {last}", poll_s=0.2)
 
     def hand_back(self, topic: str) -> None:
-        """Each partition is led again by the node that it was placed on. Where nodes went down, those that stayed lead
-        what they took over, and one may lead everything."""
+        """Makes the preferred replica of each partition its leader again. After an outage nodes that stayed up keep the
+        leadership that they took over, and one of them may lead everything."""
 
         def are_home() -> bool:
             away = [one for one in self.partitions_of(topic) if one.leader != one.replicas[0]]
@@ -318,7 +318,7 @@ class KafkaCluster:
         return nodes
 
     def _admin(self) -> AdminClient:
-        """A new client each time: an old one would spend its time-outs on nodes that were killed since."""
+        """Returns a new client each time: an old one would wait for nodes that were killed meanwhile."""
         addresses = ",".join(node.address for node in self._answering_nodes())
         settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": addresses,
@@ -331,18 +331,18 @@ class KafkaCluster:
 def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tools.kafka_cluster",
-        description="Run Apache Kafka on this machine until Ctrl-C (or Enter, on a terminal). Its data go with it.",
+        description="Run Apache Kafka on this machine until Ctrl-C (or Enter, on a terminal); then remove its data.",
         epilog="example: python -m tools.kafka_cluster 4.3.1 3",
     )
-    parser.add_argument("version", nargs="?", default=VERSIONS[0], help="of Apache Kafka (default %(default)s)")
-    parser.add_argument("nodes", nargs="?", type=int, choices=(1, 3), default=1, help="how many (default 1)")
+    parser.add_argument("version", nargs="?", default=VERSIONS[0], help="version of Apache Kafka (default %(default)s)")
+    parser.add_argument("nodes", nargs="?", type=int, choices=(1, 3), default=1, help="number of nodes (default 1)")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with KafkaCluster(given.version, given.nodes, {"auto.create.topics.enable": True}) as kafka:
         logs = f"logs in {kafka.folder}{os.sep}node-*"
         print(f"Apache Kafka {given.version} on {kafka.bootstrap_servers}, {logs}. Ctrl-C ends it", flush=True)
         try:
-            # Without a terminal the end of input says nothing: what was started in the background goes on.
+            # Without a terminal the end of input is ignored, so that a process in the background continues.
             while not (sys.stdin.isatty() and sys.stdin.readline()):
                 time.sleep(1)
         except KeyboardInterrupt:

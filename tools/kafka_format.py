@@ -1,8 +1,8 @@
-"""A new cluster's identity in the data folders of its nodes.
+"""Formats the data folders of a new cluster's nodes.
 
-Apache Kafka's own tool writes it, in a JVM. What that writes depends on the version, the features and the users, and is
-the same for every cluster and node but for three names. So it runs once for each of these, and its files are kept in
-the cache beside the jars.
+Apache Kafka's own tool does this, in a JVM. Its files depend on the version, the features and the users; apart from
+three names they are the same for every cluster and node. So the tool runs once for each combination, and its files are
+kept in the cache beside the jars.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def format_nodes(nodes: Sequence[KafkaNode], features: Mapping[str, int], users:
 
 
 def _new_id() -> str:
-    # A leading "-" would be read as an option by Kafka's tool, which happened once in 64 starts.
+    # Kafka's tool would read a leading "-" as an option, which happened once in 64 starts.
     return "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
 
 
@@ -43,20 +43,20 @@ def _rename(properties: Path, names: Mapping[str, str]) -> None:
 
 
 def _format_once(version: str, features: Mapping[str, int], users: Mapping[str, str]) -> Path:
-    """The data folder of a node that was formatted so and never started."""
+    """The data folder of a node that was formatted like this and never started."""
     asked = json.dumps([dict(features), dict(users)], sort_keys=True)
     kept = cache_folder() / f"kafka-{version}" / f"formatted-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
     if kept.is_dir():
         return kept
     jars(version)
-    # Beside its place, so that it can be moved there in one step.
+    # Beside its final place, so that it can be moved there in one step.
     with tempfile.TemporaryDirectory(prefix="format-", dir=kept.parent) as folder:
         node = KafkaNode(version, 1, free_port(), free_port(), Path(folder) / "node")
         node.write_properties([node], {})
         _run_tool(node, features, users)
         try:
             node.data_path.rename(kept)
-        except OSError:  # another process was quicker
+        except OSError:  # another process was faster
             if not kept.is_dir():
                 raise
     return kept

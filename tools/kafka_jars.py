@@ -1,10 +1,10 @@
 """Apache Kafka's jars by version, fetched once by Maven into a cache outside the tree.
 
-The cache is `$PYKAFKA_SINK_CACHE`, else `~/.cache/pykafka-sink`, one folder `kafka-<version>` a version; spark_jars.py
-keeps a folder there too. Maven copies into a folder of its own and the finished folder is renamed into place, so that a
-download cut off half-way is never used; a lock file keeps two test runs from downloading the same thing twice.
+The cache is `$PYKAFKA_SINK_CACHE`, else `~/.cache/pykafka-sink`, with a folder `kafka-<version>` for each version and
+one of spark_jars.py. Maven copies into a temporary folder, which is renamed when it is complete, so that a partial
+download is never used. A lock file prevents two test runs from downloading the same files.
 
-When Java or Maven is missing, or Maven cannot download, `KafkaUnavailable` says which: tests skip with that text.
+If Java or Maven is missing, or Maven cannot download, `KafkaUnavailable` gives the reason: tests skip with that text.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# 4.3.1: the newest release whose kafka-tools is published; transactions of version 2 (KIP-890).
+# 4.3.1: the newest release whose kafka-tools is published; transaction version 2 (KIP-890).
 # 3.9.1: the last release of the line before it; transaction version 1.
 VERSIONS = ("4.3.1", "3.9.1")
-# Releases without a kafka-tools of their own. A broker does not need it: what formats a data folder is in kafka_2.13.
+# Releases whose kafka-tools is not published. A broker does not need it: the tool that formats is in kafka_2.13.
 WITHOUT_TOOLS = frozenset({"4.4.0"})
 
 _COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
@@ -49,7 +49,7 @@ def java_command() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """One thing to ask Maven for; with `alone` without what its description says it needs."""
+    """A Maven artifact; with `alone` it is fetched without its dependencies."""
 
     group: str
     name: str
@@ -58,7 +58,7 @@ class Artifact:
 
 
 def jars(version: str) -> list[Path]:
-    """The jars of one version in a fixed order, downloaded if this is the first call for it."""
+    """The jars of one version in a fixed order. The first call downloads them."""
     wanted = [
         Artifact("org.apache.kafka", "kafka_2.13", version),
         *([] if version in WITHOUT_TOOLS else [Artifact("org.apache.kafka", "kafka-tools", version)]),
@@ -68,7 +68,7 @@ def jars(version: str) -> list[Path]:
 
 
 def tools_version(version: str) -> str:
-    """Whose command line tools are used with a broker of `version`."""
+    """The version whose command line tools are used with a broker of `version`."""
     return VERSIONS[0] if version in WITHOUT_TOOLS else version
 
 
@@ -77,19 +77,19 @@ def class_path(version: str) -> str:
 
 
 def fetch_jars(name: str, wanted: Sequence[Artifact]) -> list[Path]:
-    """The jars in the cache's folder `name`, in a fixed order, downloaded if the folder is not there."""
+    """The jars in the cache's folder `name`, in a fixed order. They are downloaded if the folder does not exist."""
     folder = cache_folder() / name
     if not (folder / "jars").is_dir():
-        # Maven's own repository is not made for two Mavens at once.
+        # Maven's own repository does not support two Mavens at once.
         with cache_lock(name), cache_lock("maven"):
             if not (folder / "jars").is_dir():
                 _download(folder, wanted)
-    # Sorted because the class archive of kafka_node.py holds for one exact class path only.
+    # Sorted because a class archive (kafka_node.py) is valid only for one exact class path.
     return sorted((folder / "jars").glob("*.jar"))
 
 
 def msk_iam_jars() -> list[Path]:
-    """Amazon's login for Java clients, and what it needs."""
+    """Amazon's login for Java clients, and its dependencies."""
     return fetch_jars("msk-iam-2.3.5", [Artifact("software.amazon.msk", "aws-msk-iam-auth", "2.3.5")])
 
 
@@ -106,7 +106,7 @@ def _download(folder: Path, wanted: Sequence[Artifact]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise KafkaUnavailable(f"{name} is not in the cache, and there is no mvn command to fetch it")
-    for left_behind in folder.parent.glob(f"fetch-{name}-*"):  # by a killed process: we hold the lock
+    for left_behind in folder.parent.glob(f"fetch-{name}-*"):  # left by a killed process, since we hold the lock
         shutil.rmtree(left_behind, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=f"fetch-{name}-", dir=folder.parent))
     try:

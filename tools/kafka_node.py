@@ -25,21 +25,22 @@ from tools.kafka_jars import cache_folder, class_path, java_command
 from tools.waiting import wait_until
 
 HOST = "127.0.0.1"
-# Quick to start, and without the file of counters that a JVM which is killed leaves behind; a benchmark passes its own.
+# Start quickly, and write no performance file, which a killed JVM would leave behind. Benchmarks pass other options.
 FAST_START = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
-# Below the kernel's range for outgoing connections: while a broker is down nobody may be given its port by chance.
+# Below the kernel's range for outgoing connections, so that no connection gets the port of a broker that is down.
 _PORT_RANGE = range(15_000, 32_000)
 _OURS: set[int] = set()
 _PORT_LOCKS: list[int] = []
 
 
 class NodeFailed(Exception):
-    """A broker did not start; the text holds the end of its log."""
+    """A broker did not start; the text contains the end of its log."""
 
 
 def free_port() -> int:
-    """Ours until this process ends: brokers of several processes start at once, and one that is down keeps its port."""
+    """A port that is reserved until this process ends: several processes start brokers at the same time, and a broker
+    that is down keeps its port."""
     while True:
         port = random.SystemRandom().choice(_PORT_RANGE)
         with contextlib.suppress(OSError), socket.socket() as probe:
@@ -49,13 +50,13 @@ def free_port() -> int:
 
 
 def _reserve(port: int) -> bool:
-    """One byte of one file is locked for each port. The kernel takes the locks back when the process ends, however it
-    ends; a child does not inherit them."""
+    """Locks one byte of a file for each port. The kernel releases the locks when the process ends in any way; a child
+    does not inherit them."""
     if port in _OURS:
         return False
     if not _PORT_LOCKS:
         cache_folder().mkdir(parents=True, exist_ok=True)
-        # Never closed: with any handle of the file that is closed, all locks of the process go.
+        # Never closed: closing any handle of the file releases all locks of the process.
         _PORT_LOCKS.append(os.open(cache_folder() / "ports.lock", os.O_RDWR | os.O_CREAT, 0o666))
     try:
         fcntl.lockf(_PORT_LOCKS[0], fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
@@ -67,7 +68,7 @@ def _reserve(port: int) -> bool:
 
 @dataclass
 class KafkaNode:
-    """A broker with a fixed id, port and data folder, through any number of starts."""
+    """A broker whose id, port and data folder stay the same over any number of starts."""
 
     version: str
     node_id: int
@@ -75,7 +76,7 @@ class KafkaNode:
     controller_port: int
     folder: Path
     jvm_options: tuple[str, ...] = FAST_START
-    # Of further listeners, by their names.
+    # Ports of further listeners, by listener name.
     more_ports: Mapping[str, int] = field(default_factory=dict)
     is_paused: bool = False
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
@@ -125,7 +126,7 @@ class KafkaNode:
         self.is_paused = False
 
     def kill(self) -> None:
-        """SIGKILL, which also ends a stopped process, and wait for the end. Harmless when there is no process."""
+        """SIGKILL, which also ends a stopped process; waits for the end. Does nothing if there is no process."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(30)
@@ -157,14 +158,14 @@ class KafkaNode:
         ]
         command = [java_command(), *options, "-cp", class_path(self.version), *arguments]
         with open(log, "ab") as output:
-            # A session of its own: Ctrl-C in the terminal must stop the tests, not the broker under them.
+            # Own session, so that Ctrl-C in the terminal stops the tests and not the broker.
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.folder, start_new_session=True
             )
 
 
 def archive_options(version: str) -> list[str]:
-    """JVM options that use the class archive of this version, if there is one. A stale one is ignored by the JVM."""
+    """JVM options for the class archive of this version, if there is one. The JVM ignores an outdated one."""
     archive = archive_path(version)
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off"] if archive.exists() else []
 
@@ -198,17 +199,17 @@ def _base_properties(node: KafkaNode, voters: Sequence[KafkaNode]) -> dict[str, 
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
-        # A test says which topics exist; a topic that appears by asking for it would hide a typing error.
+        # Tests create their topics; creating them on demand would hide a typo in a name.
         "auto.create.topics.enable": "false",
-        # Records may carry any timestamp, 1970 too; by default such a segment is deleted within five minutes.
+        # Records may have any timestamp, even of 1970; by default such a segment would be deleted within five minutes.
         "log.retention.ms": "-1",
-        # A dead broker is noticed in 4 s instead of 9 s; less would fence brokers that only wait for a CPU.
+        # A dead broker is detected in 4 s instead of 9 s; less would fence brokers that only wait for a CPU.
         "broker.session.timeout.ms": "4000",
         "broker.heartbeat.interval.ms": "500",
-        # Nobody looks at them over JMX; to register each costs a tenth of the start.
+        # Nobody reads these metrics over JMX, and registering all of them takes a tenth of the start-up time.
         "metric.reporters": "",
         "auto.include.jmx.reporter": "false",
-        # A record that says nothing, for every node to fetch: twice a second it is a fifth of what an idle node costs.
+        # An empty record that every node fetches: twice a second it is a fifth of the CPU of an idle node.
         "metadata.max.idle.interval.ms": "5000",
         "num.network.threads": "2",
         "num.io.threads": "4",

@@ -1,13 +1,13 @@
-"""Further listeners on every test node, for clients with SASL, with TLS, and with both, and an authorizer's properties.
+"""Further listeners of every test node, for clients with SASL, TLS or both, and the properties of an authorizer.
 
-The first listener stays without authentication: brokers talk over it, and so does the harness itself, which is a super
-user as soon as there is an authorizer. PLAIN knows its users from the configuration, SCRAM from the cluster's metadata,
-into which formatting writes them.
+The first listener has no authentication: brokers use it, and the test harness, which is a super user if there is an
+authorizer. PLAIN reads its users from the configuration, SCRAM from the cluster's metadata, where formatting writes
+them.
 
     SASL_PLAINTEXT   with `users`
     SASL_SSL         with `users` and `tls`
-    SSL              with `tls`; client certificates are asked for
-    MTLS             with `tls`; client certificates are demanded
+    SSL              with `tls`; client certificates are requested
+    MTLS             with `tls`; client certificates are required
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PACKAGE = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True, slots=True)
 class BrokerTls:
-    """Files of PEM: the broker's key and certificates in one, and what it trusts clients by."""
+    """PEM files: the broker's key and certificates in one, and the authorities that it trusts for clients."""
 
     key_and_certificates: Path
     trusted: Path
@@ -51,7 +51,7 @@ def listener_properties(users: Mapping[str, str], tls: BrokerTls | None) -> dict
     known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
     plain = f"{_PACKAGE}.plain.PlainLoginModule required"
     scram = f"{_PACKAGE}.scram.ScramLoginModule required;"
-    # Kafka's validator for tests: it takes tokens that nobody has signed.
+    # Kafka's validator for tests: it accepts unsigned tokens.
     bearer = f'{_PACKAGE}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
     properties["sasl.enabled.mechanisms"] = ",".join(("PLAIN", *SCRAM_MECHANISMS))
     properties[f"listener.name.{SASL_SSL.lower()}.sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
@@ -76,7 +76,7 @@ def _of_tls(tls: BrokerTls) -> dict[str, str]:
 
 
 def format_arguments(users: Mapping[str, str]) -> list[str]:
-    """For Kafka's StorageTool."""
+    """The arguments for Kafka's StorageTool."""
     return [
         argument
         for name, password in users.items()

@@ -1,8 +1,7 @@
 """Asks each broker of a cluster separately.
 
-Brokers learn of a change one after the other: of a new topic, of an election, of each other. A client asks whichever it
-likes, so what it was told once may be unknown to the next broker. Here one chosen broker is asked, over a connection
-that is made for the question.
+Brokers learn of changes (a new topic, an election, each other) one after the other. A client may ask any of them, so
+the next broker may not know yet what another one has said. Here one chosen broker is asked, over a new connection.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one broker knows. A topic that it does not know has no partitions."""
+    """The metadata of one broker. A topic that it does not know has no partitions."""
 
     brokers: frozenset[int]
     partitions: tuple[Partition, ...]
@@ -49,7 +48,7 @@ class View:
 
 
 def ask(address: str, api: Api, version: int, body: Mapping[str, Any]) -> dict[str, Any]:
-    """One request. An OSError means no answer."""
+    """Sends one request. An OSError means that there is no answer."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host, int(port)), _TIMEOUT_S) as connection:
         connection.sendall(encode_request(api, version, correlation_id=1, client_id="view", body=body))

@@ -2,12 +2,11 @@
 
 A test process that is killed (SIGKILL, out of memory, a time-out) runs no clean-up, and a Java broker left behind
 holds half a gigabyte. The owner starts this script with a pipe to its standard input; the kernel closes the pipe when
-the owner dies, however it dies. Brokers are found by the cluster's folder, a fresh unique name that stands in their
-command line: no list of process ids has to be kept, so none can be out of date or belong to somebody else by now.
-Spark starts processes of its own whose command lines we do not write; they inherit the folder in a variable of the
-environment, MARK.
+the owner dies, however it dies. Brokers are found by the unique name of the cluster's folder in
+their command line. A list of process ids is not needed, which could be outdated or name other processes by then.
+Spark starts processes whose command lines we do not write; they inherit the folder in the environment variable MARK.
 
-PR_SET_PDEATHSIG would be shorter but fires when the *thread* that started the broker ends, not the process.
+PR_SET_PDEATHSIG would be shorter, but it fires when the *thread* that started the broker ends, not the process.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ MARK = "PYKAFKA_SINK_FOLDER"
 
 
 def processes_using(folder: str) -> list[int]:
-    """Ids of the other live processes with an argument inside `folder`, or marked with it. Empty without /proc."""
+    """Ids of other live processes with an argument inside `folder` or marked with it. Empty without /proc."""
     needle = os.fsencode(folder) + b"/"
     inside = [number for number in _others() if any(needle in word for word in process_words(number, "cmdline"))]
     return inside + [number for number in processes_marked(folder) if number not in inside]
@@ -40,14 +39,14 @@ def _others() -> list[int]:
 
 
 def process_words(process_id: int, what: str) -> list[bytes]:
-    """The `cmdline` or `environ` of a process, as it was started; empty when it is gone or somebody else's."""
+    """The `cmdline` or `environ` of a process at its start; empty if it has ended or belongs to another user."""
     with contextlib.suppress(OSError), open(f"/proc/{process_id}/{what}", "rb") as words:
         return words.read().split(b"\0")
     return []
 
 
 def remove_everything(folder: str) -> None:
-    # Twice at least: a broker may have been between fork and exec, without its command line, at the first look.
+    # At least twice: at the first check a broker may be between fork and exec, without its command line.
     for _ in range(3):
         for process_id in processes_using(folder):
             with contextlib.suppress(ProcessLookupError):

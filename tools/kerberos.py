@@ -4,7 +4,7 @@
         keytab = realm.add("alice")
         os.environ["KRB5_CONFIG"] = str(realm.config)
 
-Nothing of the system is read or written: KRB5_CONFIG and KRB5_KDC_PROFILE point into the folder. Needs Debian's
+The system's files are neither read nor written: KRB5_CONFIG and KRB5_KDC_PROFILE point into the folder. Needs Debian's
 packages krb5-kdc, krb5-admin-server and krb5-user.
 """
 
@@ -25,7 +25,7 @@ PACKAGES = "krb5-kdc krb5-admin-server krb5-user libkrb5-dev"
 NAME = "PYKAFKA-SINK.TEST"
 _PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
 _PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/bin"))
-# Clocks of one host agree, but a busy one takes seconds from the making of a proof to its check.
+# A host has one clock, but a busy host takes seconds from the creation of an authenticator to its check.
 _CLOCK_SKEW_S = 120
 
 
@@ -63,7 +63,7 @@ class Realm:
 
     def start(self) -> None:
         with (self.folder / "kdc.out").open("ab") as log:
-            # The file of its number stands in the folder, by which the watchdog finds the process.
+            # The path of its pid file is in the folder, so the watchdog finds the process.
             command = [str(shutil.which("krb5kdc", path=_PATH)), "-n", "-P", str(self.folder / "kdc.pid")]
             self._process = subprocess.Popen(command, env=self.environment(), stdout=log, stderr=log)
         process = self._process
@@ -84,7 +84,7 @@ class Realm:
             self._process = None
 
     def add(self, principal: str, life: str = "1 day") -> Path:
-        """With a random key, which is in the keytab afterwards; `life` is the longest of its tickets."""
+        """Adds a principal with a random key and returns its keytab; `life` is the maximum lifetime of its tickets."""
         path = self.folder / f"{principal.replace('/', '-')}.keytab"
         self._admin(f'addprinc -randkey -maxlife "{life}" {principal}')
         self._admin(f"ktadd -k {path} {principal}")
@@ -94,7 +94,7 @@ class Realm:
         self._admin(f"delprinc -force {principal}")
 
     def new_key(self, principal: str) -> None:
-        """Its keytab is worth nothing from now on."""
+        """Changes the key, so that the existing keytab is no longer valid."""
         self._admin(f"cpw -randkey {principal}")
 
     def kinit(self, principal: str, cache: Path, *more: str) -> None:
@@ -115,7 +115,7 @@ class Realm:
             raise RuntimeError(f"{command[0]} failed: {done.stderr.decode(errors='replace')}")
 
     def _write_configuration(self) -> None:
-        # The names of hosts as they are given: Java's and MIT's ideas of canonical names differ.
+        # Host names are used as given: Java and MIT canonicalize them differently.
         self.config.write_text(
             f"[libdefaults]\n default_realm = {NAME}\n dns_lookup_kdc = false\n dns_lookup_realm = false\n"
             f" dns_canonicalize_hostname = false\n rdns = false\n udp_preference_limit = 1\n"

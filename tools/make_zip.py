@@ -1,8 +1,8 @@
-"""Build dist/pykafka_sink-<version>.zip, the package in the form that `spark-submit --py-files` takes.
+"""Builds dist/pykafka_sink-<version>.zip, the package in the form that `spark-submit --py-files` takes.
 
-The same sources give the same bytes: names are sorted, every file carries the same date and mode, and nothing but
-Python sources, what this Python compiles them to, and the marker for type checkers goes in; `kafka_sink.testing` is
-left out. Its dependencies (pyarrow, numpy, lz4, crc32c, mmh3) are compiled packages and must be installed where the
+The same sources give the same bytes: names are sorted, and all files have the same date and mode. The zip contains only
+Python sources, their compiled form for this Python, and the marker for type checkers, without `kafka_sink.testing`. Its
+dependencies (pyarrow, numpy, lz4, crc32c, mmh3) are compiled packages and must be installed where the
 zip is used.
 
 Python does not cache the modules that it compiles from a zip: every worker process would compile the package again, and
@@ -20,12 +20,12 @@ from pathlib import Path
 from kafka_sink.version import VERSION
 
 ROOT = Path(__file__).parent.parent
-# The second one is what Spark looks for to know the format without a register() call.
+# Spark looks for the second one, so that the format needs no call of register().
 PACKAGES = ("kafka_sink", "pyspark_pykafka_sink")
-# The embedded broker and registry: nothing that a job could want.
+# The embedded broker and registry, which jobs do not need.
 LEFT_OUT = "kafka_sink/testing"
 
-# The earliest date a zip can hold.
+# The earliest date that a zip supports.
 _DATE = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o644 << 16
 _NOT_CHECKED = (1).to_bytes(4, "little")
@@ -50,9 +50,9 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 
 def _compile(name: str, source: bytes) -> bytes:
-    """A .pyc file of the kind that is not compared with its source (PEP 552).
+    """Makes a .pyc file that Python does not compare with its source (PEP 552).
 
-    Newer versions of marshal write references, and which ones depends on what else the process has done.
+    Newer marshal formats contain references that depend on what the process did before.
     """
     code = compile(source, name, "exec", dont_inherit=True, optimize=0)
     return importlib.util.MAGIC_NUMBER + _NOT_CHECKED + bytes(8) + marshal.dumps(code, 2)

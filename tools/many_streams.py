@@ -1,17 +1,16 @@
 """`make streams MINUTES=10`: starts and stops many streams in one Spark application, and kills their processes.
 
 Ten streams with their own checkpoints and topics run in one session, some inside foreachBatch, with labelled batch
-writes beside them. Every few seconds two of them are stopped in the middle of what they do and started again, and a
-Python process in which Spark plans or commits is killed. At the end all streams recover and read the rest, and
-confluent-kafka reads the topics with isolation read_committed: every row has to be there once.
+writes beside them. Every few seconds two of them are stopped while they work and started again, and a Python process in
+which Spark plans or commits is killed. At the end all streams recover and read the rest, and confluent-kafka reads the
+topics with isolation read_committed: every row must be there once.
 
-What it rests on: Spark hands the commits of a query to whichever process is free, so no process may believe that it
-knows a query best. A query must not end, with one exception: where the process is killed in the middle of a call, Spark
-itself ends the query and says so. Such an end is counted by itself and the query is started again; an end for any other
-reason is a finding, and the exit code is 1. Ctrl-C ends the time early and still reads and judges; a second one ends
-at once.
+Spark gives the commits of a query to any free process, so no process may assume that it knows the latest state of a
+query. A query must not end, with one exception: if its process is killed during a call, Spark itself ends the query and
+says so. Such ends are counted separately and the query is started again; an end for any other reason is a finding, and
+the exit code is 1. Ctrl-C ends the run early, but the topics are still read and judged; a second Ctrl-C ends at once.
 
-The seed decides what is stopped and killed and when, though not what is under way then.
+The seed decides what is stopped and killed and when, but not what runs at that time.
 """
 
 from __future__ import annotations
@@ -52,18 +51,18 @@ DOWN_S = (0.0, 1.0)  # how long a stopped stream stays stopped
 TOLD_EVERY_S = 15.0
 WARM_PATIENCE_S = 300
 END_PATIENCE_S = 600
-# A task that outlives its run and begins to write behind its successor is ended by nothing else, if no batch follows.
+# If no batch follows, only this time-out ends the transaction of a task that outlives its run and writes late.
 TRANSACTION_TIMEOUT_S = 120
 SPARK_SETTINGS = {"spark.sql.streaming.stopTimeout": f"{END_PATIENCE_S}s"}
-IN_FOREACH_BATCH = 5  # every so many streams
-# How Spark tells that a Python process went away in the middle of a call.
+IN_FOREACH_BATCH = 5  # every fifth stream
+# Texts by which Spark reports that a Python process ended during a call.
 ENDED_BY_SPARK = ("exited unexpectedly", "EOFException", "Connection reset", "Broken pipe")
 RESTARTED, KILLED = "stream stopped and started", "planning or committing process killed"
 _CAUSE = re.compile(r"(: |Caused by: )?[\w.]+(Error|Exception)\b")
 
 
 class ManyStreams:
-    """The streams in a session of somebody else; `run` for the time given, then `judge`."""
+    """The streams in a given session. Call `run` with a time, then `judge`."""
 
     def __init__(
         self,
@@ -103,23 +102,23 @@ class ManyStreams:
         try:
             self._run_for(seconds)
         finally:
-            self._has_fed.set()  # also after a second Ctrl-C: the folders go away
+            self._has_fed.set()  # also after a second Ctrl-C, because the folders are removed
 
     def _run_for(self, seconds: float) -> None:
         register(self._spark)
         self._feeder.start()
         self.exports.start()
-        # Over Spark Connect a foreachBatch has to come up within ten seconds, so those begin on a machine at rest.
+        # Over Spark Connect a foreachBatch must start within ten seconds: these start first, on an idle machine.
         for stream in sorted(self.streams, key=lambda stream: not stream.in_foreach_batch):
             stream.start(processingTime=self._trigger)
         self._wait_until_warm()
         restart_s, kill_s, told_s = (self._later(RESTART_PAUSE_S), self._later(KILL_PAUSE_S), 0.0)
         end_s, committed = self._age_s() + seconds, 0
-        # Where a stop or a start takes longer than all the time given, it goes on until each has been tried.
+        # If a stop or a start takes longer than the given time, the run continues until each fault was tried.
         while (self._age_s() < end_s or not self._is_each_fault_tried) and not self.is_interrupted.is_set():
             self._start_what_has_ended()
             if self._age_s() >= restart_s and self._commit_count > committed:
-                # On a slow machine nothing would ever be committed between two restarts.
+                # Otherwise a slow machine would commit nothing between two restarts.
                 committed = self._commit_count
                 self._restart_some()
                 restart_s = self._later(RESTART_PAUSE_S)
@@ -137,7 +136,7 @@ class ManyStreams:
         return bool(self.faults[RESTARTED]) and (bool(self.faults[KILLED]) or not self._has_kills)
 
     def _wait_until_warm(self) -> None:
-        """The first batch of each stream loads everything once; stopped again and again, it would never get there."""
+        """Waits for the first batch of each stream, which loads everything once: restarts could prevent its end."""
         end_s = self._age_s() + WARM_PATIENCE_S
         while self._age_s() < end_s and not self.is_interrupted.is_set():
             self._start_what_has_ended()
@@ -171,7 +170,7 @@ class ManyStreams:
                 stream.start(processingTime=self._trigger)
 
     def _come_to_the_end(self) -> None:
-        """Every stream takes what is there, in a start that ends by itself."""
+        """Starts every stream once more to read the rest of its input and end by itself."""
         self._has_fed.set()
         self._feeder.join()
         if not self.exports.finish(END_PATIENCE_S):
@@ -179,7 +178,7 @@ class ManyStreams:
         for stream in self.streams:
             stream.stop()
         for stream in self.streams:
-            # The last start may die of what happened before it, as a stream in need of a second start would.
+            # The last start may fail because of an earlier fault and need a second start.
             for _ in range(2):
                 known = len(stream.ends)
                 stream.start(availableNow=True)
@@ -193,13 +192,13 @@ class ManyStreams:
     # ---- the verdict -----------------------------------------------------------------------------------------------
 
     def findings(self) -> list[str]:
-        """Ends of queries and writes that are not of Spark's own making, in full."""
+        """The complete errors of queries and writes that were not ended by Spark itself."""
         told = [f"{stream.name}: {end}" for stream in self.streams for end in stream.ends]
         told += [f"{self.exports.name}: {end}" for end in self.exports.ends]
         return [end for end in told if not self._is_of_spark(end)]
 
     def judge(self) -> bool:
-        """Tells what became of every row and every query; whether all is as it has to be."""
+        """Prints the result for every row and query. True if all are as required."""
         print(f"\n{'':16}{'rows in':>10}{'missing':>9}{'doubled':>9}{'commits':>9}{'starts':>8}{'ended':>7}")
         is_right = True
         for name, rows_in, commits, starts, ends in self._rows():
@@ -248,12 +247,12 @@ class ManyStreams:
 
 
 def names_of(prefix: str, streams: int) -> list[str]:
-    """Of the topics, which are those of the streams and of the batch writes beside them."""
+    """Names of the topics: one for each stream, and one for the batch writes."""
     return [*(f"{prefix}-{number}" for number in range(1, streams + 1)), f"{prefix}-exports"]
 
 
 def reason_of(end: str) -> str:
-    """The line of Spark's long story that says why: an error of ours, or else the last exception that is named."""
+    """The line of Spark's error that has the reason: an error of ours, otherwise the last exception."""
     lines = [line.strip() for line in end.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     ours = [line for line in lines if "kafka_sink.errors." in line]
     causes = [line for line in lines if _CAUSE.match(line)]
@@ -280,14 +279,14 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--streams", type=int, default=10)
-    parser.add_argument("--restless", type=int, default=2, help="so many are stopped and started at once")
+    parser.add_argument("--restless", type=int, default=2, help="number of streams that are restarted at once")
     parser.add_argument("--trigger", default="1 second", help="processingTime of each stream")
-    parser.add_argument("--no-kills", action="store_true", help="no process is killed")
+    parser.add_argument("--no-kills", action="store_true", help="kill no process")
     parser.add_argument("--connect", action="store_true", help="one Spark Connect session with a server of its own")
     parser.add_argument("--broker", default=VERSIONS[0], help=f"{', '.join(VERSIONS)} or embedded")
     parser.add_argument("--cores", type=int, default=2)
-    parser.add_argument("--nice", type=int, default=0, help="added to the niceness of everything started")
-    parser.add_argument("--log", type=Path, default=Path(os.devnull), help="for what Spark and the sink print")
+    parser.add_argument("--nice", type=int, default=0, help="added to the niceness of all started processes")
+    parser.add_argument("--log", type=Path, default=Path(os.devnull), help="file for the output of Spark and the sink")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     return parser.parse_args()
 

@@ -1,8 +1,8 @@
-"""Draws docs/metrics-dashboard.svg from the figures of a run: `python -m tools.metrics_picture [--seconds N] [file]`.
+"""Draws docs/metrics-dashboard.svg from the metrics of a run: `python -m tools.metrics_picture [--seconds N] [file]`.
 
-Two sinks write batches into an embedded broker, which answers now and then with an error; some rows are dead letters.
-Every half a second the figures are looked at as Prometheus would, and the main panels of conf/grafana are drawn from
-what was seen. Nothing is made up: another run gives another picture.
+Two sinks write batches into an embedded broker, which sometimes answers with an error; some rows are dead letters.
+Every half second the metrics are read as Prometheus would read them, and the main panels of conf/grafana are drawn from
+these values. They are real: another run gives another picture.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> None:
         os.environ["SPARK_LOCAL_DIRS"] = folder
         seen = _run(folder, given.seconds)
     given.file.write_text(_draw(seen), encoding="utf-8")
-    sys.stdout.write(f"{given.file}: {len(seen)} looks in {given.seconds} s\n")
+    sys.stdout.write(f"{given.file}: {len(seen)} readings in {given.seconds} s\n")
 
 
 # ---- the run ---------------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def _short(value: float) -> str:
 
 
 def _over_time(seen: Sequence[Point], sink: str, measure: Callable[[Point, Point], float | None]) -> Line:
-    """Between each look and the one four looks before it."""
+    """Compares each reading with the fourth one before it."""
     pairs = zip(seen, seen[4:], strict=False)
     found = [(new.at_s, measure(old, new)) for old, new in pairs if sink in old.streams and sink in new.streams]
     return Line(sink, [(at_s, value) for at_s, value in found if value is not None])

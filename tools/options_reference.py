@@ -138,7 +138,8 @@ def _sink() -> list[str]:
     *defaults, last_default = [f"`kafka.{name}` is `{value}`" for name, value in PRODUCER_DEFAULTS.items()]
     lines += [
         f"\nThe sink's own defaults: {', '.join(defaults)} and {last_default};",
-        "every other producer option has the default below.\n",
+        "every other producer option has the default below. So has `kafka.linger.ms` if `kafka.delivery.timeout.ms` is",
+        "set.\n",
         *(f"`{name}` has no effect: {reason}.\n" for name, reason in NO_EFFECT.items()),
         _OF_OTHERS,
         "| producer option | in the sink |",

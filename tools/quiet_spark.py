@@ -1,7 +1,7 @@
 """A local Spark session for tools with their own output: classic, or Spark Connect with its own server.
 
-What the JVM and its Python processes print goes to a file. A stop in the middle of a batch is a page of stack traces
-there, and what ended a query is asked from the query.
+The output of the JVM and its Python processes goes to a file: a stop during a batch prints a page of stack traces. The
+reason for the end of a query is taken from the query itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent
-# A task that fails has three attempts more, which a plain local[N] would not give it.
+# A failed task is retried three times; a plain local[N] would not retry it.
 ATTEMPTS = 4
 
 
@@ -27,7 +27,7 @@ ATTEMPTS = 4
 def quiet_session(
     folder: Path, log: Path, *, cores: int, is_connect: bool, conf: Mapping[str, str]
 ) -> Iterator[SparkSession]:
-    """Everything it writes goes below `folder`, apart from `log`."""
+    """All of its files are below `folder`, except `log`."""
     from pyspark.sql import SparkSession
 
     _set_environment(folder, is_connect=is_connect)
@@ -41,7 +41,7 @@ def quiet_session(
         "spark.ui.showConsoleProgress": "false",
         **conf,
     }
-    # Any: a builder has another type after each of its calls.
+    # Any: each call of a builder returns another type.
     builder: Any = SparkSession.builder.appName("pykafka-sink")
     master = f"local[{cores},{ATTEMPTS}]"
     builder = SparkSession.builder.remote(master) if is_connect else builder.master(master)
@@ -56,7 +56,7 @@ def quiet_session(
 
 
 def quiet_configuration(folder: Path) -> Path:
-    """For SPARK_CONF_DIR: Spark's own set-up prints warnings and the stack of every error that a test provokes."""
+    """A folder for SPARK_CONF_DIR. Spark's default prints warnings, and the stack of every error that a test causes."""
     folder.mkdir(parents=True)
     (folder / "log4j2.properties").write_text(
         "rootLogger.level = fatal\n"
@@ -71,7 +71,7 @@ def quiet_configuration(folder: Path) -> Path:
 
 
 def _set_environment(folder: Path, *, is_connect: bool) -> None:
-    # Workers run this interpreter, and find the package and the tool where this process found them.
+    # Workers run this interpreter, and import the package and the tool from the same paths as this process.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -84,7 +84,7 @@ def _set_environment(folder: Path, *, is_connect: bool) -> None:
 
 @contextmanager
 def _errors_go_to(log: Path) -> Iterator[None]:
-    """Whatever is started in between keeps it; this process does not."""
+    """Redirects standard error to `log`. Processes started meanwhile keep it; this process does not."""
     kept = os.dup(2)
     with log.open("ab") as file:
         os.dup2(file.fileno(), 2)

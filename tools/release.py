@@ -1,8 +1,8 @@
 """`make release`: builds the published files twice and compares, checks, installs and lists them.
 
-Into dist/: sdist, wheel, the zip for --py-files, an SBOM (CycloneDX) of a fresh installation, SHA256SUMS. Built from
-the files of the last commit, in two folders, with the time of that commit as the time of every file; a difference of
-one bit is an error. Nothing is uploaded: .github/workflows/release.yml does that from a tag.
+It writes to dist/: sdist, wheel, the zip for --py-files, an SBOM (CycloneDX) of a fresh installation, SHA256SUMS. They
+are built from the files of the last commit, in two folders, and every file has the time of that commit; any difference
+is an error. Nothing is uploaded: .github/workflows/release.yml does that from a tag.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOOLS = ["build", "twine", "cyclonedx-bom", "setuptools", "wheel"]
 ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.7"
 PYTHONS = range(10, 20)
 
-# In a fresh environment, with nothing but the wheel: rows go out and are committed.
+# Runs in a fresh environment with only the wheel and its dependencies: rows are sent and acknowledged.
 SMOKE = """\
 import sys, pyarrow as pa
 from kafka_sink import Producer
@@ -64,7 +64,7 @@ def _release() -> None:
     _compare(first, second)
     for path in first:
         shutil.copy(path, DIST)
-    _say("built twice, bit by bit the same: " + ", ".join(path.name for path in first))
+    _say("built twice, with identical bytes: " + ", ".join(path.name for path in first))
     wheel = next(DIST.glob("*.whl"))
     write_zip(DIST / wheel.name.replace("-py3-none-any.whl", ".zip"))
     _run(tools, "-m", "twine", "check", "--strict", *map(str, [wheel, *DIST.glob("*.tar.gz")]))
@@ -80,10 +80,10 @@ def _release() -> None:
 
 
 def _lint_workflows() -> None:
-    """By actionlint, a program in Go: installed, or built by Go from its module."""
+    """Runs actionlint, a Go program: an installed one, or one that Go builds from its module."""
     linter = ["actionlint"] if shutil.which("actionlint") else ["go", "run", ACTIONLINT]
     if not shutil.which(linter[0]):
-        _say("the workflows are not linted: neither actionlint nor go is here")
+        _say("the workflows are not linted: neither actionlint nor go is installed")
         return
     workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
     subprocess.run([*linter, *map(str, workflows)], check=True, cwd=WORK)
@@ -91,7 +91,7 @@ def _lint_workflows() -> None:
 
 
 def pythons() -> Iterator[Path]:
-    """Every Python on this machine that the package says it runs on."""
+    """Every Python on this machine that the package supports."""
     for minor in PYTHONS:
         for found in (shutil.which(f"python3.{minor}"), *sorted(_of_pyenv(minor))):
             if found and _is_python(found, minor):
@@ -105,14 +105,14 @@ def _of_pyenv(minor: int) -> Iterator[str]:
 
 
 def _is_python(name: str, minor: int) -> bool:
-    """A shim of a version manager is there and does not run."""
+    """Runs it, because a version manager's shim may exist and not work."""
     code = "import sys, ensurepip; print(sys.version_info.minor)"
     answer = subprocess.run([name, "-c", code], capture_output=True, text=True)
     return answer.returncode == 0 and answer.stdout.strip() == str(minor)
 
 
 def _build(folder: Path, tools: Path, epoch: int) -> list[Path]:
-    """From the files of the last commit, so that what lies around in the tree cannot get in."""
+    """Builds from the files of the last commit, so that other files in the tree cannot get in."""
     source, target = folder / "source", folder / "dist"
     source.mkdir(parents=True)
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
@@ -127,7 +127,7 @@ def _build(folder: Path, tools: Path, epoch: int) -> list[Path]:
 
 
 def normalise(sdist: bytes, epoch: int) -> bytes:
-    """setuptools keeps owner, order and time of the files that it packs."""
+    """Sets owner, order and time of the files, which setuptools takes from the file system."""
     packed = io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(sdist), mode="r:gz") as given,
@@ -145,10 +145,10 @@ def normalise(sdist: bytes, epoch: int) -> bytes:
 def _compare(first: list[Path], second: list[Path]) -> None:
     names = [path.name for path in first]
     if names != [path.name for path in second] or len(names) != 2:
-        raise ReleaseFailed(f"other files: {names} and {[path.name for path in second]}")
+        raise ReleaseFailed(f"the two builds have different files: {names} and {[path.name for path in second]}")
     for one, other in zip(first, second, strict=True):
         if one.read_bytes() != other.read_bytes():
-            raise ReleaseFailed(f"{one.name} is another one each time it is built: {one} and {other}")
+            raise ReleaseFailed(f"{one.name} differs between the two builds: {one} and {other}")
 
 
 def _install(python: Path, wheel: Path) -> Path:
@@ -170,7 +170,7 @@ def _environment(folder: Path, python: Path, wanted: list[str]) -> Path:
 
 def _run(python: Path, *words: str) -> None:
     environment = {**os.environ, "PYTHONPATH": ""}
-    # Not in the tree: what is imported has to be what was installed.
+    # Outside of the tree, so that the installed package is imported.
     subprocess.run([str(python), *words], check=True, cwd=WORK, env=environment)
 
 

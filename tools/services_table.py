@@ -1,8 +1,8 @@
-"""Writes docs/services.md: `python -m tools.services_table`. Every mode is run on the embedded broker with each quirk.
+"""Writes docs/services.md: `python -m tools.services_table`. It runs every mode on the embedded broker with each quirk.
 
-The sink is called as Spark calls it: planned, two tasks with a TaskContext, their messages pickled, committed. No JVM
-is needed for that, so it is a matter of seconds. confluent-kafka counts what read_committed readers see. What a preset
-sets, needs and cannot do is printed from kafka_sink/options/presets.py.
+The sink is called as by Spark: it is planned, two tasks with a TaskContext write, their pickled messages are committed.
+This needs no JVM and takes seconds. confluent-kafka counts the rows that read_committed readers see. What a preset
+sets, needs and cannot do comes from kafka_sink/options/presets.py.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ SECTIONS = "## What each preset sets"
 _INTRODUCTION = f"""\
 # Services
 
-The table and the lists below it are written by `python -m tools.services_table`.
+`python -m tools.services_table` writes this page.
 
-`preset=NAME` sets what a service needs; an option that is set beside it wins. `pykafka-sink check --preset NAME
---explain` prints the same lists for the options of a job.
+`preset=NAME` sets the options that a service needs; an option that you set yourself overrides it. `pykafka-sink check
+--preset NAME --explain` prints the same lists for the options of a job.
 
-What services differ in is taken from their documentation (the sources stand with each). **Nothing here was run against
-a service itself.** Each quirk is emulated by the embedded broker, and {ROWS} rows were written to it in every mode, by
-the calls that Spark makes; the table says what happened. `event-hubs` stands for its tiers without transactions.
+The differences between services are taken from their documentation (each list names its sources). **Nothing here was
+run against a service itself.** The embedded broker emulates each quirk, and {ROWS} rows were written to it in every
+mode, by the calls that Spark makes; the table shows the results. `event-hubs` means its tiers without transactions.
 To try it: `python -m kafka_sink.testing --quirks event-hubs`.
 
-Columns two to five are with the preset, with `topic.create=true` and without TLS and login, which the embedded broker
-has no need of. The last two are what the quirk does to a job that names no service, the last one with
-`kafka.compression.type=lz4` and at-least-once.
+Columns two to five use the preset and `topic.create=true`, without TLS and login, which the embedded broker does not
+need. The last two show how the quirk affects a job without a preset; the last one uses `kafka.compression.type=lz4` and
+at-least-once.
 """
 
 _AFTER_TABLE = """
-Where brokers offer no transactions exactly-once is refused when a write is planned, before any row is sent. With
-`delivery.fallback=at-least-once` the sink says so in the log and writes with that guarantee; nothing else turns
-exactly-once off.
+If brokers offer no transactions, exactly-once is refused when a write is planned, before any row is sent. With
+`delivery.fallback=at-least-once` the sink writes with that guarantee and logs this; nothing else turns exactly-once
+off.
 """
 
 
@@ -65,7 +65,7 @@ class Mode(NamedTuple):
     has_preset: bool = True
 
 
-# A batch with a name, so that it is kept in a ledger.
+# Names the batch, so that it is recorded in a ledger.
 _NAMED = {"sink.id": "services", "batch.id": "one"}
 EXACTLY, AT_LEAST = {"delivery.guarantee": "exactly-once"}, {"delivery.guarantee": "at-least-once"}
 MODES = (
@@ -77,14 +77,14 @@ MODES = (
     Mode("batch, lz4, no preset", False, {**AT_LEAST, "kafka.compression.type": "lz4"}, False),
 )
 FALLBACK = Mode("batch, delivery.fallback=at-least-once", False, {**EXACTLY, "delivery.fallback": "at-least-once"})
-# What the embedded broker has no need of; without a preset nothing is set.
+# The embedded broker needs no TLS and no login; without a preset none is set.
 _PLAIN = {"kafka.security.protocol": "PLAINTEXT"}
 _ATTEMPTS = itertools.count()
 _QUICK = {"kafka.max.block.ms": "8000", "kafka.delivery.timeout.ms": "65000"}
 
 
 def outcome(service: str, mode: Mode) -> str:
-    """How many rows are visible, or what the error says."""
+    """The number of visible rows, or the footnote of the error."""
     with EmbeddedBroker(3, quirks=service) as kafka:
         topic = "rows"
         options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic, **_QUICK, **mode.options}
@@ -95,7 +95,7 @@ def outcome(service: str, mode: Mode) -> str:
         try:
             _write(mode, options)
         except KafkaSinkError as error:
-            return f"refused: {_sentence(str(error))}"
+            return f"refused: {footnote(error)}"
         finally:
             POOL.close()
         seen = {record.value for record in read_topic(kafka.bootstrap_servers, topic)}
@@ -107,7 +107,7 @@ def _write(mode: Mode, options: Mapping[str, str]) -> None:
         query = {QUERY_ID: str(uuid.uuid4()), BATCH_ID: "0", RUN_ID: str(uuid.uuid4())}
         located = {**options, "checkpointLocation": f"/checkpoints/{uuid.uuid4()}"}
         messages = _tasks(DefaultSource(dict(located)).streamWriter(SCHEMA, False), query)
-        # Spark makes the writer of a stream anew for each commit.
+        # Spark creates the writer of a stream again for each commit.
         DefaultSource(dict(located)).streamWriter(SCHEMA, False).commit(messages, 0)
         return
     writer = DefaultSource(dict(options)).writer(SCHEMA, False)
@@ -127,14 +127,16 @@ def _tasks(writer: Any, properties: Mapping[str, str]) -> list[Any]:
     return messages
 
 
-def _sentence(text: str) -> str:
-    """On one line, and without the port and the attempt of the moment."""
-    said = re.sub(r" \(attempt \d+\)", "", " ".join(text.split()))
-    return re.sub(r"127\.0\.0\.1:\d+", "host:port", said).replace("|", "\\|")
+def footnote(error: KafkaSinkError) -> str:
+    """Name and first sentence. The port and the attempt are left out, because they differ from run to run."""
+    said = str(error).partition("\n")[0].removeprefix(f"{error.name} {error.entry.title}: ")
+    said = re.sub(r" \(attempt \d+\)", "", said.partition(". ")[0].rstrip("."))
+    said = re.sub(r"127\.0\.0\.1:\d+", "host:port", said).replace("|", "\\|")
+    return f"[{error.name}](errors.md#{error.name.lower()}): {said}."
 
 
 def table(results: Mapping[tuple[str, str], str]) -> Iterator[str]:
-    """Errors stand below the table."""
+    """The table, with errors as footnotes below it."""
     notes: list[str] = []
     titles = [mode.title for mode in MODES]
     yield "| preset | " + " | ".join(titles) + " |"
@@ -157,7 +159,7 @@ def table(results: Mapping[tuple[str, str], str]) -> Iterator[str]:
 
 
 def sections() -> str:
-    """From the presets alone."""
+    """The part of the page that depends only on the presets."""
     lines = [SECTIONS, ""]
     for name, preset in PRESETS.items():
         lines += [f"### {preset.title}: `preset={name}`", ""]
@@ -167,7 +169,7 @@ def sections() -> str:
                 f"| `{option}` | {f'`{value}`' if value else 'empty'} |" for option, value in preset.settings.items()
             ]
         else:
-            lines.append("Sets nothing: what differs is found out from the brokers.")
+            lines.append("Sets nothing: the sink learns the differences from the brokers.")
         for title, sentences in (("Needs:", preset.needs), ("Cannot:", preset.cannot)):
             if sentences:
                 lines += ["", title, "", *(f"- {sentence}" for sentence in sentences)]

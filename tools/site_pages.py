@@ -1,9 +1,9 @@
-"""What the site has beside docs/: a hook of mkdocs (mkdocs.yml).
+"""A hook of mkdocs (mkdocs.yml) that adds to the site what is outside docs/.
 
-- README.md is its first page; DESIGN.md, CHANGELOG.md and the like are pages, too.
-- A link that leaves docs/ leads to a copy of the file it names, so that a page's proofs can be read without a network.
-  The copies are made of what the pages link to; a link to nothing is a warning, as any other.
-- The navigation takes patterns, so that a new page needs no line of its own.
+- README.md is the first page; DESIGN.md, CHANGELOG.md and similar files are pages, too.
+- A link that leaves docs/ leads to a copy of its file, so that the tests which prove a page can be read offline. Only
+  files that a page links to are copied; a link to a missing file is a warning, like any other.
+- The navigation supports patterns, so that a new page needs no entry.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 DOCS = "docs"
-# Pages that are no files of docs/: where they are in the repository, and on the site.
+# Pages outside of docs/: their path in the repository, and on the site.
 PAGES = {
     "README.md": "index.md",
     "DESIGN.md": "design.md",
@@ -32,7 +32,7 @@ FENCE = re.compile(r"^(```.*?^```\s*?$)", re.MULTILINE | re.DOTALL)
 
 
 def address(target: str) -> str:
-    """Of a path in the repository, on the site."""
+    """The address on the site of a path in the repository."""
     if target in PAGES:
         return PAGES[target]
     if target.startswith(f"{DOCS}/"):
@@ -41,13 +41,13 @@ def address(target: str) -> str:
 
 
 def linked_paths(text: str, path: str) -> list[str]:
-    """The paths in the repository to which the text of the file `path` links, of whatever is there."""
+    """The existing paths in the repository to which the text of the file `path` links."""
     targets = [_target(found[2], path) for part in FENCE.split(text)[::2] for found in LINK.finditer(part)]
     return sorted({target for target in targets if target is not None and (ROOT / target).exists()})
 
 
 def relink(text: str, path: str) -> str:
-    """The same text, with addresses of the site in place of paths of the repository."""
+    """The same text, with addresses of the site instead of paths of the repository."""
     here = posixpath.dirname(address(path))
 
     def replace_link(found: re.Match[str]) -> str:
@@ -61,7 +61,7 @@ def relink(text: str, path: str) -> str:
 
 
 def expand(patterns: list[str], pages: list[str], taken: set[str]) -> list[str]:
-    """The pages that the patterns name, each once."""
+    """The pages that match the patterns, each once."""
     found = []
     for pattern in patterns:
         for page in fnmatch.filter(pages, pattern):
@@ -74,7 +74,7 @@ def expand(patterns: list[str], pages: list[str], taken: set[str]) -> list[str]:
 def navigation(sections: list[dict[str, list[str]]], pages: list[str]) -> list[dict[str, list[str]]]:
     named = {pattern for section in sections for patterns in section.values() for pattern in patterns}
     taken: set[str] = set()
-    # A page that has a line of its own is not taken by a pattern of a line before.
+    # A page with its own entry does not match a pattern of an earlier entry.
     plain = named & set(pages)
     found = []
     for section in sections:
@@ -88,7 +88,7 @@ def navigation(sections: list[dict[str, list[str]]], pages: list[str]) -> list[d
 
 
 def _target(link: str, path: str) -> str | None:
-    """The path in the repository that a link means; None for addresses on the web."""
+    """The path in the repository that a link leads to; None for addresses on the web."""
     if "://" in link or link.startswith(("mailto:", "/")):
         return None
     found = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
@@ -103,7 +103,7 @@ def _listing(target: str) -> str:
     return "\n".join(name for name in names if "__pycache__" not in name) + "\n"
 
 
-# ---- what mkdocs calls; its objects are Any, because it need not be installed for anything else ----
+# ---- hooks that mkdocs calls; its objects are Any, because other tools work without mkdocs ----
 
 
 def on_config(config: Any) -> Any:

@@ -1,13 +1,13 @@
 """`make soak MINUTES=30`: a streaming query on a standalone cluster while everything around it is killed.
 
-Three Apache Kafka nodes, a Spark master with two workers on two addresses, rows in files that appear all the time.
-Every few seconds something is killed or paused: the driver, an executor, a Python process that runs a task, a Spark
-worker, a broker (one at a time, as min.insync.replicas=2 of 3 allows). What was killed is started again, the query from
-its checkpoint. At the end everything heals, the query comes to its end, and confluent-kafka reads the topic with
-isolation read_committed: every row has to be there once.
+The run has three Apache Kafka nodes, a Spark master with two workers on two addresses, and files of rows that appear
+continuously. Every few seconds a process is killed or paused: the driver, an executor, a Python process that runs a
+task, a Spark worker, a broker (one at a time, because min.insync.replicas is 2 of 3). Killed processes are started
+again, the query from its checkpoint. At the end all processes are restored, the query completes, and confluent-kafka
+reads the topic with isolation read_committed: every row must be there once.
 
-The seed decides faults and moments, though not what they hit: real processes are not replayable. The exit code is 0
-only if nothing is missing, nothing twice, nothing damaged, and no transaction was left open.
+The seed decides faults and their times, but not what runs at that time: real processes cannot be replayed. The exit
+code is 0 only if no row is missing, duplicated or damaged, and no transaction is left open.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Soak:
         self._with_broker(self._kafka.pause, self._kafka.resume, "broker paused")
 
     def _with_broker(self, break_it: Callable[[int], None], mend_it: Callable[[int], None], name: str) -> None:
-        """One at a time: two of three would stop writes altogether."""
+        """Only one broker at a time: without two of three, nothing can be written."""
         if self._down_broker is not None:
             return
         node_id = self._down_broker = self._dice.choice(self._kafka.node_ids)
@@ -195,7 +195,7 @@ class Soak:
         self._start_again()
 
     def _come_to_the_end(self) -> None:
-        self._say("the input is over; everything heals")
+        self._say("the input has ended; all processes are restored")
         deadline_s = time.monotonic() + END_PATIENCE_S
         self._heal_what_is_due(is_everything=True)
         self._kafka.heal()
@@ -205,7 +205,7 @@ class Soak:
                 self._restart_if_ended()
             if time.monotonic() > deadline_s:
                 raise SoakFailed(
-                    f"the query is not at its end {END_PATIENCE_S} s after its input:\n{self._job.log[-4000:]}"
+                    f"the query did not complete {END_PATIENCE_S} s after its input:\n{self._job.log[-4000:]}"
                 )
             time.sleep(0.2)
 

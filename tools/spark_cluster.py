@@ -6,9 +6,9 @@
         print(job.wait())
 
 The master listens on 127.0.0.1, the workers on 127.0.0.2, 127.0.0.3 and so on: Spark does not start a speculative copy
-of a task on the host that runs it already. Work, logs and temporary files are in one temporary folder; closing
+of a task on the host that already runs it. Work, logs and temporary files are in one temporary folder; closing
 kills every process of the cluster and removes the folder, and a watchdog does the same if the owner dies first. All
-processes, those that Spark starts too, are known by a variable in their environment. Linux only.
+processes, including those that Spark starts, are marked by a variable in their environment. Linux only.
 
 JVMs are small and use the first compiler tier only: start-up counts here, throughput does not.
 """
@@ -41,7 +41,7 @@ _PYTHON_DAEMON = b"pyspark.daemon"
 
 
 class SparkFailed(Exception):
-    """A job ended with an error, or does not end; the text contains the end of its log."""
+    """A job ended with an error, or did not end; the text contains the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Executor:
 
 
 class SubmittedJob:
-    """A running spark-submit, with the driver in it."""
+    """A running spark-submit, which contains the driver."""
 
     def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
         self.process = process
@@ -73,7 +73,7 @@ class SubmittedJob:
         return (self.folder / "stderr").read_text(errors="replace")
 
     def check(self, awaited: str) -> None:
-        """Raise if it has ended while something was awaited of it."""
+        """Raises if the job has ended; `awaited` says what was expected of it."""
         if not self.is_running:
             raise SparkFailed(f"the job has ended before {awaited}:\n{self.output}\n{self.log[-4000:]}")
 
@@ -91,7 +91,7 @@ class SubmittedJob:
 
 
 class SparkCluster:
-    """Workers are numbered from 1. Ready when `with` or `open()` returns: every worker is known to the master."""
+    """Workers are numbered from 1. When `with` or `open()` returns, all of them are registered at the master."""
 
     def __init__(
         self,
@@ -136,14 +136,14 @@ class SparkCluster:
             raise
 
     def close(self) -> None:
-        """Kill what this cluster started, directly or not, and remove its folder. Safe to call twice."""
+        """Kills all processes that this cluster started, directly or not. Removes its folder. Safe to call twice."""
         self._folder = None
         self._ends.close()
         for child in self._children:
             child.wait(30)
 
     def heal(self) -> None:
-        """For the next test: end the jobs, resume what is paused, start workers that are down, wait for them all."""
+        """Prepares the next test: ends jobs, resumes paused processes, starts missing workers, waits for them."""
         for job in self._jobs:
             if job.is_running:
                 os.killpg(job.process.pid, signal.SIGKILL)
@@ -181,7 +181,7 @@ class SparkCluster:
         environment: Mapping[str, str] | None = None,
         properties_file: Path | None = None,
     ) -> SubmittedJob:
-        """Start spark-submit in client mode. `wait()` of the answer is for its end."""
+        """Starts spark-submit in client mode. `wait()` of the result waits for its end."""
         command = [str(spark_home() / "bin" / "spark-submit"), "--master", self.master_url]
         if properties_file is not None:
             command += ["--properties-file", str(properties_file), "--load-spark-defaults"]
@@ -201,7 +201,7 @@ class SparkCluster:
         return self._workers[number].pid
 
     def start_worker(self, number: int) -> None:
-        """Start a worker, at first or after it was killed. The master learns of it a moment later."""
+        """Starts a worker, for the first time or after it was killed. It registers at the master a moment later."""
         host = self.host_of(number)
         # The master regards a dead worker as alive until the connection breaks.
         self._gone |= {worker["id"] for worker in self._known_workers() if worker["host"] == host}
@@ -215,7 +215,7 @@ class SparkCluster:
         return f"127.0.0.{number + 1}"
 
     def executors(self) -> list[Executor]:
-        """The executors that live now, by host. Empty before the first job and soon after the last one."""
+        """The live executors, sorted by host. Empty before the first job and soon after the last one."""
         found = []
         for process_id in self._process_ids():
             words = kafka_watchdog.process_words(process_id, "cmdline")
@@ -228,8 +228,8 @@ class SparkCluster:
         return sorted(found, key=lambda executor: (executor.host, executor.process_id))
 
     def python_workers(self, executor: Executor | None = None) -> list[int]:
-        """Ids of the Python processes that run tasks, of one executor or of all. They outlive a killed executor
-        by a moment; ask before you kill it."""
+        """Ids of the Python processes that run tasks, of one executor or of all. They outlive a killed executor for a
+        moment, so ask before you kill it."""
         daemons = {process_id for process_id in self._process_ids() if self._is_python_daemon(process_id)}
         tasks = sorted(process_id for process_id in daemons if _parent(process_id) in daemons)
         if executor is None:
@@ -246,14 +246,14 @@ class SparkCluster:
                 child.wait(30)
 
     def pause(self, process_id: int) -> None:
-        """SIGSTOP: it keeps its connections and does not answer."""
+        """SIGSTOP: the process keeps its connections and does not answer."""
         self._signal(process_id, signal.SIGSTOP)
 
     def resume(self, process_id: int) -> None:
         self._signal(process_id, signal.SIGCONT)
 
     def alive_hosts(self) -> set[str]:
-        """Hosts of the workers that the master holds for alive."""
+        """Hosts of the workers that the master regards as alive."""
         workers = self._known_workers()
         return {one["host"] for one in workers if one["state"] == "ALIVE" and one["id"] not in self._gone}
 
@@ -269,7 +269,7 @@ class SparkCluster:
         return _PYTHON_DAEMON in kafka_watchdog.process_words(process_id, "cmdline")
 
     def _known_workers(self) -> list[dict[str, str]]:
-        """What the master knows of each worker, dead ones included."""
+        """The master's data about each worker, including dead ones."""
         connection = http.client.HTTPConnection(MASTER_HOST, self._web_port, timeout=10)
         try:
             connection.request("GET", "/json/")
@@ -300,14 +300,14 @@ class SparkCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=log,
-                # A session of its own: Ctrl-C in the terminal must stop the tests, not the cluster under them.
+                # Own session, so that Ctrl-C in the terminal stops the tests and not the cluster.
                 start_new_session=True,
             )
         self._children.append(process)
         return process
 
     def _environment(self, host: str) -> dict[str, str]:
-        """Ours without what belongs to another Spark: a session in this process sets such variables."""
+        """Our environment without the variables of another Spark, which a session in this process sets."""
         ours = {
             name: value
             for name, value in os.environ.items()
@@ -355,7 +355,7 @@ class SparkCluster:
 
     def _wait_until(self, is_true: Callable[[], bool], deadline: float, what: str) -> None:
         passing = (OSError, http.client.HTTPException, json.JSONDecodeError)
-        # A quarter of a second: each look takes CPU from the JVMs that are waited for.
+        # Checks only four times a second, because each check takes CPU from the JVMs that are starting.
         wait_until(
             is_true, lambda: f"{what}\n{self._log_tails()}", deadline - time.monotonic(), passing=passing, poll_s=0.25
         )
@@ -366,9 +366,9 @@ class SparkCluster:
 
 
 def _parent(process_id: int) -> int:
-    """0 when the process is gone."""
+    """0 if the process has ended."""
     with contextlib.suppress(OSError):
-        # The name in parentheses may hold anything; state and parent follow the last parenthesis.
+        # The name in parentheses may contain anything; state and parent follow the last parenthesis.
         return int(Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[1])
     return 0
 

@@ -1,9 +1,9 @@
 """The jars of Spark's own Kafka sink, `format("kafka")`. Tests compare our sink with it record by record.
 
-PySpark brings Spark's jars but not this one; `spark.jars` takes the list that `java_sink_jars()` returns. Maven has no
-release of the sink for PySpark 4.3 yet. The one before works there, batch and streaming: it uses data source
-interfaces that did not change. Each jar is asked for alone, because the token provider that the sink's own description
-names is not published either, and because everything else it needs is among PySpark's jars already.
+PySpark contains Spark's jars but not this one; `spark.jars` takes the list of `java_sink_jars()`. Maven has no release
+of the sink for PySpark 4.3 yet. The previous one works there, for batches and streams: the data source interfaces that
+it uses did not change. Each jar is fetched without its dependencies, because the token provider that the sink depends
+on is not published either, and all other dependencies are among PySpark's jars.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _WANTED = (
 )
 
 
-# to_avro and from_avro: the newest that there is. What it needs (org.apache.avro) is among PySpark's jars.
+# to_avro and from_avro: the newest release. Its dependency (org.apache.avro) is among PySpark's jars.
 AVRO_VERSION = "4.1.1"
 _AVRO = Artifact("org.apache.spark", "spark-avro_2.13", AVRO_VERSION, alone=True)
 
 
 def java_sink_jars() -> list[Path]:
-    """Paths of the jars, downloaded if this is the first call. KafkaUnavailable says why it cannot be done."""
+    """Paths of the jars. The first call downloads them; KafkaUnavailable says why it cannot."""
     return fetch_jars(f"spark-sql-kafka-{SINK_VERSION}", _WANTED)
 
 

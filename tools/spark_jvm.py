@@ -1,12 +1,12 @@
 """How the JVMs of Spark start in tests and demos: the first compiler tier only, and from a class archive.
 
 Start-up counts here, throughput does not. A driver that runs one small query takes 12 s of CPU without an archive
-(class data sharing) and 7 s with it; executors, workers and masters gain as well. The archive is made once for each
-Java and each folder of Spark's jars, before the tests (download.py), and kept beside Kafka's. Without one everything
-works, slower.
+(class data sharing) and 7 s with it; executors, workers and masters become faster, too. The archive is created once for
+each Java and each folder of Spark's jars, before the tests (download.py), and kept beside Kafka's. Without it
+everything works, but slower.
 
-A JVM takes the archive if its class path begins as that of the JVM which wrote it. Spark puts its folder of
-settings in front of its jars; with the jars as `extraClassPath`, too, they come first.
+A JVM uses the archive if its class path begins like that of the JVM which wrote it. Spark puts its configuration folder
+before its jars; `extraClassPath` with the jars puts them first.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def spark_home() -> Path:
 
 
 def quick_settings(tmp: Path) -> dict[str, str]:
-    """Of an application: for its driver and its executors. Their temporary files go below `tmp`."""
+    """Settings for the driver and the executors of an application. Their temporary files go below `tmp`."""
     found = {}
     for process in ("driver", "executor"):
         found[f"spark.{process}.extraJavaOptions"] = quick_options(tmp)
@@ -44,23 +44,23 @@ def quick_options(tmp: Path) -> str:
     options = f"{QUICK_JVM} -Djava.io.tmpdir={tmp}"
     try:
         archive = _archive_path()
-    except KafkaUnavailable:  # there is no Java: whoever starts one will say so
+    except KafkaUnavailable:  # there is no Java, which the start of a JVM will report
         return options
-    # What a JVM thinks of an archive that does not fit, it would print between the lines of a job.
+    # Without cds=off a JVM prints warnings about an archive that does not fit into the output of a job.
     return f"{options} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds=off" if archive.exists() else options
 
 
 def jars_first() -> str:
-    """Exactly as Spark's launcher writes it, which leaves out what is in a class path already."""
+    """Written exactly like in Spark's launcher, which leaves out what is already in the class path."""
     return str(spark_home() / "jars" / "*")
 
 
 def make_spark_archive() -> None:
-    """Unless it is there: run an application that does a bit of everything, and keep what its JVM writes at its end."""
+    """Creates the archive if it does not exist: runs a small application, whose JVM writes the archive at its end."""
     final = _archive_path()
     final.parent.mkdir(parents=True, exist_ok=True)
     with cache_lock(final.parent.name), tempfile.TemporaryDirectory(prefix="pykafka-sink-") as folder:
-        # A JVM compares the times of the jars with those that it has seen.
+        # A JVM rejects an archive if the times of the jars have changed.
         if final.exists() and final.stat().st_mtime > (spark_home() / "jars").stat().st_mtime:
             return
         written = Path(folder) / "classes.jsa"
@@ -83,7 +83,7 @@ def make_spark_archive() -> None:
 
 
 def _environment(conf: Path) -> dict[str, str]:
-    # A JVM writes no archive with a folder in its class path that has files.
+    # A JVM writes no archive if a folder of its class path contains files.
     conf.mkdir()
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     return {**ours, "SPARK_CONF_DIR": str(conf), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
@@ -95,7 +95,7 @@ def _archive_path() -> Path:
 
 
 def _run_application(folder: Path, option: str) -> None:
-    """Rows and a function of Python, a query of SQL, a stream into a sink of Python: what most tests begin with."""
+    """Does what most tests begin with: rows and a function in Python, a SQL query, a stream into a Python sink."""
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
     from pyspark.sql.functions import udf
@@ -109,9 +109,9 @@ def _run_application(folder: Path, option: str) -> None:
             list(iterator)
             return WriterCommitMessage()
 
-    # What cannot be put into an archive, the JVM names one by one.
+    # cds=off: otherwise the JVM prints each class that it cannot put into the archive.
     options = f"{QUICK_JVM} -Djava.io.tmpdir={folder} {option} -Xlog:cds=off -Xlog:cds+dynamic=off"
-    # Any: a builder has another type after each of its calls.
+    # Any: each call of a builder returns another type.
     builder: Any = SparkSession.builder.master("local[2]").config("spark.driver.extraJavaOptions", options)
     for name, value in {
         "spark.driver.extraClassPath": jars_first(),
@@ -134,7 +134,7 @@ def _run_application(folder: Path, option: str) -> None:
     stream.start().awaitTermination()
     server = spark.sparkContext._gateway.proc
     spark.stop()
-    # It ends with its input, and writes the archive.
+    # The stream ends with its input; then the JVM ends and writes the archive.
     server.stdin.close()
     server.wait()
 

@@ -1,6 +1,7 @@
-"""Writes docs/pictures/speed.svg, rows per second to Spark's own sink, from docs/benchmarks/spark-shapes.md:
+"""Draws docs/pictures/speed.svg from docs/benchmarks/spark-shapes.md: `python -m tools.speed_picture [file]`.
 
-`python -m tools.speed_picture [file]`. A test compares the committed file, so that picture and page say the same.
+It shows our rows per second as a multiple of Spark's own sink. A test compares the committed file, so that picture and
+page agree.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "benchmarks" / "spark-shapes.md"
 PATH = ROOT / "docs" / "pictures" / "speed.svg"
 
-# A logarithmic scale: 0.5 and 2 have the same distance from 1.
+# A logarithmic scale: 0.5 and 2 are equally far from 1.
 LOWEST, HIGHEST = 0.5, 10.0
 LEFT, RIGHT, TOP, STEP = 230, 800, 74, 24
 
 _HEAD = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 860 {height}" role="img" aria-labelledby="title" \
 font-family="system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" font-size="12.5">
-<title id="title">Rows per second, exactly once, to Spark's own sink at least once</title>
+<title id="title">Rows per second, exactly once, as a multiple of Spark's own sink, at least once</title>
 <style>
 .card {{ fill: #ffffff; stroke: #d0d7de }} .text {{ fill: #1f2328 }} .soft {{ fill: #59636e }}
 .grid {{ stroke: #d0d7de }} .one {{ stroke: #59636e }} .more {{ fill: #1a7f37 }} .less {{ fill: #bc4c00 }}
@@ -34,7 +35,7 @@ font-family="system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-s
 <text class="text" x="24" y="32" font-size="14" font-weight="600">\
 Rows per second, as a multiple of Spark's own sink</text>
 <text class="soft" x="24" y="50">\
-ours exactly once, Spark's at least once, tuned alike; 4 partitions, 2 tasks where nothing else is said</text>
+ours exactly once, Spark's at least once, with the same settings; 4 partitions, 2 tasks unless named otherwise</text>
 """
 
 

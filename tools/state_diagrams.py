@@ -1,11 +1,11 @@
-"""Draws the state diagrams of the documents from the tables in the code, so that pictures and code agree.
+"""Draws the state diagrams of the pages from the tables in the code, so that they agree with the code.
 
     python -m tools.state_diagrams           rewrite DESIGN.md and docs/exactly-once.md
-    python -m tools.state_diagrams --check   exit 1 if one of them is not what the tables say
+    python -m tools.state_diagrams --check   exit 1 if one of them differs from the tables
 
-A page has a pair of markers per machine; what stands between them is replaced. Transitions that a table repeats for
-nearly every state (a fatal error) are told in a sentence instead of drawn: a picture of everything shows nothing. The
-phases of a commit have so many ways that they are a table; what each phase is for comes from the module's introduction.
+A page has a pair of markers for each machine; the text between them is replaced. Transitions that exist for nearly
+every state (a fatal error) are described in a sentence, because too many arrows make a diagram unreadable. The phases
+of a commit have so many transitions that they are a table; the purpose of each phase comes from the module's docstring.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafka_sink.engine import transaction
 from kafka_sink.exactly_once import phase
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# An event that leads to the same state from more states than this is a sentence, not a set of arrows.
+# An event that leads to the same state from more states than this becomes a sentence instead of arrows.
 ARROWS_MAX = 5
 
 
@@ -73,7 +73,7 @@ def draw_page(name: str, page: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Draw the state diagrams of the documents from the code.")
+    parser = argparse.ArgumentParser(description="Draw the state diagrams of the pages from the code.")
     parser.add_argument("--check", action="store_true", help="change nothing, exit 1 if a page is out of date")
     arguments = parser.parse_args()
     is_current = True

@@ -1,9 +1,8 @@
-"""What `make streams` runs: streams with rows that are numbered as they are made, and batch writes beside them.
+"""The load of `make streams`: streams of numbered rows, and batch writes beside them.
 
-Every stream reads text files from a folder of its own, which the tool fills, and writes to a topic of its own; a row is
-its number. So it is known without asking Spark what each topic has to hold: 0, 1, 2 ... up to what was put in, once
-each. A stream writes through `writeStream.format(...)`, or inside foreachBatch, where a user would label the write with
-the number of the micro-batch.
+Every stream reads text files from its own folder, which the tool fills, and writes to its own topic; a row is its
+number. So the expected content of a topic is known without Spark: 0, 1, 2 and so on, each once. A stream writes through
+`writeStream.format(...)`, or inside foreachBatch with the number of the micro-batch as label, as users do.
 
 Everything here works with a classic session and with Spark Connect.
 """
@@ -29,7 +28,7 @@ WORKER_LATE = "Python worker failed to connect back"
 
 
 class NumberedFiles:
-    """A folder in which files appear whole; `row_count` is what all of them hold."""
+    """A folder in which complete files appear; `row_count` is the number of rows in all of them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,7 +45,7 @@ class NumberedFiles:
 
 
 class Stream:
-    """One query through all its starts. An end that nobody asked for is kept in `ends` as Spark tells it."""
+    """One query with all its restarts. `ends` has Spark's error for each end that was not requested."""
 
     def __init__(
         self, spark: SparkSession, options: Mapping[str, str], folder: Path, name: str, *, in_foreach_batch: bool
@@ -72,8 +71,8 @@ class Stream:
         self.start_count += 1
 
     def _start(self, writer: Any) -> Any:
-        """Over Spark Connect a foreachBatch has a process of its own, and Spark waits ten seconds for it. On a busy
-        machine that is too short, and the query did not start."""
+        """Repeats a start that took too long: over Spark Connect a foreachBatch has its own process, and Spark waits
+        only ten seconds for it."""
         for _ in range(TRIES_MAX):
             try:
                 return writer.start()
@@ -83,14 +82,14 @@ class Stream:
         raise TimeoutError(f"{self.name} could not be started in {TRIES_MAX} tries: {WORKER_LATE}")
 
     def stop(self) -> None:
-        """In the middle of whatever it does. Nothing happens to one that has ended."""
+        """Stops the query, whatever it does. Nothing happens if it has ended."""
         if self._query is not None:
             self._query.stop()
             self._note_end()
             self._query = None
 
     def has_ended(self) -> bool:
-        """By itself, which a stream that reads files never does without an exception."""
+        """True if the query ended by itself: a stream that reads files does this only with an exception."""
         if self._query is None or self._query.isActive:
             return False
         self._note_end()
@@ -98,10 +97,10 @@ class Stream:
         return True
 
     def wait_for_end(self, timeout_s: int) -> bool:
-        """Of a start that takes what is there and ends. An exception counts as an end like any other."""
+        """Waits for the end of an `availableNow` start. An exception counts as an end."""
         try:
             return bool(self._query.awaitTermination(timeout_s))
-        except Exception:  # told by the query as well, where it is noted
+        except Exception:  # the query has the same exception, and it is recorded there
             return True
 
     def _note_end(self) -> None:
@@ -111,15 +110,15 @@ class Stream:
 
     @property
     def commit_count(self) -> int:
-        """Spark numbers micro-batches and keeps the newest hundred files of its commit log."""
+        """The highest number in Spark's commit log plus one: the log keeps only the newest hundred files."""
         commits = self._checkpoint / "commits"
         names = [path.name for path in commits.iterdir()] if commits.is_dir() else []
         return max((int(name) + 1 for name in names if name.isdigit()), default=0)
 
 
 def _causes(query: Any) -> str:
-    """The JVM's whole story. PySpark shows the outermost exception alone, and "Writing job failed" is all that this one
-    says when the processes of a commit and of its abort were both killed."""
+    """The JVM's exception with all causes. PySpark shows only the outermost one, which says nothing but "Writing job
+    failed" if the processes of both a commit and its abort were killed."""
     java = getattr(query, "_jsq", None)
     if java is None:
         return ""  # Spark Connect sends the causes in the text
@@ -133,7 +132,7 @@ def _labelled_write(options: Mapping[str, str], name: str) -> Any:
     chosen = {**options, "sink.id": f"{name}-sink"}
 
     def write(rows: DataFrame, batch_id: int) -> None:
-        # The tasks of a Spark Connect session are not told their query, so there the label names it.
+        # Tasks of a Spark Connect session do not know their query, so the label names it.
         label = str(batch_id) if hasattr(rows, "_jdf") else f"{name}-{batch_id}"
         rows.write.format("pykafka-sink").mode("append").options(**chosen).option("batch.id", label).save()
 
@@ -141,8 +140,8 @@ def _labelled_write(options: Mapping[str, str], name: str) -> Any:
 
 
 class Exports:
-    """Labelled batch writes, one after the other in a thread of its own. One that fails is written again under its
-    label, and so is now and then one that did not fail."""
+    """Labelled batch writes, one after the other in a thread. A failed write is repeated with the same label, and so is
+    every third one that succeeded."""
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str], name: str, rows: int, pause_s: float) -> None:
         self.name = name
@@ -172,7 +171,7 @@ class Exports:
                 self._is_written(number)
 
     def _is_delivered(self, number: int) -> bool:
-        """What a failed write left behind is settled by its repetition; given up, it is missing in the verdict."""
+        """Repeats a failed write, which settles the failed one. If all tries fail, the final count misses rows."""
         for _ in range(TRIES_MAX):
             if self._is_written(number):
                 return True
@@ -180,23 +179,23 @@ class Exports:
         return False
 
     def _is_written(self, number: int) -> bool:
-        # Not spark.range(): in a thread of one's own it leaves the JVM without an active session, and without that
-        # Spark knows no data source that is written in Python.
+        # Not spark.range(): in a new thread it leaves the JVM without an active session, and then Spark does not find
+        # data sources in Python.
         rows = [(str(number * self._rows + row),) for row in range(self._rows)]
         frame = self._spark.createDataFrame(rows, "value string")
         writer = frame.write.format(FORMAT).mode("append").options(**self._options)
         self.write_count += 1
         try:
             writer.option("batch.id", f"export-{number}").save()
-        except Exception as error:  # whatever Spark raises: told in the verdict, and the write is repeated
+        except Exception as error:  # any error of Spark is reported at the end, and the write is repeated
             self.ends.append(str(error))
             return False
         return True
 
 
 def count_misplaced(servers: str, topic: str, row_count: int, *, open_s_max: float) -> tuple[int, int]:
-    """How many rows are missing, and how many records are there too often or belong to nobody, for a reader of
-    committed records. `open_s_max`: so long may a transaction be open that nobody ends."""
+    """Counts, for a read_committed reader, missing rows, and records that are duplicates or unknown. A transaction may
+    stay open for `open_s_max` before that."""
     found = Counter(record.value or b"" for record in read_topic(servers, topic, settle_timeout_s=open_s_max))
     wanted = Counter(str(number).encode() for number in range(row_count))
     return (wanted - found).total(), (found - wanted).total()

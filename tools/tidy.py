@@ -1,8 +1,8 @@
 """The project's style as a program: `python -m tools.tidy` prints what breaks it and fails if anything does.
 
 It checks rules that a formatter and a type checker cannot: which folder may import which, what a pure folder must not
-use, the length of files and functions, dead modules, modules without an introduction, comments that name files which do
-not exist, functions named by a participle and not by a verb, tests that check nothing, unfinished work, and paths of a
+use, the length of files and functions, dead modules, modules without a docstring, comments that name files which do not
+exist, functions named by a participle and not by a verb, tests that check nothing, unfinished work, and paths of a
 developer's machine.
 
 Every rule is a function from sources to complaints and is tested on small made-up sources (tests/unit/test_tidy.py).
@@ -26,7 +26,7 @@ PACKAGE = "kafka_sink"
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
-# Who may import whom inside the package; itself always. One way only: what is lower knows nothing of what is above.
+# Which folder may import which inside the package, besides itself. A lower layer must not import a higher one.
 _BASE = frozenset({"error_table", "errors", "frozen", "version"})
 _BYTES = _BASE | {"records", "wire"}
 _DECISIONS = _BYTES | {"security", "options", "client", "engine", "exactly_once", "registry", "schemas"}
@@ -53,14 +53,14 @@ LAYERS: Mapping[str, frozenset[str]] = {
     "metrics": _SHELL,
     "lineage": _SHELL | {"metrics"},
     "spark": _SHELL | {"metrics", "lineage"},
-    # The layers below a job are in all of them.
+    # Checks use all layers below a job.
     "checks": _SHELL | {"spark"},
     "cli": _SHELL | {"metrics", "checks"},
     "testing": _BYTES,
     "__init__": _SHELL | {"metrics", "spark", "checks"},
 }
 
-# Folders that touch the world; the rest of the package is pure. In testing/ it is these modules.
+# Folders with input and output; the rest of the package is pure. In testing/ only these modules have any.
 SHELLS = frozenset({"io", "auth", "admin", "producer", "metrics", "lineage", "spark", "checks", "cli"})
 SHELL_MODULES = frozenset(
     {"testing/server.py", "testing/__main__.py", "testing/storage.py", "testing/pytest_plugin.py"}
@@ -71,24 +71,24 @@ IMPURE_IMPORTS = frozenset(
     | {"multiprocessing", "random", "secrets", "os", "logging", "subprocess", "signal", "pyspark"}
 )
 IMPURE_CALLS = frozenset({"now", "utcnow", "today", "open", "print", "input", "uuid1", "uuid4"})
-# Oracles and rivals: the package must stand without any Kafka library.
+# Test oracles and competitors: the package must not need any Kafka library.
 FOREIGN_CLIENTS = frozenset({"confluent_kafka", "kafka", "aiokafka", "kio"})
 
-# Spelled in pieces, so that this file does not break its own rules.
+# Split into pieces, so that this file does not break its own rules.
 UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b")
 MACHINE_PATH = re.compile("/" + r"(work|root|home/\w+|Users/\w+)/\w")
 
-# A file of ours in a sentence; what stands behind a wildcard is a pattern.
+# A file name in a sentence. After a wildcard it is a pattern, not a name.
 MENTIONED = re.compile(r"(?<![\w*./-])(?:\w+/)*\w+\.py\b")
 OTHER_PROJECTS = ("pyspark/",)
-# A function's name says what it does. What it has done to its result (`joined`) is no verb.
+# A function's name says what it does. A participle that describes the result (`joined`) is not a verb.
 PARTICIPLES = frozenset(
     {"built", "chosen", "drawn", "found", "given", "gone", "held", "kept", "known", "left", "lost", "made", "meant"}
     | {"said", "seen", "sent", "shown", "taken", "told", "understood", "written"}
 )
 VERBS_IN_ED = frozenset({"embed", "exceed", "feed", "need", "proceed", "seed", "shed", "speed", "succeed"})
 
-# What a command of the shell runs is named by a text, and imported when it is typed.
+# Modules of shell commands are named in strings and imported when the command runs.
 IMPORTED_BY_NAME = re.compile(PACKAGE + r"(\.\w+)+:\w+")
 
 _CHECKING_CALLS = ("assert", "raises", "warns", "check", "expect", "verify", "fail")
@@ -127,7 +127,7 @@ class Source:
 
     @property
     def layer(self) -> str:
-        """The folder, or for a file at the top of the package its name."""
+        """The folder, or the name of a file at the top of the package."""
         return PurePosixPath(self.path).parts[1].removesuffix(".py")
 
     @property
@@ -137,7 +137,7 @@ class Source:
 
     @cached_property
     def imports(self) -> list[tuple[int, str]]:
-        """Line and full dotted name of everything imported, at the top, inside a function, or by a text."""
+        """Line and full dotted name of all imports: at the top, inside a function, or named in a string."""
         return list(self._imports())
 
     def _imports(self) -> Iterator[tuple[int, str]]:
@@ -215,18 +215,18 @@ def machine_paths(source: Source) -> Iterator[str]:
 
 
 def participles(source: Source) -> Iterator[str]:
-    """Functions named by nothing but a participle. A property is no call: it may be an adjective."""
+    """Functions whose name is only a participle. A property is not called, so its name may be an adjective."""
     if not source.is_python or source.path.startswith("tests/"):
         return
     for function in source.functions:
         word = function.name.strip("_")
         is_participle = word in PARTICIPLES or (re.fullmatch(r"[a-z]+ed", word) and word not in VERBS_IN_ED)
         if is_participle and not any("property" in ast.unparse(one) for one in function.decorator_list):
-            yield f"{source.path}:{function.lineno}: {function.name} is no verb"
+            yield f"{source.path}:{function.lineno}: {function.name} is not a verb"
 
 
 def verdicts(source: Source) -> Iterator[str]:
-    """A test needs an assert, a pytest.raises, or a call of something that checks: by its name, or by its body."""
+    """A test needs an assert, a pytest.raises, or a call of a function that checks, by its name or its body."""
     if not (source.path.startswith("tests/") and source.path.rsplit("/", 1)[-1].startswith("test_")):
         return
     functions = source.functions
@@ -242,7 +242,7 @@ def verdicts(source: Source) -> Iterator[str]:
 
 
 def lost_files(sources: Iterable[Source]) -> Iterator[str]:
-    """Comments, docstrings and DESIGN.md name files as they are called today."""
+    """File names in comments, docstrings and DESIGN.md must exist."""
     every = list(sources)
     paths = [f"/{source.path}" for source in every]
     for source in every:
@@ -259,7 +259,7 @@ def lost_files(sources: Iterable[Source]) -> Iterator[str]:
 
 
 def _sentences(source: Source) -> Iterator[tuple[int, str]]:
-    """Comments and docstrings, each with its line."""
+    """Comments and docstrings with their lines."""
     for node in source.nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node, clean=False)
@@ -271,7 +271,7 @@ def _sentences(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def dead_modules(sources: Iterable[Source]) -> Iterator[str]:
-    """Modules that no other module imports and that nobody can run. A tool may be there for the tests alone."""
+    """Modules that no other module imports and that cannot be run. A tool may exist only for tests."""
     every = [source for source in sources if source.is_python]
     by_package, by_anyone = (
         _imported_modules(source for source in every if source.in_package or is_wide) for is_wide in (False, True)
@@ -284,7 +284,7 @@ def dead_modules(sources: Iterable[Source]) -> Iterator[str]:
 
 
 def names_twice(sources: Iterable[Source]) -> Iterator[str]:
-    """Public classes of the package that have the same name: whoever looks for one finds the other."""
+    """Public classes of the package with the same name: a search for one finds the other."""
     homes: dict[str, str] = {}
     for source in sources:
         if not source.in_package:
@@ -297,7 +297,7 @@ def names_twice(sources: Iterable[Source]) -> Iterator[str]:
 
 
 def bare_folders(sources: Iterable[Source]) -> Iterator[str]:
-    """Folders of the package that are none themselves: an import works, an installation leaves them out."""
+    """Folders without __init__.py: they can be imported, but an installation leaves them out."""
     paths = {source.path for source in sources if source.in_package}
     for folder in sorted({path.rpartition("/")[0] for path in paths}):
         if f"{folder}/__init__.py" not in paths:
@@ -332,7 +332,7 @@ def _imported_modules(sources: Iterable[Source]) -> set[str]:
         name
         for source in sources
         for _, name in source.imports
-        # A module that imports itself does not keep itself alive; a package that imports its parts does.
+        # An import of itself does not keep a module alive; an import by its package does.
         if source.path.endswith("__init__.py") or not f"{name}.".startswith(f"{source.module}.")
     }
     # `from a.b import c` imports a.b, and perhaps a.b.c.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-# For a machine that has a lot else to do: whoever waits goes on as soon as it can, so a long patience costs nothing.
+# Long enough for a busy machine. A wait ends as soon as its condition holds, so a long limit costs nothing.
 PATIENCE_S = 90.0
 
 
@@ -19,10 +19,10 @@ def wait_until(
     passing: tuple[type[Exception], ...] = (),
     poll_s: float = 0.05,
 ) -> T:
-    """What `call` returns, once that counts as true.
+    """Calls `call` until its result is true, and returns the result.
 
-    An error of the kinds `passing` means "not yet"; any other one ends the wait. `what` is said if time runs out: a
-    text, or a function for one that holds what is known by then.
+    An error of the kinds `passing` means "not yet"; any other error ends the wait. `what` names the condition in the
+    error after a time-out: a text, or a function that returns one with the latest state.
     """
     deadline = time.monotonic() + timeout_s
     while True:

@@ -1,7 +1,7 @@
 """A temporary folder that is removed at the end together with every process that uses it.
 
-A process uses it if a path inside stands in its command line, or if it is marked with it (kafka_watchdog.MARK in its
-environment, which what it starts inherits). A watchdog does the same if the owner is killed.
+A process uses the folder if its command line has a path inside, or if its environment has kafka_watchdog.MARK with the
+folder, which child processes inherit. A watchdog does the same if the owner is killed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def workspace(prefix: str) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     command = [sys.executable, "-S", "-E", kafka_watchdog.__file__, str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True):
-        # At the end of the block the watchdog's input is closed, and it does the same once more.
+        # At the end of the block the watchdog's input is closed, and it does the same again.
         try:
             yield folder
         finally:

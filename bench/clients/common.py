@@ -1,8 +1,8 @@
-"""What all Python contestants have in common: what is asked of them, and how it is measured.
+"""What all Python contestants share: their job and its measurement.
 
 A contestant warms up (connections, metadata, caches), then sends its records and flushes. The clock runs from before
-the first `send` until everything is acknowledged. CPU is that of the whole process, all threads. Making the records
-is outside of it: each contestant gets them in the form in which its users have them, bytes or Arrow batches.
+the first `send` until everything is acknowledged. CPU is that of the whole process, all threads. The records are
+created before, in the form in which users of the contestant have them: bytes or Arrow batches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Job:
     linger_ms: int
     warm_up_records: int
     records: int
-    # Options of TLS by Java's names; all clients that get some know them.
+    # TLS options by Java's names; only clients that know these names get any.
     security: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -47,7 +47,7 @@ class Client(Protocol):
 
 
 def shuffle(payload: list[bytes], count: int) -> list[bytes]:
-    """Java's tool draws each record from the file; so do all."""
+    """Java's tool picks each record from the file at random, so all contestants do."""
     return random.Random(0).choices(payload, k=count)
 
 
@@ -66,7 +66,7 @@ def main(make_client: Callable[[Job], Client]) -> None:
     seconds, cpu_seconds = time.perf_counter() - started, _cpu_seconds() - cpu_started
     found = {"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_rss_bytes": peak_rss_bytes()}
     print(json.dumps(found), flush=True)
-    # Without closing: what `flush` left behind would be missing from the topic, and the count would show it.
+    # The producer is not closed: records that `flush` missed are then missing from the topic, and the count shows it.
     os._exit(0)
 
 
@@ -76,7 +76,7 @@ def _cpu_seconds() -> float:
 
 
 def peak_rss_bytes() -> int:
-    """Not `ru_maxrss`: that one remembers the parent's size from before exec."""
+    """Not `ru_maxrss`, which includes the size of the parent before exec."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024

@@ -6,7 +6,7 @@ from confluent_kafka import Producer
 
 from bench.clients.common import Job, main, shuffle
 
-# Without callbacks there is little to be polled for, but what was delivered has to be fetched now and then.
+# Without callbacks there is little to poll for, but delivered messages must be fetched now and then.
 POLL_EVERY = 10_000
 
 

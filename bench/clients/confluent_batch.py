@@ -1,4 +1,4 @@
-"""confluent-kafka, `produce_batch`: a list of dictionaries per call. What it does not take is offered again."""
+"""confluent-kafka, `produce_batch`: a list of dictionaries per call. Messages that it rejects are passed again."""
 
 from __future__ import annotations
 

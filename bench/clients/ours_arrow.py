@@ -9,7 +9,7 @@ from bench.clients.ours_send import ours_config
 from kafka_sink.producer.producer import Producer
 
 ROWS_PER_BATCH = 10_000
-# So many bytes of different batches, sent again and again: ten times the payload file, and no gigabyte of memory.
+# The size of all different batches, which are sent repeatedly: ten times the payload file, far below a gigabyte.
 SOURCE_BYTES = 20_000_000
 
 

@@ -19,7 +19,7 @@ def explain_preset(name: str, settings: Mapping[str, str]) -> list[ProbeResult]:
         won = "" if option in left else "the option that you set wins"
         found.append(ProbeResult("sets", OK, f"{option}={value}", won))
     if not preset.settings:
-        found.append(ProbeResult("sets", OK, "nothing: what differs is found out from the brokers"))
+        found.append(ProbeResult("sets", OK, "nothing: the sink learns the differences from the brokers"))
     found += [ProbeResult("needs", OK, text) for text in preset.needs]
     found += [ProbeResult("cannot", OK, text) for text in preset.cannot]
     return found

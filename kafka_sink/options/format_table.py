@@ -118,8 +118,8 @@ def _text(name: str, meaning: str) -> Option:
 
 _FORMATS = (
     _row("value.format", None, Choice(FORMATS), "How values are written. avro, protobuf and json-schema: with a "
-         "schema, and with the schema id for readers of the registry. json: as to_json does. string and binary: the "
-         "column unchanged. Not set: a string or binary column unchanged."),
+         "schema, and with the schema id for readers of the registry. json: like to_json, except for times and some "
+         "numbers. string and binary: the column unchanged. Not set: a string or binary column unchanged."),
     _row("value.columns", None, Names("column names separated by commas, or *"), "The columns that form the record; "
          f"{EVERY_COLUMN}: all columns but key, value, topic, partition, headers and timestamp. Not set: the column "
          "value; without such a column, the same as *."),

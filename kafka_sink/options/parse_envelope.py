@@ -39,19 +39,19 @@ _MODE = Choice((BINARY_MODE, STRUCTURED_MODE))
 _TEXT = Text(empty_allowed=False)
 # NAME is chosen by the user.
 ENVELOPE_OPTIONS = (
-    Option("header.NAME", ANY_TEXT, "A header of every record, behind those of the column headers. ${query.id} and "
-           "${batch.id} stand for what the sink calls the batch: of a stream, Spark's query id and the number of the "
-           "micro-batch. Spark makes small letters of the names of options, and so of NAME."),
+    Option("header.NAME", ANY_TEXT, "A header of every record, after those of the column headers. ${query.id} and "
+           "${batch.id} are replaced by the sink's names of query and batch: in a stream, Spark's query id and the "
+           "number of the micro-batch. Spark converts option names to lower case, including NAME."),
     Option("cloudevents", _MODE, "Records are CloudEvents 1.0. binary: the attributes are headers ce_NAME, the value "
-           "is the data. structured: the value is one JSON object with attributes and data; the data is the JSON of "
+           "is the data. structured: the value is a JSON object with attributes and data; the data is the JSON of "
            "value.format=json, or of a column value."),
     Option("cloudevents.NAME", _TEXT, "An attribute of every event, with the placeholders of header.NAME. type and "
-           "source are required, here or from a column. id is made of query, batch, Spark partition and row unless it "
-           "is given. datacontenttype is that of value.format unless it is given, else application/json in "
-           "structured."),
-    Option("cloudevents.NAME.column", _TEXT, "The column that has the attribute: string, whole number, boolean or "
-           "timestamp. Where it is null the row has no such attribute; a row without id, type or source follows "
-           "record.errors. The column is part of the value all the same, unless value.columns leaves it out."),
+           "source are required, here or from a column. id defaults to a combination of query, batch, Spark partition "
+           "and row. datacontenttype defaults to that of value.format, otherwise to application/json in structured "
+           "mode."),
+    Option("cloudevents.NAME.column", _TEXT, "The column with the attribute: string, whole number, boolean or "
+           "timestamp. If it is null, the row does not have the attribute; record.errors handles a row without id, "
+           "type or source. The column is also part of the value, unless value.columns leaves it out."),
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ request with one of Kafka's codes. docs/services.md says what was run in every m
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from pyspark.sql.types import StringType, StructType
 
 from kafka_sink import Producer
 from kafka_sink.admin.client import TransactionSupport
-from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
+from kafka_sink.error_table.brokers import BROKER_REFUSED
+from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, explain_error
 from kafka_sink.options.presets import PRESETS
 from kafka_sink.spark.planning import plan_batch, plan_stream
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, Settings
@@ -23,10 +25,11 @@ from kafka_sink.testing.quirks import QUIRKS
 from kafka_sink.wire.apis import API_VERSIONS
 from kafka_sink.wire.frames import encode_request
 from tests.integration.asking import client_of
-from tools.services_table import sections
+from tools.services_table import footnote, sections
 
 SCHEMA = StructType().add("value", StringType())
 LEDGER = "ledger"
+PAGE = Path(__file__).parents[2] / "docs" / "services.md"
 
 
 def options_of(kafka: EmbeddedBroker, preset: str, **more: str) -> dict[str, str]:
@@ -123,8 +126,23 @@ def test_large_requests_and_idle_connections_are_closed() -> None:
 # ---- the page --------------------------------------------------------------------------------------------------------
 
 
+def test_a_footnote_is_the_name_and_the_first_sentence_of_an_error() -> None:
+    refused = BrokerError("127.0.0.1:9092 (attempt 3) refused: A|B (1).\n Try again. Or do not", BROKER_REFUSED, code=1)
+    expected = "[PKS-3004](errors.md#pks-3004): host:port refused: A\\|B (1)."
+    assert footnote(refused) == expected
+    assert footnote(BrokerError(explain_error(refused), BROKER_REFUSED, code=1)) == expected
+
+
+def test_the_footnotes_of_the_page_are_short() -> None:
+    notes = re.findall(r"^\d\. .*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(notes) == 4
+    for note in notes:
+        assert re.match(r"\d\. \[PKS-\d{4}\]\(errors\.md#pks-\d{4}\): ", note), note
+        assert "Data:" not in note and "pykafka-sink explain" not in note
+
+
 def test_the_page_says_what_the_presets_are_and_what_happened_in_each_mode() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "services.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     assert sections() in page
     rows = {
         line.split("|")[1].strip(" `"): line for line in page.splitlines() if line.startswith("| `") and "rows" in line

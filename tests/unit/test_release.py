@@ -38,6 +38,14 @@ def test_another_content_has_other_bytes() -> None:
     assert normalise(sdist(["a"], 1, "me"), 2) != normalise(sdist(["b"], 1, "me"), 2)
 
 
+def test_the_workflows_name_each_python_of_the_metadata() -> None:
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    supported = set(re.findall(r'"Programming Language :: Python :: (3\.\d+)"', setup))
+    for name in ("ci.yml", "release.yml"):
+        workflow = (ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8")
+        assert set(re.findall(r"\b3\.\d\d\b", workflow)) == supported, name
+
+
 def test_the_changelog_and_the_pages_know_the_version() -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.findall(r"^## (\d+\.\d+\.\d+) - \d{4}-\d\d-\d\d$", changelog, re.MULTILINE)[0] == VERSION

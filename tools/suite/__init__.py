@@ -1,1 +1,1 @@
-"""The whole suite in several processes: `python -m tools.suite`, or `make test`."""
+"""Runs the whole suite in several processes: `python -m tools.suite`, or `make test`."""

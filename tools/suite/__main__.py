@@ -1,16 +1,16 @@
-"""`make test`: the test files in several processes of pytest side by side, as many as the cores have room for.
+"""`make test`: runs the test files in parallel pytest processes, as many as the cores have room for.
 
-    python -m tools.suite                            # everything but what is marked slow
-    python -m tools.suite tests/chaos -- -k ledger   # some folders or files; what follows -- is for pytest
+    python -m tools.suite                            # everything except tests marked slow
+    python -m tools.suite tests/chaos -- -k ledger   # some folders or files; arguments after -- are for pytest
     python -m tools.suite --seed 7                   # the order and the random data of an earlier run
 
-plan.py says which files share a process and which is started next, by the figures of tests/durations.json; `--record`
-writes them anew. The last line is `N passed, N failed, N skipped`, and the exit code is 0 only if nothing failed and
-every process came to its end.
+plan.py decides which files share a process and which process starts next, from the figures in tests/durations.json;
+`--record` rewrites them. The last line is `N passed, N failed, N skipped`, and the exit code is 0 only if no test
+failed and every process completed.
 
-Each process has sessions, temporary files and clusters of its own, and one plain broker serves them all
-(shared_kafka.py). Everything is below one folder. It and whatever still uses it are removed at the end, after Ctrl-C
-too, and by a watchdog if this process is killed.
+Each process has its own sessions, temporary files and clusters, and one plain broker serves them all (shared_kafka.py).
+All files are below one folder. At the end, also after Ctrl-C, the folder is removed and all processes that use it are
+killed; a watchdog does this if the runner is killed.
 """
 
 from __future__ import annotations
@@ -34,16 +34,15 @@ from tools.suite.tally import Tally
 from tools.suite.worker import Worker
 from tools.workspace import workspace
 
-# Below the current folder, as for pytest.
-# `make compat` runs it, with each PySpark.
+# Paths are relative to the current folder, as in pytest. `make compat` runs these tests, with each PySpark.
 ELSEWHERE = "tests/compat"
 DURATIONS = Path("tests/durations.json")
-# More than there is: the load of a bundle is an average, and cores would be idle whenever several wait at once.
+# More than one, because the load of a bundle is an average: cores would be idle whenever several wait at once.
 ROOM_PER_CORE = 1.4
 PROCESSES_PER_CORE = 3
-# What three brokers, or Spark with its executors, take beside the tests.
+# The memory of three brokers, or of Spark with its executors, in addition to the tests.
 BYTES_PER_PROCESS = 2_500_000_000
-# From Ctrl-C to the end of the fixtures.
+# The limit from Ctrl-C to the end of the fixtures.
 INTERRUPT_PATIENCE_S = 30.0
 
 
@@ -123,14 +122,14 @@ class Suite:
         sys.stdout.flush()
 
     def _left_s(self, age_s: float) -> float:
-        """By the table, and by how this run has kept to it so far."""
+        """An estimate from the table of durations and the speed of this run so far."""
         running = [(worker.bundle, worker.share_left) for worker in self._running]
         left_s = seconds_left(self._waiting, running, self._cores)
         done_s = self._whole_s - left_s
         return left_s * age_s / done_s if done_s > self._whole_s / 10 else left_s
 
     def _stop(self) -> None:
-        """What still runs, runs because of Ctrl-C or of an error here."""
+        """Ends processes that still run, after Ctrl-C or an error in this process."""
         if self._downloads is not None and self._downloads.poll() is None:
             self._downloads.terminate()
         for worker in self._running:
@@ -148,7 +147,7 @@ def processes_in_memory() -> int:
 
 
 def test_files(places: Sequence[str]) -> list[str]:
-    """Named from the current folder on, as pytest names them."""
+    """Paths relative to the current folder, as in pytest."""
     here = Path.cwd()
     found: set[str] = set()
     for place in places:
@@ -162,7 +161,7 @@ def test_files(places: Sequence[str]) -> list[str]:
 
 
 def seed_of(options: str) -> int:
-    """The one that is asked for, in pytest's own words, or a new one."""
+    """The seed that pytest's options name, or a new one."""
     asked = re.search(r"--randomly-seed[= ](\d+)", options)
     return int(asked[1]) if asked else random.SystemRandom().randrange(1 << 31)
 
@@ -170,9 +169,9 @@ def seed_of(options: str) -> int:
 def arguments(given: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("places", nargs="*", default=["tests"], help="folders and files (default: tests)")
-    parser.add_argument("--seed", type=int, help="of order and random data (default: a new one)")
-    parser.add_argument("--processes", type=int, help="at most so many (default: three for each core)")
-    parser.add_argument("--record", action="store_true", help="write tests/durations.json; for a machine at rest")
+    parser.add_argument("--seed", type=int, help="seed of order and random data (default: a new one)")
+    parser.add_argument("--processes", type=int, help="maximum number (default: three for each core)")
+    parser.add_argument("--record", action="store_true", help="write tests/durations.json; needs an idle machine")
     return parser.parse_args(given)
 
 
@@ -183,10 +182,10 @@ def main(given: Sequence[str] | None = None) -> int:
     seed = seed_of(os.environ.get("PYTEST_ADDOPTS", "")) if wanted.seed is None else wanted.seed
     costs = read_costs(DURATIONS.read_text()) if DURATIONS.exists() else {}
     files = test_files(wanted.places)
-    # As Ctrl-C, and also where a shell has started us in the background: what we start must end.
+    # SIGTERM acts like Ctrl-C, also if a shell started this process in the background: its children must end.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
-    sys.stdout.write(f"{len(files)} files, seed {seed}: the same again with --seed {seed}\n")
+    sys.stdout.write(f"{len(files)} files, seed {seed}: repeat with --seed {seed}\n")
     with workspace("pks-") as folder:
         chosen = [f"--randomly-seed={seed}", f"--hypothesis-seed={seed}", *for_pytest]
         suite = Suite(bundles(files, costs), folder, chosen, wanted.processes)

@@ -1,11 +1,10 @@
-"""Which test files share a process, and which process is started next: files and figures in, lists out.
+"""Decides which test files share a process, and which process starts next, from figures of an earlier run.
 
-The figures are those of an earlier run (tests/durations.json): seconds, seconds of CPU, and which expensive fixtures a
-file asks for. They may be out of date. A wrong figure makes the run longer, not wrong; a file without one gets GUESS.
+The figures (tests/durations.json) are seconds, seconds of CPU, and the expensive fixtures that a file uses. They may be
+out of date. A wrong figure makes the run longer, not wrong; a file without figures gets GUESS.
 
-Files that ask for the same expensive fixtures share processes, so that a Spark session serves many files, whatever else
-they ask for. A process is started when the cores have room for it: what mostly waits runs beside others, what only
-computes takes a core.
+Files that use the same expensive fixtures share processes, so that a Spark session serves many files. A process starts
+when the cores have room for it: files that mostly wait run beside others, files that only compute take a core.
 """
 
 from __future__ import annotations
@@ -15,14 +14,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-# What takes seconds of CPU to start and serves any number of tests of one process.
+# Fixtures that take seconds of CPU to start and serve any number of tests of a process.
 EXPENSIVE = frozenset({"spark", "_spark_cluster", "kafka_three_nodes", "secured_kafka_of", "pair_of", "secured_of"})
 # These only compute: they run while a fresh machine downloads brokers.
 COMPUTING = tuple(f"tests/{folder}/" for folder in ("unit", "property", "golden", "sim", "model"))
-# What counts more than all else that a file asks for, the first of them most: a session with its first write and its
-# first stream takes 20 seconds of CPU, each of the clusters 10. Files with one of them are in as few bundles as may be.
+# The most expensive fixtures, in this order: a session with its first write and its first stream takes 20 seconds of
+# CPU, each of the clusters 10. Files with one of them share a process whatever else they use, so that few processes
+# need them.
 COSTLY = ("spark", "_spark_cluster", "kafka_three_nodes")
-# A process of its own costs two seconds; a long one at the end of the run leaves the other core idle.
+# Each further process costs two seconds; a long one at the end of the run leaves the other core idle.
 BUNDLE_S, COSTLY_BUNDLE_S = 100.0, 300.0
 _LOAD_MIN, _LOAD_MAX = 0.15, 2.0
 
@@ -51,12 +51,12 @@ class Bundle:
 
     @property
     def load(self) -> float:
-        """Cores it keeps busy, on average."""
+        """The average number of cores that it keeps busy."""
         return min(_LOAD_MAX, max(_LOAD_MIN, self.cpu_s / max(self.seconds, 0.1)))
 
 
 def bundles(files: Iterable[str], costs: Mapping[str, Cost]) -> list[Bundle]:
-    """Every file in exactly one bundle; the longest bundle first."""
+    """Puts every file into exactly one bundle; the longest bundle is first."""
     groups: dict[tuple[frozenset[str], bool], list[str]] = defaultdict(list)
     for file in files:
         groups[_shared_by(costs.get(file, GUESS).shared), file.startswith(COMPUTING)].append(file)
@@ -67,12 +67,12 @@ def bundles(files: Iterable[str], costs: Mapping[str, Cost]) -> list[Bundle]:
 
 
 def _shared_by(shared: frozenset[str]) -> frozenset[str]:
-    """What a file shares a process for."""
+    """The fixtures for which a file shares a process."""
     return next((frozenset({name}) for name in COSTLY if name in shared), shared)
 
 
 def _fill(files: Sequence[str], costs: Mapping[str, Cost], seconds_max: float) -> list[Bundle]:
-    """The longest files first, each into the first bundle that has room for it."""
+    """Puts each file, the longest first, into the first bundle that has room for it."""
     found: list[Bundle] = []
     for file in sorted(files, key=lambda one: (-costs.get(one, GUESS).seconds, one)):
         cost = costs.get(file, GUESS)
@@ -89,7 +89,7 @@ def _fill(files: Sequence[str], costs: Mapping[str, Cost], seconds_max: float) -
 def next_to_start(
     waiting: Sequence[Bundle], running: Sequence[Bundle], cores: float, processes_max: int
 ) -> Bundle | None:
-    """The first that the cores have room for. Something always runs, however much it asks for."""
+    """The first bundle that the cores have room for. If nothing runs, the first one starts whatever its load."""
     if not waiting or len(running) >= processes_max:
         return None
     if not running:
@@ -99,7 +99,7 @@ def next_to_start(
 
 
 def seconds_left(waiting: Iterable[Bundle], running: Iterable[tuple[Bundle, float]], cores: float) -> float:
-    """`running` with the share of each that is left. Neither the cores nor the longest bundle can be outrun."""
+    """The larger of the longest bundle and the work per core. `running` has the share of each bundle that is left."""
     shares = [(bundle, 1.0) for bundle in waiting] + list(running)
     longest = max((bundle.seconds * share for bundle, share in shares), default=0.0)
     return max(longest, sum(bundle.seconds * bundle.load * share for bundle, share in shares) / cores)
@@ -113,7 +113,7 @@ def read_costs(text: str) -> dict[str, Cost]:
 
 
 def written_costs(costs: Mapping[str, Cost]) -> str:
-    """One line for each file, so that a change of the table can be read."""
+    """One line for each file, so that diffs of the table are readable."""
     rows = []
     for file, cost in sorted(costs.items()):
         figures = [round(cost.seconds, 1), round(cost.cpu_s, 1), " ".join(sorted(cost.shared))]

@@ -1,7 +1,7 @@
-"""A plugin for pytest in the processes that worker.py starts: what happened to each test, as lines of JSON in a pipe.
+"""A pytest plugin in the processes that worker.py starts: it writes test results as lines of JSON into a pipe.
 
-After the last test of a file comes what the file took: seconds, seconds of CPU of this process and of everything it
-has started (brokers, Spark), and which of the expensive fixtures it asked for.
+After the last test of a file it writes the cost of the file: seconds, seconds of CPU of this process and of all its
+children (brokers, Spark), and the expensive fixtures that it used.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from tools.suite.plan import EXPENSIVE
 
-# The variable with the number of the pipe.
+# The environment variable with the file descriptor of the pipe.
 PIPE = "PYKAFKA_SINK_SUITE_PIPE"
 
 
@@ -28,7 +28,7 @@ class Reporter:
         self._shared: set[str] = set()
 
     def pytest_collection_finish(self) -> None:
-        """Collecting is nobody's time."""
+        """The time of collection does not count for any file."""
         self._started_s, self._cpu_s = time.monotonic(), cpu_of_tree(os.getpid())
 
     @pytest.hookimpl(wrapper=True)
@@ -50,7 +50,7 @@ class Reporter:
             self._tell(skipped=reason(report), file=file_of(report.nodeid))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file that cannot be imported, or that skips itself as a whole."""
+        """Reports a file that cannot be imported, or that skips itself completely."""
         if report.failed or report.skipped:
             if report.skipped:
                 self._tell(skipped=reason(report), file=file_of(report.nodeid))
@@ -83,14 +83,14 @@ def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 
 def cpu_of_tree(process_id: int) -> float:
-    """Seconds of CPU of a process and its descendants, those that have ended included. 0 without /proc."""
+    """Seconds of CPU of a process and its descendants, including ended ones. 0 without /proc."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat") as stat:
-                    # The name in parentheses may hold anything; the parent is the second word after it.
+                    # The name in parentheses may contain anything; the parent is the second word after it.
                     words = stat.read().rpartition(")")[2].split()
             except OSError:
                 continue
@@ -106,7 +106,7 @@ def cpu_of_tree(process_id: int) -> float:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The variable goes: what a test starts has no part in the pipe."""
+    """Removes the variable, so that processes of tests do not write into the pipe."""
     number = os.environ.pop(PIPE, None)
     if number is not None:
         os.set_inheritable(int(number), False)

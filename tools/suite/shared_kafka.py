@@ -1,9 +1,9 @@
-"""One node of Apache Kafka for all processes of a run: who asks first has it started, and it stays until the run ends.
+"""One node of Apache Kafka for all processes of a run: the first request starts it, and it runs until the run ends.
 
-    python -m tools.suite.shared_kafka 4.3.1 FOLDER     # the process that keeps it
+    python -m tools.suite.shared_kafka 4.3.1 FOLDER     # the process that owns the node
 
-Tests have topics, ids and ledgers of their own, so they may share a broker with others that run beside them. A test
-that stops a node, or reads its log, starts one for itself.
+Tests have their own topics, ids and ledgers, so tests of several processes may share a broker. A test that stops a
+node, or reads its log, starts its own.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tools.kafka_cluster import KafkaCluster
 from tools.kafka_node import KafkaNode
 from tools.waiting import wait_until
 
-# Of its controller, which has nothing to say to those who share it.
+# In place of the controller's port, which tests that share the node do not need.
 NO_PORT = 0
 _PATIENCE_S = 240.0
-# Python complains of a process that is forgotten and goes on.
+# Keeps references: Python warns if a running process is garbage-collected.
 _KEEPERS: list[subprocess.Popen[bytes]] = []
 
 
 class LentNode(KafkaNode):
-    """Runs, and is not to be touched."""
+    """A running node that tests must not start, stop or signal."""
 
     @property
     def is_running(self) -> bool:
@@ -54,7 +54,7 @@ class SharedKafka(KafkaCluster):
         self._run_folder = folder
 
     def open(self) -> None:
-        make_archive(self.version)  # says so where there is no Java
+        make_archive(self.version)  # raises an error if there is no Java
         told = self._run_folder / f"kafka-{self.version}.json"
         with open(told.with_suffix(".lock"), "w") as lock:
             fcntl.lockf(lock, fcntl.LOCK_EX)
@@ -65,13 +65,13 @@ class SharedKafka(KafkaCluster):
         self._nodes = {1: LentNode(self.version, 1, place["port"], NO_PORT, self._folder / "node-1")}
 
     def close(self) -> None:
-        """It goes on for others."""
+        """Does nothing: the node serves other tests."""
 
 
 def _start(version: str, told: Path) -> None:
     log = told.with_suffix(".log")
     with open(log, "wb") as output:
-        # A session of its own: it outlives the process of pytest that happens to be the first.
+        # Own session, because it outlives the pytest process that starts it.
         keeper = subprocess.Popen(
             [sys.executable, "-m", __name__, version, str(told)],
             stdin=subprocess.DEVNULL,
@@ -87,7 +87,7 @@ def _start(version: str, told: Path) -> None:
             raise RuntimeError(f"no shared Apache Kafka {version}:\n{log.read_text(errors='replace')[-4000:]}")
         return told.exists()
 
-    wait_until(is_told, f"Apache Kafka {version} is there for all", _PATIENCE_S)
+    wait_until(is_told, f"the shared Apache Kafka {version} runs", _PATIENCE_S)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What the processes told, counted; the lines that are shown on the way; the summary, which ends with the counts."""
+"""Counts the messages of the processes, and writes the line of a file and the summary, which ends with the counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Tally:
         self._skips: Counter[tuple[str, str]] = Counter()
 
     def take(self, told: Mapping[str, Any]) -> str | None:
-        """The name of a file that is done with this."""
+        """Counts one message. Returns the name of the file if the message completes one."""
         if "skipped" in told:
             self._skips[told["file"], told["skipped"]] += 1
         if "test" in told:
@@ -35,13 +35,13 @@ class Tally:
         return file
 
     def fail(self, what: str) -> None:
-        """Something that is no test: it counts as one that failed."""
+        """Counts a failure outside of a test as a failed test."""
         self.counts["failed"] += 1
         self.failures.append(what)
 
     @property
     def is_good(self) -> bool:
-        """A run of no test at all shows nothing."""
+        """False also for a run without any test."""
         return not self.failures and self.counts.total() > 0
 
     def line_of(self, file: str) -> str:
@@ -50,7 +50,7 @@ class Tally:
         return f"{file}: {told}, {self.costs[file].seconds:.1f} s"
 
     def summary(self, again: Iterable[str]) -> list[str]:
-        """`again`: commands that repeat what failed."""
+        """`again`: commands that repeat the failed tests."""
         lines = []
         if self._skips:
             lines.append("skipped:")

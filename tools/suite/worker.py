@@ -1,4 +1,4 @@
-"""One process of pytest for one bundle of files, and what its plugin tells."""
+"""A pytest process for one bundle of files, and the messages of its plugin."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tools import kafka_watchdog
 from tools.suite import plugin
 from tools.suite.plan import Bundle
 
-# From the end of the last test to the end of the process.
+# The limit from the end of the last test to the end of the process.
 END_PATIENCE_S = 90.0
-# Passed, failed, no test at all (deselected, or of another kind); each other code is the end of the process itself.
+# Exit codes: passed, failed, no test (all deselected). Any other code means that the process itself failed.
 ENDS = (0, 1, 5)
 
 
 class Worker:
-    """Its standard output and its temporary files are below `home`, which is to be a new folder."""
+    """Its standard output and its temporary files are below `home`, which must be a new folder."""
 
     def __init__(self, bundle: Bundle, home: Path, arguments: Sequence[str]) -> None:
         self.bundle = bundle
@@ -49,7 +49,7 @@ class Worker:
                     stderr=output,
                     env=environment,
                     pass_fds=[writing],
-                    # A session of its own: Ctrl-C in the terminal reaches it once, by us.
+                    # Own session, so that Ctrl-C in the terminal reaches it only once, through the runner.
                     start_new_session=True,
                 )
         finally:
@@ -61,18 +61,18 @@ class Worker:
 
     @property
     def is_over(self) -> bool:
-        """One that has told its end and does not end is ended."""
+        """True if the process has ended. A process that does not end after its last test is killed."""
         if self._ended_s is not None and time.monotonic() - self._ended_s > END_PATIENCE_S:
             self.kill()
         return self.process.poll() is not None
 
     @property
     def share_left(self) -> float:
-        """Of its files."""
+        """The share of its files that are not done."""
         return 1 - len(self.files_done) / len(self.bundle.files)
 
     def read_messages(self) -> list[dict[str, Any]]:
-        """What has come since the last call."""
+        """The messages since the last call."""
         try:
             while chunk := os.read(self.pipe, 1 << 16):
                 self._rest += chunk
@@ -89,7 +89,7 @@ class Worker:
         return found
 
     def problem(self) -> str | None:
-        """Of the process itself, as far as failed tests do not explain it."""
+        """A failure of the process itself that failed tests do not explain."""
         code = self.process.wait()
         if self._ended_s is None or code not in ENDS:
             end = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
@@ -100,7 +100,7 @@ class Worker:
         return None
 
     def interrupt(self) -> None:
-        """As Ctrl-C: fixtures are torn down."""
+        """Acts like Ctrl-C: fixtures are torn down."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
 
@@ -114,8 +114,8 @@ class Worker:
 
 
 def with_or_without_hypothesis(files: Sequence[str], arguments: Sequence[str]) -> list[str]:
-    """Its plugin imports it at the end of any process, half of what the start of pytest costs: none where no file asks
-    for it. Its seed is then an argument that nobody knows."""
+    """Disables the Hypothesis plugin if no file needs it: it imports Hypothesis at the end of every process, half of
+    the cost of starting pytest. Without the plugin its seed would be an unknown argument."""
     if any("hypothesis" in Path(file).read_text(encoding="utf-8", errors="replace") for file in files):
         return list(arguments)
     others = [one for one in arguments if not one.startswith("--hypothesis-seed")]
