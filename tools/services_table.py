@@ -30,6 +30,7 @@ from tools.foreign_reader import read_topic
 
 PATH = Path(__file__).parent.parent / "docs" / "services.md"
 ROWS, TASKS = 100, 2
+TOPIC = "rows"
 SCHEMA = StructType().add("value", StringType())
 SECTIONS = "## What each preset sets"
 
@@ -86,7 +87,7 @@ _QUICK = {"kafka.max.block.ms": "8000", "kafka.delivery.timeout.ms": "65000"}
 def outcome(service: str, mode: Mode) -> str:
     """The number of visible rows, or the footnote of the error."""
     with EmbeddedBroker(3, quirks=service) as kafka:
-        topic = "rows"
+        topic = TOPIC
         options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic, **_QUICK, **mode.options}
         if mode.has_preset:
             options |= {"preset": service, "topic.create": "true", **_PLAIN}
@@ -128,9 +129,10 @@ def _tasks(writer: Any, properties: Mapping[str, str]) -> list[Any]:
 
 
 def footnote(error: KafkaSinkError) -> str:
-    """Name and first sentence. The port and the attempt are left out, because they differ from run to run."""
+    """Name and first sentence, without what differs from run to run: port, attempt, partition that failed first."""
     said = str(error).partition("\n")[0].removeprefix(f"{error.name} {error.entry.title}: ")
     said = re.sub(r" \(attempt \d+\)", "", said.partition(". ")[0].rstrip("."))
+    said = re.sub(rf"\b({TOPIC})-\d+", r"\1", said)
     said = re.sub(r"127\.0\.0\.1:\d+", "host:port", said).replace("|", "\\|")
     return f"[{error.name}](errors.md#{error.name.lower()}): {said}."
 

@@ -46,7 +46,7 @@ from kafka_sink.client.backoff import Backoff
 from kafka_sink.client.commands import Connect, Disconnect, NetworkCommand, Notice, Resolve, Send
 from kafka_sink.client.outcome import describe
 from kafka_sink.client.partitions import PartitionInfo, partition_infos
-from kafka_sink.error_table.brokers import NO_BROKER, TOPIC_UNKNOWN
+from kafka_sink.error_table.brokers import NO_BROKER, TOPIC_NOT_CREATED, TOPIC_UNKNOWN
 from kafka_sink.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -464,7 +464,7 @@ class Client:
             text += f"; the broker says: {result['error_message']}"
         if error_code in UNAUTHORIZED:
             return AuthorizationError(f"{text}. The principal needs Create on topic {name!r} or on the cluster")
-        return BrokerError(text, code=error_code, api=CREATE_TOPICS.name, topic=name)
+        return BrokerError(text, TOPIC_NOT_CREATED, code=error_code, api=CREATE_TOPICS.name, topic=name)
 
     def _describe_configs(
         self, target: Target, resource_type: int, name: str, names: Sequence[str] | None

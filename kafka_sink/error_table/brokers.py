@@ -101,7 +101,7 @@ NO_TRANSACTIONS = ErrorEntry(
 TOPIC_NOT_CREATED = ErrorEntry(
     "PKS-3011",
     "brokers refused to create the topic",
-    "topic.create asks for partitions, replicas or a configuration that the brokers refuse.",
+    "The sink asked for partitions, replicas or a configuration that the brokers refuse: topic.create, or the ledger.",
     BEFORE,
     "Change the option that the broker's error code refers to. There cannot be more replicas than brokers.",
     ("was not created: ",),

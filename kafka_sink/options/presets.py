@@ -141,7 +141,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "warpstream": Preset(
         "WarpStream",
-        {"kafka.batch.size": "1000000", "kafka.linger.ms": "100"},
+        {"kafka.batch.size": "1000000"},
         needs=("Large batches: each produce request waits for the object store.",),
         cannot=("DescribeProducers, which the sink does not need.", _OLDER_TRANSACTIONS, _OLDER_SWEEP),
         sources=("https://docs.warpstream.com/warpstream/reference/protocol-and-feature-support",),

@@ -94,7 +94,7 @@ def test_a_topic_has_the_wanted_partitions_and_config_and_goes_away_when_deleted
     assert described.result(90)["max.message.bytes"].value == "2000"
     kafka_4.delete_topic(topic_name)
     with pytest.raises(KeyError):
-        kafka_4.leader_of(topic_name, 5)
+        kafka_4.leader_of(topic_name, 0)
 
 
 def test_what_was_just_made_or_deleted_is_news_to_no_node(kafka_three_nodes: KafkaCluster, topic_name: str) -> None:

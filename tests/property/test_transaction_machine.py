@@ -31,6 +31,9 @@ from kafka_sink.wire.codes import CODES
 
 STARTING = (PRODUCE, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT)
 OF_ONE_EPOCH = (*STARTING, END_TXN)
+REGISTERING = (ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN)
+# Connection and correlation id.
+Call = tuple[int, int]
 # Success is the most likely code; otherwise no walk would make progress.
 codes = st.sampled_from((0,) * 150 + (51, 14, 16, 120, 87, 45, 3) * 6 + tuple(sorted(CODES)))
 
@@ -43,6 +46,15 @@ def identity_in(request: Asked) -> ProducerIdentity:
         )
     prefix = "v3_and_below_" if request.api is ADD_PARTITIONS_TO_TXN else ""
     return ProducerIdentity(request.body[f"{prefix}producer_id"], request.body[f"{prefix}producer_epoch"])
+
+
+def call_of(request: Asked) -> Call:
+    return request.connection_id, request.correlation_id
+
+
+def is_final_refusal(code: int) -> bool:
+    """The coordinator registered nothing: it registers all partitions of a request or none. After -1 it may have."""
+    return code not in (0, -1) and not CODES[code].retriable
 
 
 class TransactionWalk(RuleBasedStateMachine):
@@ -73,7 +85,8 @@ class TransactionWalk(RuleBasedStateMachine):
         self.identities: set[ProducerIdentity] = set()
         self.registered: set[tuple[str, int]] = set()
         self.first_batch = len(self.batches)
-        self.starts = 0
+        # Requests that may have started the transaction at the coordinator.
+        self.starts: set[Call] = set()
         self.ends: list[bool] = []
         self.is_prepared = False
 
@@ -154,6 +167,8 @@ class TransactionWalk(RuleBasedStateMachine):
         if code == 0 and request.api is ADD_PARTITIONS_TO_TXN and self.is_alive(request):
             topics = request.body["v3_and_below_topics"]
             self.registered |= {(topic["name"], index) for topic in topics for index in topic["partitions"]}
+        if request.api in REGISTERING and is_final_refusal(code) and self.is_alive(request):
+            self.starts.discard(call_of(request))
         if code == 0 and request.api is END_TXN and self.is_alive(request):
             self.ends.append(request.body["committed"])
         self.driver.cluster.answer(request, self.driver._body(request, code))
@@ -199,7 +214,7 @@ class TransactionWalk(RuleBasedStateMachine):
         assert not self.is_over, f"{request.api.name} after the end of the producer"
         assert not self.is_prepared or request.api not in OF_ONE_EPOCH, f"{request.api.name} after prepare"
         if request.api in STARTING:
-            self.starts += 1
+            self.starts.add(call_of(request))
         if request.api in OF_ONE_EPOCH:
             self.identities.add(identity_in(request))
             assert len(self.identities) == 1, f"one transaction, several identities: {self.identities}"
@@ -244,7 +259,9 @@ class TransactionWalk(RuleBasedStateMachine):
 
     @invariant()
     def the_end_is_final(self) -> None:
-        self.is_over = self.driver.engine._end is not None
+        has_ended = self.driver.engine._end is not None
+        assert has_ended or not self.is_over, "the producer works again after its end"
+        self.is_over = has_ended
 
     @property
     def state(self) -> TransactionState:

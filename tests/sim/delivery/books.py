@@ -122,7 +122,7 @@ class Books:
         # Attempts of which nothing may ever be visible, with the verdict that says so.
         self.forbidden: dict[str, str] = {}
         # Transactions (id, producer id, epoch) that the coordinator has aborted because they timed out.
-        self.timed_out: set[str] = set()
+        self.timed_out: set[tuple[str, int, int]] = set()
 
     def generations(self, key: BatchKey) -> list[Batch]:
         return [batch for batch in self.batches if batch.key == key]

@@ -74,13 +74,12 @@ def test_what_was_loaded_later_is_frozen_when_the_next_piece_of_work_begins(load
 
 
 def test_code_that_loads_a_module_each_time_leaks_no_more_than_one_round_of_renewal(loaded: list[str]) -> None:
-    heap, circles, alive_max = LastingHeap(), [], 0
+    heap, circles = LastingHeap(), []
     for _ in range(WORK_MAX):
         load(loaded)
         alive = Circle()
         heap.on_work_begin()
         circles.append(weakref.ref(alive))
         del alive
-    alive_max = sum(each() is not None for each in circles)
-    assert alive_max <= RENEWED_AFTER
+    assert sum(each() is not None for each in circles) <= RENEWED_AFTER
     assert gc.get_freeze_count() > 0
