@@ -100,11 +100,6 @@ class CommandWords:
     # Choices of the positional argument.
     choices: tuple[str, ...] = ()
 
-    @property
-    def is_command(self) -> bool:
-        """Whether it can be run."""
-        return not self.commands
-
 
 def command_words(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[CommandWords]:
     """The program and every command below it."""

@@ -28,7 +28,6 @@ class Metric:
     otel: str = ""
 
 
-STREAM_LABELS = ("sink", "query", "query_id")
 # Upper bounds in seconds; a last bucket is unbounded.
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -70,5 +69,3 @@ METRICS = (
     Metric("open_decisions", _GAUGE, "Commits that began and did not complete, until a start of the query has handled "
            "them. Each may be an open decision.", unit="{commit}"),
 )  # fmt: skip
-
-BY_NAME = {metric.name: metric for metric in METRICS}

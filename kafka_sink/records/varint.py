@@ -53,20 +53,8 @@ def varint_size(value: int) -> int:
     return max(1, -(-zigzag_number(value).bit_length() // 7))
 
 
-def varint_sizes(values: Array) -> Array:
-    """The same for an array, as int64."""
-    unsigned = zigzag(values)
-    highest = int(largest(unsigned, initial=0))
-    counts = np.ones(len(unsigned), np.int64)
-    for bits in range(7, 64, 7):
-        if highest >> bits == 0:
-            break
-        counts += unsigned >= np.uint64(1 << bits)
-    return counts
-
-
 def length_varint_sizes(lengths: Array) -> Array:
-    """`varint_sizes` for lengths (-1 and up, below 2**31), from comparisons alone, as uint8."""
+    """The size of each length's varint (-1 and up, below 2**31), from comparisons alone, as uint8."""
     longest = int(largest(lengths, initial=0))
     counts = np.ones(len(lengths), np.uint8)
     for bits in range(6, 31, 7):

@@ -19,7 +19,7 @@ from kafka_sink.cli.completion import CommandWords, bash, command_words, fish, z
 from tests.integration.commanding import Shell
 
 COMMANDS = list(command_words(parser()))
-RUNNABLE = [each for each in COMMANDS if each.is_command]
+RUNNABLE = [each for each in COMMANDS if not each.commands]
 
 
 def examples(command: CommandWords) -> Iterator[list[str]]:
