@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink import Producer
-from kafka_sink.admin.client import TransactionSupport
+from kafka_sink.admin.support import TransactionSupport
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.options.presets import PRESETS
 from kafka_sink.spark.planning import plan_batch, plan_stream
