@@ -63,6 +63,9 @@ CONNECT = "connect"
 TURNS_MAX = 10_000
 NS_PER_MS = 1_000_000
 
+# Not those of processes that exist.
+_process_ids = itertools.count(10**9)
+
 
 @dataclass(frozen=True)
 class Step:
@@ -100,6 +103,7 @@ class FarCluster:
         self.bootstrap_servers = f"{SERVICE}:{PORT}"
         self.steps: list[Step] = []
         self._process = ""
+        self._process_ids: dict[str, int] = {}
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = itertools.count(1)
         # By the number that the cluster knows a connection under: who has it, and what it is called there.
@@ -129,11 +133,15 @@ class FarCluster:
             stack.enter_context(patch.object(uuid, "uuid4", lambda: uuid.UUID(int=next(self._numbers), version=4)))
             yield
 
+    def start_application(self) -> None:
+        """With new processes."""
+        self._process_ids.clear()
+
     @contextmanager
     def process(self, name: str) -> Iterator[None]:
         """Spark plans, writes and commits in processes of their own: none knows what another one has learnt."""
-        number = int.from_bytes(name.encode(), "big")
-        with patch.object(os, "getpid", lambda: number):
+        process_id = self._process_ids.setdefault(name, next(_process_ids))
+        with patch.object(os, "getpid", lambda: process_id):
             self._process = name
             yield
 

@@ -25,7 +25,6 @@ from pyspark.sql.types import StringType, StructType
 from bench.far_brokers import CONNECT, ROUND_TRIP_MS, FarCluster, Step
 from bench.report import publish
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark import driver
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID
 from pyspark_pykafka_sink import DefaultSource
@@ -127,21 +126,20 @@ def count(brokers: int, release: str) -> dict[str, Cost]:
     configs = {"cleanup.policy": "compact", "min.insync.replicas": in_sync}
     far.core.cluster.create_topic(LEDGER, 1, min(3, brokers), configs)
     with far.serve_clients():
-        _start_application()
+        _start_application(far)
         Application(far).write_batch("sunday")
-        _start_application()
+        _start_application(far)
         application = Application(far)
         costs = {FIRST: application.write_batch("monday"), SECOND: application.write_batch("tuesday")}
         for number in range(3):
             costs[BATCH] = application.write_micro_batch(number)
-        _start_application()
+        POOL.close()
     return costs
 
 
-def _start_application() -> None:
-    """With new processes: nothing is known of what another one has learnt."""
-    for cached in (driver._ask_kafka, driver._clients, driver._drivers):
-        cached.cache_clear()
+def _start_application(far: FarCluster) -> None:
+    """What a worker has learnt is kept in one place, whatever the number of its process."""
+    far.start_application()
     IDENTITIES.close()
     POOL.close()
 

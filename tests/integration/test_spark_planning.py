@@ -14,11 +14,13 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink.admin.client import Client
+from kafka_sink.errors import CommitAborted
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.planning import plan_stream
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit
-from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry
+from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, acl
+from kafka_sink.testing.acl import Acl
 from kafka_sink.wire.api import Api
 from kafka_sink.wire.apis import DESCRIBE_CONFIGS
 from tests.chaos.bare_spark import open_transactions
@@ -123,3 +125,13 @@ def test_a_thousand_micro_batches_are_one_question_and_tasks_cannot_ask(
     assert len(embedded_registry.requests()) == 1
     address = embedded_registry.url.removeprefix("http://").encode()
     assert [address in plan for plan in plans] == [False]
+
+
+def test_a_ledger_that_may_not_be_read_is_refused_before_any_row_is_written() -> None:
+    everything = [Acl(acl.EVERYBODY, acl.ALL, kind, "*") for kind in (acl.TOPIC, acl.TRANSACTIONAL_ID)]
+    unread = Acl(acl.EVERYBODY, acl.READ, acl.TOPIC, LEDGER, permission=acl.DENY)
+    with EmbeddedBroker(acls=[*everything, Acl(acl.EVERYBODY, acl.ALL, acl.CLUSTER), unread]) as broker:
+        sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER)
+        sink.create()
+        with pytest.raises(CommitAborted, match="The principal needs Read on this topic"):
+            plan(sink)

@@ -227,6 +227,40 @@ def test_questions_of_one_step_are_all_out_before_the_first_answer(driver: Admin
     assert len(driver.replies) == 20
 
 
+# ---- what will be needed ----
+
+
+def test_what_will_be_needed_is_found_with_one_request_each_and_every_broker_is_connected(driver: AdminDriver) -> None:
+    driver.asking.look_ahead(driver.now_ms, ["t"], ["a", "b"])
+    driver.run()
+    assert [sorted(body["coordinator_keys"]) for _, body in driver.asked(FIND_COORDINATOR)] == [["a", "b"]]
+    assert [[topic["name"] for topic in body["topics"]] for _, body in driver.asked(METADATA)] == [["t"]]
+    assert [len(driver.cluster.connections_of(node_id)) for node_id in range(3)].count(0) == 0
+    ahead = driver.count(METADATA), driver.count(FIND_COORDINATOR), driver.count(API_VERSIONS)
+    for target in (Coordinator("a"), Coordinator("b")):
+        assert driver.reply_to(driver.ask(target, END_TXN, END_BODY)).kind is ResponseKind.ANSWERED
+    assert (driver.count(METADATA), driver.count(FIND_COORDINATOR), driver.count(API_VERSIONS)) == ahead
+
+
+def test_a_coordinator_that_is_not_found_ahead_is_looked_for_again_by_the_request_that_needs_it(
+    driver: AdminDriver,
+) -> None:
+    driver.lookup_codes["a"] = 15
+    driver.asking.look_ahead(driver.now_ms, [], ["a"])
+    driver.run()
+    assert not driver.replies
+    del driver.lookup_codes["a"]
+    assert driver.reply_to(driver.ask(Coordinator("a"), END_TXN, END_BODY)).kind is ResponseKind.ANSWERED
+    assert driver.count(FIND_COORDINATOR) == 2
+
+
+def test_what_was_looked_for_ahead_ends_with_the_operation(driver: AdminDriver) -> None:
+    driver.asking.look_ahead(driver.now_ms, [], ["a", "b"])
+    driver.asking.forget_requests()
+    driver.run()
+    assert driver.count(FIND_COORDINATOR) == 0
+
+
 # ---- several connections to a coordinator ----------------------------------------------------------------------
 
 
