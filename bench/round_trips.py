@@ -46,8 +46,31 @@ A labelled write is a batch write with `sink.id` and `batch.id`. The first one o
 processes, which have no connections; the micro-batch is one after the first two of its stream.
 
 With TLS a connection takes one round trip more, with SASL two more (PLAIN, OAUTHBEARER, AWS_MSK_IAM) or three (SCRAM).
-Tasks write at the same time: their number does not matter, as long as there is a core for each.
+Tasks write at the same time: their number does not matter, as long as there is a core for each. If the leader of a
+task's rows is another broker than the task's coordinator, its first write takes two more for the connection.
 
+"""
+
+WHY = """
+## What waits for what
+
+| what | waits for | because |
+| --- | --- | --- |
+| plan: DescribeConfigs | Metadata | it goes to the ledger's leader, which has the ledger's records as well |
+| plan: Fetch | DescribeConfigs | nothing is finished by a ledger that forgets decisions |
+| task: InitProducerId | FindCoordinator | only the coordinator answers it |
+| task: Produce | InitProducerId | records carry its producer id and epoch |
+| commit: Produce of the claim | InitProducerId | after the claim no earlier driver may decide anything |
+| commit: Fetch | the claim | the ledger is read up to the claim, which only the current leader acknowledges |
+| commit: DescribeTransactions | Fetch | an open decision, or a batch that was delivered before, is dealt with first |
+| commit: Produce of the intent | DescribeTransactions | it says since when they are open; later batches do not wait |
+| commit: EndTxn of the intent | both | it decides: every transaction has to be open, and the record in the log |
+| commit: EndTxn of the tasks' transactions | the decision | until then they may have to be aborted |
+| commit: Produce of the done record | the ends | readers believe it even without its marker |
+| commit: EndTxn of the done record | the record | it commits it |
+
+[exactly-once.md](../exactly-once.md#how-it-works) has the reasons. With transaction version 1 (Kafka 3) a record needs
+a renewed epoch and its partition in the transaction first, two requests more for each record and one for a task.
 """
 
 
@@ -156,6 +179,7 @@ def markdown(found: Mapping[str, Mapping[str, Cost]]) -> str:
             lines.append(f"| {cluster} | {process} | " + " | ".join(cells) + " |")
         cells = [f"**{costs[write].total:.1f}**, {costs[write].request_count} requests" for write in writes]
         lines.append(f"| {cluster} | all | " + " | ".join(cells) + " |")
+    lines += WHY.splitlines()
     first = next(iter(found))
     for write in writes:
         lines += ["", f"## {first}: {write}", "", *_request_lines(found[first][write])]

@@ -203,11 +203,13 @@ class Client:
         version_max: int = VERSION_MAX,
         find_again: bool = False,
         changes_nothing: bool = False,
+        needs_all: bool = True,
     ) -> tuple[Mapping[str, Any], ...]:
         """The responses of all brokers of the target; the caller checks their error codes.
 
         If the request was not sent, it is retried within the time (`request.timeout.ms` by default). Once it may have
         arrived a failure is raised, unless the request `changes_nothing`; so is a failure that a retry does not fix.
+        Not `needs_all`: brokers that do not answer are left out, if one does.
         """
         self._start_afresh_if_refused()
         limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
@@ -218,7 +220,7 @@ class Client:
             left_ms = max(0, deadline_ms - self.now_ms())
             request = AdminRequest(target, api, body, left_ms, version_min, version_max, find_again or attempt > 1)
             (response,) = self._send_and_wait((request,))
-            if response.error is None:
+            if response.error is None or (response.bodies and not needs_all):
                 return response.bodies
             retry_at_ms = self.now_ms() + self._backoff.delay_ms(attempt)
             is_final = response.kind is not ResponseKind.LOST or (response.was_sent and not changes_nothing)
@@ -265,11 +267,8 @@ class Client:
         return self.ask(AnyBroker(), API_VERSIONS, ABOUT_US, timeout_ms=limit_ms, changes_nothing=True)
 
     def answers_of_all(self, api: Api, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-        """The responses of all reachable brokers."""
-        (response,) = self._send_and_wait((AdminRequest(AllBrokers(), api, body, self.options.request_timeout_ms),))
-        if not response.bodies and response.error is not None:
-            raise response.error
-        return response.bodies
+        """The responses of all reachable brokers, to a request that changes nothing."""
+        return self.ask_all(AllBrokers(), api, body, changes_nothing=True, needs_all=False)
 
     def answers_by_broker(self, api: Api, body: Mapping[str, Any]) -> dict[int, Mapping[str, Any] | KafkaSinkError]:
         """For every broker of the cluster its response, or why there is none."""
