@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -135,11 +136,12 @@ class Application:
         self._cost = Cost(found, list(self._far.steps))
 
     def _run_task(self, writer: Any, properties: Mapping[str, str]) -> Any:
-        context: Any = TaskContext._getOrCreate()
+        # Not by calling the class, which would keep it.
+        context: Any = object.__new__(TaskContext)
         context._partitionId, context._taskAttemptId = 0, next(self._attempts)
         context._localProperties = dict(properties)
-        TaskContext._setTaskContext(context)
-        return pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(writer)).write(iter([ROWS]))))
+        with patch.object(TaskContext, "_taskContext", context):
+            return pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(writer)).write(iter([ROWS]))))
 
 
 def count(brokers: int, release: str) -> dict[str, Cost]:
