@@ -22,11 +22,23 @@ import logging
 import os
 import random
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from kafka_sink.admin.configs import (
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNAUTHORIZED,
+    ConfigAnswer,
+    ConfigResource,
+    configs_body,
+    found_or_raise,
+    read_configs,
+)
+from kafka_sink.admin.support import TransactionSupport, features_of, missing_apis, transaction_version_of
 from kafka_sink.auth.secured import authenticator, tls_contexts
 from kafka_sink.client.admin_engine import AdminEngine
 from kafka_sink.client.admin_request import (
@@ -43,6 +55,7 @@ from kafka_sink.client.admin_request import (
     match_responses,
 )
 from kafka_sink.client.backoff import Backoff
+from kafka_sink.client.cluster import ClusterView
 from kafka_sink.client.commands import Connect, Disconnect, NetworkCommand, Notice, Resolve, Send
 from kafka_sink.client.outcome import describe
 from kafka_sink.client.partitions import PartitionInfo, partition_infos
@@ -68,9 +81,6 @@ from kafka_sink.wire.apis import (
     API_VERSIONS,
     CREATE_TOPICS,
     DESCRIBE_CONFIGS,
-    END_TXN,
-    FIND_COORDINATOR,
-    INIT_PRODUCER_ID,
     METADATA,
     Api,
 )
@@ -86,31 +96,16 @@ WAIT_MS_MAX = 1_000
 
 _client_numbers = itertools.count(1)
 
-RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
 TOPIC_ALREADY_EXISTS, UNSUPPORTED_VERSION = 36, 35
-TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 29, 31
-UNAUTHORIZED = (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED)
 # From this version on -1 means the broker's default (KIP-464).
 CREATE_TOPICS_FIRST_WITH_DEFAULTS = 4
-TRANSACTION_FEATURE, VERSION_2_LEVEL = "transaction.version", 2
 # From this version on (Kafka 3.6) leaders verify with the coordinator that a transaction is open (KIP-890, part 1).
 ADD_PARTITIONS_FIRST_THAT_VERIFIES, VERIFICATION = 4, "transaction.partition.verification.enable"
-TRANSACTION_APIS = (FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN)
 ABOUT_US = {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": VERSION}
 # A broker creates a requested topic a little later, or answers that it cannot now.
 CREATION_REPEATED_MS = 1_000
 
 V_co = TypeVar("V_co", covariant=True)
-
-
-class TransactionSupport(NamedTuple):
-    """`transaction_version`: 2 from KIP-890 on, else 1. `verifies`: a record that arrives after the end of its
-    transaction is rejected, instead of opening a hanging one. `missing`: required APIs that the brokers lack; if there
-    are any, nothing else is requested."""
-
-    transaction_version: int
-    verifies: bool
-    missing: tuple[str, ...] = ()
 
 
 class Machine(Protocol[V_co]):
@@ -184,6 +179,11 @@ class Client:
             if self._engine is not None:
                 self._engine.forget_requests()
 
+    def look_ahead(self, topics: Iterable[str], transactional_ids: Iterable[str]) -> None:
+        """What the next `run` will need is looked for from the next call on, together with what that call needs."""
+        self._start_afresh_if_refused()
+        self._ensure_open()[1].look_ahead(self.now_ms(), topics, transactional_ids)
+
     # ---- requests --------------------------------------------------------------------------------------------------
 
     def ask(
@@ -203,11 +203,13 @@ class Client:
         version_max: int = VERSION_MAX,
         find_again: bool = False,
         changes_nothing: bool = False,
+        needs_all: bool = True,
     ) -> tuple[Mapping[str, Any], ...]:
         """The responses of all brokers of the target; the caller checks their error codes.
 
         If the request was not sent, it is retried within the time (`request.timeout.ms` by default). Once it may have
         arrived a failure is raised, unless the request `changes_nothing`; so is a failure that a retry does not fix.
+        Not `needs_all`: brokers that do not answer are left out, if one does.
         """
         self._start_afresh_if_refused()
         limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
@@ -218,7 +220,7 @@ class Client:
             left_ms = max(0, deadline_ms - self.now_ms())
             request = AdminRequest(target, api, body, left_ms, version_min, version_max, find_again or attempt > 1)
             (response,) = self._send_and_wait((request,))
-            if response.error is None:
+            if response.error is None or (response.bodies and not needs_all):
                 return response.bodies
             retry_at_ms = self.now_ms() + self._backoff.delay_ms(attempt)
             is_final = response.kind is not ResponseKind.LOST or (response.was_sent and not changes_nothing)
@@ -228,13 +230,22 @@ class Client:
 
     # ---- the cluster -----------------------------------------------------------------------------------------------
 
-    def reach(self, timeout_ms: int | None = None) -> None:
-        """Returns when the brokers of the cluster are known; the default timeout is max.block.ms."""
+    @property
+    def cluster(self) -> ClusterView:
+        """As it was when a broker last told it."""
+        return self._ensure_open()[1].cluster
+
+    def reach(self, timeout_ms: int | None = None, *, topics: Sequence[str] = ()) -> None:
+        """Returns when the brokers of the cluster are known; the default timeout is max.block.ms. The state of the
+        topics is requested with them."""
         self._start_afresh_if_refused()
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
         metadata = self._ensure_open()[1].metadata
-        if metadata.is_just_learnt(self.now_ms()):
+        is_known = all(topic in metadata.view.topics for topic in topics)
+        if is_known and metadata.is_just_learnt(self.now_ms()):
             return
+        for topic in topics:
+            metadata.want_topic(topic, self.now_ms())
         seen = metadata.view
         metadata.request_update()
         if self._wait_until(lambda: self._has_news(seen), self.now_ms() + limit_ms):
@@ -245,22 +256,19 @@ class Client:
 
     def features(self) -> dict[str, int]:
         """Finalised features and their levels, such as transaction.version. Empty before they existed."""
-        return _features(self._ask_versions())
+        return features_of(self._ask_versions())
 
     def list_apis(self) -> frozenset[int]:
         """API keys that one of the brokers supports."""
-        return _api_keys(self._ask_versions())
+        return frozenset(row["api_key"] for row in self._ask_versions()["api_keys"])
 
     def _ask_versions(self) -> Mapping[str, Any]:
         limit_ms = self.options.max_block_ms
         return self.ask(AnyBroker(), API_VERSIONS, ABOUT_US, timeout_ms=limit_ms, changes_nothing=True)
 
     def answers_of_all(self, api: Api, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-        """The responses of all reachable brokers."""
-        (response,) = self._send_and_wait((AdminRequest(AllBrokers(), api, body, self.options.request_timeout_ms),))
-        if not response.bodies and response.error is not None:
-            raise response.error
-        return response.bodies
+        """The responses of all reachable brokers, to a request that changes nothing."""
+        return self.ask_all(AllBrokers(), api, body, changes_nothing=True, needs_all=False)
 
     def answers_by_broker(self, api: Api, body: Mapping[str, Any]) -> dict[int, Mapping[str, Any] | KafkaSinkError]:
         """For every broker of the cluster its response, or why there is none."""
@@ -284,14 +292,18 @@ class Client:
 
     def transaction_version(self) -> int:
         """The transaction version of the cluster: 2 from KIP-890 on, else 1."""
-        return _transaction_version(self._ask_versions())
+        return transaction_version_of(self.features())
 
-    def transaction_support(self) -> TransactionSupport:
-        """One broker is asked once; all of them only if that does not tell whether they verify."""
-        versions = self._ask_versions()
-        served, transaction_version = _api_keys(versions), _transaction_version(versions)
-        missing = tuple(api.name for api in TRANSACTION_APIS if api.key not in served)
-        verifies = not missing and (transaction_version == 2 or self._brokers_verify())
+    def transaction_support(self, *, is_sweeping: bool = True) -> TransactionSupport:
+        """As the brokers told when they were connected. All of them are asked only if that does not tell whether they
+        verify. Not `is_sweeping`: nothing depends on it, and it is not asked."""
+        nodes = self._ensure_open()[1].nodes
+        if not nodes.offered_apis:
+            self.reach()
+            nodes = self._ensure_open()[1].nodes
+        transaction_version = transaction_version_of(nodes.finalized_features)
+        missing = missing_apis(nodes.offered_apis)
+        verifies = not missing and (transaction_version == 2 or (is_sweeping and self._brokers_verify()))
         return TransactionSupport(transaction_version, verifies, missing)
 
     def cluster_id(self) -> str:
@@ -303,14 +315,26 @@ class Client:
     def broker_configs(self, names: Sequence[str]) -> dict[str, str | None] | None:
         """The values of one broker; unknown names are left out. None: it does not return them."""
         self.reach()
-        node_ids = sorted(self._ensure_open()[1].cluster.brokers)
+        return self.configs_of_broker_and_topic(names)[0]
+
+    def configs_of_broker_and_topic(
+        self, broker_keys: Sequence[str], topic: str | None = None, topic_keys: Sequence[str] | None = None
+    ) -> tuple[dict[str, str | None] | None, ConfigAnswer]:
+        """The values of one broker and of a topic, in one request to the topic's leader, which is asked next for what
+        the topic holds; or to any broker. The brokers must have been reached."""
+        leader = None if topic is None else self.cluster.leader(topic, 0)
+        node_ids = sorted(self.cluster.brokers, key=lambda node_id: (node_id != leader, node_id))
+        asked = [] if topic is None else [ConfigResource(RESOURCE_TOPIC, topic, topic_keys)]
         while True:
             node_id = node_ids.pop(0)
+            broker = ConfigResource(RESOURCE_BROKER, str(node_id), broker_keys)
             try:
-                return self._describe_configs(OneBroker(node_id), RESOURCE_BROKER, str(node_id), names)
+                found, *more = self._describe_configs(OneBroker(node_id), [broker, *asked])
             except TransportError:
                 if not node_ids:
                     raise
+                continue
+            return found_or_raise(found), more[0] if more else None
 
     # ---- topics ----------------------------------------------------------------------------------------------------
 
@@ -327,6 +351,8 @@ class Client:
         self._start_afresh_if_refused()
         metadata = self._ensure_open()[1].metadata
         seen = metadata.view
+        if metadata.is_just_learnt(self.now_ms()) and seen.partition_count(topic) is not None:
+            return partition_infos(seen, topic)
         metadata.want_topic(topic, self.now_ms())
         metadata.request_update()
         while True:
@@ -348,7 +374,8 @@ class Client:
 
     def topic_configs(self, topic: str, names: Sequence[str] | None = None) -> dict[str, str | None] | None:
         """None: the broker does not return them."""
-        return self._describe_configs(AnyBroker(), RESOURCE_TOPIC, topic, names)
+        (found,) = self._describe_configs(AnyBroker(), [ConfigResource(RESOURCE_TOPIC, topic, names)])
+        return found_or_raise(found)
 
     def create_topic(
         self,
@@ -466,27 +493,14 @@ class Client:
             return AuthorizationError(f"{text}. The principal needs Create on topic {name!r} or on the cluster")
         return BrokerError(text, TOPIC_NOT_CREATED, code=error_code, api=CREATE_TOPICS.name, topic=name)
 
-    def _describe_configs(
-        self, target: Target, resource_type: int, name: str, names: Sequence[str] | None
-    ) -> dict[str, str | None] | None:
-        keys = None if names is None else list(names)
-        resource = {"resource_type": resource_type, "resource_name": name, "configuration_keys": keys}
+    def _describe_configs(self, target: Target, wanted: Sequence[ConfigResource]) -> list[ConfigAnswer]:
         try:
-            request = {"resources": [resource], "include_synonyms": False}
-            answer = self.ask(target, DESCRIBE_CONFIGS, request, changes_nothing=True)
+            body = self.ask(target, DESCRIBE_CONFIGS, configs_body(wanted), changes_nothing=True)
         except BrokerError as error:
             if error.code == UNSUPPORTED_VERSION:
-                return None
+                return [None] * len(wanted)
             raise
-        (result,) = answer["results"]
-        error_code = result["error_code"]
-        if error_code in UNAUTHORIZED:
-            return None
-        if error_code:
-            kind = "topic" if resource_type == RESOURCE_TOPIC else "broker"
-            text = f"the configuration of {kind} {name} was refused: {describe(error_code)}"
-            raise BrokerError(text, code=error_code, api=DESCRIBE_CONFIGS.name)
-        return {row["name"]: row["value"] for row in result["configs"]}
+        return read_configs(wanted, body)
 
     # ---- polling ---------------------------------------------------------------------------------------------------
 
@@ -563,18 +577,6 @@ class Client:
         network, self._network, self._engine = self._network, None, None
         if network is not None:
             network.close_descriptors()
-
-
-def _features(versions: Mapping[str, Any]) -> dict[str, int]:
-    return {row["name"]: row["max_version_level"] for row in versions.get("finalized_features") or ()}
-
-
-def _api_keys(versions: Mapping[str, Any]) -> frozenset[int]:
-    return frozenset(row["api_key"] for row in versions["api_keys"])
-
-
-def _transaction_version(versions: Mapping[str, Any]) -> int:
-    return 2 if _features(versions).get(TRANSACTION_FEATURE, 0) >= VERSION_2_LEVEL else 1
 
 
 _open: weakref.WeakSet[Client] = weakref.WeakSet()

@@ -20,11 +20,10 @@ from functools import lru_cache
 from typing import Protocol
 
 from kafka_sink.admin.client import Client
-from kafka_sink.client.admin_request import AnyBroker
+from kafka_sink.admin.configs import ConfigAnswer
 from kafka_sink.error_table.brokers import LEDGER_FORGETS
 from kafka_sink.errors import BrokerError, ConfigError
 from kafka_sink.frozen import frozen
-from kafka_sink.wire.apis import METADATA
 
 _LOGGER = logging.getLogger("kafka_sink")
 UNKNOWN_TOPIC = 3
@@ -75,14 +74,23 @@ class PlainLedger:
 
 def check_ledger_topic(client: Client, wanted: LedgerOptions) -> None:
     """Raises `ConfigError` if it would delete records, or is missing and may not be created."""
-    topic = wanted.ledger_topic
+    client.reach(topics=[wanted.ledger_topic])
+    configs: ConfigAnswer
     try:
-        configs = client.topic_configs(topic, CHECKED)
+        configs = client.topic_configs(wanted.ledger_topic, CHECKED)
     except BrokerError as error:
-        if error.code != UNKNOWN_TOPIC:
-            raise
+        configs = error
+    check_ledger_configs(client, wanted, configs)
+
+
+def check_ledger_configs(client: Client, wanted: LedgerOptions, configs: ConfigAnswer) -> None:
+    """Like `check_ledger_topic`, for a caller that has just asked for the values of CHECKED and for its metadata."""
+    topic = wanted.ledger_topic
+    if isinstance(configs, BrokerError):
+        if configs.code != UNKNOWN_TOPIC:
+            raise configs
         if not wanted.ledger_is_created:
-            raise ConfigError(missing_ledger_text(topic)) from None
+            raise ConfigError(missing_ledger_text(topic))
         _create(client, wanted)
         return
     if configs is None:
@@ -120,13 +128,12 @@ def _create(client: Client, wanted: LedgerOptions) -> None:
 
 
 def ledger_counts(client: Client, topic: str) -> tuple[int, int | None]:
-    """Number of brokers, and replicas of the ledger's partition; None: unknown at the moment."""
-    body = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
-    answer = client.ask(AnyBroker(), METADATA, body, changes_nothing=True)
-    for found in answer["topics"][0]["partitions"]:
-        if found["partition_index"] == LEDGER_PARTITION:
-            return len(answer["brokers"]), len(found["replica_nodes"])
-    return len(answer["brokers"]), None
+    """Number of brokers, and replicas of the ledger; None: unknown at the moment."""
+    if topic not in client.cluster.topics:
+        client.reach(topics=[topic])
+    cluster = client.cluster
+    found = cluster.topics.get(topic)
+    return len(cluster.brokers), None if found is None else found.replica_count or None
 
 
 def check_cleanup_policy(topic: str, configs: Mapping[str, str | None]) -> None:

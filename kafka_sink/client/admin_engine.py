@@ -13,11 +13,15 @@ lookups, which change nothing, are retried here.
 
 Brokers found are cached until a connection to the broker fails or a request says `find_again`. Error codes in responses
 are not interpreted here.
+
+A caller that knows its next requests can say so (`look_ahead`). Their leaders and coordinators are then found at the
+same time, and all brokers are connected, while the first of them is under way. Otherwise each new broker would cost a
+client that is far away several round trips in the middle of a commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -123,6 +127,8 @@ class AdminEngine:
         self._lookup = CoordinatorLookup(request_timeout_ms=options.request_timeout_ms)
         self._calls: list[_PendingCall] = []
         self._moments: list[int] = []
+        # Every broker is to be connected as soon as the brokers are known.
+        self._is_looking_ahead = False
 
     @property
     def cluster(self) -> ClusterView:
@@ -144,6 +150,7 @@ class AdminEngine:
             self._advance(now_ms, call)
         self._look_up(now_ms)
         self._ask_metadata(now_ms)
+        self._connect_ahead(now_ms)
         self._give_up(now_ms)
         responses = [call.response() for call in self._calls if call.is_over]
         self._calls = [call for call in self._calls if not call.is_over]
@@ -155,6 +162,17 @@ class AdminEngine:
             call.is_over = True
         self._calls = []
         self._lookup.clear_queue()
+        self._is_looking_ahead = False
+
+    def look_ahead(self, now_ms: int, topics: Iterable[str], transactional_ids: Iterable[str]) -> None:
+        """For an operation that will ask leaders of these topics, coordinators of these ids, and every broker. What
+        cannot be found is no error here: the request that needs it looks again."""
+        for topic in topics:
+            self.metadata.want_topic(topic, now_ms)
+        for transactional_id in transactional_ids:
+            if self._lookup.get(transactional_id) is None:
+                self._lookup.enqueue(transactional_id)
+        self._is_looking_ahead = True
 
     # ---- new requests ---------------------------------------------------------------------------------------------
 
@@ -326,6 +344,13 @@ class AdminEngine:
         request = self.metadata.next_request(now_ms)
         if request is not None:
             self.nodes.send(node_id, request, now_ms)
+
+    def _connect_ahead(self, now_ms: int) -> None:
+        if not self._is_looking_ahead or not self.cluster.brokers:
+            return
+        self._is_looking_ahead = False
+        for node_id in self.cluster.brokers:
+            self.nodes.connect(node_id, now_ms)
 
     def _can_use(self, node_id: int, now_ms: int) -> bool:
         """Whether the node is ready for a request. If not, starts connecting, or notes the end of the back-off."""

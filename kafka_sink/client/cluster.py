@@ -55,6 +55,8 @@ class TopicView:
     partitions: Mapping[int, PartitionLeader] = field(default_factory=lambda: MappingProxyType({}))
     error_code: int = 0
     is_internal: bool = False
+    # Of the partition with the fewest.
+    replica_count: int = 0
 
 
 @frozen
@@ -202,7 +204,9 @@ def _merge_topic(known: TopicView | None, answer: Mapping[str, Any], has_reliabl
         old = old_partitions.get(index, PartitionLeader())
         is_stale = epoch != NO_EPOCH and epoch < old.leader_epoch
         partitions[index] = old if is_stale else PartitionLeader(max(leader_id, NO_LEADER), epoch)
-    return TopicView(name, topic_id, MappingProxyType(partitions), 0, bool(answer.get("is_internal", False)))
+    replica_count = min((len(each.get("replica_nodes", ())) for each in answer["partitions"]), default=0)
+    is_internal = bool(answer.get("is_internal", False))
+    return TopicView(name, topic_id, MappingProxyType(partitions), 0, is_internal, replica_count)
 
 
 def _without_leaders(topic_view: TopicView, error_code: int) -> TopicView:

@@ -172,6 +172,10 @@ class Connection:
     def is_authenticated(self) -> bool:
         return self._new_exchange is not None and self.sessions > 0
 
+    @property
+    def offered_apis(self) -> frozenset[int]:
+        return frozenset(self._ranges)
+
     def is_session_over(self, now_ms: int) -> bool:
         """True: before the next request the session must be renewed."""
         return self.state is ConnectionState.READY and self.session_end_ms is not None and now_ms >= self.session_end_ms

@@ -75,6 +75,8 @@ class NodeSet:
         self.last_failure: KafkaSinkError | None = None
         # Why no node is tried any more: credentials or certificates were refused, by us or by a broker.
         self.refusal: KafkaSinkError | None = None
+        # What the brokers offered when connections to them were set up: keys of APIs, and finalised features.
+        self.offered_apis: frozenset[int] = frozenset()
         self.finalized_features: Mapping[str, int] = MappingProxyType({})
         self.finalized_features_epoch = -1
 
@@ -168,15 +170,13 @@ class NodeSet:
 
     def pick_lane(self, node_id: int, now_ms: int, in_flight_max: int) -> int | None:
         """For a request to this broker (which `is_ready`) whose order does not matter: the connection with the fewest
-        requests in flight. None: all are busy; another connection is started if the limit allows."""
+        requests in flight. None: all are busy; another connection is started. Once there is no other one to start,
+        requests need not wait for answers here, on their way to a broker far away they can as well be on theirs."""
         lanes = [node_id + number * LANE_STEP for number in range(LANES_MAX)]
-        free = [
-            lane
-            for lane in lanes
-            if self.in_flight_count(lane) < in_flight_max and (lane == node_id or self.is_ready(lane, now_ms))
-        ]
-        if free:
-            return min(free, key=self.in_flight_count)
+        ready = [lane for lane in lanes if lane == node_id or self.is_ready(lane, now_ms)]
+        best = min(ready, key=self.in_flight_count)
+        if self.in_flight_count(best) < in_flight_max or len(ready) == LANES_MAX:
+            return best
         for lane in lanes[1:]:
             node = self._lanes.setdefault(lane, Node(lane, self._brokers[node_id].endpoint))
             if node.is_preparing:
@@ -395,6 +395,7 @@ class NodeSet:
     def _on_negotiated(self, node: Node, connection: Connection) -> None:
         node.on_negotiated()
         self.tell("debug", f"{'connected to' if connection.sessions == 1 else 'new session with'} {connection.title}")
+        self.offered_apis |= connection.offered_apis
         # Brokers learn of a feature at different times; the highest epoch is the newest (KIP-584).
         if connection.finalized_features_epoch > self.finalized_features_epoch:
             self.finalized_features_epoch = connection.finalized_features_epoch

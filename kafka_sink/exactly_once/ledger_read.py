@@ -4,6 +4,10 @@ A driver that has fenced the others and written its claim (takeover.py) reads up
 after that. Without a claim, at planning, the end is the leader's high watermark, and nothing proves that the broker is
 still the leader: a record that is found was written, one that is not found may have been. The next commit reads again.
 
+Reading begins at offset 0, without a question where the log starts: compaction leaves the start where it is. Only after
+records were deleted otherwise (DeleteRecords) the broker answers that it is elsewhere, and is asked. The end is asked
+for together with the first records.
+
 Records are fetched with read_uncommitted and judged here by the control records that follow them. A read_committed
 reader would stop at the last stable offset, which the open transaction of any other sink in the same ledger holds back;
 a decision of this sink after it would be missed. A record whose marker is not there yet counts as not written. A reader
@@ -39,6 +43,7 @@ from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, LedgerState, clai
 from kafka_sink.exactly_once.ledger_codec import VALUE_BYTES_MAX, decode_claim, decode_record
 from kafka_sink.exactly_once.log_scan import (
     EARLIEST,
+    FETCH_WAIT_MS,
     LATEST,
     RawBatch,
     ask_fetch,
@@ -90,10 +95,12 @@ class LedgerRead(CommitStep):
         self._claim_offset = claim_offset
         self._is_of_name = is_of_name
         self._questions_left = MARKER_QUESTIONS if awaits_markers else 0
-        self._begin(now_ms)
+        self._begin(now_ms, 0)
 
-    def _begin(self, now_ms: int) -> None:
-        self._next_offset: int | None = None
+    def _begin(self, now_ms: int, next_offset: int | None) -> None:
+        """`next_offset` None: where the log starts."""
+        self._next_offset = next_offset
+        self._last_stable_offset = -1
         self._stop_offset = None if self._claim_offset is None else self._claim_offset + 1
         # By producer id and epoch: records that wait for their marker. By ledger key: offset and value of the newest.
         self._waiting: dict[tuple[int, int], list[tuple[int, str, bytes]]] = {}
@@ -101,9 +108,14 @@ class LedgerRead(CommitStep):
         self._key_counts = Counter[str]()
         self._claims: dict[str, int] = {}
         topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
-        ask_offset(self.queue, now_ms, LOG_START, topic, partition, EARLIEST)
         if self._stop_offset is None:
             ask_offset(self.queue, now_ms, LOG_STOP, topic, partition, LATEST)
+        if next_offset is None:
+            ask_offset(self.queue, now_ms, LOG_START, topic, partition, EARLIEST)
+        else:
+            # An empty ledger has nothing to wait for.
+            wait_ms = 0 if self._stop_offset is None else FETCH_WAIT_MS
+            ask_fetch(self.queue, now_ms, READ, topic, partition, next_offset, wait_ms)
 
     @property
     def is_finished(self) -> bool:
@@ -125,8 +137,7 @@ class LedgerRead(CommitStep):
             self._next_offset = offset
         else:
             self._stop_offset = offset
-        if self._next_offset is not None and self._stop_offset is not None:
-            self._read_on(now_ms, last_stable_offset=-1)
+        self._read_on(now_ms)
 
     def _on_fetched(self, now_ms: int, body: Mapping[str, Any]) -> None:
         answer = read_fetch_answer(body)
@@ -134,25 +145,26 @@ class LedgerRead(CommitStep):
         if self.repeat_if_needed(now_ms, READ, found, FETCH.name, answer.error_code):
             return
         if found is Meaning.OUT_OF_RANGE:
-            # The cleaner has moved the log start offset meanwhile.
+            # Records at the start were deleted, before or meanwhile.
             self.queue.drop_all()
-            self._begin(now_ms)
+            self._begin(now_ms, None)
             return
         if found is not Meaning.DONE:
             self.fail(self._error_text(describe_answer(FETCH.name, answer.error_code)))
             return
-        assert self._next_offset is not None and self._stop_offset is not None
+        assert self._next_offset is not None
         before = self._next_offset
         for batch in raw_batches(answer.records):
             self._take(batch)
-        if self._next_offset == before < self._stop_offset:
+        if self._stop_offset is not None and self._next_offset == before < self._stop_offset:
             if answer.records:
                 raise RemoteProtocolError(self._error_text(f"no whole batch at offset {before}"), LEDGER_UNREADABLE)
             # There are more records: a broker that returns none is no longer the leader.
             self.queue.repeat(now_ms, READ, find_again=True)
             return
         self.queue.drop(READ)
-        self._read_on(now_ms, last_stable_offset=answer.last_stable_offset)
+        self._last_stable_offset = answer.last_stable_offset
+        self._read_on(now_ms)
 
     def _take(self, raw: RawBatch) -> None:
         assert self._next_offset is not None
@@ -208,25 +220,27 @@ class LedgerRead(CommitStep):
         if offset >= self._newest.get(ledger_key, (-1, b""))[0]:
             self._newest[ledger_key] = (offset, value)
 
-    def _read_on(self, now_ms: int, *, last_stable_offset: int) -> None:
-        assert self._next_offset is not None and self._stop_offset is not None
+    def _read_on(self, now_ms: int) -> None:
+        if self._next_offset is None or self._stop_offset is None or READ in self.queue.keys:
+            return
         topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
         if self._next_offset < self._stop_offset:
             ask_fetch(self.queue, now_ms, READ, topic, partition, self._next_offset)
-        elif self._questions_left and self._is_marker_missing(last_stable_offset):
+        elif self._questions_left and self._is_marker_missing():
             self._questions_left -= 1
             ask_fetch(self.queue, now_ms, READ, topic, partition, self._next_offset, MARKER_WAIT_MS)
         else:
-            self._conclude(last_stable_offset)
+            self._conclude()
 
-    def _is_marker_missing(self, last_stable_offset: int) -> bool:
+    def _is_marker_missing(self) -> bool:
+        last_stable_offset = self._last_stable_offset
         return any(offset >= last_stable_offset for waiting in self._waiting.values() for offset, _, _ in waiting)
 
-    def _conclude(self, last_stable_offset: int) -> None:
+    def _conclude(self) -> None:
         unmarked: dict[str, list[tuple[int, bytes]]] = {}
         for waiting in self._waiting.values():
             for offset, ledger_key, value in waiting:
-                if offset < last_stable_offset:
+                if offset < self._last_stable_offset:
                     self._keep(offset, ledger_key, value)
                 elif self._claim_offset is not None and offset > self._newest.get(ledger_key, (-1, b""))[0]:
                     unmarked.setdefault(ledger_key, []).append((offset, value))

@@ -201,6 +201,14 @@ class Producer:
         futures; flush does not raise them."""
         self._operations.flush("flush()", c.Flush, timeout_s)
 
+    def look_ahead(self, topic: str) -> None:
+        """Has the topic's partitions looked for while something else is waited for, so that the first row need not
+        wait for them."""
+        check_row(topic, None, None)
+        if self._mailbox.cluster.partition_count(topic) is None:
+            self._mailbox.post(c.WantTopic(topic))
+            self._mailbox.wake()
+
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         check_row(topic, None, None)
         mailbox = self._mailbox

@@ -1,9 +1,12 @@
 """The driver's side of exactly-once: asks Kafka at planning time, commits, aborts.
 
 The decisions are made by the pure state machine in exactly_once/committer.py; this provides its I/O (a Client) and the
-state kept between batches (a DriverSession). Both are cached per process. Nothing relies on that: Spark starts commit
-processes at any time, and moves the commits of a query between them. A process without state, or with old state,
-fences, reads the ledger and continues from there.
+state kept between batches (a DriverSession). Both are cached per process, a client for all writes with the same options
+of the producer. Nothing relies on that: Spark starts commit processes at any time, and moves the commits of a query
+between them. A process without state, or with old state, fences, reads the ledger and continues from there.
+
+Brokers may be far away, where each request that waits for the answer to another one costs a round trip.
+tests/integration/test_round_trips.py limits their number.
 """
 
 from __future__ import annotations
@@ -11,12 +14,14 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 
-from kafka_sink.admin.client import Client, TransactionSupport
-from kafka_sink.admin.ledger_topic import check_ledger_topic
+from kafka_sink.admin.client import Client
+from kafka_sink.admin.client_pool import ClientPool
+from kafka_sink.admin.ledger_topic import CHECKED, check_ledger_configs
+from kafka_sink.admin.support import TransactionSupport
 from kafka_sink.error_table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
 from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.exactly_once.committer import Committer
@@ -42,6 +47,8 @@ MAX_TIMEOUT = "transaction.max.timeout.ms"
 # The part of a transaction's timeout that must be left at the decision, so that a restart can still carry it out.
 MARGIN_MS_MAX, MARGIN_SHARE = 60_000, 4
 DRIVERS_MAX = 32
+# By the options of the producer, which all queries of an application usually share.
+CLIENTS_MAX = 8
 # Limit of cached configurations: inside foreachBatch each batch may have a new one.
 CHECKS_MAX = 64
 # A batch write without a label has no ledger record: it is all or nothing unless the driver dies during its commit.
@@ -53,7 +60,6 @@ class Driver:
 
     def __init__(self, options: SinkOptions, sink_id: str, run: str = "", query_id: str = "") -> None:
         self._options = options
-        self._client = Client(options.producer)
         named = sink_id if query_id else ""
         label = label_of(options.query_name, options.checkpoint_location)
         self._session = DriverSession(sink_id_of_query(sink_id, query_id), run, named_sink_id=named, label=label)
@@ -62,7 +68,17 @@ class Driver:
 
     def commit(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> CommitResult:
         operation = DriverOperation.COMMIT if key.has_ledger else DriverOperation.COMMIT_WITHOUT_LEDGER
+        self._look_ahead(key, receipts)
         return self._run(Job(operation, key, receipts, _wall_ms()))
+
+    def _look_ahead(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> None:
+        """A commit asks the ledger's leader, the coordinators of the driver and of each transaction, and all brokers
+        for open transactions."""
+        ids = [receipt.transaction.transactional_id for receipt in receipts if receipt.transaction is not None]
+        if key.has_ledger:
+            self._client.look_ahead([self._options.ledger_topic], [self._session.transactional_id, *ids])
+        else:
+            self._client.look_ahead([], ids)
 
     def abort(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> CommitResult:
         operation = DriverOperation.ABORT if key.has_ledger else DriverOperation.ABORT_WITHOUT_LEDGER
@@ -78,8 +94,12 @@ class Driver:
         fence."""
         return self._run(Job(DriverOperation.RECOVER, wall_ms=_wall_ms()))
 
+    @property
+    def _client(self) -> Client:
+        return _clients(os.getpid()).get(self._options.producer)
+
     def close(self) -> None:
-        self._client.close()
+        _clients(os.getpid()).drop(self._options.producer)
 
     def _run(self, job: Job) -> CommitResult:
         verdict = self._client.run(Committer(self._delivery_settings(), self._session, job, self._client.now_ms()))
@@ -112,35 +132,38 @@ class Driver:
         return self._settings
 
     def _support(self) -> TransactionSupport:
-        """Requested once for both the checks and the recovery at planning."""
+        """Known from the checks, at planning."""
         if self._known_support is None:
             self._known_support = self._client.transaction_support()
         return self._known_support
 
     # ---- at planning time ------------------------------------------------------------------------------------------
 
-    def check_cluster(self) -> SinkOptions:
+    def check_cluster(self, *, has_ledger: bool) -> SinkOptions:
         """Raises what a task or a commit would raise later; returns the options with what the brokers allow."""
         client, options = self._client, self._options
-        client.reach()
+        topics = [topic for topic in (options.topic, options.dead_letter_topic) if topic is not None]
+        ledger = options.ledger_topic if options.is_exactly_once and has_ledger else None
+        client.reach(topics=topics if ledger is None else [*topics, ledger])
         if options.is_exactly_once:
-            options = self._check_transactions(options)
-        for topic in (options.topic, options.dead_letter_topic):
-            if topic is not None:
-                client.describe_topic(topic)
+            # Planning sweeps nothing.
+            self._known_support = client.transaction_support(is_sweeping=False)
+            options = self._check_transactions(options, self._known_support)
+        for topic in topics:
+            client.describe_topic(topic)
         if not options.is_exactly_once:
             return options
-        return replace(options, producer=replace(options.producer, transaction_timeout_ms=self._timeout_ms()))
+        limits, ledger_configs = client.configs_of_broker_and_topic([MAX_TIMEOUT], ledger, CHECKED)
+        timeout_ms = self._timeout_ms(limits or {})
+        if ledger is not None:
+            check_ledger_configs(client, options, ledger_configs)
+        return replace(options, producer=replace(options.producer, transaction_timeout_ms=timeout_ms))
 
-    def check_ledger(self) -> None:
-        check_ledger_topic(self._client, self._options)
-
-    def _check_transactions(self, options: SinkOptions) -> SinkOptions:
+    def _check_transactions(self, options: SinkOptions, support: TransactionSupport) -> SinkOptions:
         """Falls back to at-least-once if the brokers have no transactions and the user allows it."""
-        missing = self._support().missing
-        if not missing:
+        if not support.missing:
             return options
-        lack = f"these brokers offer no transactions ({', '.join(missing)} missing)"
+        lack = f"these brokers offer no transactions ({', '.join(support.missing)} missing)"
         if not options.falls_back:
             raise ConfigError(
                 f"{lack}, so delivery.guarantee=exactly-once is not possible. Choose "
@@ -150,11 +173,12 @@ class Driver:
         _LOGGER.warning("%s: by delivery.fallback rows are written at least once, and may appear twice", lack)
         return replace(options, is_exactly_once=False)
 
-    def _timeout_ms(self) -> int:
+    def _timeout_ms(self, limits: Mapping[str, str | None]) -> int:
         timeout_ms = self._options.producer.transaction_timeout_ms
-        allowed_ms = self._broker_number(MAX_TIMEOUT)
-        if allowed_ms is None or timeout_ms <= allowed_ms:
+        text = limits.get(MAX_TIMEOUT) or ""
+        if not text.lstrip("-").isdigit() or timeout_ms <= int(text):
             return timeout_ms
+        allowed_ms = int(text)
         if self._options.transaction_timeout_is_chosen:
             raise ConfigError(
                 f"kafka.transaction.timeout.ms={timeout_ms} is more than the brokers allow "
@@ -162,11 +186,6 @@ class Driver:
                 TRANSACTION_TOO_LONG,
             )
         return allowed_ms
-
-    def _broker_number(self, name: str) -> int | None:
-        configs = self._client.broker_configs([name]) or {}
-        text = configs.get(name) or ""
-        return int(text) if text.lstrip("-").isdigit() else None
 
 
 def commit_batch(
@@ -212,6 +231,12 @@ def _sweep_write(options: SinkOptions, sink_id: str, run: str, key: BatchKey) ->
 
 
 @cache
+def _clients(pid: int) -> ClientPool:
+    """Per process, like the drivers."""
+    return ClientPool(CLIENTS_MAX)
+
+
+@cache
 def _drivers(pid: int) -> dict[tuple[SinkOptions, str, str, str, str], Driver]:
     """Per process: a forked child must not use its parent's connections."""
     return {}
@@ -231,7 +256,7 @@ def _use_driver(
         raise
     drivers[where] = driver
     while len(drivers) > DRIVERS_MAX:
-        drivers.pop(next(iter(drivers))).close()
+        del drivers[next(iter(drivers))]
     return verdict
 
 
@@ -259,28 +284,28 @@ def create_topics(options: SinkOptions, pid: int) -> None:
 
     # The topic's configuration may not suit dead letters: a compacted topic rejects records without a key.
     plans = [(options.topic, plan), (options.dead_letter_topic, replace(plan, configs=()))]
-    with Client(options.producer) as client:
-        for topic, wanted in plans:
-            if topic is None:
-                continue
-            found = create_where_missing(client, topic, wanted)
-            if found is None:
-                _LOGGER.info("created topic %s", topic)
-            elif found:
-                _LOGGER.warning("topic %s was there before, and stays as it is: %s", topic, "; ".join(found))
+    client = _clients(pid).get(options.producer)
+    for topic, wanted in plans:
+        if topic is None:
+            continue
+        found = create_where_missing(client, topic, wanted)
+        if found is None:
+            _LOGGER.info("created topic %s", topic)
+        elif found:
+            _LOGGER.warning("topic %s was there before, and stays as it is: %s", topic, "; ".join(found))
 
 
 @lru_cache(maxsize=CHECKS_MAX)
 def _ask_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptions:
     driver = Driver(options, sink_id or "")
     try:
-        settled = driver.check_cluster()
+        settled = driver.check_cluster(has_ledger=sink_id is not None)
         if sink_id is not None and settled.is_exactly_once:
-            driver.check_ledger()
             driver.recover()
-        return settled
-    finally:
+    except BaseException:
         driver.close()
+        raise
+    return settled
 
 
 @lru_cache(maxsize=1)

@@ -16,6 +16,7 @@ from kafka_sink.options import ProducerOptions
 
 if TYPE_CHECKING:
     from kafka_sink.admin.client import Client
+    from kafka_sink.admin.client_pool import ClientPool
 
 # After this time a new id is the better choice.
 ASK_TIMEOUT_MS = 2_000
@@ -26,7 +27,7 @@ CLIENTS_MAX = 4
 class Identities:
     def __init__(self) -> None:
         self.pool = IdentityPool()
-        self._clients: dict[ProducerOptions, Client] = {}  # least recently used first
+        self._clients: ClientPool | None = None
 
     def has_ended(self, options: ProducerOptions, transaction: PreparedTransaction) -> bool:
         """Asks the coordinator; False also if it is unknown."""
@@ -43,21 +44,19 @@ class Identities:
         return any(is_over(transaction, state) for state in answer["transaction_states"])
 
     def _client(self, options: ProducerOptions) -> Client:
-        from kafka_sink.admin.client import Client
+        from kafka_sink.admin.client_pool import ClientPool
 
-        client = self._clients.pop(options, None) or Client(options)
-        self._clients[options] = client
-        while len(self._clients) > CLIENTS_MAX:
-            self._clients.pop(next(iter(self._clients))).close()
-        return client
+        if self._clients is None:
+            self._clients = ClientPool(CLIENTS_MAX)
+        return self._clients.get(options)
 
     def close(self) -> None:
-        for client in self._clients.values():
-            client.close()
+        if self._clients is not None:
+            self._clients.close()
         self.forget()
 
     def forget(self) -> None:
-        self.pool, self._clients = IdentityPool(), {}
+        self.pool, self._clients = IdentityPool(), None
 
 
 # The instance of this process.

@@ -159,6 +159,8 @@ class Task:
 
     def _borrow(self, identity: TaskIdentity | None) -> Producer:
         producer = POOL.borrow(self._producer_options, _transactional_id(identity))
+        if self._options.topic is not None:
+            producer.look_ahead(self._options.topic)
         self._retries_before = producer.retried_record_count
         if self._meter is not None:
             self._meter.begin(producer)

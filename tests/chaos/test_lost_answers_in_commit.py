@@ -47,7 +47,7 @@ def test_commit_gets_over_the_loss_of_any_one_request_or_answer(stream: BareStre
             fault.stop()
             if not fault.has_acted:
                 break
-    assert nth > 18
+    assert nth > 15
     stream.check()
 
 
@@ -61,7 +61,7 @@ def test_planning_gets_over_the_loss_of_any_one_answer(stream: BareStream, harm:
         fault.stop()
         if not fault.has_acted:
             break
-    assert nth > 5
+    assert nth > 3  # configuration, the ledger's end, its records
 
 
 @pytest.mark.parametrize("harm", [Harm.LOSE_ANSWER, Harm.DUPLICATE_REQUEST], ids=lambda harm: harm.name.lower())

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from kafka_sink.admin.client import Client
+from kafka_sink.admin.client_pool import ClientPool
 from kafka_sink.client.admin_request import (
     AdminRequest,
     AllBrokers,
@@ -451,3 +452,36 @@ def test_requests_are_answered_once_even_if_the_machine_reuses_a_key(kafka: Embe
 def second_id_on(kafka: EmbeddedBroker, node_id: int, first: str) -> str:
     names = (f"tx-{number}" for number in range(1_000))
     return next(name for name in names if name != first and coordinator_of(kafka, name) == node_id)
+
+
+# ---- clients that are kept -----------------------------------------------------------------------------------------
+
+
+def test_a_kept_client_is_the_same_until_others_were_used_or_something_failed(kafka: EmbeddedBroker) -> None:
+    first, second, third = (client_of(kafka.bootstrap_servers, client_id=name).options for name in "abc")
+    pool = ClientPool(2)
+    kept = pool.get(first)
+    kept.reach()
+    pool.get(second)
+    assert pool.get(first) is kept
+    pool.get(third)
+    assert pool.get(first) is kept, "the one that was not used for the longest time had to go"
+    pool.drop(first)
+    with pytest.raises(LocalProtocolError, match="closed"):
+        kept.reach()
+    fresh = pool.get(first)
+    assert fresh is not kept
+    fresh.reach()
+    pool.close()
+
+
+def test_a_kept_client_gets_over_brokers_that_closed_its_connections_meanwhile(kafka: EmbeddedBroker) -> None:
+    pool = ClientPool(1)
+    options = client_of(kafka.bootstrap_servers).options
+    pool.get(options).reach()
+    for node_id in (1, 2, 3):
+        kafka.stop_broker(node_id)
+    for node_id in (1, 2, 3):
+        kafka.start_broker(node_id)
+    assert len(pool.get(options).describe_topic("t")) == 3
+    pool.close()

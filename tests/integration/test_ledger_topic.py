@@ -26,6 +26,7 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.asking import client_of
+from tests.integration.commanding import Sink, rows
 from tests.releases import BEFORE_NAMES, BEFORE_QUERY_IDS, release_of
 from tools.kafka_cluster import KafkaCluster
 
@@ -186,3 +187,20 @@ def test_releases_before_read_a_record_with_a_name(commit: str, tmp_path: Path) 
     environment = {**os.environ, "PYTHONPATH": str(package)}
     said = subprocess.run([sys.executable, "-c", program], input=named, capture_output=True, env=environment)
     assert said.stdout == b"intent 1 10\n", said.stderr
+
+
+# ---- read ------------------------------------------------------------------------------------------------------
+
+
+def test_a_ledger_whose_first_records_were_deleted_is_read_from_where_it_begins() -> None:
+    """Compaction never moves the start of a log; DeleteRecords does."""
+    with EmbeddedBroker() as broker:
+        other, sink = (Sink(broker.bootstrap_servers, name, name, "led") for name in ("others", "orders"))
+        other.create()
+        broker.create_topic("orders", 2)
+        other.deliver(BatchKey("query-1", 0))
+        written = broker.do(lambda core: core.cluster.topics["led"].partitions[0].log.high_watermark)
+        sink.deliver(BatchKey("query-2", 0))
+        broker.do(lambda core: core.cluster.topics["led"].partitions[0].log.delete_before(written))
+        sink.deliver(BatchKey("query-2", 1))
+        assert sink.visible() == sorted(rows(BatchKey("query-2", 0), 0, 1) + rows(BatchKey("query-2", 1), 0, 1))

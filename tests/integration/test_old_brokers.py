@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from kafka_sink import TransactionReceipt
-from kafka_sink.admin.client import Client, TransactionSupport
+from kafka_sink.admin.client import Client
+from kafka_sink.admin.support import TransactionSupport
 from kafka_sink.client.admin_request import Coordinator, Leader
 from kafka_sink.exactly_once.log_scan import read_offset_answer
 from kafka_sink.exactly_once.receipt import BatchKey

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink import Producer
-from kafka_sink.admin.client import TransactionSupport
+from kafka_sink.admin.support import TransactionSupport
 from kafka_sink.error_table.brokers import BROKER_REFUSED
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, explain_error
 from kafka_sink.options.presets import PRESETS

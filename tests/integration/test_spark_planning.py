@@ -6,7 +6,6 @@ The assumption: Spark gives its planning and its committing processes on the dri
 from __future__ import annotations
 
 import pickle
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,15 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink.admin.client import Client
+from kafka_sink.errors import CommitAborted
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.planning import plan_stream
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit
-from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry
+from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, acl
+from kafka_sink.testing.acl import Acl
 from kafka_sink.wire.api import Api
-from kafka_sink.wire.apis import API_VERSIONS, DESCRIBE_CONFIGS, METADATA
+from kafka_sink.wire.apis import DESCRIBE_CONFIGS
 from tests.chaos.bare_spark import open_transactions
 from tests.integration.commanding import Sink, rows
 
@@ -49,12 +50,11 @@ def fail_in_a_commit(sink: Sink) -> None:
         raise ConnectionError
 
 
-# Requests for configurations: the ledger's topic, the maximum transaction time-out of the brokers, and, before
-# transaction version 2, whether they verify.
-@pytest.mark.parametrize(("release", "config_count"), [("4.3", 2), ("3.9", 3)])
-def test_the_first_planning_asks_no_broker_for_the_same_twice(
-    monkeypatch: pytest.MonkeyPatch, release: str, config_count: int
+@pytest.mark.parametrize("release", ["4.3", "3.9"])
+def test_the_first_planning_asks_one_broker_for_all_of_the_configuration_and_nothing_else_twice(
+    monkeypatch: pytest.MonkeyPatch, release: str
 ) -> None:
+    """Versions are known from the connection, topics from the metadata: tests/integration/test_round_trips.py."""
     asked: list[str] = []
     ask_all = Client.ask_all
 
@@ -68,7 +68,7 @@ def test_the_first_planning_asks_no_broker_for_the_same_twice(
         sink.create()
         asked.clear()
         plan(sink)
-    assert Counter(asked) == {API_VERSIONS.name: 1, DESCRIBE_CONFIGS.name: config_count, METADATA.name: 1}
+    assert asked == [DESCRIBE_CONFIGS.name]
 
 
 def test_a_start_after_a_commit_that_failed_finishes_what_was_decided_before_any_task_runs(sink: Sink) -> None:
@@ -125,3 +125,13 @@ def test_a_thousand_micro_batches_are_one_question_and_tasks_cannot_ask(
     assert len(embedded_registry.requests()) == 1
     address = embedded_registry.url.removeprefix("http://").encode()
     assert [address in plan for plan in plans] == [False]
+
+
+def test_a_ledger_that_may_not_be_read_is_refused_before_any_row_is_written() -> None:
+    everything = [Acl(acl.EVERYBODY, acl.ALL, kind, "*") for kind in (acl.TOPIC, acl.TRANSACTIONAL_ID)]
+    unread = Acl(acl.EVERYBODY, acl.READ, acl.TOPIC, LEDGER, permission=acl.DENY)
+    with EmbeddedBroker(acls=[*everything, Acl(acl.EVERYBODY, acl.ALL, acl.CLUSTER), unread]) as broker:
+        sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER)
+        sink.create()
+        with pytest.raises(CommitAborted, match="The principal needs Read on this topic"):
+            plan(sink)

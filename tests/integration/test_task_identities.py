@@ -62,7 +62,7 @@ class Query:
         self._servers = servers
         self._attempts = itertools.count(100)
         planning = Driver(self.options, self.sink_id, "")
-        planning.check_ledger()
+        planning.check_cluster(has_ledger=True)
         planning.close()
 
     def task(self, batch: int, partition: int = 0, *, errors_may_be_caught: bool = False) -> TaskReceipt:

@@ -27,7 +27,7 @@ def test_a_batch_is_fenced_read_checked_decided_committed_recorded_and_swept_in_
     assert verdict.summary is not None and verdict.summary.row_count == 2
     check_delivered(bench)
     order = list(dict.fromkeys(bench.purposes()))
-    wanted = ["fence older drivers", "claim ledger", "ledger start", "describe transactions"]
+    wanted = ["fence older drivers", "claim ledger", "read ledger", "describe transactions"]
     assert [purpose for purpose in order if purpose in wanted] == wanted
     assert order.index("write ledger record") < order.index(END) < order.index(COMMIT)
     assert order.index(COMMIT) < order.index("list transactions")

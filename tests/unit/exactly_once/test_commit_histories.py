@@ -60,7 +60,7 @@ def test_before_the_decision(bench: Bench, history: History) -> None:
 
 @histories("""
 c3 a driver that another run has fenced touches nothing and says who took over
-    commit:0=delivered settle gets:"ledger start",29 commit/2:1=refused forget
+    commit:0=delivered settle gets:"read ledger",29 commit/2:1=refused forget
     commit:1=refused says:"its run 2222222222222222" times:"fence older drivers"=0
     tasks:1=open decision:1=none identity=none
 
@@ -132,7 +132,7 @@ abort with a stale memory reads the ledger anew
     commit:0=delivered gets:"commit transaction",lost* commit/1b:1=pending abort:1=left
 
 abort that cannot reach the ledger leaves everything to the time out
-    write:0 gets:"ledger start",lost* abort:0=left notes=1 tasks:0=open
+    write:0 gets:"read ledger",lost* abort:0=left notes=1 tasks:0=open
 
 abort by a run that was replaced aborts its own and fences nobody
     commit:0=delivered commit/2:1=delivered write/2:2 write:1 killed:1 forget
@@ -160,7 +160,7 @@ planning reports a loss without writing it down
     recover=lost says:"1 of 2 are committed" ledger=intent
 
 an unreachable broker at planning is said to have changed nothing
-    gets:"ledger start",lost* recover=refused error=PKS-6007 says:"Nothing was changed"
+    gets:"read ledger",lost* recover=refused error=PKS-6007 says:"Nothing was changed"
 
 finish closes the decision without a query
     gets:"commit transaction",lost* commit:0=pending finish=recovered ledger=done finish=nothing

@@ -47,7 +47,7 @@ def test_abort_fences_before_it_aborts_so_that_no_decision_can_arrive_late(bench
 
 def test_planning_with_nothing_open_only_looks(bench: Bench) -> None:
     assert bench.run(DriverOperation.RECOVER).conclusion is Conclusion.NOTHING_TO_DO
-    assert set(bench.purposes()) == {"ledger start", "ledger stop"}
+    assert set(bench.purposes()) == {"read ledger", "ledger stop"}
 
 
 # ---- the operator's choice ----

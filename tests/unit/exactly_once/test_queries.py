@@ -82,7 +82,7 @@ def test_a_driver_of_the_release_before_that_was_frozen_decides_nothing_after_th
     assert bench.commit(rows(bench, 1, QUERY, SECOND), upgraded).conclusion is Conclusion.DELIVERED
     bench.settle()
     # Like the previous release: the driver tries once, and does not continue after it is fenced.
-    refused = bench.commit(late, frozen, answers={"ledger start": [29]})
+    refused = bench.commit(late, frozen, answers={"read ledger": [29]})
     assert isinstance(refused.error, CommitAborted)
     assert bench.seen() == [2, 2]
 

@@ -47,7 +47,7 @@ def test_a_poisoned_sink_is_refused_until_its_record_is_set_aside_and_a_person_a
     bench.asked.clear()
     assert set_aside(bench, SINK, offset).outcome is Aside.DONE
     order = list(dict.fromkeys(bench.purposes()))
-    wanted = ["fence older drivers", "claim ledger", "ledger start", "write ledger record", "end ledger transaction"]
+    wanted = ["fence older drivers", "claim ledger", "read ledger", "write ledger record", "end ledger transaction"]
     assert [purpose for purpose in order if purpose in wanted] == wanted
     assert bench.ledger() == {}
 
@@ -87,7 +87,7 @@ def test_a_newer_record_than_the_one_that_was_seen_is_not_set_aside(bench: Bench
     assert "write ledger record" not in bench.purposes()
 
 
-@pytest.mark.parametrize("purpose", ["fence older drivers", "claim ledger", "ledger start", "write ledger record"])
+@pytest.mark.parametrize("purpose", ["fence older drivers", "claim ledger", "read ledger", "write ledger record"])
 def test_without_an_answer_before_the_end_nothing_was_written(bench: Bench, purpose: str) -> None:
     offset = put(bench, SINK, POISON)
     verdict = set_aside(bench, SINK, offset, {purpose: [LOST] * 100_000})

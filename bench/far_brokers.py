@@ -1,0 +1,275 @@
+"""A cluster far away, and every request to it: brokers, network and time in one thread, without sockets and waiting.
+
+The sink's clients run as they are, but for their sockets and their clock. The brokers are the core of the embedded
+cluster; a byte is on its way for half a round trip, and time passes only while a client waits. So the time that
+something took, divided by a round trip, is the number of round trips that it waited for one after the other, whatever
+the machine is doing. A back-off counts as well: it is time that a user waits.
+
+    far = FarCluster(3, topics={"rows": 4})
+    with far.serve_clients(), far.process("commit"):
+        writer.commit(messages)
+    print(far.steps)
+
+A producer has no thread of its own here: whoever waits for it runs its sender.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import random
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from kafka_sink.admin import client as client_module
+from kafka_sink.client.commands import (
+    Address,
+    Connect,
+    Connected,
+    Disconnect,
+    Disconnected,
+    NetworkEvent,
+    Received,
+    Resolve,
+    Resolved,
+    Send,
+)
+from kafka_sink.errors import TransportError
+from kafka_sink.io.clock import Clock
+from kafka_sink.io.network import SocketCommand
+from kafka_sink.producer import core as core_module
+from kafka_sink.producer.mailbox import Mailbox
+from kafka_sink.producer.sender import Sender
+from kafka_sink.testing import BrokerCluster
+from kafka_sink.testing.broker import Output
+from kafka_sink.testing.settings import RELEASES, Settings
+from kafka_sink.testing.topics import BrokerState
+from kafka_sink.wire.apis import APIS
+from kafka_sink.wire.frames import decode_request_header
+
+ROUND_TRIP_MS = 100
+PORT = 9092
+# The name that a bootstrap server has beside those that brokers advertise, as a service has it.
+SERVICE = "kafka"
+CONNECT = "connect"
+# Plenty: one that is made for a while in vain must not look like progress.
+TURNS_MAX = 10_000
+NS_PER_MS = 1_000_000
+
+# Not those of processes that exist.
+_process_ids = itertools.count(10**9)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A connection or a request, and when it went out, in round trips since the beginning."""
+
+    process: str
+    after: float
+    broker_id: int
+    what: str
+
+
+class FarClock(Clock):
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ns(self) -> int:  # type: ignore[override]  # the real one is a function, for speed
+        return self.now_ms * NS_PER_MS
+
+    def timestamp_ms(self) -> int:
+        return self.now_ms
+
+
+class FarCluster:
+    def __init__(self, brokers: int = 1, *, topics: Mapping[str, int], release: str = RELEASES[0]) -> None:
+        # Brokers refuse records from the future.
+        self.clock = FarClock(time.time_ns() // NS_PER_MS)
+        self._started_ms = self.clock.now_ms
+        self._addresses = {f"broker-{number}": number for number in range(1, brokers + 1)}
+        nodes = [BrokerState(number, host, PORT) for host, number in self._addresses.items()]
+        settings = Settings({}, release, random_bytes=random.Random(0).randbytes)
+        self.core = BrokerCluster(nodes, topics=topics, settings=settings, now_ms=self.clock.now_ms)
+        self.bootstrap_servers = f"{SERVICE}:{PORT}"
+        self.steps: list[Step] = []
+        self._process = ""
+        self._process_ids: dict[str, int] = {}
+        self._due: list[tuple[int, int, Callable[[], None]]] = []
+        self._numbers = itertools.count(1)
+        # By the number that the cluster knows a connection under: who has it, and what it is called there.
+        self._owners: dict[int, tuple[FarNetwork, int]] = {}
+        self._senders: dict[int, Sender] = {}
+
+    @property
+    def round_trips(self) -> float:
+        """Since the beginning."""
+        return (self.clock.now_ms - self._started_ms) / ROUND_TRIP_MS
+
+    # ---- the processes of an application ---------------------------------------------------------------------------
+
+    @contextmanager
+    def serve_clients(self) -> Iterator[None]:
+        """Clients that are made and used meanwhile are clients of this cluster."""
+        with ExitStack() as stack:
+            for module in (client_module, core_module):
+                stack.enter_context(patch.object(module, "Network", lambda *_, **__: FarNetwork(self)))
+                stack.enter_context(patch.object(module, "Clock", lambda: self.clock))
+            stack.enter_context(patch.object(core_module, "Sender", self._make_sender))
+            stack.enter_context(patch.object(Mailbox, "wait_for", lambda *asked: self._wait_for(*asked)))
+            # Which of several brokers is asked first must not differ from run to run, nor how long a back-off is, nor
+            # the names by which coordinators are chosen.
+            stack.enter_context(patch.object(random, "random", lambda: 0.0))
+            stack.enter_context(patch.object(random, "Random", lambda: random))
+            stack.enter_context(patch.object(uuid, "uuid4", lambda: uuid.UUID(int=next(self._numbers), version=4)))
+            yield
+
+    def start_application(self) -> None:
+        """With new processes."""
+        self._process_ids.clear()
+
+    @contextmanager
+    def process(self, name: str) -> Iterator[None]:
+        """Spark plans, writes and commits in processes of their own: none knows what another one has learnt."""
+        process_id = self._process_ids.setdefault(name, next(_process_ids))
+        with patch.object(os, "getpid", lambda: process_id):
+            self._process = name
+            yield
+
+    def _make_sender(self, *parts: Any) -> Sender:
+        sender, mailbox = Sender(*parts), parts[3]
+        # Whoever waits for it runs it.
+        sender.thread.run = lambda: None  # type: ignore[method-assign]
+        sender.thread.join = lambda _=None: sender.run()  # type: ignore[method-assign]
+        self._senders[id(mailbox)] = sender
+        return sender
+
+    def _wait_for(self, mailbox: Mailbox, is_over: Callable[[], bool], deadline_ms: int | None, what: str) -> bool:
+        for _ in range(TURNS_MAX):
+            if is_over():
+                return True
+            if deadline_ms is not None and self.clock.now_ms >= deadline_ms:
+                return False
+            self._senders[id(mailbox)].turn()
+        raise RuntimeError(f"{what} does not end")
+
+    # ---- time ------------------------------------------------------------------------------------------------------
+
+    def advance(self, until_ms: int | None) -> bool:
+        """To the next thing that happens; False: nothing does until then."""
+        moments = [self._due[0][0]] if self._due else []
+        if self.core.next_deadline_ms is not None:
+            moments.append(self.core.next_deadline_ms)
+        if until_ms is not None and min(moments, default=until_ms + 1) > until_ms:
+            self.clock.now_ms = max(self.clock.now_ms, until_ms)
+            return False
+        if not moments:
+            raise RuntimeError("a client waits, and nothing is under way")
+        self.clock.now_ms = max(self.clock.now_ms, min(moments))
+        self._deliver(self.core.tick(self.clock.now_ms))
+        while self._due and self._due[0][0] <= self.clock.now_ms:
+            heapq.heappop(self._due)[2]()
+        return True
+
+    def _after(self, wait_ms: int, act: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (self.clock.now_ms + wait_ms, next(self._numbers), act))
+
+    # ---- the network -----------------------------------------------------------------------------------------------
+
+    def connect(self, network: FarNetwork, connection_id: int, address: Address) -> tuple[int, int]:
+        """The broker, and the number of the connection there."""
+        broker_id = self._addresses.get(str(address[1][0]), 1)
+        number = next(self._numbers)
+        self._owners[number] = (network, connection_id)
+        self._note(broker_id, CONNECT)
+        self._after(ROUND_TRIP_MS, lambda: network.events.append(Connected(connection_id)))
+        return broker_id, number
+
+    def send(self, broker_id: int, number: int, request: bytes) -> None:
+        key = decode_request_header(request[4:])[0]
+        self._note(broker_id, APIS[key].name)
+        self._after(ROUND_TRIP_MS // 2, lambda: self._arrive(broker_id, number, request))
+
+    def disconnect(self, number: int) -> None:
+        self._owners.pop(number, None)
+        self.core.on_disconnect(number)
+
+    def _arrive(self, broker_id: int, number: int, request: bytes) -> None:
+        if number in self._owners:
+            self._deliver(self.core.on_bytes(broker_id, number, request, self.clock.now_ms))
+
+    def _deliver(self, outputs: list[Output]) -> None:
+        for number, answer in outputs:
+            if number in self._owners:
+                network, connection_id = self._owners[number]
+                event: NetworkEvent = (
+                    Received(connection_id, answer)
+                    if answer is not None
+                    else Disconnected(connection_id, TransportError("closed by the broker"))
+                )
+                self._after(ROUND_TRIP_MS // 2, lambda network=network, event=event: network.events.append(event))  # type: ignore[misc]
+
+    def _note(self, broker_id: int, what: str) -> None:
+        self.steps.append(Step(self._process, self.round_trips, broker_id, what))
+
+
+class FarNetwork:
+    """In place of `Network`."""
+
+    def __init__(self, cluster: FarCluster) -> None:
+        self._cluster = cluster
+        self.events: list[NetworkEvent] = []
+        self._is_woken = False
+        # Broker and number by connection id.
+        self._connections: dict[int, tuple[int, int]] = {}
+        self.wait_ns = self.io_ns = 0
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def wake(self) -> None:
+        self._is_woken = True
+
+    def poll(self, timeout_ms: int | None) -> list[NetworkEvent]:
+        until_ms = None if timeout_ms is None else self._cluster.clock.now_ms + timeout_ms
+        while not (self.events or self._is_woken) and self._cluster.advance(until_ms):
+            pass
+        self._is_woken = False
+        taken, self.events = self.events, []
+        return [event for event in taken if isinstance(event, Resolved) or event.connection_id in self._connections]
+
+    def execute(self, command: SocketCommand) -> None:
+        if isinstance(command, Send):
+            self.send(command)
+        elif isinstance(command, Connect):
+            connected = self._cluster.connect(self, command.connection_id, command.address)
+            self._connections[command.connection_id] = connected
+        elif isinstance(command, Disconnect):
+            self._drop(command.connection_id)
+        else:
+            assert isinstance(command, Resolve)
+            address = (int(socket.AF_INET), (command.host, command.port))
+            self.events.append(Resolved(command.node_id, (address,)))
+
+    def send(self, command: Send) -> None:
+        self._cluster.send(*self._connections[command.connection_id], b"".join(command.buffers))
+
+    def close(self) -> None:
+        for connection_id in list(self._connections):
+            self._drop(connection_id)
+
+    def close_descriptors(self) -> None:
+        self.close()
+
+    def _drop(self, connection_id: int) -> None:
+        self._cluster.disconnect(self._connections.pop(connection_id)[1])

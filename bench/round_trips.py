@@ -1,0 +1,220 @@
+"""How many round trips a write waits for: `python -m bench.round_trips`; the table is docs/benchmarks/round-trips.md.
+
+To brokers nearby a request takes less than a millisecond, to those of another region a tenth of a second. What counts
+there is how many requests wait for the answer to another one. This counts them on a simulated cluster (far_brokers.py),
+so the figures are the same on every machine, and a test can limit them (tests/integration/test_round_trips.py).
+
+The sink is called as Spark calls it, in the same order and with the same processes: one that plans, one task, one that
+commits. They live on from write to write.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.types import StringType, StructType
+
+from bench.far_brokers import CONNECT, ROUND_TRIP_MS, FarCluster, Step
+from bench.report import publish
+from kafka_sink.producer.pool import POOL
+from kafka_sink.spark.identities import IDENTITIES
+from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID
+from pyspark_pykafka_sink import DefaultSource
+
+TOPIC, LEDGER, SINK = "rows", "__pykafka_sink_ledger", "orders"
+SCHEMA = StructType().add("value", StringType())
+ROWS = pa.RecordBatch.from_arrays([pa.array(["a", "b", "c"])], ["value"])
+PLAN, TASK, COMMIT = PROCESSES = ("plan", "task", "commit")
+FIRST, SECOND, BATCH = "first labelled write", "second labelled write", "micro-batch of a stream"
+
+INTRODUCTION = """# Round trips of a write
+
+`python -m bench.round_trips` counts the round trips to the brokers that a write waits for, one after the other.
+Requests that are under way at the same time count once, setting up a connection counts, and so does a back-off. The
+write has one task and PLAINTEXT; its topic and the ledger are there. Brokers and network are simulated, the sink's code
+is not. `tests/integration/test_round_trips.py` puts limits on the counts.
+
+A labelled write is a batch write with `sink.id` and `batch.id`. The first one of an application begins with new
+processes, which have no connections; the micro-batch is one after the first two of its stream.
+
+With TLS a connection takes one round trip more, with SASL two more (PLAIN, OAUTHBEARER, AWS_MSK_IAM) or three (SCRAM).
+Tasks write at the same time: their number does not matter, as long as there is a core for each. If the leader of a
+task's rows is another broker than the task's coordinator, its first write takes two more for the connection.
+
+"""
+
+WHY = """
+## What waits for what
+
+| what | waits for | because |
+| --- | --- | --- |
+| plan: DescribeConfigs | Metadata | it goes to the ledger's leader, which has the ledger's records as well |
+| plan: Fetch | DescribeConfigs | nothing is finished by a ledger that forgets decisions |
+| task: InitProducerId | FindCoordinator | only the coordinator answers it |
+| task: Produce | InitProducerId | records carry its producer id and epoch |
+| commit: Produce of the claim | InitProducerId | after the claim no earlier driver may decide anything |
+| commit: Fetch | the claim | the ledger is read up to the claim, which only the current leader acknowledges |
+| commit: DescribeTransactions | Fetch | an open decision, or a batch that was delivered before, is dealt with first |
+| commit: Produce of the intent | DescribeTransactions | it says since when they are open; later batches do not wait |
+| commit: EndTxn of the intent | both | it decides: every transaction has to be open, and the record in the log |
+| commit: EndTxn of the tasks' transactions | the decision | until then they may have to be aborted |
+| commit: Produce of the done record | the ends | readers believe it even without its marker |
+| commit: EndTxn of the done record | the record | it commits it |
+
+[exactly-once.md](../exactly-once.md#how-it-works) has the reasons. With transaction version 1 (Kafka 3) a record needs
+a renewed epoch and its partition in the transaction first, two requests more for each record and one for a task.
+"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Round trips of one write, by process, and its requests."""
+
+    round_trips: Mapping[str, float]
+    steps: Sequence[Step]
+
+    @property
+    def total(self) -> float:
+        return sum(self.round_trips.values())
+
+    @property
+    def request_count(self) -> int:
+        return sum(step.what != CONNECT for step in self.steps)
+
+
+class Application:
+    """A Spark application with one worker: the processes that it has, and the calls that it makes."""
+
+    def __init__(self, far: FarCluster) -> None:
+        self._far = far
+        self._options = {"kafka.bootstrap.servers": far.bootstrap_servers, "topic": TOPIC, "ledger.topic": LEDGER}
+        self._attempts = itertools.count()
+        self._query = {QUERY_ID: str(uuid.uuid4()), RUN_ID: str(uuid.uuid4())}
+
+    def write_batch(self, label: str) -> Cost:
+        options = {**self._options, "sink.id": SINK, "batch.id": label}
+        with self._measure() as phase:
+            writer = phase(PLAN, lambda: DefaultSource(dict(options)).writer(SCHEMA, False))
+            message = phase(TASK, lambda: self._run_task(writer, {}))
+            phase(COMMIT, lambda: writer.commit([message]))
+        return self._cost
+
+    def write_micro_batch(self, number: int) -> Cost:
+        options = {**self._options, "checkpointLocation": "/checkpoints/1"}
+
+        def new_writer() -> Any:
+            return DefaultSource(dict(options)).streamWriter(SCHEMA, False)
+
+        with self._measure() as phase:
+            writer = phase(PLAN, new_writer)
+            message = phase(TASK, lambda: self._run_task(writer, {**self._query, BATCH_ID: str(number)}))
+            phase(COMMIT, lambda: writer.commit([message], number))
+        return self._cost
+
+    @contextmanager
+    def _measure(self) -> Iterator[Callable[[str, Callable[[], Any]], Any]]:
+        found: dict[str, float] = {}
+        self._far.steps.clear()
+
+        def run(process: str, act: Callable[[], Any]) -> Any:
+            before = self._far.round_trips
+            with self._far.process(process):
+                result = act()
+            found[process] = self._far.round_trips - before
+            return result
+
+        yield run
+        self._cost = Cost(found, list(self._far.steps))
+
+    def _run_task(self, writer: Any, properties: Mapping[str, str]) -> Any:
+        # Not by calling the class, which would keep it.
+        context: Any = object.__new__(TaskContext)
+        context._partitionId, context._taskAttemptId = 0, next(self._attempts)
+        context._localProperties = dict(properties)
+        with patch.object(TaskContext, "_taskContext", context):
+            return pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(writer)).write(iter([ROWS]))))
+
+
+def count(brokers: int, release: str) -> dict[str, Cost]:
+    """Of one application, in a cluster that has been used before: the first transaction of all makes a topic."""
+    far = FarCluster(brokers, topics={TOPIC: 4}, release=release)
+    in_sync = str(min(2, brokers))
+    configs = {"cleanup.policy": "compact", "min.insync.replicas": in_sync}
+    far.core.cluster.create_topic(LEDGER, 1, min(3, brokers), configs)
+    with far.serve_clients():
+        _start_application(far)
+        Application(far).write_batch("sunday")
+        _start_application(far)
+        application = Application(far)
+        costs = {FIRST: application.write_batch("monday"), SECOND: application.write_batch("tuesday")}
+        for number in range(3):
+            costs[BATCH] = application.write_micro_batch(number)
+        POOL.close()
+    return costs
+
+
+def _start_application(far: FarCluster) -> None:
+    """What a worker has learnt is kept in one place, whatever the number of its process."""
+    far.start_application()
+    IDENTITIES.close()
+    POOL.close()
+
+
+CLUSTERS = (("one broker", 1, "4.3"), ("three brokers", 3, "4.3"), ("three brokers of Kafka 3.9", 3, "3.9"))
+
+
+def markdown(found: Mapping[str, Mapping[str, Cost]]) -> str:
+    writes = (FIRST, SECOND, BATCH)
+    lines = ["| cluster | process | " + " | ".join(writes) + " |", "| --- | --- |" + " --: |" * len(writes)]
+    for cluster, costs in found.items():
+        for process in PROCESSES:
+            cells = [f"{costs[write].round_trips[process]:.1f}" for write in writes]
+            lines.append(f"| {cluster} | {process} | " + " | ".join(cells) + " |")
+        cells = [f"**{costs[write].total:.1f}**, {costs[write].request_count} requests" for write in writes]
+        lines.append(f"| {cluster} | all | " + " | ".join(cells) + " |")
+    lines += WHY.splitlines()
+    first = next(iter(found))
+    for write in writes:
+        lines += ["", f"## {first}: {write}", "", *_request_lines(found[first][write])]
+    return INTRODUCTION + "\n".join(lines) + "\n"
+
+
+def _request_lines(cost: Cost) -> Iterator[str]:
+    """What goes out together stands in one row."""
+    yield "| process | round trips before | sent |"
+    yield "| --- | --: | --- |"
+    started = cost.steps[0].after if cost.steps else 0.0
+    for (process, after), steps in itertools.groupby(cost.steps, lambda step: (step.process, step.after)):
+        yield f"| {process} | {after - started:.1f} | {', '.join(_count_names(step.what for step in steps))} |"
+
+
+def _count_names(names: Iterator[str]) -> Iterator[str]:
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return (name if number == 1 else f"{number} {name}" for name, number in counts.items())
+
+
+def main() -> None:
+    found = {title: count(brokers, release) for title, brokers, release in CLUSTERS}
+    figures = {
+        title: {
+            write: {"round_trips": dict(cost.round_trips), "requests": cost.request_count}
+            for write, cost in costs.items()
+        }
+        for title, costs in found.items()
+    }
+    publish("round-trips", markdown(found), {"round_trip_ms": ROUND_TRIP_MS, "clusters": figures})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""What brokers can do for transactions, from what they tell a new connection (ApiVersions)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ID
+
+TRANSACTION_FEATURE, VERSION_2_LEVEL = "transaction.version", 2
+TRANSACTION_APIS = (FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN)
+
+
+class TransactionSupport(NamedTuple):
+    """`transaction_version`: 2 from KIP-890 on, else 1. `verifies`: a record that arrives after the end of its
+    transaction is rejected, instead of opening a hanging one. `missing`: required APIs that the brokers lack; if there
+    are any, nothing else is requested."""
+
+    transaction_version: int
+    verifies: bool
+    missing: tuple[str, ...] = ()
+
+
+def features_of(versions: Mapping[str, Any]) -> dict[str, int]:
+    """Finalised features and their levels."""
+    return {row["name"]: row["max_version_level"] for row in versions.get("finalized_features") or ()}
+
+
+def transaction_version_of(features: Mapping[str, int]) -> int:
+    return 2 if features.get(TRANSACTION_FEATURE, 0) >= VERSION_2_LEVEL else 1
+
+
+def missing_apis(offered: Collection[int]) -> tuple[str, ...]:
+    return tuple(api.name for api in TRANSACTION_APIS if api.key not in offered)

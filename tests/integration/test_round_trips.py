@@ -1,0 +1,66 @@
+"""Limits on the round trips that a write waits for; docs/benchmarks/round-trips.md has the figures, and how they are
+counted. Brokers may be in another region."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+
+from bench.round_trips import BATCH, COMMIT, FIRST, PLAN, PROCESSES, SECOND, TASK, Cost, count
+
+Costs = Mapping[str, Cost]
+
+
+@pytest.fixture(scope="module")
+def one_broker() -> Costs:
+    return count(1, "4.3")
+
+
+def requests_of(cost: Cost, process: str) -> dict[str, int]:
+    return dict(Counter(step.what for step in cost.steps if step.process == process))
+
+
+@pytest.mark.parametrize(
+    ("write", "limits"),
+    [(FIRST, (7, 7, 14)), (SECOND, (3, 3, 9)), (BATCH, (0, 2, 5))],
+    ids=["first", "second", "batch"],
+)
+def test_a_write_waits_for_few_round_trips(one_broker: Costs, write: str, limits: tuple[int, ...]) -> None:
+    """Exactly so many: fewer are a reason to lower the limit."""
+    found = one_broker[write].round_trips
+    assert tuple(round(found[process], 2) for process in PROCESSES) == limits
+
+
+def test_with_more_brokers_there_are_connections_to_more_of_them(one_broker: Costs) -> None:
+    three = count(3, "4.3")
+    for write, more in ((FIRST, 2), (SECOND, 0), (BATCH, 0)):
+        assert three[write].total <= one_broker[write].total + more
+
+
+def test_planning_asks_for_everything_once(one_broker: Costs) -> None:
+    """Topic and ledger with one Metadata; what the broker and the ledger's topic allow with one DescribeConfigs."""
+    once = {"Metadata": 1, "DescribeConfigs": 1, "ListOffsets": 1, "Fetch": 1}
+    assert requests_of(one_broker[FIRST], PLAN) == {**once, "connect": 2, "ApiVersions": 2}
+    assert requests_of(one_broker[SECOND], PLAN) == once
+    assert requests_of(one_broker[BATCH], PLAN) == {}
+
+
+def test_a_commit_finds_all_coordinators_with_one_request(one_broker: Costs) -> None:
+    first, second, batch = (requests_of(one_broker[write], COMMIT) for write in (FIRST, SECOND, BATCH))
+    assert (first["FindCoordinator"], second["FindCoordinator"]) == (1, 1)
+    assert first["connect"] == 2 and "connect" not in second
+    # Metadata for the list of open transactions: a broker that has just joined must not be left out.
+    decided = {"DescribeTransactions": 1, "Produce": 2, "EndTxn": 3, "Metadata": 1, "ListTransactions": 1}
+    assert batch == decided
+
+
+def test_a_task_of_a_stream_asks_for_its_epoch_and_writes(one_broker: Costs) -> None:
+    assert requests_of(one_broker[BATCH], TASK) == {"InitProducerId": 1, "Produce": 1}
+
+
+def test_a_count_does_not_flicker(one_broker: Costs) -> None:
+    again = count(1, "4.3")
+    for write, cost in again.items():
+        assert (cost.total, cost.request_count) == (one_broker[write].total, one_broker[write].request_count)
