@@ -3,7 +3,7 @@
 The decision is acknowledged by the coordinator; the marker that makes it readable is written afterwards, by a request
 from broker to broker. The proxy holds the driver's EndTxn, the ledger's leader is killed with SIGKILL, and only then
 the coordinator gets the request. With three replicas it writes the marker to the next leader. With one replica brokers
-of 4.x take the partition for deleted and never write it (KAFKA-20734); 3.9.1 writes it when the broker is back.
+from 4.3 on take the partition for deleted and never write it (KAFKA-20734); 3.9.1 writes it when the broker is back.
 
 What the next run may do is to find every row there once, however many transactions of the batch the dead driver had
 committed: none, some, or all. No row may be lost or doubled, with an error or without.

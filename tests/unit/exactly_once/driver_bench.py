@@ -1,7 +1,8 @@
 """The driver's machine on a bench: the tiny broker answers, unless the test has laid out another answer for a question.
 
-`answers` maps the purpose of a question to a list that is used up try by try: an error code, LOST, UNSUPPORTED or
-REFUSED (then the broker does not see the request), or `after(x)`: the broker carries it out, and the driver gets x.
+`answers` maps the purpose of a question to a list that is used up try by try: an error code, LOST, UNSUPPORTED, REFUSED
+or LEADERLESS (then the broker does not see the request), or `after(x)`: the broker carries it out, and the driver gets
+x.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from tests.model.tiny_broker import LEDGER, NEW, PREPARE, TIMEOUT_MS, TinyBroker
 
 SINK, QUERY = "sink", "query-1"
 LOST, UNSUPPORTED, REFUSED = ResponseKind.LOST, ResponseKind.UNSUPPORTED, ResponseKind.REFUSED
+LEADERLESS = ResponseKind.LEADERLESS
 ERRORS = {
     LOST: TransportError("connection reset"),
     UNSUPPORTED: BrokerError("not offered", code=35),
     REFUSED: AuthorizationError("no Write on TransactionalId sink-driver"),
+    LEADERLESS: TransportError("t-0 has no leader now"),
 }
 
 
