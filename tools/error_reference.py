@@ -96,6 +96,33 @@ The reader is `read_committed` and the batch is not committed yet, or the reader
 has a line per batch with rows and offsets for each partition.""",
     ),
     Trouble(
+        "Readers stop at an offset although no transaction is open",
+        """\
+A `read_committed` reader of a partition stays at one offset, `pykafka-sink watch` shows that the partition lags, and
+`pykafka-sink transactions` shows no transaction that would explain it. A transaction ended while the partition had no
+leader (all replicas were down, or the disk was full), and brokers from Kafka 4.3 on forgot to end it there
+(KAFKA-20734). Kafka's own command shows such transactions once they are older than 15 minutes:
+
+```
+kafka-transactions.sh --bootstrap-server HOST:9092 find-hanging --topic TOPIC
+kafka-transactions.sh --bootstrap-server HOST:9092 list
+```
+
+The second command shows which transactional id has the ProducerId, and whether its last transaction was aborted
+(CompleteAbort) or committed (CompleteCommit). If it was aborted, end it in the partition as well, with the StartOffset
+of the first command; this takes the permission Alter on the cluster. Readers go on at once, and no row is lost. Do it
+before another producer uses the id, whose next commit would show these rows:
+
+```
+kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic TOPIC --partition N --start-offset OFFSET
+```
+
+If it was committed, its rows belong to a delivered batch, and this command would hide them for good. While the id has
+not been used since, a transaction of the same `transactional.id` that writes one record to the partition and commits
+shows them, together with that record. In other states (Empty, or the id is not listed) compare the offsets with the
+driver's log, which has the offsets of each delivered batch.""",
+    ),
+    Trouble(
         "Rows appear twice",
         """\
 The reader is `read_uncommitted` (the default of most consumers) and sees the rows of failed tasks, or the sink runs

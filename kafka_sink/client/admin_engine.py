@@ -91,8 +91,8 @@ class _PendingCall:
     def is_waiting_to_leave(self) -> bool:
         return not self.is_over and (not self.is_divided or bool(self.unsent))
 
-    def fail(self, error: KafkaSinkError, *, was_sent: bool = False) -> None:
-        self.failures.append((response_kind(error, was_sent=was_sent), error))
+    def fail(self, error: KafkaSinkError, *, was_sent: bool = False, kind: ResponseKind | None = None) -> None:
+        self.failures.append((kind or response_kind(error, was_sent=was_sent), error))
 
     def response(self) -> AdminResponse:
         kind, error = min(self.failures, key=lambda pair: _GRAVITY[pair[0]], default=(ResponseKind.ANSWERED, None))
@@ -109,7 +109,12 @@ class _BrokerRequest:
 
 
 # LOST takes precedence: a retry may fix it, and then the others are reported.
-_GRAVITY = {ResponseKind.LOST: 0, ResponseKind.REFUSED: 1, ResponseKind.UNSUPPORTED: 2}
+_GRAVITY = {
+    ResponseKind.LOST: 0,
+    ResponseKind.REFUSED: 1,
+    ResponseKind.UNSUPPORTED: 2,
+    ResponseKind.LEADERLESS: 3,
+}
 
 
 class AdminEngine:
@@ -180,6 +185,8 @@ class AdminEngine:
         call = _PendingCall(request, now_ms, self.cluster)
         self._calls.append(call)
         target = request.target
+        if request.led_partitions:
+            self._want_leaders(now_ms, call)
         if isinstance(target, (Coordinator, Coordinators)):
             for transactional_id in _ids_of(target):
                 if request.find_again:
@@ -193,6 +200,15 @@ class AdminEngine:
             call.needs_news = True
             self.metadata.request_update()
         elif isinstance(target, AllBrokers) and not self.metadata.is_just_learnt(now_ms):
+            call.needs_news = True
+            self.metadata.refresh()
+
+    def _want_leaders(self, now_ms: int, call: _PendingCall) -> None:
+        topics = {topic for topic, _ in call.request.led_partitions}
+        is_known = topics <= self.cluster.topics.keys() and self.metadata.is_just_learnt(now_ms)
+        for topic in topics:
+            self.metadata.want_topic(topic, now_ms)
+        if not is_known:
             call.needs_news = True
             self.metadata.refresh()
 
@@ -215,6 +231,14 @@ class AdminEngine:
     def _divide(self, call: _PendingCall) -> list[_BrokerRequest] | None:
         """None: not known yet. Parts without a broker become failures of the call."""
         target, body = call.request.target, call.request.body
+        if call.request.led_partitions:
+            if call.needs_news and self.cluster is call.begun_view:
+                return None
+            leaderless = [one for one in call.request.led_partitions if self.cluster.is_leaderless(*one)]
+            if leaderless:
+                text = f"{leaderless[0][0]}-{leaderless[0][1]} has no leader now"
+                call.fail(TransportError(text), kind=ResponseKind.LEADERLESS)
+                return []
         if isinstance(target, AnyBroker):
             return [_BrokerRequest(call, None, body)]
         if isinstance(target, (Coordinator, Coordinators)):

@@ -4,8 +4,8 @@ The destination is given by role, not by broker id: coordinators and leaders mov
 sent. `find_again` says that the cached broker is probably out of date.
 
 Each request is answered exactly once. The important distinction is between LOST (bytes may have been sent: the broker
-may have carried it out, or may do so later) and REFUSED or UNSUPPORTED (certainly not carried out, and a retry will not
-help).
+may have carried it out, or may do so later) and the others (certainly not carried out; for REFUSED or UNSUPPORTED a
+retry will not help).
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ NO_KEY = RequestKey("")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AdminRequest:
-    """`timeout_ms` covers everything: finding the broker, sending, the response. `key` is for the caller."""
+    """`timeout_ms` covers everything: finding the broker, sending, the response. `key` is for the caller.
+
+    It is sent only if each of `led_partitions` has a leader, by metadata not older than the request.
+    """
 
     target: Target
     api: Api
@@ -91,6 +94,7 @@ class AdminRequest:
     version_max: int = VERSION_MAX
     find_again: bool = False
     key: RequestKey = NO_KEY
+    led_partitions: tuple[tuple[str, int], ...] = ()
 
 
 class ResponseKind(Enum):
@@ -101,6 +105,8 @@ class ResponseKind(Enum):
     UNSUPPORTED = "unsupported"
     # Credentials or permissions; a retry does not help.
     REFUSED = "refused"
+    # Not sent: one of the partitions that must have a leader has none.
+    LEADERLESS = "leaderless"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

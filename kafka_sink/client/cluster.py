@@ -93,6 +93,14 @@ class ClusterView:
         leader = self.leader_with_epoch(topic, partition)
         return None if leader is None else leader[0]
 
+    def is_leaderless(self, topic: str, partition: int) -> bool:
+        """The brokers name the partition and no leader of it: all of its replicas are down, or their disks."""
+        topic_view = self.topics.get(topic)
+        if topic_view is None or topic_view.error_code:
+            return False
+        view = topic_view.partitions.get(partition)
+        return view is not None and view.leader_id == NO_LEADER
+
     def leader_rack(self, topic: str, partition: int) -> str | None:
         leader = self.leader(topic, partition)
         return None if leader is None else self.brokers[leader].rack

@@ -36,7 +36,7 @@ from kafka_sink.engine.producer_id import ProducerIdSource
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import Transaction, TransactionState
 from kafka_sink.engine.transaction_requests import CoordinatorClient, CoordinatorRequest, TransactionRequests
-from kafka_sink.errors import KafkaSinkError, LocalProtocolError
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
 from kafka_sink.options import ProducerOptions
 
 TRANSACTION_FEATURE = "transaction.version"
@@ -60,6 +60,7 @@ class Engine:
         # Operation id, and the number of the last batch that it waits for.
         self._flushes: list[tuple[int, int]] = []
         self._closes: list[int] = []
+        self._closing_since_ms = 0
         self._commands: list[c.Command] = []
         # Why nothing is accepted or sent any more.
         self._end: KafkaSinkError | None = None
@@ -202,6 +203,7 @@ class Engine:
         elif isinstance(event, c.Flush):
             self._flushes.append((event.operation_id, self._production.appended_count))
         elif isinstance(event, c.Close):
+            self._closing_since_ms = self._closing_since_ms if self._closes else now_ms
             self._closes.append(event.operation_id)
             if self._transaction is not None:
                 self._transaction.abort_before_close()
@@ -302,7 +304,7 @@ class Engine:
 
     def _ask_coordinator(self, now_ms: int) -> None:
         requests = self._transaction_requests
-        if requests is None or self._transaction is None:
+        if requests is None or self._transaction is None or self._waits_for_leaders(now_ms, requests):
             return
         request = requests.next_request(now_ms, is_quiet=self._production.is_quiet)
         if self._transaction.state is TransactionState.INITIALIZING:
@@ -329,6 +331,27 @@ class Engine:
         elif self._nodes.blocked_until_ms(node_id, now_ms) is not None:
             # Its host is down: perhaps another broker took over.
             requests.on_coordinator_gone(now_ms, node_id, self._nodes.failure_of(node_id))
+
+    def _waits_for_leaders(self, now_ms: int, requests: TransactionRequests) -> bool:
+        """A close does not abort a transaction while one of its partitions has no leader: the brokers would forget to
+        end it there (KAFKA-20734). It stays open, until its time-out or somebody else ends it."""
+        transaction, sequences = self._transaction, self._sequences
+        if not self._closes or transaction is None or sequences is None or requests.is_waiting:
+            return False
+        if transaction.state is not TransactionState.ABORTING or not self._production.is_quiet:
+            return False
+        if not sequences.partitions:
+            return False
+        if not (self._metadata.is_newer_than(self._closing_since_ms) or self._metadata.is_just_learnt(now_ms)):
+            self._metadata.refresh()
+            return True
+        for topic, partition in sequences.partitions:
+            if self.cluster.is_leaderless(topic, partition):
+                text = f"the transaction was left open: {topic}-{partition} has no leader now"
+                self._nodes.tell("warning", text)
+                self._finish_with(TransactionAborted(text))
+                return True
+        return False
 
     def _ask_producer_id(self, now_ms: int) -> None:
         source = self._producer_ids

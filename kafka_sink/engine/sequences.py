@@ -33,7 +33,7 @@ the log is unknown. So refusals are evaluated from the last batch backwards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from kafka_sink.engine.producer_batch import NO_IDENTITY, NO_SEQUENCE, ProducerBatch, ProducerIdentity, TopicPartition
@@ -89,6 +89,11 @@ class Sequences:
         self.may_be_unresolved = False
 
     # ---- queries ----
+
+    @property
+    def partitions(self) -> Collection[TopicPartition]:
+        """Those that batches were sent to since the transaction epoch began."""
+        return self._partitions.keys()
 
     def may_send(self, batch: ProducerBatch) -> bool:
         partition = self._partitions.get(batch.topic_partition)

@@ -509,9 +509,8 @@ class Committer:
 
     def _discard(self, now_ms: int) -> None:
         self._move(PhaseEvent.DISCARD)
-        endings = [transaction for transaction in self._transactions() if transaction not in self._decided]
         self._deadline_ms = now_ms + self._settings.patience_ms
-        self._part = AbortTransactions(self._settings, endings, now_ms)
+        self._part = AbortTransactions.for_receipts(self._settings, self._receipts, self._decided, now_ms)
 
     def _on_discarded(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, AbortTransactions)

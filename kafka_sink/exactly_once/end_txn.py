@@ -3,7 +3,9 @@
 `CommitTransactions` sends EndTxn(commit) for every transaction of a decision until each has an outcome. "Committed" is
 believed at once; any other answer of a coordinator is checked against the log: the first control record of the
 transaction after the witness offset decides. While the log shows it open, the coordinator is looked up and asked again.
-`AbortTransactions` sends EndTxn(abort) and accepts any sign that the transaction is not open.
+`AbortTransactions` sends EndTxn(abort) and accepts any sign that the transaction is not open. A transaction with a
+partition that has no leader is left open: the brokers would forget to end it there (KAFKA-20734), and read_committed
+readers would stop in that partition. The next sweep finds it again.
 
 Both send the exact producer id and epoch, and the coordinator compares them: a late or repeated request affects its own
 transaction or none. Hence aborting never uses InitProducerId, which would abort whatever transaction is open under the
@@ -12,7 +14,7 @@ id when it arrives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafka_sink.client.admin_request import AdminResponse, Coordinator, RequestKey
@@ -28,7 +30,7 @@ from kafka_sink.exactly_once.log_scan import (
     read_offset_answer,
 )
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, end_meaning, meaning
-from kafka_sink.exactly_once.receipt import PreparedTransaction
+from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.wire.apis import END_TXN, FETCH, LIST_OFFSETS
@@ -47,7 +49,15 @@ class LastWrite(NamedTuple):
     last_offset: int
 
 
-def ask_end(queue: RetryQueue, now_ms: int, key: RequestKey, ending: PreparedTransaction, *, commit: bool) -> None:
+def ask_end(
+    queue: RetryQueue,
+    now_ms: int,
+    key: RequestKey,
+    ending: PreparedTransaction,
+    *,
+    commit: bool,
+    led_partitions: tuple[tuple[str, int], ...] = (),
+) -> None:
     """Retries must use the same version: the other version's rules give a wrong answer for a committed transaction."""
     body = {
         "transactional_id": ending.transactional_id,
@@ -57,7 +67,8 @@ def ask_end(queue: RetryQueue, now_ms: int, key: RequestKey, ending: PreparedTra
     }
     lowest, highest = (0, END_LAST_OF_VERSION_1) if ending.transaction_version == 1 else (END_LAST_OF_VERSION_1 + 1, 5)
     target = Coordinator(ending.transactional_id)
-    queue.ask(now_ms, key, target, END_TXN, body, version_min=lowest, version_max=highest)
+    versions = {"version_min": lowest, "version_max": highest}
+    queue.ask(now_ms, key, target, END_TXN, body, led_partitions=led_partitions, **versions)
 
 
 class CommitTransactions(CommitStep):
@@ -249,15 +260,39 @@ def _can_end(raw: RawBatch, ending: PreparedTransaction) -> bool:
 
 
 class AbortTransactions(CommitStep):
-    """Best effort: a transaction that could not be aborted is listed in `left_open` and ends by its time-out."""
+    """Best effort: a transaction that could not be aborted is listed in `left_open` and ends by its time-out.
+    `partitions`: those that each transaction wrote to, by its id."""
 
-    def __init__(self, settings: DeliverySettings, endings: Sequence[PreparedTransaction], now_ms: int) -> None:
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        endings: Sequence[PreparedTransaction],
+        partitions: Mapping[str, tuple[tuple[str, int], ...]],
+        now_ms: int,
+    ) -> None:
         super().__init__(settings)
         self.aborted: list[str] = []
         self.left_open: dict[str, str] = {}
+        self._partitions = partitions
         self._endings = endings
         self._next_index = 0
         self._ask_more(now_ms)
+
+    @classmethod
+    def for_receipts(
+        cls,
+        settings: DeliverySettings,
+        receipts: Sequence[TaskReceipt],
+        spared: Collection[PreparedTransaction],
+        now_ms: int,
+    ) -> AbortTransactions:
+        partitions = {
+            receipt.transaction: tuple((each.topic, each.partition) for each in receipt.written)
+            for receipt in receipts
+            if receipt.transaction is not None and receipt.transaction not in spared
+        }
+        of_ids = {ending.transactional_id: written for ending, written in partitions.items()}
+        return cls(settings, tuple(partitions), of_ids, now_ms)
 
     @property
     def is_finished(self) -> bool:
@@ -265,8 +300,9 @@ class AbortTransactions(CommitStep):
 
     def _ask_more(self, now_ms: int) -> None:
         while self._next_index < len(self._endings) and self.queue.count < self.settings.parallel_requests:
-            key = RequestKey(ABORT, self._next_index)
-            ask_end(self.queue, now_ms, key, self._endings[self._next_index], commit=False)
+            key, ending = RequestKey(ABORT, self._next_index), self._endings[self._next_index]
+            partitions = self._partitions.get(ending.transactional_id, ())
+            ask_end(self.queue, now_ms, key, ending, commit=False, led_partitions=partitions)
             self._next_index += 1
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:

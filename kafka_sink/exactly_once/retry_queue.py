@@ -40,9 +40,11 @@ class RetryQueue:
         *,
         version_min: int = 0,
         version_max: int = VERSION_MAX,
+        led_partitions: tuple[tuple[str, int], ...] = (),
     ) -> None:
         versions = (max(version_min, api.version_min), min(version_max, api.version_max))
-        request = AdminRequest(target, api, body, self._settings.request_timeout_ms, *versions, key=key)
+        timeout_ms = self._settings.request_timeout_ms
+        request = AdminRequest(target, api, body, timeout_ms, *versions, key=key, led_partitions=led_partitions)
         self._open[key] = _PendingRequest(request, now_ms)
 
     def take_due(self, now_ms: int) -> list[AdminRequest]:

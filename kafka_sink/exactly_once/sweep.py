@@ -33,6 +33,7 @@ from kafka_sink.exactly_once.end_txn import AbortTransactions
 from kafka_sink.exactly_once.identity import is_of_same_label, parse_task_identity
 from kafka_sink.exactly_once.ledger import UNKNOWN_TIME, Kind, LedgerRecord
 from kafka_sink.exactly_once.listing import OpenTransactions
+from kafka_sink.exactly_once.messages import NAMED_MAX
 from kafka_sink.exactly_once.preflight import ONGOING, DescribeTransactions, TransactionDescription
 from kafka_sink.exactly_once.receipt import PreparedTransaction
 from kafka_sink.exactly_once.session import DeliverySettings, DriverOperation, DriverSession, Job
@@ -128,7 +129,9 @@ class Sweep(CommitStep):
 
     @property
     def notes(self) -> list[str]:
-        return self._listing.notes + self._notes
+        left_open = {} if self._aborts is None else self._aborts.left_open
+        told = [f"transaction {name} was left open: {reason}" for name, reason in sorted(left_open.items())]
+        return self._listing.notes + self._notes + told[:NAMED_MAX]
 
     @property
     def swept(self) -> tuple[str, ...]:
@@ -173,12 +176,12 @@ class Sweep(CommitStep):
         assert self._describe is not None
         if self._describe.failure is not None:
             self._notes.append(f"dangling transactions could not be described: {self._describe.failure.reason}")
+        dangling = [found for found in self._describe.found.values() if self._rule.is_dangling(found)]
+        version = self.settings.transaction_version
         endings = [
-            PreparedTransaction(
-                found.transactional_id, found.producer_id, found.producer_epoch, self.settings.transaction_version
-            )
-            for found in self._describe.found.values()
-            if self._rule.is_dangling(found)
+            PreparedTransaction(found.transactional_id, found.producer_id, found.producer_epoch, version)
+            for found in dangling
         ]
-        self._aborts = AbortTransactions(self.settings, endings, now_ms)
+        partitions = {found.transactional_id: found.partitions for found in dangling}
+        self._aborts = AbortTransactions(self.settings, endings, partitions, now_ms)
         self.queue = self._aborts.queue

@@ -339,6 +339,8 @@ class Producer:
     def close(self, timeout_s: float | None = None) -> None:
         """Sends what is queued, aborts an open transaction, ends the thread. May be called again.
 
+        A transaction with a partition that has no leader stays open: brokers would forget to end it there.
+
         With a timeout: what is not done by then fails, and `OperationTimeout` is raised. With 0, or from a delivery
         callback, nothing more is sent. An interrupted close gives up at once, too.
         """

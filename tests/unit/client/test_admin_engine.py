@@ -170,6 +170,33 @@ def test_a_partition_without_a_leader_is_lost_and_the_others_are_asked_all_the_s
     assert [len(body["topics"][0]["partitions"]) for body in reply.bodies] == [1]
 
 
+def test_what_needs_leaders_is_not_sent_while_one_is_missing(driver: AdminDriver) -> None:
+    """By news of the cluster: that its partitions had leaders before says nothing."""
+    partitions = (("t", 0), ("t", 1))
+    first = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=partitions)
+    assert driver.reply_to(first).kind is ResponseKind.ANSWERED
+    driver.sleep(500)
+    driver.cluster.move_leader("t", 1, -1)
+    second = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=partitions)
+    reply = driver.reply_to(second)
+    assert (reply.kind, reply.was_sent) == (ResponseKind.LEADERLESS, False) and "t-1 has no leader" in str(reply.error)
+    others = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 0), ("not there", 0)))
+    driver.sleep(2_000)
+    assert driver.reply_to(others).kind is ResponseKind.ANSWERED
+    driver.cluster.move_leader("t", 1, 2)
+    third = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=partitions)
+    driver.sleep(2_000)
+    assert driver.reply_to(third).kind is ResponseKind.ANSWERED and driver.count(END_TXN) == 3
+
+
+def test_what_needs_leaders_is_sent_at_once_if_they_have_just_been_learnt(driver: AdminDriver) -> None:
+    for _ in range(3):
+        question = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 0),))
+        # At once: the driver's clock has not moved.
+        assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+    assert driver.count(METADATA) <= 2
+
+
 def test_no_ids_are_answered_by_nobody(driver: AdminDriver) -> None:
     reply = driver.reply_to(driver.ask(Coordinators(()), DESCRIBE_TRANSACTIONS))
     assert (reply.kind, reply.bodies) == (ResponseKind.ANSWERED, ()) and driver.count(DESCRIBE_TRANSACTIONS) == 0

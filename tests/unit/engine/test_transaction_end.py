@@ -79,6 +79,29 @@ def test_abort_drops_what_had_not_left_and_waits_for_what_had(transaction_versio
     assert on_wire in driver.delivered and driver.ok(abort)
 
 
+def test_closing_leaves_a_transaction_open_that_brokers_could_not_end_in_every_partition(
+    transaction_version: int,
+) -> None:
+    driver = started(transaction_version)
+    driver.run_for(1_000)
+    # The producer does not notice: it has nothing more to send.
+    driver.cluster.move_leader("t", 0, -1)
+    closed = driver.close()
+    driver.run_for(2_000)
+    assert driver.ok(closed) and driver.count(END_TXN) == 0
+    assert "the transaction was left open: t-0 has no leader now" in [notice.text for notice in driver.notices]
+
+
+def test_closing_aborts_a_transaction_whatever_partitions_without_a_leader_it_did_not_write_to(
+    transaction_version: int,
+) -> None:
+    driver = started(transaction_version)
+    driver.cluster.move_leader("t", 1, -1)
+    closed = driver.close()
+    driver.run_for(2_000)
+    assert driver.ok(closed) and driver.last(END_TXN).body["committed"] is False
+
+
 def test_an_end_called_again_while_it_runs_waits_for_the_same_end(transaction_version: int, commit: bool) -> None:
     driver = started(transaction_version)
     driver.hold(END_TXN)

@@ -1,8 +1,8 @@
 """A test bench for the driver's machine: the tiny broker answers, unless the test has prepared another answer.
 
 `answers` maps the purpose of a request to the answers to its tries, one after the other: an error code, LOST,
-UNSUPPORTED or REFUSED (the broker does not see the request), or `after(x)`: the broker carries it out, and the driver
-gets x.
+UNSUPPORTED, REFUSED or LEADERLESS (the broker does not see the request), or `after(x)`: the broker carries it out, and
+the driver gets x.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from tests.model.tiny_broker import LEDGER, NEW, PREPARE, TIMEOUT_MS, TinyBroker
 
 SINK, QUERY = "sink", "query-1"
 LOST, UNSUPPORTED, REFUSED = ResponseKind.LOST, ResponseKind.UNSUPPORTED, ResponseKind.REFUSED
+LEADERLESS = ResponseKind.LEADERLESS
 ERRORS = {
     LOST: TransportError("connection reset"),
     UNSUPPORTED: BrokerError("not offered", code=35),
     REFUSED: AuthorizationError("no Write on TransactionalId sink-driver"),
+    LEADERLESS: TransportError("t-0 has no leader now"),
 }
 
 

@@ -7,9 +7,10 @@ import pytest
 from kafka_sink.errors import CommitLost, CommitPending
 from kafka_sink.exactly_once.receipt import TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation
-from tests.unit.exactly_once.driver_bench import LOST, REFUSED, UNSUPPORTED, Bench
+from tests.unit.exactly_once.driver_bench import LEADERLESS, LOST, REFUSED, UNSUPPORTED, Bench
 
-COMMIT, END, WRITE = "commit transaction", "end ledger transaction", "write ledger record"
+ABORT, COMMIT, END = "abort transaction", "commit transaction", "end ledger transaction"
+WRITE = "write ledger record"
 SECOND = "2" * 16
 
 
@@ -102,6 +103,29 @@ def test_a_late_abort_of_the_sweep_does_not_touch_the_next_transaction_of_the_sa
 def test_a_sweep_that_is_not_possible_is_a_note_and_never_an_error(bench: Bench, trouble: object) -> None:
     verdict = bench.run(DriverOperation.COMMIT, bench.receipts(), answers={"list transactions": [trouble]})
     assert verdict.conclusion is Conclusion.DELIVERED and verdict.notes and verdict.swept == ()
+
+
+def test_the_sweep_leaves_a_transaction_open_until_its_partitions_have_leaders(bench: Bench) -> None:
+    failed = bench.receipt(0, 0, attempt=7)
+    session = bench.session()
+    assert failed.transaction is not None
+    name = failed.transaction.transactional_id
+    verdict = bench.commit(bench.receipts(0), session, answers={ABORT: [LEADERLESS]})
+    (aborting,) = [request for request in bench.asked if request.key.purpose == ABORT]
+    assert aborting.led_partitions == (("t", 0),)
+    assert verdict.conclusion is Conclusion.DELIVERED and verdict.swept == ()
+    assert verdict.notes == (f"transaction {name} was left open: t-0 has no leader now",)
+    assert bench.state_of(failed) == "Ongoing"
+    assert bench.commit(bench.receipts(1), session).swept == (name,)
+
+
+def test_abort_leaves_a_transaction_open_while_a_partition_of_it_has_no_leader(bench: Bench) -> None:
+    receipts = bench.receipts(0)
+    verdict = bench.run(DriverOperation.ABORT, receipts, answers={ABORT: [LEADERLESS] * 2})
+    assert [request.led_partitions for request in bench.asked if request.key.purpose == ABORT][:2] == [
+        (("t", 0),), (("t", 1),)
+    ]  # fmt: skip
+    assert verdict.conclusion is Conclusion.ABORTED and "t-0 has no leader now" in verdict.notes[0]
 
 
 def test_a_slow_sweep_holds_the_batch_up_no_longer_than_its_bound(bench: Bench) -> None:

@@ -1,0 +1,142 @@
+"""A log directory of the only broker goes offline, as when its disk is full, and comes back with the next start.
+
+The other partitions go on; those of that directory have no leader meanwhile. Brokers from Kafka 4.3 on write no marker
+to such a partition when a transaction ends, and call the transaction complete (KAFKA-20734): readers of the partition
+would stop at it for good. So the sink leaves such a transaction open, and the sweep of a later batch ends it.
+
+To take a directory away, it is renamed: the broker writes a checkpoint file into it several times a second, cannot, and
+takes the directory offline. That needs neither a file system of its own nor permissions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+
+import pyarrow as pa
+import pytest
+
+from kafka_sink.records.assembler import CHUNK_BYTES
+from kafka_sink.spark import task
+from tests.chaos import bare_work
+from tests.chaos.bare_spark import PARTITIONS, BareQuery
+from tests.chaos.bare_stream import BareStream
+from tests.conftest import NEWEST, or_without_kafka
+from tests.integration.producing import TIMEOUT_S, transactional
+from tools.foreign_reader import end_offsets
+from tools.java import release, run_class
+from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
+
+pytestmark = [pytest.mark.chaos, pytest.mark.kafka]
+
+TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
+
+
+class SecondDisk:
+    """A second log directory of the one node. Topics that are created after it have their partitions there, as Kafka
+    chooses the directory with the fewest."""
+
+    def __init__(self, kafka: KafkaCluster) -> None:
+        self._kafka = kafka
+        first = kafka.data_folder(1)
+        self.folder = first.with_name("second")
+        self._away = first.with_name("away")
+        self.folder.mkdir()
+        identity = (first / "meta.properties").read_text().splitlines()
+        lines = [line for line in identity if not line.startswith("directory.id")]
+        (self.folder / "meta.properties").write_text("\n".join(lines) + "\n")
+        with open(first.with_name("server.properties"), "a") as properties:
+            properties.write(f"log.dirs={first},{self.folder}\n")
+        kafka.restart(1)
+
+    def take_away(self, topic: str) -> None:
+        self.folder.rename(self._away)
+        leaders = lambda: {one.leader for one in self._kafka.partitions_of(topic)}  # noqa: E731
+        wait_until(lambda: leaders() == {-1}, f"{topic} has no leader")
+
+    def bring_back(self, topic: str) -> None:
+        self._away.rename(self.folder)
+        self._kafka.restart(1)
+        self._kafka.wait_for_topic(topic, PARTITIONS)
+
+
+@pytest.fixture
+def kafka() -> Iterator[KafkaCluster]:
+    properties = {"replica.high.watermark.checkpoint.interval.ms": 200}
+    with or_without_kafka(KafkaCluster(NEWEST, properties=properties)) as cluster:
+        yield cluster
+
+
+def test_what_a_task_and_a_driver_cannot_end_while_a_disk_is_away_stops_no_reader_when_it_is_back(
+    stream_on: Callable[..., BareStream], kafka: KafkaCluster, topic_name: str
+) -> None:
+    disk = disk_behind_the_clusters_own_topics(kafka, topic_name)
+    stream = stream_on(kafka, is_direct=True, kafka__linger__ms=0)
+    with stream.query() as query:
+        query.run_batch()
+        query.plan()
+        prepared = query.write_task(0)
+        with pytest.raises(ArithmeticError):
+            fail_when_acknowledged(stream, query, lambda: disk.take_away(stream.topic))
+        query.abort([prepared, None, None])
+        assert [one.partition(" ")[2] for one in stream.open_of_tasks()] == ["Ongoing", "Ongoing"]
+    disk.bring_back(stream.topic)
+    stream.run()
+    stream.check(2)
+
+
+@pytest.mark.slow
+def test_kafkas_own_command_finds_and_ends_what_brokers_forgot_to_end(kafka: KafkaCluster, topic_name: str) -> None:
+    """What troubleshooting.md advises. If the first check fails, KAFKA-20734 is mended."""
+    if release(kafka.version) < (4, 3):
+        pytest.skip(f"brokers of {kafka.version} do not forget")
+    disk = disk_behind_the_clusters_own_topics(kafka, topic_name)
+    kafka.create_topic(topic_name, PARTITIONS)
+    with closing(transactional(kafka, topic_name)) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic_name, value=b"v", partition=1).result(TIMEOUT_S)
+        disk.take_away(topic_name)
+        producer.abort_transaction()
+    disk.bring_back(topic_name)
+
+    def stable_offset() -> int:
+        return end_offsets(kafka.bootstrap_servers, topic_name, "read_committed")[1]
+
+    def ask(*words: str) -> list[list[str]]:
+        arguments = ["--bootstrap-server", kafka.bootstrap_servers, *words]
+        lines = run_class(kafka.version, TRANSACTIONS, arguments).decode().splitlines()
+        return [line.split() for line in lines[1:]]
+
+    assert stable_offset() == 0
+    (found,) = ask("find-hanging", "--topic", topic_name, "--max-transaction-timeout", "0")
+    start = found[5]
+    assert found[:2] == [topic_name, "1"] and start == "0"
+    ask("abort", "--topic", topic_name, "--partition", "1", "--start-offset", start)
+    wait_until(lambda: stable_offset() == 2, "the marker is written")
+
+
+def disk_behind_the_clusters_own_topics(kafka: KafkaCluster, topic: str) -> SecondDisk:
+    """The ledger and the transactions are on the first disk."""
+    with BareStream(kafka, f"{topic}-first", is_direct=True) as first:
+        first.run()
+    return SecondDisk(kafka)
+
+
+def fail_when_acknowledged(stream: BareStream, query: BareQuery, before: Callable[[], None]) -> None:
+    """A task whose rows are all in the log, and whose input breaks after `before`."""
+
+    def rows() -> Iterable[pa.RecordBatch]:
+        # As many bytes as a task collects before it sends.
+        values = pa.array([bytes(CHUNK_BYTES // PARTITIONS + 1)] * PARTITIONS, pa.binary())
+        partitions = pa.array(range(PARTITIONS), pa.int32())
+        yield pa.RecordBatch.from_pydict({"value": values, "partition": partitions})
+        ends = lambda: end_offsets(stream.kafka.bootstrap_servers, stream.topic, "read_uncommitted")  # noqa: E731
+        wait_until(lambda: min(after[part] - earlier[part] for after in [ends()] for part in after) > 0, "rows arrive")
+        before()
+        raise ArithmeticError("a user's function failed")
+
+    earlier = end_offsets(stream.kafka.bootstrap_servers, stream.topic, "read_uncommitted")
+    planned = bare_work.plan(stream.settings)
+    task.write_task(planned._options, planned._columns, rows(), query.place(1))
