@@ -51,6 +51,7 @@ class Worker:
     """A process that executes one call after the other."""
 
     def __init__(self) -> None:
+        self.log: list[str] = []
         self._pipe, theirs = _FORKS.Pipe()
         self._process = _FORKS.Process(target=bare_work.serve, args=(theirs,), daemon=True)
         self._process.start()
@@ -68,9 +69,10 @@ class Worker:
         if not self._pipe.poll(PATIENCE_S):
             raise TimeoutError(f"no answer within {PATIENCE_S} s")
         try:
-            value, error = self._pipe.recv()
+            value, error, lines = self._pipe.recv()
         except (EOFError, ConnectionResetError):
             raise Killed from None
+        self.log += lines
         if error is not None:
             raise error
         return value

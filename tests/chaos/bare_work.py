@@ -7,6 +7,7 @@ call at a time until its pipe closes, and can be killed like Spark's own.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
@@ -26,16 +27,36 @@ ROWS_PER_ARROW_BATCH = 10
 LOADED = (driver, planning)
 
 
+class _LogLines(logging.Handler):
+    """What the sink logs during a call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+    def take(self) -> list[str]:
+        lines, self.lines = self.lines, []
+        return lines
+
+
 def serve(pipe: Connection) -> None:
+    """The log lines of a call go back with its result: a forked process writes to the standard error that the fork
+    server was started with, which pytest may have replaced since."""
+    log = _LogLines()
+    logging.getLogger("kafka_sink").addHandler(log)
     while True:
         try:
             function, arguments = pipe.recv()
         except EOFError:
             return
         try:
-            pipe.send((function(*arguments), None))
+            value = function(*arguments)
+            pipe.send((value, None, log.take()))
         except Exception as error:
-            pipe.send((None, error))
+            pipe.send((None, error, log.take()))
 
 
 def plan(settings: Mapping[str, str]) -> stream_writer.StreamWriter:
