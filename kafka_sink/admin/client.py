@@ -22,7 +22,7 @@ import logging
 import os
 import random
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
@@ -179,7 +179,11 @@ class Client:
             if self._engine is not None:
                 self._engine.forget_requests()
 
-    def look_ahead(self, topics: Iterable[str], transactional_ids: Iterable[str]) -> None:
+    def forget_topics(self, kept: Collection[str]) -> None:
+        """Of earlier operations of this client, so that they are not requested again with those of the next one."""
+        self._ensure_open()[1].metadata.forget_topics(kept)
+
+    def look_ahead(self, topics: Collection[str], transactional_ids: Iterable[str]) -> None:
         """What the next `run` will need is looked for from the next call on, together with what that call needs."""
         self._start_afresh_if_refused()
         self._ensure_open()[1].look_ahead(self.now_ms(), topics, transactional_ids)

@@ -21,7 +21,7 @@ client that is far away several round trips in the middle of a commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -169,9 +169,10 @@ class AdminEngine:
         self._lookup.clear_queue()
         self._is_looking_ahead = False
 
-    def look_ahead(self, now_ms: int, topics: Iterable[str], transactional_ids: Iterable[str]) -> None:
+    def look_ahead(self, now_ms: int, topics: Collection[str], transactional_ids: Iterable[str]) -> None:
         """For an operation that will ask leaders of these topics, coordinators of these ids, and every broker. What
         cannot be found is no error here: the request that needs it looks again."""
+        self.metadata.forget_topics(topics)
         for topic in topics:
             self.metadata.want_topic(topic, now_ms)
         for transactional_id in transactional_ids:

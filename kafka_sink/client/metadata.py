@@ -14,7 +14,7 @@ It must not know who waits for a topic or how long, nor send anything: the engin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,6 +84,15 @@ class Metadata:
             self._answers_without_news = 0
         elif topic in self.view.topics and self.view.topics[topic].error_code in FINAL_TOPIC_ERRORS:
             self._new_topics.add(topic)  # perhaps the permission has been granted meanwhile
+
+    def forget_topics(self, kept: Collection[str]) -> None:
+        """An operation begins that uses no others. Topics of earlier ones may be deleted by now, and a missing topic is
+        requested again and again."""
+        forgotten = self._last_used_ms.keys() - set(kept)
+        for topic in forgotten:
+            del self._last_used_ms[topic]
+        self._new_topics -= forgotten
+        self.view = without_topics(self.view, forgotten)
 
     def is_newer_than(self, moment_ms: int) -> bool:
         return self._succeeded_ms is not None and self._succeeded_ms > moment_ms

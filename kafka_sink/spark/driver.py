@@ -144,7 +144,9 @@ class Driver:
         client, options = self._client, self._options
         topics = [topic for topic in (options.topic, options.dead_letter_topic) if topic is not None]
         ledger = options.ledger_topic if options.is_exactly_once and has_ledger else None
-        client.reach(topics=topics if ledger is None else [*topics, ledger])
+        wanted = topics if ledger is None else [*topics, ledger]
+        client.forget_topics(wanted)
+        client.reach(topics=wanted)
         if options.is_exactly_once:
             # Planning sweeps nothing.
             self._known_support = client.transaction_support(is_sweeping=False)

@@ -14,6 +14,9 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink.admin.client import Client
+from kafka_sink.client.admin_request import Controller
+from kafka_sink.client.metadata import Metadata
+from kafka_sink.client.request import Answer
 from kafka_sink.errors import CommitAborted
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.files import LOCAL_FOLDERS
@@ -22,8 +25,9 @@ from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, acl
 from kafka_sink.testing.acl import Acl
 from kafka_sink.wire.api import Api
-from kafka_sink.wire.apis import DESCRIBE_CONFIGS
+from kafka_sink.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS
 from tests.chaos.bare_spark import open_transactions
+from tests.integration.asking import client_of
 from tests.integration.commanding import Sink, rows
 
 LEDGER = "ledger"
@@ -69,6 +73,30 @@ def test_the_first_planning_asks_one_broker_for_all_of_the_configuration_and_not
         asked.clear()
         plan(sink)
     assert asked == [DESCRIBE_CONFIGS.name]
+
+
+def test_a_deleted_topic_of_an_earlier_write_is_not_asked_for_again(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All are planned with the same client, which would ask for a missing topic again and again."""
+    asked: list[set[str]] = []
+    on_answer = Metadata.on_answer
+
+    def noted(metadata: Metadata, now_ms: int, answer: Answer) -> None:
+        assert answer.body is not None
+        asked.append({row["name"] for row in answer.body["topics"]})
+        on_answer(metadata, now_ms, answer)
+
+    plan(sink)
+    with client_of(sink.servers) as client:
+        client.create_topic("u")
+        client.create_topic("v")
+        client.ask(Controller(), DELETE_TOPICS, {"topic_names": ["t"], "timeout_ms": 10_000})
+    monkeypatch.setattr(Metadata, "on_answer", noted)
+    for sink.topic in ("u", "v"):
+        plan(sink)
+    assert asked
+    assert not set.union(*asked) - {"u", "v", LEDGER}
 
 
 def test_a_start_after_a_commit_that_failed_finishes_what_was_decided_before_any_task_runs(sink: Sink) -> None:

@@ -165,6 +165,18 @@ def test_an_unknown_topic_is_asked_for_again_until_it_exists_and_touches_no_othe
     assert until_due_ms(driver, tracker) == AGE_MS
 
 
+def test_a_topic_of_an_earlier_operation_is_forgotten_and_can_be_wanted_again() -> None:
+    driver, tracker = start("t", "gone")
+    tracker.forget_topics(["t"])
+    assert set(tracker.view.topics) == {"t"}
+    driver.sleep(until_due_ms(driver, tracker))
+    assert until_due_ms(driver, tracker) == AGE_MS, "nothing is missing any more"
+    driver.cluster.topics["gone"] = {0: 0}
+    tracker.want_topic("gone", driver.now_ms)
+    driver.run()
+    assert tracker.view.leader("gone", 0) == 0
+
+
 def test_a_partition_without_leader_is_asked_for_again() -> None:
     driver, tracker = start("t", cluster=FakeCluster({0: ("a", 9092)}, {"t": {0: -1, 1: 0}}))
     assert tracker.view.available_partitions("t") == (1,)
