@@ -68,12 +68,22 @@ class Claims:
         if not between:
             return False
         kept = self._kept()
-        is_known = (self._is_strict and run in self._acted) or claims[first].offset in kept
-        return is_known and any(claim.run in between and claim.offset in kept for claim in claims)
+        is_known = (self._is_strict and run in self._acted) or (claims[first].offset, run) in kept
+        return is_known and any(claim.run in between and (claim.offset, claim.run) in kept for claim in claims)
 
-    def _kept(self) -> set[int]:
-        """The offsets of the ledger that the cleaner has kept."""
-        return {offset for batch in self._log.batches for offset in decode_batch(batch.data).offsets}
+    def _kept(self) -> set[tuple[int, str]]:
+        """Offset and run of each claim that is in the ledger now. The cleaner removes claims, and a leader that is lost
+        takes the end of its log along, whose offsets are used again."""
+        kept = set()
+        for batch in self._log.batches:
+            decoded = decode_batch(batch.data)
+            if decoded.is_commit_marker or decoded.is_abort_marker:
+                continue
+            for offset, record in zip(decoded.offsets, decoded.records, strict=True):
+                content = _content(record.value or b"")
+                if content.get("kind") == "claim":
+                    kept.add((offset, content["run"]))
+        return kept
 
     def has_successor(self, sink_id: str, run: str) -> bool:
         """Whether another run has claimed the sink for the first time since this one did. Any run may have overtaken
@@ -84,7 +94,7 @@ class Claims:
             return any(other not in ("", run) for other in runs)
         first = runs.index(run)
         kept = self._kept()
-        elders = {claim.run for claim in of_sink[: first + 1] if claim.offset in kept}
+        elders = {claim.run for claim in of_sink[: first + 1] if (claim.offset, claim.run) in kept}
         return any(other not in ("", run) and other not in elders for other in runs[first:])
 
 
