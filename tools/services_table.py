@@ -87,19 +87,18 @@ _QUICK = {"kafka.max.block.ms": "8000", "kafka.delivery.timeout.ms": "65000"}
 def outcome(service: str, mode: Mode) -> str:
     """The number of visible rows, or the footnote of the error."""
     with EmbeddedBroker(3, quirks=service) as kafka:
-        topic = TOPIC
-        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic, **_QUICK, **mode.options}
+        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": TOPIC, **_QUICK, **mode.options}
         if mode.has_preset:
             options |= {"preset": service, "topic.create": "true", **_PLAIN}
         else:
-            kafka.create_topic(topic, 2)
+            kafka.create_topic(TOPIC, 2)
         try:
             _write(mode, options)
         except KafkaSinkError as error:
             return f"refused: {footnote(error)}"
         finally:
             POOL.close()
-        seen = {record.value for record in read_topic(kafka.bootstrap_servers, topic)}
+        seen = {record.value for record in read_topic(kafka.bootstrap_servers, TOPIC)}
         return f"{len(seen)} of {ROWS} rows"
 
 

@@ -89,6 +89,8 @@ class Metadata:
         """An operation begins that uses no others. Topics of earlier ones may be deleted by now, and a missing topic is
         requested again and again."""
         forgotten = self._last_used_ms.keys() - set(kept)
+        if not forgotten:
+            return
         for topic in forgotten:
             del self._last_used_ms[topic]
         self._new_topics -= forgotten
