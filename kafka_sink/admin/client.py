@@ -104,6 +104,7 @@ ADD_PARTITIONS_FIRST_THAT_VERIFIES, VERIFICATION = 4, "transaction.partition.ver
 ABOUT_US = {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": VERSION}
 # A broker creates a requested topic a little later, or answers that it cannot now.
 CREATION_REPEATED_MS = 1_000
+STILL_WAITING_MS = 10_000  # between two log lines about one operation
 
 V_co = TypeVar("V_co", covariant=True)
 
@@ -163,11 +164,15 @@ class Client:
         self._start_afresh_if_refused()
         out: dict[RequestKey, AdminRequest] = {}
         responses: list[AdminResponse] = []
+        told_ms = self.now_ms()
         try:
             while True:
                 progress = machine.step(self.now_ms(), responses)
                 if progress.verdict is not None:
                     return progress.verdict
+                if progress.trouble and self.now_ms() - told_ms >= STILL_WAITING_MS:
+                    told_ms = self.now_ms()
+                    _LOGGER.warning("[%s] still waiting: %s", self.options.client_id, progress.trouble)
                 out.update((request.key, request) for request in progress.requests)
                 until_ms = progress.wake_at_ms
                 if not out and until_ms is None:

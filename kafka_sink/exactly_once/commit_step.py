@@ -32,11 +32,12 @@ V_co = TypeVar("V_co", covariant=True)
 @frozen
 class Progress(Generic[V_co]):
     """What a state machine wants next: send `requests`; step again on any answer, or at `wake_at_ms`. With a verdict it
-    is done."""
+    is done. `trouble` is why it still waits, for the log."""
 
     requests: Sequence[AdminRequest]
     wake_at_ms: int | None = None
     verdict: V_co | None = None
+    trouble: str = ""
 
 
 @frozen
@@ -95,6 +96,8 @@ class CommitStep(ABC):
                 self.on_refused(now_ms, answer.key, str(error))
                 if self.failure is not None:
                     self.failure = replace(self.failure, is_unreadable=error.entry is LEDGER_UNREADABLE)
+        elif answer.kind is ResponseKind.LEADERLESS:
+            self.on_leaderless(now_ms, answer)
         else:
             self.on_refused(now_ms, answer.key, str(answer.error or answer.kind.value))
 
@@ -106,6 +109,10 @@ class CommitStep(ABC):
         """It may have been carried out, so only the identical request may be sent again."""
         self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
         self.queue.repeat(now_ms, answer.key, find_again=True)
+
+    def on_leaderless(self, now_ms: int, answer: AdminResponse) -> None:
+        """It was not sent, because one of its `led_partitions` has no leader."""
+        self.on_refused(now_ms, answer.key, str(answer.error))
 
     def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
         self.fail(reason)

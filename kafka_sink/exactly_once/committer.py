@@ -36,7 +36,7 @@ from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.listing import OpenTransactions
 from kafka_sink.exactly_once.next_step import NextStep, StepKind, first_step, next_step
 from kafka_sink.exactly_once.phase import TRANSITIONS, Phase, PhaseEvent
-from kafka_sink.exactly_once.preflight import DescribeTransactions, check_time_left, check_transactions
+from kafka_sink.exactly_once.preflight import Preflight, check_time_left, check_transactions
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, summarize_receipts
 from kafka_sink.exactly_once.session import (
     CommitResult,
@@ -112,7 +112,7 @@ class Committer:
         if self._part is None:
             return Progress((), None, self._verdict)
         requests = [request for part in self._parts() for request in part.queue.take_due(now_ms)]
-        return Progress(requests, self._wake_at_ms(now_ms), None)
+        return Progress(requests, self._wake_at_ms(now_ms), None, self._part.last_trouble)
 
     def _parts(self) -> list[CommitStep]:
         """The step of the current phase and those that run in parallel."""
@@ -279,13 +279,15 @@ class Committer:
         self._record = record
         self._end_transactions(now_ms, record)
 
-    def _end_transactions(self, now_ms: int, record: LedgerRecord) -> None:
+    def _end_transactions(self, now_ms: int, record: LedgerRecord, *, are_leaders_known: bool = False) -> None:
         transactions = transactions_to_end(record)
         self._decided.update(transactions)
-        self._part = CommitTransactions(self._settings, transactions, last_writes_of(record), now_ms)
+        known = (self._settings, transactions, last_writes_of(record), now_ms)
+        self._part = CommitTransactions(*known, are_leaders_known=are_leaders_known)
 
     def _on_finished(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, CommitTransactions) and self._record is not None and self._ledger is not None
+        self._notes += part.notes
         record, outcomes = self._record, part.outcomes
         if self._ledger.is_unmarked(record) and all(outcome is TransactionOutcome.LOST for outcome in outcomes):
             # It was never decided: the transactions of a decision are retried until at least one of them is committed.
@@ -357,7 +359,7 @@ class Committer:
 
     def _check(self, now_ms: int) -> None:
         self._move(PhaseEvent.CHECK)
-        self._part = DescribeTransactions(self._settings, [tx.transactional_id for tx in self._transactions()], now_ms)
+        self._part = Preflight(self._settings, self._receipts, now_ms)
         previous = self._previous()
         if previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME:
             # The intent does not depend on the result of the check: it is appended in the meantime, without EndTxn.
@@ -366,9 +368,6 @@ class Committer:
                 self._draft = LedgerWrite(self._settings, self._session, record, now_ms, is_draft=True)
             except Unrecordable as error:
                 self._abandon(now_ms, str(error))
-
-    def _transactions(self) -> list[PreparedTransaction]:
-        return [receipt.transaction for receipt in self._receipts if receipt.transaction is not None]
 
     def _previous(self) -> LedgerRecord | None:
         return None if self._ledger is None else self._ledger.find(self._key)
@@ -386,7 +385,7 @@ class Committer:
         return replace(intent, cluster_id=self._settings.cluster_id, label=self._session.label)
 
     def _on_checked(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, DescribeTransactions)
+        assert isinstance(part, Preflight)
         if part.failure is not None:
             self._abandon(now_ms, part.failure.reason)
             return
@@ -442,11 +441,13 @@ class Committer:
         if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
             # No later driver will finish it: continue past the margin, until time-outs make every outcome definite.
             self._deadline_ms += self._settings.margin_ms + self._settings.patience_ms
-        self._end_transactions(now_ms, self._record)
+        # C2 has just looked at them.
+        self._end_transactions(now_ms, self._record, are_leaders_known=True)
         self._listing = open_transactions(self._settings, self._session, now_ms)
 
     def _on_committed(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, CommitTransactions) and self._record is not None
+        self._notes += part.notes
         record = self._record
         has_lost = any(outcome in (TransactionOutcome.LOST, TransactionOutcome.UNRESOLVED) for outcome in part.outcomes)
         if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:

@@ -3,9 +3,12 @@
 `CommitTransactions` sends EndTxn(commit) for every transaction of a decision until each has an outcome. "Committed" is
 believed at once; any other answer of a coordinator is checked against the log: the first control record of the
 transaction after the witness offset decides. While the log shows it open, the coordinator is looked up and asked again.
-`AbortTransactions` sends EndTxn(abort) and accepts any sign that the transaction is not open. A transaction with a
-partition that has no leader is left open: the brokers would forget to end it there (KAFKA-20734), and read_committed
-readers would stop in that partition. The next sweep finds it again.
+`AbortTransactions` sends EndTxn(abort) and accepts any sign that the transaction is not open.
+
+While a partition of a transaction has no leader, brokers from Kafka 4.3 on would forget to end it there (KAFKA-20734),
+and read_committed readers would stop in that partition. An abort then leaves the transaction open; the next sweep finds
+it again. A commit waits for the leader until its deadline. Then it is sent nevertheless: a decided transaction must not
+time out.
 
 Both send the exact producer id and epoch, and the coordinator compares them: a late or repeated request affects its own
 transaction or none. Hence aborting never uses InitProducerId, which would abort whatever transaction is open under the
@@ -38,6 +41,11 @@ from kafka_sink.wire.apis import END_TXN, FETCH, LIST_OFFSETS
 # The last EndTxn version with the rules of transaction version 1: the request's version selects them, not the cluster's
 # feature level (KIP-890).
 END_LAST_OF_VERSION_1 = 4
+WITHOUT_LEADER = (
+    "{}, and time was up: the transaction of a decided batch was committed nevertheless. Brokers from Kafka 4.3 on may "
+    'forget the partition, and its read_committed readers then stop (see "Readers stop at an offset" in '
+    "docs/troubleshooting.md)"
+)
 COMMIT, MARKER, MARKER_START, ABORT = "commit transaction", "look for marker", "find log start", "abort transaction"
 
 
@@ -57,6 +65,7 @@ def ask_end(
     *,
     commit: bool,
     led_partitions: tuple[tuple[str, int], ...] = (),
+    are_leaders_known: bool = False,
 ) -> None:
     """Retries must use the same version: the other version's rules give a wrong answer for a committed transaction."""
     body = {
@@ -66,13 +75,24 @@ def ask_end(
         "committed": commit,
     }
     lowest, highest = (0, END_LAST_OF_VERSION_1) if ending.transaction_version == 1 else (END_LAST_OF_VERSION_1 + 1, 5)
-    target = Coordinator(ending.transactional_id)
-    versions = {"version_min": lowest, "version_max": highest}
-    queue.ask(now_ms, key, target, END_TXN, body, led_partitions=led_partitions, **versions)
+    queue.ask(
+        now_ms,
+        key,
+        Coordinator(ending.transactional_id),
+        END_TXN,
+        body,
+        version_min=lowest,
+        version_max=highest,
+        led_partitions=led_partitions,
+        are_leaders_known=are_leaders_known,
+    )
 
 
 class CommitTransactions(CommitStep):
-    """`outcomes[i]` belongs to `endings[i]`; None if it is still unknown at the end."""
+    """`outcomes[i]` belongs to `endings[i]`; None if it is still unknown at the end.
+
+    `are_leaders_known`: the partitions had leaders just now, so only retries look at them.
+    """
 
     def __init__(
         self,
@@ -80,9 +100,12 @@ class CommitTransactions(CommitStep):
         endings: Sequence[PreparedTransaction],
         witnesses: Sequence[LastWrite],
         now_ms: int,
+        *,
+        are_leaders_known: bool = False,
     ) -> None:
         super().__init__(settings)
         self.outcomes: list[TransactionOutcome | None] = [None] * len(endings)
+        self.notes: list[str] = []
         # Why some were given up without an outcome.
         self.obstacles: dict[int, str] = {}
         self._endings = endings
@@ -92,6 +115,9 @@ class CommitTransactions(CommitStep):
         # Since when the log end has been below the witness offset.
         self._short_since_ms: dict[int, int] = {}
         self._stops_retrying = False
+        self._are_leaders_known = are_leaders_known
+        # Why EndTxn of a transaction waits: the partition without a leader.
+        self._leaderless: dict[int, str] = {}
         self._ask_more(now_ms)
 
     @classmethod
@@ -122,20 +148,38 @@ class CommitTransactions(CommitStep):
         for key in self.queue.keys:
             if self.queue.has_tried(key) and not self.queue.is_out(key):
                 self.queue.drop(key)
+                if key.purpose == COMMIT and key.number in self._leaderless:
+                    self.notes.append(WITHOUT_LEADER.format(self._leaderless.pop(key.number)))
+                    ask_end(self.queue, now_ms, key, self._endings[key.number], commit=True)
         self._ask_more(now_ms)
 
     def _ask_more(self, now_ms: int) -> None:
         """At most `parallel_requests` requests are in flight, however many transactions there are."""
         while self._next_index < len(self._endings) and self.queue.count < self.settings.parallel_requests:
-            key = RequestKey(COMMIT, self._next_index)
-            ask_end(self.queue, now_ms, key, self._endings[self._next_index], commit=True)
+            self._ask_end(now_ms, self._next_index, are_leaders_known=self._are_leaders_known)
             self._next_index += 1
+
+    def _ask_end(self, now_ms: int, index: int, *, are_leaders_known: bool) -> None:
+        topic, partition, _ = self._witnesses[index]
+        ask_end(
+            self.queue,
+            now_ms,
+            RequestKey(COMMIT, index),
+            self._endings[index],
+            commit=True,
+            led_partitions=((topic, partition),),
+            are_leaders_known=are_leaders_known or self._stops_retrying,
+        )
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         super().on_answer(now_ms, answer)
         if self._stops_retrying:
             self.stop_retrying(now_ms)
         self._ask_more(now_ms)
+
+    def on_leaderless(self, now_ms: int, answer: AdminResponse) -> None:
+        self.last_trouble = self._leaderless[answer.key.number] = str(answer.error)
+        self.queue.repeat(now_ms, answer.key)
 
     def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
         """The decision stands; only further requests are pointless for now."""
@@ -202,9 +246,8 @@ class CommitTransactions(CommitStep):
     def _ask_again(self, now_ms: int, index: int) -> None:
         """The log shows it open: the coordinator that said otherwise was wrong, or the marker is not written yet."""
         self.queue.drop(RequestKey(MARKER, index))
-        key = RequestKey(COMMIT, index)
-        ask_end(self.queue, now_ms, key, self._endings[index], commit=True)
-        self.queue.repeat(now_ms, key, find_again=True)
+        self._ask_end(now_ms, index, are_leaders_known=True)
+        self.queue.repeat(now_ms, RequestKey(COMMIT, index), find_again=True)
 
     def _find_marker(self, index: int, records: bytes) -> TransactionOutcome | None:
         for raw in raw_batches(records):

@@ -1,26 +1,32 @@
-"""C2: checks that all transactions of the batch are as their receipts say, and that there is time to commit them.
+"""C2: checks that all transactions of the batch are as their receipts say, that there is time to commit them, and that
+each partition they wrote to has a leader.
 
 DescribeTransactions changes nothing: it answers with state, producer id, epoch, and when the transaction began on the
 coordinator's clock. Only differences of broker times are used. A receipt's remaining time gives the brokers' time when
 it was made; the latest of these is about now, because the driver commits when the last task is done. From it follows
 the time left to each transaction, without any wall clock of a host. The margin covers the delay between the last task
 and this check.
+
+A partition without a leader is waited for before anything is decided: brokers from Kafka 4.3 on write no marker to it
+and still call the transaction complete (KAFKA-20734), and then read_committed readers of it stop for good.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kafka_sink.client.admin_request import AdminResponse, Coordinators, RequestKey, ResponseKind
+from kafka_sink.client.admin_request import AdminResponse, AnyBroker, Coordinators, RequestKey, ResponseKind
+from kafka_sink.client.cluster import NO_LEADER
 from kafka_sink.exactly_once.commit_step import MORE_TIME, CommitStep
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
-from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS
+from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, METADATA
 
 DESCRIBE = "describe transactions"
+LEADERS = RequestKey("find partitions without a leader")
 ONGOING = "Ongoing"
 # A younger driver of the sink aborts what an older run has prepared, before the older run notices that it is fenced.
 WHO_ENDED_IT = (
@@ -111,6 +117,57 @@ class DescribeTransactions(CommitStep):
                 return
             else:
                 self.last_trouble = describe_answer(DESCRIBE_TRANSACTIONS.name, error_code)
+
+
+class Preflight(DescribeTransactions):
+    """The transactions of a batch, described when each partition that they wrote to has a leader."""
+
+    def __init__(self, settings: DeliverySettings, receipts: Sequence[TaskReceipt], now_ms: int) -> None:
+        transactions = [receipt.transaction for receipt in receipts if receipt.transaction is not None]
+        self._transactional_ids = [transaction.transactional_id for transaction in transactions]
+        super().__init__(settings, self._transactional_ids, now_ms)
+        self._partitions = {(each.topic, each.partition) for receipt in receipts for each in receipt.written}
+        self._leaderless = ""
+        topics = sorted({topic for topic, _ in self._partitions})
+        body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
+        self.queue.ask(now_ms, LEADERS, AnyBroker(), METADATA, body)
+
+    @property
+    def lateness(self) -> str:
+        if not self._leaderless:
+            return super().lateness
+        return f"{self._leaderless}, and too little time is left before its transactions time out"
+
+    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
+        if answer.key == LEADERS:
+            CommitStep.on_lost(self, now_ms, answer)
+        else:
+            super().on_lost(now_ms, answer)
+
+    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
+        if answer.key != LEADERS:
+            super().on_bodies(now_ms, answer)
+            return
+        leaderless = sorted(self._partitions.intersection(_leaderless_partitions(answer.bodies[0])))
+        if leaderless:
+            topic, partition = leaderless[0]
+            more = f" (and {len(leaderless) - 1} more partitions)" if len(leaderless) > 1 else ""
+            self.last_trouble = self._leaderless = f"{topic}-{partition}{more} has no leader"
+            self.queue.repeat(now_ms, LEADERS)
+            return
+        self.queue.drop(LEADERS)
+        if self._leaderless:
+            # What was found before the wait may be out of date.
+            self._leaderless = ""
+            self._missing = dict.fromkeys(self._transactional_ids)
+            self._ask(now_ms)
+
+
+def _leaderless_partitions(metadata: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    for topic in metadata["topics"]:
+        for partition in topic["partitions"]:
+            if partition["leader_id"] == NO_LEADER:
+                yield topic["name"], partition["partition_index"]
 
 
 @frozen

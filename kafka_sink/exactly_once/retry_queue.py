@@ -23,6 +23,8 @@ class _PendingRequest:
     due_ms: int
     is_out: bool = False
     failures: int = 0
+    # Which partitions must have a leader when it is sent again.
+    led_partitions: tuple[tuple[str, int], ...] = ()
 
 
 class RetryQueue:
@@ -41,11 +43,14 @@ class RetryQueue:
         version_min: int = 0,
         version_max: int = VERSION_MAX,
         led_partitions: tuple[tuple[str, int], ...] = (),
+        are_leaders_known: bool = False,
     ) -> None:
+        """`are_leaders_known`: only a retry checks `led_partitions`."""
         versions = (max(version_min, api.version_min), min(version_max, api.version_max))
         timeout_ms = self._settings.request_timeout_ms
-        request = AdminRequest(target, api, body, timeout_ms, *versions, key=key, led_partitions=led_partitions)
-        self._open[key] = _PendingRequest(request, now_ms)
+        led_now = () if are_leaders_known else led_partitions
+        request = AdminRequest(target, api, body, timeout_ms, *versions, key=key, led_partitions=led_now)
+        self._open[key] = _PendingRequest(request, now_ms, led_partitions=led_partitions)
 
     def take_due(self, now_ms: int) -> list[AdminRequest]:
         """The requests to send now, oldest first, and no more in flight than the settings allow."""
@@ -77,7 +82,7 @@ class RetryQueue:
         step = self._settings.markers_backoff_ms if soon else self._settings.retry_backoff_ms
         delay_ms = min(step * pending.failures, self._settings.backoff_max_ms)
         pending.due_ms = now_ms + delay_ms
-        pending.request = replace(pending.request, find_again=find_again)
+        pending.request = replace(pending.request, find_again=find_again, led_partitions=pending.led_partitions)
 
     def replace(self, key: RequestKey, target: Target, body: Mapping[str, Any]) -> None:
         """The rest of a request that was answered in part."""

@@ -10,6 +10,7 @@ takes the directory offline. That needs neither a file system of its own nor per
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 
@@ -30,6 +31,8 @@ from tools.waiting import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.kafka]
 
+# Longer than the sink waits before it says what for.
+AWAY_S = 15
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
 
@@ -84,6 +87,39 @@ def test_what_a_task_and_a_driver_cannot_end_while_a_disk_is_away_stops_no_reade
     disk.bring_back(stream.topic)
     stream.run()
     stream.check(2)
+
+
+def test_a_commit_waits_for_the_disk_and_then_shows_each_row_to_readers(
+    stream_on: Callable[..., BareStream], kafka: KafkaCluster, topic_name: str
+) -> None:
+    disk = disk_behind_the_clusters_own_topics(kafka, topic_name)
+    stream = stream_on(kafka, is_direct=True)
+    stream.run()
+    with stream.query() as query:
+        query.plan()
+        messages = query.write_tasks()
+        disk.take_away(stream.topic)
+        is_back = threading.Timer(AWAY_S, lambda: disk.bring_back(stream.topic))
+        is_back.start()
+        query.commit(messages)
+        is_back.join()
+        waited_for = f"still waiting: {stream.topic}-0 (and 2 more partitions) has no leader"
+        assert any(waited_for in line for line in query.worker("commit").log)
+    stream.check(2)
+
+
+def test_a_decision_of_a_killed_driver_is_finished_when_the_disk_is_back(
+    stream_on: Callable[..., BareStream], kafka: KafkaCluster, topic_name: str
+) -> None:
+    disk = disk_behind_the_clusters_own_topics(kafka, topic_name)
+    stream = stream_on(kafka)
+    stream.kill_after_the_decision(nth=1)
+    disk.take_away(stream.topic)
+    is_back = threading.Timer(AWAY_S, lambda: disk.bring_back(stream.topic))
+    is_back.start()
+    stream.run()
+    is_back.join()
+    stream.check(1)
 
 
 @pytest.mark.slow

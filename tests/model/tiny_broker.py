@@ -1,8 +1,8 @@
 """The smallest broker that the driver's machine needs: transaction states, epochs, logs with markers. No I/O.
 
-It follows the tables of Apache Kafka's coordinator (both versions). It has no leaders, replication, expiry of ids or
-several producers per transaction, because the model does not need them. A state is a nested tuple, so that two paths to
-the same state can be recognised; `TinyBroker` unpacks it, answers one request, and returns the next state.
+It follows the tables of Apache Kafka's coordinator (both versions). It has no replication, expiry of ids or several
+producers per transaction, because the model does not need them. A state is a nested tuple, so that two paths to the
+same state can be recognised; `TinyBroker` unpacks it, answers one request, and returns the next state.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class TinyBroker:
         # An entry is (producer id, epoch, record batch or None, marker or None).
         self.logs: dict[Any, list[Any]] = {partition: list(entries) for partition, entries in logs}
         self.transaction_version = transaction_version
+        # Not part of the state: the model's leaders are always there.
+        self.leaderless: set[Any] = set()
 
     def state(self) -> State:
         transactions = tuple(sorted(self.transactions.items()))
@@ -252,6 +254,21 @@ class TinyBroker:
                 }
             )
         return {"transaction_states": states}
+
+    def _on_Metadata(self, body: Any, request: AdminRequest) -> dict[str, Any]:
+        topics = []
+        for asked in body["topics"]:
+            numbers = sorted(partition[1] for partition in self.logs if partition[0] == asked["name"])
+            partitions = [
+                {
+                    "error_code": 5 if (asked["name"], number) in self.leaderless else 0,
+                    "partition_index": number,
+                    "leader_id": -1 if (asked["name"], number) in self.leaderless else 1,
+                }
+                for number in numbers
+            ]
+            topics.append({"error_code": 0, "name": asked["name"], "partitions": partitions})
+        return {"brokers": [], "topics": topics}
 
     def _on_ListTransactions(self, body: Any, request: AdminRequest) -> dict[str, Any]:
         listed = [

@@ -24,6 +24,7 @@ from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.end_txn import COMMIT
 from kafka_sink.exactly_once.identity import TaskIdentity, parse_task_identity
 from kafka_sink.exactly_once.listing import LIST
+from kafka_sink.exactly_once.preflight import LEADERS
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.exactly_once.session import Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
 from tests.model import tiny_broker
@@ -253,7 +254,10 @@ class World:
 
     def _may_be_answered(self, request: int, out: tuple[int, ...]) -> bool:
         """The list of open transactions is requested together with a decision's commits, and what it says about them
-        is ignored. So it is answered before all of them, or alone; any order in between gives the same result."""
+        is ignored. So it is answered before all of them, or alone; any order in between gives the same result. Leaders
+        are always there, so the question for them is answered first."""
+        if any(self._requests[other].key == LEADERS for other in out if other != request):
+            return False
         if self._requests[request].key != LIST:
             return True
         others = [self._requests[other].key.purpose for other in out if other != request]

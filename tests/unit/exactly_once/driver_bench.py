@@ -149,6 +149,8 @@ class Bench:
             self.before(request)
         listed = laid_out.get(request.key.purpose)
         told = listed.pop(0) if listed else None
+        if told is None and not self.broker.leaderless.isdisjoint(request.led_partitions):
+            told = LEADERLESS
         if told is None:
             return AdminResponse(request, ResponseKind.ANSWERED, (self._answering_broker(request).answer(request),))
         if isinstance(told, after):

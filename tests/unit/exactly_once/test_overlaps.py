@@ -9,7 +9,8 @@ from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession, Job
 from tests.unit.exactly_once.driver_bench import LOST, Bench
 
-DESCRIBE, WRITE, END = "describe transactions", "write ledger record", "end ledger transaction"
+LEADERS, DESCRIBE = "find partitions without a leader", "describe transactions"
+WRITE, END = "write ledger record", "end ledger transaction"
 COMMIT, LIST = "commit transaction", "list transactions"
 
 
@@ -30,7 +31,7 @@ def first_requests(bench: Bench, session: DriverSession) -> set[str]:
 
 def test_the_intent_is_appended_while_the_transactions_are_looked_at(bench: Bench) -> None:
     written = "renew driver epoch" if bench.transaction_version == 1 else WRITE
-    assert first_requests(bench, warm(bench)) == {DESCRIBE, written}
+    assert first_requests(bench, warm(bench)) == {DESCRIBE, LEADERS, written}
 
 
 def test_the_first_batch_of_a_run_is_looked_at_before_its_intent_is_written(bench: Bench) -> None:

@@ -1,0 +1,138 @@
+"""A batch is committed only while each of its partitions has a leader: brokers from Kafka 4.3 on forget the others.
+
+`tests/chaos/test_lost_disk.py` shows the same with Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_sink.client.admin_request import AdminRequest
+from kafka_sink.errors import CommitAborted
+from kafka_sink.exactly_once.session import Conclusion, DriverOperation
+from tests.unit.exactly_once.driver_bench import LOST, Bench
+
+LEADERS, DESCRIBE = "find partitions without a leader", "describe transactions"
+END, COMMIT = "end ledger transaction", "commit transaction"
+# The time-out of the driver's own transactions.
+LONGER_THAN_A_DRAFT_LIVES_MS = 90_000
+
+
+def lose_leader(bench: Bench, task: int, *, back_after_ms: int) -> None:
+    back_at_ms = bench.now_ms + back_after_ms
+    bench.broker.leaderless.add(("t", task))
+
+    def bring_back(_: AdminRequest) -> None:
+        if bench.now_ms >= back_at_ms:
+            bench.broker.leaderless.clear()
+
+    bench.before = bring_back
+
+
+def last(purposes: list[str], purpose: str) -> int:
+    return max(index for index, each in enumerate(purposes) if each == purpose)
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first batch of a run", "next batch"])
+def test_nothing_is_decided_until_each_partition_of_the_batch_has_a_leader(bench: Bench, is_first: bool) -> None:
+    session = bench.session()
+    if not is_first:
+        bench.commit(bench.receipts(0), session)
+    receipts = bench.receipts(0 if is_first else 1)
+    bench.asked.clear()
+    lose_leader(bench, 1, back_after_ms=20_000)
+    began_ms = bench.now_ms
+    assert bench.commit(receipts, session).conclusion is Conclusion.DELIVERED
+    assert bench.now_ms >= began_ms + 20_000
+    order = bench.purposes()
+    assert last(order, LEADERS) < order.index(END)
+    # What was found about the transactions before the wait is old.
+    assert order.count(DESCRIBE) == 2 and last(order, LEADERS) < last(order, DESCRIBE) < order.index(COMMIT)
+    assert bench.seen() == [1 + (not is_first)] * 2
+
+
+def test_a_wait_that_outlives_the_drivers_open_transaction_delivers_the_batch_once(bench: Bench) -> None:
+    session = bench.session()
+    bench.commit(bench.receipts(0), session)
+    receipts = bench.receipts(1)
+    lose_leader(bench, 0, back_after_ms=LONGER_THAN_A_DRAFT_LIVES_MS)
+    restored = bench.before
+    assert restored is not None
+
+    def time_out_the_draft(request: AdminRequest) -> None:
+        restored(request)
+        if not bench.broker.leaderless and bench.broker.transactions["sink-driver"][2] == "Ongoing":
+            bench.before = None
+            bench.broker.time_out("sink-driver")
+
+    bench.before = time_out_the_draft
+    assert bench.commit(receipts, session).conclusion is Conclusion.DELIVERED
+    assert bench.seen() == [2, 2]
+
+
+def test_a_partition_that_gets_no_leader_in_time_is_named_and_nothing_is_decided(bench: Bench) -> None:
+    receipts = bench.receipts(0)
+    bench.broker.leaderless.update({("t", 0), ("t", 1)})
+    verdict = bench.commit(receipts)
+    assert isinstance(verdict.error, CommitAborted)
+    assert "t-0 (and 1 more partitions) has no leader, and too little time is left" in str(verdict.error)
+    assert END not in bench.purposes() and COMMIT not in bench.purposes()
+    assert {bench.state_of(receipt) for receipt in receipts} == {"Ongoing"}
+
+
+def test_a_batch_whose_transaction_ended_during_the_wait_is_not_decided(bench: Bench) -> None:
+    receipts = bench.receipts(0)
+    lose_leader(bench, 1, back_after_ms=20_000)
+    restored = bench.before
+    assert restored is not None
+
+    def time_out(request: AdminRequest) -> None:
+        restored(request)
+        if not bench.broker.leaderless:
+            bench.before = None
+            bench.time_out(receipts[0])
+
+    bench.before = time_out
+    verdict = bench.commit(receipts)
+    assert isinstance(verdict.error, CommitAborted) and "time-out" in str(verdict.error)
+    assert COMMIT not in bench.purposes()
+
+
+def test_a_lost_question_about_leaders_is_asked_again(bench: Bench) -> None:
+    verdict = bench.commit(bench.receipts(0), answers={LEADERS: [LOST] * 3})
+    assert verdict.conclusion is Conclusion.DELIVERED and bench.purposes().count(LEADERS) == 4
+
+
+def test_a_deleted_topic_is_no_reason_to_wait(bench: Bench) -> None:
+    """Nobody reads it; its transactions end as they always did."""
+    receipts = bench.receipts(0)
+    del bench.broker.logs["t", 1]
+    assert bench.commit(receipts).conclusion is Conclusion.DELIVERED
+
+
+def test_commits_look_at_leaders_only_when_they_are_repeated(bench: Bench) -> None:
+    """The check before the decision has just looked at them."""
+    assert bench.commit(bench.receipts(0), answers={COMMIT: [LOST, 0]}).conclusion is Conclusion.DELIVERED
+    looked_at = [request.led_partitions for request in bench.asked if request.key.purpose == COMMIT]
+    assert looked_at == [(), (), (("t", 0),)]
+
+
+def test_a_decision_of_an_earlier_driver_is_finished_when_its_partitions_have_leaders(bench: Bench) -> None:
+    bench.decide(bench.receipts(0))
+    lose_leader(bench, 0, back_after_ms=20_000)
+    began_ms = bench.now_ms
+    verdict = bench.run(DriverOperation.RECOVER, session=bench.session("2" * 16))
+    assert verdict.conclusion is Conclusion.RECOVERED and verdict.notes == ()
+    assert bench.now_ms >= began_ms + 20_000
+    assert bench.seen() == [1, 1]
+
+
+def test_a_decided_transaction_is_committed_without_a_leader_rather_than_left_to_its_time_out(bench: Bench) -> None:
+    receipts = bench.receipts(0)
+    bench.decide(receipts)
+    bench.broker.leaderless.add(("t", 0))
+    verdict = bench.run(DriverOperation.RECOVER, session=bench.session("2" * 16))
+    assert verdict.conclusion is Conclusion.RECOVERED
+    (note,) = verdict.notes
+    assert note.startswith("t-0 has no leader now, and time was up")
+    assert bench.seen() == [1, 1]
