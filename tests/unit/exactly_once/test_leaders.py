@@ -11,6 +11,7 @@ from kafka_sink.client.admin_request import AdminRequest
 from kafka_sink.errors import CommitAborted
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation
 from tests.unit.exactly_once.driver_bench import LOST, Bench
+from tests.unit.exactly_once.test_commit import without_rows
 
 LEADERS, DESCRIBE = "find partitions without a leader", "describe transactions"
 END, COMMIT = "end ledger transaction", "commit transaction"
@@ -108,6 +109,11 @@ def test_a_deleted_topic_is_no_reason_to_wait(bench: Bench) -> None:
     receipts = bench.receipts(0)
     del bench.broker.logs["t", 1]
     assert bench.commit(receipts).conclusion is Conclusion.DELIVERED
+
+
+def test_a_batch_without_rows_asks_for_no_leaders(bench: Bench) -> None:
+    assert bench.commit([without_rows(0)]).conclusion is Conclusion.DELIVERED
+    assert LEADERS not in bench.purposes()
 
 
 def test_commits_look_at_leaders_only_when_they_are_repeated(bench: Bench) -> None:
