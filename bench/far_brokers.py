@@ -1,16 +1,16 @@
-"""A cluster far away, and every request to it: brokers, network and time in one thread, without sockets and waiting.
+"""A simulated cluster that is far away: it records every request, and runs in one thread with a virtual clock.
 
-The sink's clients run as they are, but for their sockets and their clock. The brokers are the core of the embedded
-cluster; a byte is on its way for half a round trip, and time passes only while a client waits. So the time that
-something took, divided by a round trip, is the number of round trips that it waited for one after the other, whatever
-the machine is doing. A back-off counts as well: it is time that a user waits.
+The clients of the sink are the real ones; only their sockets and their clock are replaced. The brokers are the core of
+the embedded cluster. A message takes half a round trip in each direction, and time passes only while a client waits. So
+the duration of an operation, divided by the length of a round trip, is the number of sequential round trips. It does
+not depend on the machine. Back-offs are included, because a user waits for them as well.
 
     far = FarCluster(3, topics={"rows": 4})
     with far.serve_clients(), far.process("commit"):
         writer.commit(messages)
     print(far.steps)
 
-A producer has no thread of its own here: whoever waits for it runs its sender.
+A producer has no sender thread here: a call that waits for the producer runs the sender.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ from kafka_sink.wire.frames import decode_request_header
 
 ROUND_TRIP_MS = 100
 PORT = 9092
-# The name that a bootstrap server has beside those that brokers advertise, as a service has it.
+# A bootstrap address that differs from the advertised ones, like the address of a Kubernetes service.
 SERVICE = "kafka"
 CONNECT = "connect"
-# Plenty: one that is made for a while in vain must not look like progress.
+# More than any operation takes: beyond it, the operation does not make progress.
 TURNS_MAX = 10_000
 NS_PER_MS = 1_000_000
 
-# Not those of processes that exist.
+# Larger than the ids of real processes.
 _process_ids = itertools.count(10**9)
 
 
 @dataclass(frozen=True)
 class Step:
-    """A connection or a request, and when it went out, in round trips since the beginning."""
+    """A new connection or a request. `after`: when it was sent, in round trips since the start."""
 
     process: str
     after: float
@@ -106,40 +106,42 @@ class FarCluster:
         self._process_ids: dict[str, int] = {}
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = itertools.count(1)
-        # By the number that the cluster knows a connection under: who has it, and what it is called there.
+        # Separate, so that one more request does not change which coordinators the runs have.
+        self._uuids = itertools.count(1)
+        # The network and its connection id, by the number of the connection in the cluster.
         self._owners: dict[int, tuple[FarNetwork, int]] = {}
         self._senders: dict[int, Sender] = {}
 
     @property
     def round_trips(self) -> float:
-        """Since the beginning."""
+        """Since the start."""
         return (self.clock.now_ms - self._started_ms) / ROUND_TRIP_MS
 
     # ---- the processes of an application ---------------------------------------------------------------------------
 
     @contextmanager
     def serve_clients(self) -> Iterator[None]:
-        """Clients that are made and used meanwhile are clients of this cluster."""
+        """Clients that are created inside this context use the simulated cluster."""
         with ExitStack() as stack:
             for module in (client_module, core_module):
                 stack.enter_context(patch.object(module, "Network", lambda *_, **__: FarNetwork(self)))
                 stack.enter_context(patch.object(module, "Clock", lambda: self.clock))
             stack.enter_context(patch.object(core_module, "Sender", self._make_sender))
             stack.enter_context(patch.object(Mailbox, "wait_for", lambda *asked: self._wait_for(*asked)))
-            # Which of several brokers is asked first must not differ from run to run, nor how long a back-off is, nor
-            # the names by which coordinators are chosen.
+            # Random values decide which broker is asked first, how long a back-off is, and which coordinator an id has.
+            # Fixed values make each run the same.
             stack.enter_context(patch.object(random, "random", lambda: 0.0))
             stack.enter_context(patch.object(random, "Random", lambda: random))
-            stack.enter_context(patch.object(uuid, "uuid4", lambda: uuid.UUID(int=next(self._numbers), version=4)))
+            stack.enter_context(patch.object(uuid, "uuid4", lambda: uuid.UUID(int=next(self._uuids), version=4)))
             yield
 
     def start_application(self) -> None:
-        """With new processes."""
+        """The next calls run in new processes."""
         self._process_ids.clear()
 
     @contextmanager
     def process(self, name: str) -> Iterator[None]:
-        """Spark plans, writes and commits in processes of their own: none knows what another one has learnt."""
+        """Spark plans, writes and commits in separate processes, which share no connections and no metadata."""
         process_id = self._process_ids.setdefault(name, next(_process_ids))
         with patch.object(os, "getpid", lambda: process_id):
             self._process = name
@@ -147,7 +149,7 @@ class FarCluster:
 
     def _make_sender(self, *parts: Any) -> Sender:
         sender, mailbox = Sender(*parts), parts[3]
-        # Whoever waits for it runs it.
+        # Calls that wait for the producer run it.
         sender.thread.run = lambda: None  # type: ignore[method-assign]
         sender.thread.join = lambda _=None: sender.run()  # type: ignore[method-assign]
         self._senders[id(mailbox)] = sender
@@ -165,7 +167,7 @@ class FarCluster:
     # ---- time ------------------------------------------------------------------------------------------------------
 
     def advance(self, until_ms: int | None) -> bool:
-        """To the next thing that happens; False: nothing does until then."""
+        """Moves the clock to the next event. False: there is none until `until_ms`."""
         moments = [self._due[0][0]] if self._due else []
         if self.core.next_deadline_ms is not None:
             moments.append(self.core.next_deadline_ms)
@@ -173,7 +175,7 @@ class FarCluster:
             self.clock.now_ms = max(self.clock.now_ms, until_ms)
             return False
         if not moments:
-            raise RuntimeError("a client waits, and nothing is under way")
+            raise RuntimeError("a client waits, but no message is in flight")
         self.clock.now_ms = max(self.clock.now_ms, min(moments))
         self._deliver(self.core.tick(self.clock.now_ms))
         while self._due and self._due[0][0] <= self.clock.now_ms:
@@ -186,7 +188,7 @@ class FarCluster:
     # ---- the network -----------------------------------------------------------------------------------------------
 
     def connect(self, network: FarNetwork, connection_id: int, address: Address) -> tuple[int, int]:
-        """The broker, and the number of the connection there."""
+        """Returns the broker id and the number of the connection."""
         broker_id = self._addresses.get(str(address[1][0]), 1)
         number = next(self._numbers)
         self._owners[number] = (network, connection_id)
@@ -223,7 +225,7 @@ class FarCluster:
 
 
 class FarNetwork:
-    """In place of `Network`."""
+    """Replaces `Network`."""
 
     def __init__(self, cluster: FarCluster) -> None:
         self._cluster = cluster

@@ -1,11 +1,11 @@
-"""How many round trips a write waits for: `python -m bench.round_trips`; the table is docs/benchmarks/round-trips.md.
+"""Counts the sequential round trips of a write: `python -m bench.round_trips` writes docs/benchmarks/round-trips.md.
 
-To brokers nearby a request takes less than a millisecond, to those of another region a tenth of a second. What counts
-there is how many requests wait for the answer to another one. This counts them on a simulated cluster (far_brokers.py),
-so the figures are the same on every machine, and a test can limit them (tests/integration/test_round_trips.py).
+A request to a nearby broker takes less than a millisecond, to a broker in another region about 100 ms. There the
+duration of a write depends on how many requests wait for an earlier response. The count is made on a simulated cluster
+(far_brokers.py), so it is the same on every machine, and a test limits it (tests/integration/test_round_trips.py).
 
-The sink is called as Spark calls it, in the same order and with the same processes: one that plans, one task, one that
-commits. They live on from write to write.
+The sink is called as Spark calls it: in the same order, in three processes (planning, one task, commit), which are
+reused by later writes.
 """
 
 from __future__ import annotations
@@ -38,40 +38,41 @@ FIRST, SECOND, BATCH = "first labelled write", "second labelled write", "micro-b
 
 INTRODUCTION = """# Round trips of a write
 
-`python -m bench.round_trips` counts the round trips to the brokers that a write waits for, one after the other.
-Requests that are under way at the same time count once, setting up a connection counts, and so does a back-off. The
-write has one task and PLAINTEXT; its topic and the ledger are there. Brokers and network are simulated, the sink's code
-is not. `tests/integration/test_round_trips.py` puts limits on the counts.
+`python -m bench.round_trips` counts the sequential round trips between a write and the brokers. Concurrent requests
+count once. Connection setup and back-offs are included. The write has one task and uses PLAINTEXT; its topic and the
+ledger topic exist. Brokers and network are simulated, the code of the sink is the real one.
+`tests/integration/test_round_trips.py` limits the counts.
 
-A labelled write is a batch write with `sink.id` and `batch.id`. The first one of an application begins with new
-processes, which have no connections; the micro-batch is one after the first two of its stream.
+A labelled write is a batch write with `sink.id` and `batch.id`. The first one of an application runs in new processes
+without connections. The micro-batch is the third of its stream.
 
-With TLS a connection takes one round trip more, with SASL two more (PLAIN, OAUTHBEARER, AWS_MSK_IAM) or three (SCRAM).
-Tasks write at the same time: their number does not matter, as long as there is a core for each. If the leader of a
-task's rows is another broker than the task's coordinator, its first write takes two more for the connection.
+With TLS each connection takes one more round trip, with SASL two more (PLAIN, OAUTHBEARER, AWS_MSK_IAM) or three
+(SCRAM). Tasks run concurrently, so their number does not matter as long as each has a core. If the leader of a task's
+partition is not its coordinator, the first write of the task takes two more round trips for that connection.
 
 """
 
 WHY = """
-## What waits for what
+## Which request waits for which
 
-| what | waits for | because |
+| request | waits for | reason |
 | --- | --- | --- |
-| plan: DescribeConfigs | Metadata | it goes to the ledger's leader, which has the ledger's records as well |
-| plan: Fetch | DescribeConfigs | nothing is finished by a ledger that forgets decisions |
-| task: InitProducerId | FindCoordinator | only the coordinator answers it |
-| task: Produce | InitProducerId | records carry its producer id and epoch |
-| commit: Produce of the claim | InitProducerId | after the claim no earlier driver may decide anything |
-| commit: Fetch | the claim | the ledger is read up to the claim, which only the current leader acknowledges |
-| commit: DescribeTransactions | Fetch | an open decision, or a batch that was delivered before, is dealt with first |
-| commit: Produce of the intent | DescribeTransactions | it says since when they are open; later batches do not wait |
-| commit: EndTxn of the intent | both | it decides: every transaction has to be open, and the record in the log |
-| commit: EndTxn of the tasks' transactions | the decision | until then they may have to be aborted |
-| commit: Produce of the done record | the ends | readers believe it even without its marker |
-| commit: EndTxn of the done record | the record | it commits it |
+| plan: DescribeConfigs | Metadata | it is sent to the leader of the ledger, which also answers the next requests |
+| plan: Fetch | DescribeConfigs | no decision is finished from a ledger whose configuration can lose decisions |
+| task: InitProducerId | FindCoordinator | it is sent to the coordinator |
+| task: Produce | InitProducerId | batches contain the producer id and epoch |
+| commit: Produce of the claim | InitProducerId | earlier drivers must be fenced before the claim |
+| commit: Fetch | Produce of the claim | the ledger is read up to the offset of the claim |
+| commit: DescribeTransactions, Metadata | Fetch | an open decision, or an earlier delivery of the batch, comes first |
+| commit: Produce of the intent | DescribeTransactions | only for the first batch of a run, which records their start |
+| commit: EndTxn of the intent | all of these | the decision: every transaction is open, every partition has a leader |
+| commit: EndTxn of the tasks' transactions | EndTxn of the intent | before the decision they may have to be aborted |
+| commit: Produce of the done record | EndTxn of all tasks | readers accept it even if its marker is lost |
+| commit: EndTxn of the done record | Produce of the done record | it commits the record |
 
-[exactly-once.md](../exactly-once.md#how-it-works) has the reasons. With transaction version 1 (Kafka 3) a record needs
-a renewed epoch and its partition in the transaction first, two requests more for each record and one for a task.
+[exactly-once.md](../exactly-once.md#how-it-works) explains the protocol. With transaction version 1 (Kafka 3) two more
+requests precede each record of the ledger (a new epoch, and adding the partition to the transaction), and one more
+precedes the rows of a task.
 """
 
 
@@ -92,7 +93,7 @@ class Cost:
 
 
 class Application:
-    """A Spark application with one worker: the processes that it has, and the calls that it makes."""
+    """A Spark application with one Python worker: its processes, and the calls that Spark makes."""
 
     def __init__(self, far: FarCluster) -> None:
         self._far = far
@@ -136,7 +137,7 @@ class Application:
         self._cost = Cost(found, list(self._far.steps))
 
     def _run_task(self, writer: Any, properties: Mapping[str, str]) -> Any:
-        # Not by calling the class, which would keep it.
+        # The constructor would return the process-wide instance.
         context: Any = object.__new__(TaskContext)
         context._partitionId, context._taskAttemptId = 0, next(self._attempts)
         context._localProperties = dict(properties)
@@ -145,7 +146,7 @@ class Application:
 
 
 def count(brokers: int, release: str) -> dict[str, Cost]:
-    """Of one application, in a cluster that has been used before: the first transaction of all makes a topic."""
+    """The costs of one application. The cluster was used before, because its very first transaction creates a topic."""
     far = FarCluster(brokers, topics={TOPIC: 4}, release=release)
     in_sync = str(min(2, brokers))
     configs = {"cleanup.policy": "compact", "min.insync.replicas": in_sync}
@@ -163,7 +164,7 @@ def count(brokers: int, release: str) -> dict[str, Cost]:
 
 
 def _start_application(far: FarCluster) -> None:
-    """What a worker has learnt is kept in one place, whatever the number of its process."""
+    """Drops what the processes keep: the pools are global and do not look at the process id."""
     far.start_application()
     IDENTITIES.close()
     POOL.close()
@@ -189,7 +190,7 @@ def markdown(found: Mapping[str, Mapping[str, Cost]]) -> str:
 
 
 def _request_lines(cost: Cost) -> Iterator[str]:
-    """What goes out together stands in one row."""
+    """One row for all requests that are sent at the same time."""
     yield "| process | round trips before | sent |"
     yield "| --- | --: | --- |"
     started = cost.steps[0].after if cost.steps else 0.0

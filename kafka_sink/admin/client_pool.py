@@ -1,11 +1,11 @@
-"""Clients that outlive the operation that used them, by their options.
+"""Keeps clients open between operations, one for each set of options.
 
-A new client costs several round trips before its first request: a connection, with TLS and SASL perhaps, then the
-brokers, then a connection to the one that is to be asked. Spark's Python processes on the driver plan or commit one
-write after the other, so they keep theirs. Between two operations a client holds nothing but connections, metadata and
-coordinators that it has found; each of them is looked for again when a broker says that it is wrong.
+A new client needs several round trips before its first request: a connection (with TLS and SASL), Metadata, and a
+connection to the broker of the request. Spark's Python processes on the driver plan or commit one write after another,
+so they reuse their clients. Between two operations a client keeps only connections, metadata and known coordinators;
+each is looked up again when a broker reports that it is out of date.
 
-One thread uses a pool at a time. A forked child needs one of its own.
+A pool is used by one thread at a time. A forked child needs its own pool.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ClientPool:
         self._clients: dict[ProducerOptions, Client] = {}  # least recently used first
 
     def get(self, options: ProducerOptions) -> Client:
-        """Stays open until it is dropped, or until enough others were used after it: ask for it at each operation."""
+        """For one operation: the client is closed when it is dropped, or when too many others were used since."""
         client = self._clients.pop(options, None) or Client(options)
         self._clients[options] = client
         while len(self._clients) > self._clients_max:
@@ -28,7 +28,7 @@ class ClientPool:
         return client
 
     def drop(self, options: ProducerOptions) -> None:
-        """After a failure, for which a connection may be the reason."""
+        """Closes the client after a failure, because one of its connections may be broken."""
         client = self._clients.pop(options, None)
         if client is not None:
             client.close()

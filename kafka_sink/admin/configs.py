@@ -1,4 +1,4 @@
-"""Configuration of topics and brokers: one question about several of them, and what the answer says of each."""
+"""DescribeConfigs: the request for several topics and brokers, and the result of each of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
 TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 29, 31
 UNAUTHORIZED = (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED)
 
-# None: the broker does not return it. An error is about this one, such as a topic that is not there.
+# None: the broker does not return it. An error concerns this resource only, such as a missing topic.
 ConfigAnswer = dict[str, str | None] | BrokerError | None
 
 

@@ -1,4 +1,4 @@
-"""What brokers can do for transactions, from what they tell a new connection (ApiVersions)."""
+"""Which parts of the transaction protocol the brokers support, according to ApiVersions."""
 
 from __future__ import annotations
 
