@@ -135,6 +135,14 @@ The column timestamp was in seconds. A bigint is read as milliseconds since 1970
 task has a warning.""",
     ),
     Trouble(
+        "The log says `still waiting`",
+        """\
+A commit, abort or recovery repeats a request and has taken longer than ten seconds; the rest of the line is the last
+problem. `has no leader` means that all replicas of a partition are down, or their disks: the commit goes on by itself
+when one is back. If that is not before the transactions time out (`kafka.transaction.timeout.ms`), the batch fails,
+nothing of it becomes visible, and the query writes it again after a restart.""",
+    ),
+    Trouble(
         "The log says `do not verify transactions`",
         """\
 A warning for brokers before Kafka 3.6: open transactions of killed tasks end only at their time-out. Nothing is lost,

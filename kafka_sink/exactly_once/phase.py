@@ -6,7 +6,7 @@
   READING     C1: the ledger, to the claim; without fencing, to the high watermark
   FINISHING   an open decision found there: EndTxn(commit) of all its transactions
   CLOSING     its done record, or its stuck record
-  CHECKING    C2: is every transaction of this batch open, ours, and in time
+  CHECKING    C2: is every transaction of this batch open, ours, and in time; has every partition of it a leader
   DECIDING    C3: the intent record, which is the decision
   COMMITTING  C4: EndTxn(commit) of this batch's transactions
   RECORDING   C5: the done record, or the stuck record; also an operator's choice

@@ -8,13 +8,14 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, OperationTimeout, Producer
 from kafka_sink.admin.client import Client
 from kafka_sink.client.admin_request import AdminRequest, AdminResponse, Leader, RequestKey
+from kafka_sink.exactly_once.commit_step import Progress
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.wire.apis import FIND_COORDINATOR
 from tests.certificates import Authority
@@ -26,12 +27,6 @@ from tools.kafka_security import LISTENER, MTLS, SASL_SSL, SSL
 from tools.waiting import wait_until
 
 WAIT_S = 90.0
-
-
-class Progress(NamedTuple):
-    requests: list[AdminRequest]
-    wake_at_ms: int | None
-    verdict: bool | None
 
 
 @pytest.fixture
@@ -305,7 +300,7 @@ def test_a_commit_whose_credentials_are_refused_tries_them_once_whatever_it_has_
             self.heard: list[AdminResponse] = []
             self.asked = 0
 
-        def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress:
+        def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress[bool]:
             self.heard += answers
             wanted = 5 if not self.asked else len(answers)
             keys = [RequestKey("curious", number) for number in range(self.asked, self.asked + wanted)]
