@@ -100,7 +100,7 @@ has a line per batch with rows and offsets for each partition.""",
         """\
 A `read_committed` reader of a partition stays at one offset, `pykafka-sink watch` shows that the partition lags, and
 `pykafka-sink transactions` shows no transaction that would explain it. A transaction ended while the partition had no
-leader (all replicas were down, or the disk was full), and brokers from Kafka 4.3 on forgot to end it there
+leader (all replicas were down, or the disk was full), and brokers from Kafka 4.3 on did not end it there
 (KAFKA-20734). Kafka's own command shows such transactions once they are older than 15 minutes:
 
 ```
@@ -110,8 +110,8 @@ kafka-transactions.sh --bootstrap-server HOST:9092 list
 
 The second command shows which transactional id has the ProducerId, and whether its last transaction was aborted
 (CompleteAbort) or committed (CompleteCommit). If it was aborted, end it in the partition as well, with the StartOffset
-of the first command; this takes the permission Alter on the cluster. Readers go on at once, and no row is lost. Do it
-before another producer uses the id, whose next commit would show these rows:
+of the first command; this needs the permission Alter on the cluster. Readers continue at once, and no row is lost. Do
+it before another producer uses the id, because its next commit would show these rows:
 
 ```
 kafka-transactions.sh --bootstrap-server HOST:9092 abort --topic TOPIC --partition N --start-offset OFFSET

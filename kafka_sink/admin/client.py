@@ -30,7 +30,6 @@ from typing import Any, Protocol, TypeVar
 from kafka_sink.admin.configs import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
-    TOPIC_AUTHORIZATION_FAILED,
     UNAUTHORIZED,
     ConfigAnswer,
     ConfigResource,
@@ -57,6 +56,7 @@ from kafka_sink.client.admin_request import (
 from kafka_sink.client.backoff import Backoff
 from kafka_sink.client.cluster import ClusterView
 from kafka_sink.client.commands import Connect, Disconnect, NetworkCommand, Notice, Resolve, Send
+from kafka_sink.client.metadata import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.client.outcome import describe
 from kafka_sink.client.partitions import PartitionInfo, partition_infos
 from kafka_sink.error_table.brokers import NO_BROKER, TOPIC_NOT_CREATED, TOPIC_UNKNOWN
@@ -185,11 +185,11 @@ class Client:
                 self._engine.forget_requests()
 
     def forget_topics(self, kept: Collection[str]) -> None:
-        """Of earlier operations of this client, so that they are not requested again with those of the next one."""
+        """Forgets the topics of earlier operations except `kept`: they are not requested with those of the next one."""
         self._ensure_open()[1].metadata.forget_topics(kept)
 
     def look_ahead(self, topics: Collection[str], transactional_ids: Iterable[str]) -> None:
-        """What the next `run` will need is looked for from the next call on, together with what that call needs."""
+        """Announces what the next `run` needs. It is looked up together with what the next call needs."""
         self._start_afresh_if_refused()
         self._ensure_open()[1].look_ahead(self.now_ms(), topics, transactional_ids)
 
@@ -218,7 +218,7 @@ class Client:
 
         If the request was not sent, it is retried within the time (`request.timeout.ms` by default). Once it may have
         arrived a failure is raised, unless the request `changes_nothing`; so is a failure that a retry does not fix.
-        Not `needs_all`: brokers that do not answer are left out, if one does.
+        Without `needs_all`, brokers that do not answer are left out if at least one does.
         """
         self._start_afresh_if_refused()
         limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
@@ -241,12 +241,12 @@ class Client:
 
     @property
     def cluster(self) -> ClusterView:
-        """As it was when a broker last told it."""
+        """The cluster according to the latest metadata."""
         return self._ensure_open()[1].cluster
 
     def reach(self, timeout_ms: int | None = None, *, topics: Sequence[str] = ()) -> None:
-        """Returns when the brokers of the cluster are known; the default timeout is max.block.ms. The state of the
-        topics is requested with them."""
+        """Returns when the brokers of the cluster are known; the default timeout is max.block.ms. The metadata of
+        the topics is requested together with them."""
         self._start_afresh_if_refused()
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
         metadata = self._ensure_open()[1].metadata
@@ -304,8 +304,8 @@ class Client:
         return transaction_version_of(self.features())
 
     def transaction_support(self, *, is_sweeping: bool = True) -> TransactionSupport:
-        """As the brokers told when they were connected. All of them are asked only if that does not tell whether they
-        verify. Not `is_sweeping`: nothing depends on it, and it is not asked."""
+        """Read from the ApiVersions responses of existing connections. All brokers are asked only if these do not show
+        whether they verify. Without `is_sweeping` they are not asked, because nothing depends on it."""
         nodes = self._ensure_open()[1].nodes
         if not nodes.offered_apis:
             self.reach()
@@ -329,8 +329,8 @@ class Client:
     def configs_of_broker_and_topic(
         self, broker_keys: Sequence[str], topic: str | None = None, topic_keys: Sequence[str] | None = None
     ) -> tuple[dict[str, str | None] | None, ConfigAnswer]:
-        """The values of one broker and of a topic, in one request to the topic's leader, which is asked next for what
-        the topic holds; or to any broker. The brokers must have been reached."""
+        """The values of one broker and of a topic, in one request. It goes to the topic's leader, whose connection is
+        used next to read the topic, or else to any broker. Call `reach` first."""
         leader = None if topic is None else self.cluster.leader(topic, 0)
         node_ids = sorted(self.cluster.brokers, key=lambda node_id: (node_id != leader, node_id))
         asked = [] if topic is None else [ConfigResource(RESOURCE_TOPIC, topic, topic_keys)]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kafka_sink.client.metadata import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.client.outcome import describe
 from kafka_sink.errors import BrokerError
 from kafka_sink.wire.apis import DESCRIBE_CONFIGS
 
 RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
-TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 29, 31
+CLUSTER_AUTHORIZATION_FAILED = 31
 UNAUTHORIZED = (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED)
 
 # None: the broker does not return it. An error concerns this resource only, such as a missing topic.

@@ -84,7 +84,7 @@ def check_ledger_topic(client: Client, wanted: LedgerOptions) -> None:
 
 
 def check_ledger_configs(client: Client, wanted: LedgerOptions, configs: ConfigAnswer) -> None:
-    """Like `check_ledger_topic`, for a caller that has just asked for the values of CHECKED and for its metadata."""
+    """Like `check_ledger_topic`, for a caller that has just requested the values of CHECKED and the metadata."""
     topic = wanted.ledger_topic
     if isinstance(configs, BrokerError):
         if configs.code != UNKNOWN_TOPIC:

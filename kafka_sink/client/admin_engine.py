@@ -14,9 +14,9 @@ lookups, which change nothing, are retried here.
 Brokers found are cached until a connection to the broker fails or a request says `find_again`. Error codes in responses
 are not interpreted here.
 
-A caller that knows its next requests can say so (`look_ahead`). Their leaders and coordinators are then found at the
-same time, and all brokers are connected, while the first of them is under way. Otherwise each new broker would cost a
-client that is far away several round trips in the middle of a commit.
+A caller that knows its next requests can announce them (`look_ahead`). Their leaders and coordinators are then looked
+up together, and all brokers are connected, while the first request is in flight. Otherwise each new broker would cost a
+remote client several round trips in the middle of a commit.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class AdminEngine:
         self._lookup = CoordinatorLookup(request_timeout_ms=options.request_timeout_ms)
         self._calls: list[_PendingCall] = []
         self._moments: list[int] = []
-        # Every broker is to be connected as soon as the brokers are known.
+        # Whether to connect to every broker as soon as the brokers are known.
         self._is_looking_ahead = False
 
     @property
@@ -170,8 +170,8 @@ class AdminEngine:
         self._is_looking_ahead = False
 
     def look_ahead(self, now_ms: int, topics: Collection[str], transactional_ids: Iterable[str]) -> None:
-        """For an operation that will ask leaders of these topics, coordinators of these ids, and every broker. What
-        cannot be found is no error here: the request that needs it looks again."""
+        """Prepares an operation that sends requests to the leaders of these topics, the coordinators of these ids, and
+        every broker. A failed lookup is not an error here: the request that needs the result repeats it."""
         self.metadata.forget_topics(topics)
         for topic in topics:
             self.metadata.want_topic(topic, now_ms)

@@ -83,7 +83,7 @@ NO_KEY = RequestKey("")
 class AdminRequest:
     """`timeout_ms` covers everything: finding the broker, sending, the response. `key` is for the caller.
 
-    It is sent only if each of `led_partitions` has a leader, by metadata not older than the request.
+    It is not sent if one of `led_partitions` has no leader, according to metadata that is new or was just received.
     """
 
     target: Target

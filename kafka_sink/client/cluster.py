@@ -55,7 +55,7 @@ class TopicView:
     partitions: Mapping[int, PartitionLeader] = field(default_factory=lambda: MappingProxyType({}))
     error_code: int = 0
     is_internal: bool = False
-    # Of the partition with the fewest.
+    # The lowest number of replicas of any partition.
     replica_count: int = 0
 
 
@@ -94,7 +94,7 @@ class ClusterView:
         return None if leader is None else leader[0]
 
     def is_leaderless(self, topic: str, partition: int) -> bool:
-        """The brokers name the partition and no leader of it: all of its replicas are down, or their disks."""
+        """Whether the brokers list the partition without a leader: all of its replicas, or their disks, are down."""
         topic_view = self.topics.get(topic)
         if topic_view is None or topic_view.error_code:
             return False

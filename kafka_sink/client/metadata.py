@@ -86,8 +86,8 @@ class Metadata:
             self._new_topics.add(topic)  # perhaps the permission has been granted meanwhile
 
     def forget_topics(self, kept: Collection[str]) -> None:
-        """An operation begins that uses no others. Topics of earlier ones may be deleted by now, and a missing topic is
-        requested again and again."""
+        """Forgets all topics except `kept`, when an operation begins that uses only these. Topics of earlier operations
+        may be deleted by now, and a missing topic would be requested repeatedly."""
         forgotten = self._last_used_ms.keys() - set(kept)
         if not forgotten:
             return

@@ -75,7 +75,7 @@ class NodeSet:
         self.last_failure: KafkaSinkError | None = None
         # Why no node is tried any more: credentials or certificates were refused, by us or by a broker.
         self.refusal: KafkaSinkError | None = None
-        # What the brokers offered when connections to them were set up: keys of APIs, and finalised features.
+        # From the ApiVersions responses of the brokers: API keys, and finalised features.
         self.offered_apis: frozenset[int] = frozenset()
         self.finalized_features: Mapping[str, int] = MappingProxyType({})
         self.finalized_features_epoch = -1
@@ -171,7 +171,7 @@ class NodeSet:
     def pick_lane(self, node_id: int, now_ms: int, in_flight_max: int) -> int | None:
         """For a request to this broker (which `is_ready`) whose order does not matter: the connection with the fewest
         requests in flight. None: all are busy, and another connection is started. Once all connections are open,
-        requests are sent without waiting for answers: with a broker far away each wait would cost a round trip."""
+        requests are sent without waiting for answers, because each wait would cost a round trip."""
         lanes = [node_id + number * LANE_STEP for number in range(LANES_MAX)]
         ready = [lane for lane in lanes if lane == node_id or self.is_ready(lane, now_ms)]
         best = min(ready, key=self.in_flight_count)

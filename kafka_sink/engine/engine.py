@@ -333,8 +333,8 @@ class Engine:
             requests.on_coordinator_gone(now_ms, node_id, self._nodes.failure_of(node_id))
 
     def _waits_for_leaders(self, now_ms: int, requests: TransactionRequests) -> bool:
-        """A close does not abort a transaction while one of its partitions has no leader: the brokers would forget to
-        end it there (KAFKA-20734). It stays open, until its time-out or somebody else ends it."""
+        """Closing does not abort a transaction while one of its partitions has no leader: brokers from Kafka 4.3 on
+        would not end it in that partition (KAFKA-20734). It stays open until it times out or another client ends it."""
         transaction, sequences = self._transaction, self._sequences
         if not self._closes or transaction is None or sequences is None or requests.is_waiting:
             return False

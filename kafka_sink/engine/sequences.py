@@ -92,7 +92,7 @@ class Sequences:
 
     @property
     def partitions(self) -> Collection[TopicPartition]:
-        """Those that batches were sent to since the transaction epoch began."""
+        """The partitions that batches were sent to since the transaction epoch began."""
         return self._partitions.keys()
 
     def may_send(self, batch: ProducerBatch) -> bool:

@@ -4,9 +4,9 @@ A driver that has fenced the others and written its claim (takeover.py) reads up
 after that. Without a claim, at planning, the end is the leader's high watermark, and nothing proves that the broker is
 still the leader: a record that is found was written, one that is not found may have been. The next commit reads again.
 
-Reading begins at offset 0, without a question where the log starts: compaction leaves the start where it is. Only after
-records were deleted otherwise (DeleteRecords) the broker answers that it is elsewhere, and is asked. The end is asked
-for together with the first records.
+Reading starts at offset 0 without requesting the start of the log, because compaction does not move it. If records were
+deleted in another way (DeleteRecords), the broker answers that the offset is out of range; only then is the start
+requested. The end is requested together with the first records.
 
 Records are fetched with read_uncommitted and judged here by the control records that follow them. A read_committed
 reader would stop at the last stable offset, which the open transaction of any other sink in the same ledger holds back;
@@ -98,7 +98,7 @@ class LedgerRead(CommitStep):
         self._begin(now_ms, 0)
 
     def _begin(self, now_ms: int, next_offset: int | None) -> None:
-        """`next_offset` None: where the log starts."""
+        """`next_offset` None: at the start of the log, which is requested first."""
         self._next_offset = next_offset
         self._last_stable_offset = -1
         self._stop_offset = None if self._claim_offset is None else self._claim_offset + 1
@@ -113,7 +113,7 @@ class LedgerRead(CommitStep):
         if next_offset is None:
             ask_offset(self.queue, now_ms, LOG_START, topic, partition, EARLIEST)
         else:
-            # An empty ledger has nothing to wait for.
+            # Without a claim the ledger may be empty, and the broker would wait in vain for records.
             wait_ms = 0 if self._stop_offset is None else FETCH_WAIT_MS
             ask_fetch(self.queue, now_ms, READ, topic, partition, next_offset, wait_ms)
 
@@ -145,7 +145,7 @@ class LedgerRead(CommitStep):
         if self.repeat_if_needed(now_ms, READ, found, FETCH.name, answer.error_code):
             return
         if found is Meaning.OUT_OF_RANGE:
-            # Records at the start were deleted, before or meanwhile.
+            # Records at the start were deleted, before or during this read.
             self.queue.drop_all()
             self._begin(now_ms, None)
             return

@@ -1,8 +1,8 @@
 """The phases of one operation of the driver, as a table.
 
-  START       which way: fence first, only look, or continue with what this process already knows
+  START       selects the way: fence first, only read, or continue with what this process already knows
   FENCING     C1: InitProducerId on the driver's id
-  CLAIMING    C1: a record of its own in the ledger, which proves where its end is
+  CLAIMING    C1: a record of this driver in the ledger, which proves where the ledger ends
   READING     C1: the ledger, to the claim; without fencing, to the high watermark
   FINISHING   an open decision found there: EndTxn(commit) of all its transactions
   CLOSING     its done record, or its stuck record
@@ -11,7 +11,7 @@
   COMMITTING  C4: EndTxn(commit) of this batch's transactions
   RECORDING   C5: the done record, or the stuck record; also an operator's choice
   DISCARDING  EndTxn(abort) of transactions that are part of no decision
-  VERIFYING   whether readers can see it, if an option asks for that
+  VERIFYING   whether readers can see the batch, if an option requests that
   SWEEPING    EndTxn(abort) of leftover transactions
 
 After DECIDING, DISCARDING is reachable only through LOOK_AGAIN, and after COMMITTING not at all: no operation aborts a

@@ -7,8 +7,8 @@ it was made; the latest of these is about now, because the driver commits when t
 the time left to each transaction, without any wall clock of a host. The margin covers the delay between the last task
 and this check.
 
-A partition without a leader is waited for before anything is decided: brokers from Kafka 4.3 on write no marker to it
-and still call the transaction complete (KAFKA-20734), and then read_committed readers of it stop for good.
+If a partition has no leader, the check waits for one before the decision: brokers from Kafka 4.3 on write no marker to
+such a partition and still call the transaction complete (KAFKA-20734), and its read_committed readers stop for good.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class DescribeTransactions(CommitStep):
 
 
 class Preflight(DescribeTransactions):
-    """The transactions of a batch, described when each partition that they wrote to has a leader."""
+    """Describes the transactions of a batch, and waits until each partition that they wrote to has a leader."""
 
     def __init__(self, settings: DeliverySettings, receipts: Sequence[TaskReceipt], now_ms: int) -> None:
         transactions = [receipt.transaction for receipt in receipts if receipt.transaction is not None]
@@ -157,7 +157,7 @@ class Preflight(DescribeTransactions):
             return
         self.queue.drop(LEADERS)
         if self._leaderless:
-            # What was found before the wait may be out of date.
+            # The descriptions from before the wait may be out of date.
             self._leaderless = ""
             self._missing = dict.fromkeys(self._transactional_ids)
             self._ask(now_ms)

@@ -23,7 +23,7 @@ class _PendingRequest:
     due_ms: int
     is_out: bool = False
     failures: int = 0
-    # Which partitions must have a leader when it is sent again.
+    # The partitions that must have a leader when the request is sent again.
     led_partitions: tuple[tuple[str, int], ...] = ()
 
 
@@ -45,7 +45,7 @@ class RetryQueue:
         led_partitions: tuple[tuple[str, int], ...] = (),
         are_leaders_known: bool = False,
     ) -> None:
-        """`are_leaders_known`: only a retry checks `led_partitions`."""
+        """With `are_leaders_known`, only retries check `led_partitions`."""
         versions = (max(version_min, api.version_min), min(version_max, api.version_max))
         timeout_ms = self._settings.request_timeout_ms
         led_now = () if are_leaders_known else led_partitions

@@ -202,8 +202,7 @@ class Producer:
         self._operations.flush("flush()", c.Flush, timeout_s)
 
     def look_ahead(self, topic: str) -> None:
-        """Has the topic's partitions looked for while something else is waited for, so that the first row need not
-        wait for them."""
+        """Requests the topic's partitions in advance, so that the first row need not wait for them."""
         check_row(topic, None, None)
         if self._mailbox.cluster.partition_count(topic) is None:
             self._mailbox.post(c.WantTopic(topic))
@@ -339,7 +338,7 @@ class Producer:
     def close(self, timeout_s: float | None = None) -> None:
         """Sends what is queued, aborts an open transaction, ends the thread. May be called again.
 
-        A transaction with a partition that has no leader stays open: brokers would forget to end it there.
+        A transaction with a partition that has no leader stays open: brokers from Kafka 4.3 on would not end it there.
 
         With a timeout: what is not done by then fails, and `OperationTimeout` is raised. With 0, or from a delivery
         callback, nothing more is sent. An interrupted close gives up at once, too.

@@ -1,11 +1,12 @@
-"""A log directory of the only broker goes offline, as when its disk is full, and comes back with the next start.
+"""A log directory of the only broker goes offline, as when its disk is full, and comes back when the broker restarts.
 
-The other partitions go on; those of that directory have no leader meanwhile. Brokers from Kafka 4.3 on write no marker
-to such a partition when a transaction ends, and call the transaction complete (KAFKA-20734): readers of the partition
-would stop at it for good. So the sink leaves such a transaction open, and the sweep of a later batch ends it.
+Partitions in that directory have no leader until then; the other partitions keep working. When a transaction ends,
+brokers from Kafka 4.3 on write no marker to a partition without a leader and still call the transaction complete
+(KAFKA-20734): read_committed readers of the partition would stop there for good. So the sink leaves such a transaction
+open, and the sweep of a later batch ends it.
 
-To take a directory away, it is renamed: the broker writes a checkpoint file into it several times a second, cannot, and
-takes the directory offline. That needs neither a file system of its own nor permissions.
+The tests rename the directory. The broker writes a checkpoint file into it several times a second; this fails, and the
+broker takes the directory offline. No separate file system and no special permissions are needed.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from tools.waiting import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.kafka]
 
-# Longer than the sink waits before it says what for.
+# Longer than the sink waits before it logs the reason (STILL_WAITING_MS).
 AWAY_S = 15
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 
 
 class SecondDisk:
-    """A second log directory of the one node. Topics that are created after it have their partitions there, as Kafka
-    chooses the directory with the fewest."""
+    """A second log directory of the broker. Topics that are created later have their partitions in it, because Kafka
+    chooses the directory with the fewest partitions."""
 
     def __init__(self, kafka: KafkaCluster) -> None:
         self._kafka = kafka
@@ -124,9 +125,9 @@ def test_a_decision_of_a_killed_driver_is_finished_when_the_disk_is_back(
 
 @pytest.mark.slow
 def test_kafkas_own_command_finds_and_ends_what_brokers_forgot_to_end(kafka: KafkaCluster, topic_name: str) -> None:
-    """What troubleshooting.md advises. If the first check fails, KAFKA-20734 is mended."""
+    """Follows the advice of troubleshooting.md. If the first check fails, KAFKA-20734 has been fixed."""
     if release(kafka.version) < (4, 3):
-        pytest.skip(f"brokers of {kafka.version} do not forget")
+        pytest.skip(f"Kafka {kafka.version} does not have KAFKA-20734")
     disk = disk_behind_the_clusters_own_topics(kafka, topic_name)
     kafka.create_topic(topic_name, PARTITIONS)
     with closing(transactional(kafka, topic_name)) as producer:
@@ -154,17 +155,17 @@ def test_kafkas_own_command_finds_and_ends_what_brokers_forgot_to_end(kafka: Kaf
 
 
 def disk_behind_the_clusters_own_topics(kafka: KafkaCluster, topic: str) -> SecondDisk:
-    """The ledger and the transactions are on the first disk."""
+    """Adds a disk when the ledger and the topic of the transactions exist, so that these are on the first one."""
     with BareStream(kafka, f"{topic}-first", is_direct=True) as first:
         first.run()
     return SecondDisk(kafka)
 
 
 def fail_when_acknowledged(stream: BareStream, query: BareQuery, before: Callable[[], None]) -> None:
-    """A task whose rows are all in the log, and whose input breaks after `before`."""
+    """Runs a task whose input fails when all of its rows are in the log; `before` is called just before that."""
 
     def rows() -> Iterable[pa.RecordBatch]:
-        # As many bytes as a task collects before it sends.
+        # The number of bytes that a task collects before it sends.
         values = pa.array([bytes(CHUNK_BYTES // PARTITIONS + 1)] * PARTITIONS, pa.binary())
         partitions = pa.array(range(PARTITIONS), pa.int32())
         yield pa.RecordBatch.from_pydict({"value": values, "partition": partitions})

@@ -2,8 +2,8 @@
 
 The coordinator acknowledges the decision; afterwards a request from broker to broker writes the marker that makes it
 readable. The proxy holds the driver's EndTxn, the ledger's leader is killed with SIGKILL, and only then the coordinator
-gets the request. With three replicas it writes the marker to the next leader. With one replica brokers from 4.3 on take
-the partition for deleted and never write it (KAFKA-20734); 3.9.1 writes it when the broker is back.
+gets the request. With three replicas it writes the marker to the next leader. With one replica brokers from 4.3 on
+treat the partition as deleted and never write it (KAFKA-20734); 3.9.1 writes it when the broker is back.
 
 The next run must find every row there once, however many transactions of the batch the dead driver had committed: none,
 some, or all. No row may be lost or duplicated, with or without an error.

@@ -465,7 +465,7 @@ def test_a_kept_client_is_the_same_until_others_were_used_or_something_failed(ka
     pool.get(second)
     assert pool.get(first) is kept
     pool.get(third)
-    assert pool.get(first) is kept, "the one that was not used for the longest time had to go"
+    assert pool.get(first) is kept, "the least recently used client is closed"
     pool.drop(first)
     with pytest.raises(LocalProtocolError, match="closed"):
         kept.reach()

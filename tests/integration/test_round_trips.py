@@ -1,5 +1,7 @@
-"""Limits on the round trips that a write waits for; docs/benchmarks/round-trips.md has the figures, and how they are
-counted. Brokers may be in another region."""
+"""Limits the round trips that a write waits for, because brokers may be in another region.
+
+docs/benchmarks/round-trips.md has the figures and explains how they are counted.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def requests_of(cost: Cost, process: str) -> dict[str, int]:
     ids=["first", "second", "batch"],
 )
 def test_a_write_waits_for_few_round_trips(one_broker: Costs, write: str, limits: tuple[int, ...]) -> None:
-    """Exactly so many: fewer are a reason to lower the limit."""
+    """The counts must match exactly. If a change saves round trips, lower the limit."""
     found = one_broker[write].round_trips
     assert tuple(round(found[process], 2) for process in PROCESSES) == limits
 
@@ -40,7 +42,7 @@ def test_with_more_brokers_there_are_connections_to_more_of_them(one_broker: Cos
 
 
 def test_planning_asks_for_everything_once(one_broker: Costs) -> None:
-    """Topic and ledger with one Metadata; what the broker and the ledger's topic allow with one DescribeConfigs."""
+    """One Metadata request for topic and ledger, one DescribeConfigs for the broker and the ledger's topic."""
     once = {"Metadata": 1, "DescribeConfigs": 1, "ListOffsets": 1, "Fetch": 1}
     assert requests_of(one_broker[FIRST], PLAN) == {**once, "connect": 2, "ApiVersions": 2}
     assert requests_of(one_broker[SECOND], PLAN) == once
@@ -51,8 +53,8 @@ def test_a_commit_finds_all_coordinators_with_one_request(one_broker: Costs) -> 
     first, second, batch = (requests_of(one_broker[write], COMMIT) for write in (FIRST, SECOND, BATCH))
     assert (first["FindCoordinator"], second["FindCoordinator"]) == (1, 1)
     assert first["connect"] == 2 and "connect" not in second
-    # One Metadata looks for partitions without a leader, beside DescribeTransactions. The other is for the list of open
-    # transactions: a broker that has just joined must not be left out.
+    # One Metadata finds partitions without a leader, in parallel with DescribeTransactions. The other precedes
+    # ListTransactions, which must include a broker that has just joined.
     decided = {"DescribeTransactions": 1, "Produce": 2, "EndTxn": 3, "Metadata": 2, "ListTransactions": 1}
     assert batch == decided
 

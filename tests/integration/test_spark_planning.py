@@ -58,7 +58,7 @@ def fail_in_a_commit(sink: Sink) -> None:
 def test_the_first_planning_asks_one_broker_for_all_of_the_configuration_and_nothing_else_twice(
     monkeypatch: pytest.MonkeyPatch, release: str
 ) -> None:
-    """Versions are known from the connection, topics from the metadata: tests/integration/test_round_trips.py."""
+    """API versions are known from the connection, topics from the metadata; see also test_round_trips.py."""
     asked: list[str] = []
     ask_all = Client.ask_all
 
@@ -78,7 +78,7 @@ def test_the_first_planning_asks_one_broker_for_all_of_the_configuration_and_not
 def test_a_deleted_topic_of_an_earlier_write_is_not_asked_for_again(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All are planned with the same client, which would ask for a missing topic again and again."""
+    """All writes are planned with the same client, which would request a missing topic repeatedly."""
     asked: list[set[str]] = []
     on_answer = Metadata.on_answer
 

@@ -39,7 +39,7 @@ class TinyBroker:
         # An entry is (producer id, epoch, record batch or None, marker or None).
         self.logs: dict[Any, list[Any]] = {partition: list(entries) for partition, entries in logs}
         self.transaction_version = transaction_version
-        # Not part of the state: the model's leaders are always there.
+        # Not part of the state: in the model every partition always has a leader.
         self.leaderless: set[Any] = set()
 
     def state(self) -> State:

@@ -254,8 +254,8 @@ class World:
 
     def _may_be_answered(self, request: int, out: tuple[int, ...]) -> bool:
         """The list of open transactions is requested together with a decision's commits, and what it says about them
-        is ignored. So it is answered before all of them, or alone; any order in between gives the same result. Leaders
-        are always there, so the question for them is answered first."""
+        is ignored. So it is answered before all of them, or alone; any order in between gives the same result. Every
+        partition has a leader, so the request for leaders is answered first."""
         if any(self._requests[other].key == LEADERS for other in out if other != request):
             return False
         if self._requests[request].key != LIST:

@@ -171,7 +171,7 @@ def test_a_partition_without_a_leader_is_lost_and_the_others_are_asked_all_the_s
 
 
 def test_what_needs_leaders_is_not_sent_while_one_is_missing(driver: AdminDriver) -> None:
-    """By news of the cluster: that its partitions had leaders before says nothing."""
+    """Fresh metadata decides: an earlier leader may be gone."""
     partitions = (("t", 0), ("t", 1))
     first = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=partitions)
     assert driver.reply_to(first).kind is ResponseKind.ANSWERED
@@ -254,7 +254,7 @@ def test_questions_of_one_step_are_all_out_before_the_first_answer(driver: Admin
     assert len(driver.replies) == 20
 
 
-# ---- what will be needed ----
+# ---- looking ahead ----
 
 
 def test_what_will_be_needed_is_found_with_one_request_each_and_every_broker_is_connected(driver: AdminDriver) -> None:
@@ -302,7 +302,7 @@ def many_ends(driver: AdminDriver, count: int) -> list[AdminRequest]:
 def test_the_ends_of_many_transactions_go_over_several_connections(driver: AdminDriver) -> None:
     ends = many_ends(driver, 40)
     counts = Counter(request.connection_id for request in driver.cluster.pending_of(END_TXN))
-    assert list(counts.values()) == [10] * LANES_MAX, "with no other connection to open nothing waits for an answer"
+    assert list(counts.values()) == [10] * LANES_MAX, "once all connections are open, requests do not wait for answers"
     while waiting := driver.cluster.pending_of(END_TXN):
         driver.cluster.answer(waiting[-1], ok(waiting[-1]))
         driver.cluster.answer(waiting[0], ok(waiting[0]))

@@ -1,4 +1,4 @@
-"""A batch is committed only while each of its partitions has a leader: brokers from Kafka 4.3 on forget the others.
+"""A batch is committed only while each of its partitions has a leader, because of KAFKA-20734.
 
 `tests/chaos/test_lost_disk.py` shows the same with Apache Kafka.
 """
@@ -15,7 +15,7 @@ from tests.unit.exactly_once.test_commit import without_rows
 
 LEADERS, DESCRIBE = "find partitions without a leader", "describe transactions"
 END, COMMIT = "end ledger transaction", "commit transaction"
-# The time-out of the driver's own transactions.
+# Longer than the time-out of the driver's own transactions.
 LONGER_THAN_A_DRAFT_LIVES_MS = 90_000
 
 
@@ -47,7 +47,7 @@ def test_nothing_is_decided_until_each_partition_of_the_batch_has_a_leader(bench
     assert bench.now_ms >= began_ms + 20_000
     order = bench.purposes()
     assert last(order, LEADERS) < order.index(END)
-    # What was found about the transactions before the wait is old.
+    # The descriptions from before the wait may be out of date.
     assert order.count(DESCRIBE) == 2 and last(order, LEADERS) < last(order, DESCRIBE) < order.index(COMMIT)
     assert bench.seen() == [1 + (not is_first)] * 2
 
@@ -105,7 +105,7 @@ def test_a_lost_question_about_leaders_is_asked_again(bench: Bench) -> None:
 
 
 def test_a_deleted_topic_is_no_reason_to_wait(bench: Bench) -> None:
-    """Nobody reads it; its transactions end as they always did."""
+    """It has no readers; its transactions are committed as usual."""
     receipts = bench.receipts(0)
     del bench.broker.logs["t", 1]
     assert bench.commit(receipts).conclusion is Conclusion.DELIVERED
@@ -117,7 +117,7 @@ def test_a_batch_without_rows_asks_for_no_leaders(bench: Bench) -> None:
 
 
 def test_commits_look_at_leaders_only_when_they_are_repeated(bench: Bench) -> None:
-    """The check before the decision has just looked at them."""
+    """The first try needs no check: the check before the decision has just been made."""
     assert bench.commit(bench.receipts(0), answers={COMMIT: [LOST, 0]}).conclusion is Conclusion.DELIVERED
     looked_at = [request.led_partitions for request in bench.asked if request.key.purpose == COMMIT]
     assert looked_at == [(), (), (("t", 0),)]
