@@ -64,7 +64,7 @@ WHY = """
 | commit: Produce of the claim | InitProducerId | earlier drivers must be fenced before the claim |
 | commit: Fetch | Produce of the claim | the ledger is read up to the offset of the claim |
 | commit: DescribeTransactions, Metadata | Fetch | an open decision, or an earlier delivery of the batch, comes first |
-| commit: Produce of the intent | DescribeTransactions | only for the first batch of a run, which records their start |
+| commit: Produce of the intent | DescribeTransactions | it records their start; later batches of a stream do not wait |
 | commit: EndTxn of the intent | all of these | the decision: every transaction is open, every partition has a leader |
 | commit: EndTxn of the tasks' transactions | EndTxn of the intent | before the decision they may have to be aborted |
 | commit: Produce of the done record | EndTxn of all tasks | readers accept it even if its marker is lost |
@@ -137,7 +137,7 @@ class Application:
         self._cost = Cost(found, list(self._far.steps))
 
     def _run_task(self, writer: Any, properties: Mapping[str, str]) -> Any:
-        # The constructor would return the process-wide instance.
+        # The constructor would return the process-wide instance, or create it.
         context: Any = object.__new__(TaskContext)
         context._partitionId, context._taskAttemptId = 0, next(self._attempts)
         context._localProperties = dict(properties)

@@ -9,7 +9,8 @@ coordinator, because a broker processes the requests of one connection one by on
 
 A request that may have arrived is never resent, and none waits for the cluster to recover: if a broker is down, a
 leader unknown, or the time limit has passed, the response is LOST, and the caller decides whether to retry. Only
-lookups, which change nothing, are retried here.
+lookups, which change nothing, are retried here. A request with `led_partitions` is not sent while one of them has no
+leader: the response is LEADERLESS.
 
 Brokers found are cached until a connection to the broker fails or a request says `find_again`. Error codes in responses
 are not interpreted here.

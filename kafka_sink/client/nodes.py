@@ -170,8 +170,8 @@ class NodeSet:
 
     def pick_lane(self, node_id: int, now_ms: int, in_flight_max: int) -> int | None:
         """For a request to this broker (which `is_ready`) whose order does not matter: the connection with the fewest
-        requests in flight. None: all are busy, and another connection is started. Once all connections are open,
-        requests are sent without waiting for answers, because each wait would cost a round trip."""
+        requests in flight. None: all are busy, and another connection is started if possible. Once all connections are
+        open, requests are sent without waiting for answers, because each wait would cost a round trip."""
         lanes = [node_id + number * LANE_STEP for number in range(LANES_MAX)]
         ready = [lane for lane in lanes if lane == node_id or self.is_ready(lane, now_ms)]
         best = min(ready, key=self.in_flight_count)

@@ -53,7 +53,7 @@ class Engine:
         # How many batches are queued, by topic and partition: one object, updated in place.
         self.queue_loads: dict[str, dict[int, int]] = {}
         # Coordinators of earlier transactional ids of this producer, least recently used first, to save a lookup after
-        # `StartOver`. A coordinator that has moved answers so.
+        # `StartOver`. If one has moved, the broker answers NOT_COORDINATOR.
         self._coordinators: dict[str, CoordinatorClient] = {}
         self._transaction_requests: TransactionRequests | None = None
         self._reset_producer(options)

@@ -6,7 +6,7 @@ still the leader: a record that is found was written, one that is not found may 
 
 Reading starts at offset 0 without requesting the start of the log, because compaction does not move it. If records were
 deleted in another way (DeleteRecords), the broker answers that the offset is out of range; only then is the start
-requested. The end is requested together with the first records.
+requested. Without a claim the end is requested together with the first records.
 
 Records are fetched with read_uncommitted and judged here by the control records that follow them. A read_committed
 reader would stop at the last stable offset, which the open transaction of any other sink in the same ledger holds back;

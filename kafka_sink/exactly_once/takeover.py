@@ -87,8 +87,8 @@ class Fence(CommitStep):
 
 
 class Claim(CommitStep):
-    """Written twice if a response is lost. The ledger is read up to the acknowledged claim; the first claim of each run
-    determines which run is younger (`DriverSession.note_claim`)."""
+    """Appends the claim; it is in the log twice if a response is lost. The ledger is read up to the acknowledged claim;
+    the first claim of each run determines which run is younger (`DriverSession.note_claim`)."""
 
     def __init__(self, settings: DeliverySettings, session: DriverSession, wall_ms: int, now_ms: int) -> None:
         super().__init__(settings)
