@@ -150,7 +150,7 @@ class CommitTransactions(CommitStep):
                 self.queue.drop(key)
                 if key.purpose == COMMIT and key.number in self._leaderless:
                     self.notes.append(WITHOUT_LEADER.format(self._leaderless.pop(key.number)))
-                    ask_end(self.queue, now_ms, key, self._endings[key.number], commit=True)
+                    self._ask_end(now_ms, key.number, are_leaders_known=True)
         self._ask_more(now_ms)
 
     def _ask_more(self, now_ms: int) -> None:

@@ -159,6 +159,7 @@ class Preflight(DescribeTransactions):
         if self._leaderless:
             # The descriptions from before the wait may be out of date.
             self._leaderless = ""
+            self.found.clear()
             self._missing = dict.fromkeys(self._transactional_ids)
             self._ask(now_ms)
 

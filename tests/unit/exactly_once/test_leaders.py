@@ -99,6 +99,26 @@ def test_a_batch_whose_transaction_ended_during_the_wait_is_not_decided(bench: B
     assert COMMIT not in bench.purposes()
 
 
+def test_a_transaction_that_its_coordinator_forgot_during_the_wait_is_not_decided(bench: Bench) -> None:
+    receipts = bench.receipts(0)
+    lose_leader(bench, 1, back_after_ms=20_000)
+    restored = bench.before
+    assert restored is not None and receipts[0].transaction is not None
+    name = receipts[0].transaction.transactional_id
+
+    def forget(request: AdminRequest) -> None:
+        restored(request)
+        if not bench.broker.leaderless:
+            bench.before = None
+            del bench.broker.transactions[name]
+
+    bench.before = forget
+    verdict = bench.commit(receipts)
+    assert isinstance(verdict.error, CommitAborted)
+    assert f"transaction {name} is not known to its coordinator" in str(verdict.error)
+    assert COMMIT not in bench.purposes()
+
+
 def test_a_lost_question_about_leaders_is_asked_again(bench: Bench) -> None:
     verdict = bench.commit(bench.receipts(0), answers={LEADERS: [LOST] * 3})
     assert verdict.conclusion is Conclusion.DELIVERED and bench.purposes().count(LEADERS) == 4
