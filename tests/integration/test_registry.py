@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -287,11 +288,18 @@ def test_trouble_that_stays_is_told_after_all_tries(registry: EmbeddedRegistry, 
     assert registry.do(lambda core: core.store.snapshot()) == {}
 
 
+def recorded_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Replaces the clock of that module only: threads of other tests' fixtures sleep as well."""
+    waits: list[float] = []
+    clock = SimpleNamespace(sleep=waits.append, monotonic=time.monotonic)
+    monkeypatch.setattr("kafka_sink.admin.schema_registry.time", clock)
+    return waits
+
+
 def test_retry_after_is_obeyed_up_to_the_longest_wait(
     registry: EmbeddedRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits: list[float] = []
-    monkeypatch.setattr("kafka_sink.admin.schema_registry.time.sleep", waits.append)
+    waits = recorded_waits(monkeypatch)
     for seconds in ("7", "100000", "soon"):
         registry.inject(RegistryFault(status=429, headers={"Retry-After": seconds}))
     wait = {"schema.registry.retries.wait.ms": "1000", "schema.registry.retries.max.wait.ms": "20000"}
@@ -604,8 +612,7 @@ def test_a_key_store_that_is_missing_is_named_with_its_option(registry: Embedded
 
 
 def test_a_wait_grows_and_has_an_end(registry: EmbeddedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[float] = []
-    monkeypatch.setattr("kafka_sink.admin.schema_registry.time.sleep", waits.append)
+    waits = recorded_waits(monkeypatch)
     registry.stop()
     given = {"schema.registry.url": registry.url, "schema.registry.max.retries": "6",
              "schema.registry.retries.wait.ms": "1000", "schema.registry.retries.max.wait.ms": "5000"}  # fmt: skip
