@@ -92,7 +92,10 @@ class FarClock(Clock):
 
 
 class FarCluster:
-    def __init__(self, brokers: int = 1, *, topics: Mapping[str, int], release: str = RELEASES[0]) -> None:
+    def __init__(
+        self, brokers: int = 1, *, topics: Mapping[str, int], release: str = RELEASES[0], entry: str = SERVICE
+    ) -> None:
+        """`entry`: the host of the bootstrap address. Brokers advertise broker-1, broker-2, ..."""
         # Brokers refuse records from the future.
         self.clock = FarClock(time.time_ns() // NS_PER_MS)
         self._started_ms = self.clock.now_ms
@@ -100,7 +103,7 @@ class FarCluster:
         nodes = [BrokerState(number, host, PORT) for host, number in self._addresses.items()]
         settings = Settings({}, release, random_bytes=random.Random(0).randbytes)
         self.core = BrokerCluster(nodes, topics=topics, settings=settings, now_ms=self.clock.now_ms)
-        self.bootstrap_servers = f"{SERVICE}:{PORT}"
+        self.bootstrap_servers = f"{entry}:{PORT}"
         self.steps: list[Step] = []
         self._process = ""
         self._process_ids: dict[str, int] = {}

@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructType
 
-from bench.far_brokers import CONNECT, ROUND_TRIP_MS, FarCluster, Step
+from bench.far_brokers import CONNECT, ROUND_TRIP_MS, SERVICE, FarCluster, Step
 from bench.report import publish
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.identities import IDENTITIES
@@ -49,6 +49,9 @@ without connections. The micro-batch is the third of its stream.
 With TLS each connection takes one more round trip, with SASL two more (PLAIN, OAUTHBEARER, AWS_MSK_IAM) or three
 (SCRAM). Tasks run concurrently, so their number does not matter as long as each has a core. If the leader of a task's
 partition is not its coordinator, the first write of the task takes two more round trips for that connection.
+
+`kafka.bootstrap.servers` has the address of a service in front of the brokers, except in the rows where it has the
+broker's own: there the first connection is also the one to the broker.
 
 """
 
@@ -145,9 +148,9 @@ class Application:
             return pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(writer)).write(iter([ROWS]))))
 
 
-def count(brokers: int, release: str) -> dict[str, Cost]:
+def count(brokers: int, release: str, *, entry: str = SERVICE) -> dict[str, Cost]:
     """The costs of one application. The cluster was used before, because its very first transaction creates a topic."""
-    far = FarCluster(brokers, topics={TOPIC: 4}, release=release)
+    far = FarCluster(brokers, topics={TOPIC: 4}, release=release, entry=entry)
     in_sync = str(min(2, brokers))
     configs = {"cleanup.policy": "compact", "min.insync.replicas": in_sync}
     far.core.cluster.create_topic(LEDGER, 1, min(3, brokers), configs)
@@ -170,7 +173,12 @@ def _start_application(far: FarCluster) -> None:
     POOL.close()
 
 
-CLUSTERS = (("one broker", 1, "4.3"), ("three brokers", 3, "4.3"), ("three brokers of Kafka 3.9", 3, "3.9"))
+CLUSTERS = (
+    ("one broker", 1, "4.3", SERVICE),
+    ("one broker by its own address", 1, "4.3", "broker-1"),
+    ("three brokers", 3, "4.3", SERVICE),
+    ("three brokers of Kafka 3.9", 3, "3.9", SERVICE),
+)
 
 
 def markdown(found: Mapping[str, Mapping[str, Cost]]) -> str:
@@ -206,7 +214,7 @@ def _count_names(names: Iterator[str]) -> Iterator[str]:
 
 
 def main() -> None:
-    found = {title: count(brokers, release) for title, brokers, release in CLUSTERS}
+    found = {title: count(brokers, release, entry=entry) for title, brokers, release, entry in CLUSTERS}
     figures = {
         title: {
             write: {"round_trips": dict(cost.round_trips), "requests": cost.request_count}

@@ -119,4 +119,12 @@ class RequestObserved:
     throttle_ms: int
 
 
-NetworkCommand = Resolve | Connect | Send | Disconnect | Notice | RequestObserved
+@frozen
+class HandedOver:
+    """From now on the connection is that of this node: it had been one to a bootstrap server with the same address."""
+
+    connection_id: int
+    node_id: int
+
+
+NetworkCommand = Resolve | Connect | Send | Disconnect | Notice | RequestObserved | HandedOver

@@ -146,6 +146,18 @@ class Node:
         self.unavailable_since_ms = None
         self.forget_connection()
 
+    def take_over(self, other: Node) -> None:
+        """Takes the connection of a node with the same address, with the requests in flight on it."""
+        connection = other.connection
+        if connection is None:
+            return
+        self.connection, self.connected_endpoint = connection, self.endpoint
+        self.last_address, self.throttled_until_ms = other.last_address, other.throttled_until_ms
+        self.failures = self.setup_failures = self.retry_at_ms = 0
+        self.failure = None
+        connection.node_id, connection.title = self.node_id, self.attempt_title
+        other.on_closed()
+
     def forget_connection(self) -> None:
         self.connection = self.connected_endpoint = None
         self.is_resolving = False

@@ -1,8 +1,9 @@
 """All brokers and the connections to them: which can take a request now, which are blocked, and the responses.
 
 Bootstrap servers are nodes too, with the ids -2, -3, ... in the order of their listing. They are used only while no
-broker is known: at the start, and after `rebootstrap`. There is one connection per node; requests whose order does not
-matter may use further ones (`pick_lane`), each a node of its own for the same broker.
+broker is known: at the start, and after `rebootstrap`. If a broker has the same host and port, it takes the connection
+over. There is one connection per node; requests whose order does not matter may use further ones (`pick_lane`), each a
+node of its own for the same broker.
 
 It must not know what requests mean, nor when a connection is needed: callers use `connect`. It decides when a
 connection is closed, but never to retry a request.
@@ -22,6 +23,7 @@ from kafka_sink.client.commands import (
     Connected,
     Disconnect,
     Disconnected,
+    HandedOver,
     NetworkCommand,
     NetworkEvent,
     Notice,
@@ -85,6 +87,7 @@ class NodeSet:
     def set_brokers(self, now_ms: int, brokers: Mapping[int, Endpoint]) -> None:
         self._has_changed = True
         self._set(now_ms, self._brokers, brokers)
+        self._hand_over_bootstrap_connections(now_ms)
         if self._lanes:
             there = {lane: brokers[broker_of(lane)] for lane in self._lanes if broker_of(lane) in brokers}
             self._set(now_ms, self._lanes, there)
@@ -104,6 +107,21 @@ class NodeSet:
         for node_id in nodes.keys() - brokers.keys():
             nodes[node_id].is_leaving = True
             self._settle(nodes[node_id])
+
+    def _hand_over_bootstrap_connections(self, now_ms: int) -> None:
+        """A new connection to the same address would take several round trips, most of them with TLS and SASL."""
+        servers = {node.endpoint: node for node in self._bootstrap.values() if node.is_ready}
+        if not servers:
+            return
+        for node in self._brokers.values():
+            server = servers.get(Endpoint(node.endpoint.host, node.endpoint.port))
+            if server is None or server.connection is None or node.is_leaving or node.is_resolving or node.connection:
+                continue
+            connection = server.connection
+            node.take_over(server)
+            self._by_connection[connection.connection_id] = node
+            self.commands.append(HandedOver(connection.connection_id, node.node_id))
+            self._note_availability(node, now_ms)
 
     def rebootstrap(self, now_ms: int) -> None:
         """Forgets the brokers; responses in flight are awaited, within their timeouts.

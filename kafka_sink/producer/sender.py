@@ -22,6 +22,7 @@ from kafka_sink.client.commands import (
     Connected,
     Disconnect,
     Disconnected,
+    HandedOver,
     NetworkEvent,
     Received,
     RequestObserved,
@@ -166,6 +167,8 @@ class Sender:
                 )
             elif isinstance(command, c.BatchObserved):
                 self._observe_batch(command, now_ms)
+            elif isinstance(command, HandedOver):
+                self._node_ids[command.connection_id] = command.node_id
             else:
                 _LOGGER.log(_LEVELS[command.level], "[%s] %s", self._client_id, command.text)
 

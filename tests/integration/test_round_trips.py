@@ -41,6 +41,14 @@ def test_with_more_brokers_there_are_connections_to_more_of_them(one_broker: Cos
         assert three[write].total <= one_broker[write].total + more
 
 
+def test_the_address_of_a_broker_saves_each_process_a_connection(one_broker: Costs) -> None:
+    listed = count(1, "4.3", entry="broker-1")
+    for process in PROCESSES:
+        assert round(one_broker[FIRST].round_trips[process] - listed[FIRST].round_trips[process], 2) == 2
+        assert requests_of(listed[FIRST], process)["connect"] == 1
+    assert round(listed[SECOND].total, 2) == round(one_broker[SECOND].total, 2)
+
+
 def test_planning_asks_for_everything_once(one_broker: Costs) -> None:
     """One Metadata request for topic and ledger, one DescribeConfigs for the broker and the ledger's topic."""
     once = {"Metadata": 1, "DescribeConfigs": 1, "ListOffsets": 1, "Fetch": 1}

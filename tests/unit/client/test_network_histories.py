@@ -191,8 +191,16 @@ the bootstrap servers are asked while no broker is known
     offered=-2 connect/-2 says:"x:1 (bootstrap server) could not be established" offered=-3
 
 an open bootstrap connection is used before a new one is made but not before an open broker
-    with knows_brokers=False
+    with knows_brokers=False brokers=2 bootstrap_servers=(("b",9092),)
     ready/-2 known:0 offered=-2 ready send offered=0
+
+an open bootstrap connection becomes that of the broker with the same address
+    with knows_brokers=False brokers=2
+    ready/-2 known:0,1 usable=yes usable/1=no connections=1 offered=0
+
+a bootstrap connection that is not open yet stays what it is
+    with knows_brokers=False
+    silent connect/-2 known:0 usable=no connections=1 speaks ready usable=yes connections=2
 
 availability counts from the first wish until the node can take a request
     down tries:2 500ms unavailable=550 up ready unavailable=no lost unavailable=0

@@ -286,8 +286,10 @@ def test_a_refusal_fails_what_waits_and_what_comes_at_once() -> None:
     scripts = driver.cluster.scripts
     scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 0, "mechanisms": []}
     scripts[SASL_AUTHENTICATE.key] = lambda asked: {**accepted(asked), "error_code": 58}
+    driver.disconnect()
     batch = new_batch()
     driver.run(Append([batch]))
+    driver.sleep(1_000)
     assert isinstance(driver.engine.refusal, AuthenticationError)
     assert "refused the credentials" in str(driver.error_of(batch)) and "not in the log" in str(driver.error_of(batch))
     late = driver.send()

@@ -8,6 +8,7 @@ import pytest
 from fake_cluster import FakeCluster
 from network_driver import Driver, notices, produce, produce_body
 
+from kafka_sink.client.cluster import Endpoint
 from kafka_sink.client.commands import Disconnect, RequestObserved
 from kafka_sink.client.connection import FRAME_BYTES_MAX, NEGOTIATION_FRAME_BYTES_MAX, THROTTLE_MS_MAX
 from kafka_sink.errors import RemoteProtocolError, TransportError
@@ -78,6 +79,23 @@ def test_a_request_without_an_answer_counts_as_in_flight_until_it_is_written() -
     body = {"acks": 0, "timeout_ms": 1000, "topic_data": []}
     driver.nodes.send(0, produce(body=body, expects_answer=False), driver.now_ms)
     assert not driver.nodes.is_ready(0, driver.now_ms)
+
+
+def test_a_request_in_flight_on_a_bootstrap_connection_is_answered_by_the_broker_that_takes_it_over() -> None:
+    driver = Driver(knows_brokers=False)
+    driver.await_ready(-2)
+    asked = driver.send(produce(), node_id=-2)
+    driver.nodes.set_brokers(driver.now_ms, {0: Endpoint("a", 9092, "rack")})
+    assert driver.nodes.in_flight_count(0) == 1 and driver.nodes.in_flight_count(-2) == 0
+    driver.cluster.answer(driver.cluster.pending[0], produce_body(None))
+    driver.run()
+    (answer,) = driver.take_answers()
+    assert (answer.request, answer.node_id, answer.failure) == (asked, 0, None)
+    driver.send(produce())
+    driver.cluster.disconnect(0)
+    driver.run()
+    (lost,) = driver.take_answers()
+    assert "a:9092 (node 0)" in str(lost.failure)
 
 
 # ---- time limits

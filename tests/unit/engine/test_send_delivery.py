@@ -16,6 +16,7 @@ from driver import (
     batches_of,
     new_batch,
 )
+from fake_cluster import FakeCluster
 
 from kafka_sink.client.commands import Disconnect
 from kafka_sink.engine.batch_sender import REQUEST_OVERHEAD_BYTES
@@ -172,8 +173,8 @@ def test_without_a_transaction_a_missing_permission_for_the_cluster_is_told_with
 
 
 def test_a_broker_that_speaks_no_common_version_of_produce_fails_the_batch_at_once() -> None:
-    driver = EngineDriver()
-    driver.cluster.api_versions[PRODUCE.key] = (0, 2)
+    cluster = FakeCluster({0: ("host0", 9092)}, {"t": {0: 0}}, api_versions={PRODUCE.key: (0, 2)})
+    driver = EngineDriver(cluster=cluster)
     batch = driver.send()
     error = driver.error_of(batch)
     assert "Produce needs one of the versions" in str(error)

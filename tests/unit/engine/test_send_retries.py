@@ -411,7 +411,9 @@ def test_a_lost_connection_is_no_reason_to_give_up_on_the_id() -> None:
 
 
 def test_a_connection_that_asks_for_a_pause_is_left_alone_and_another_one_fetches_the_id() -> None:
-    driver = EngineDriver(cluster=cluster_with_ids())
+    cluster = cluster_with_ids()
+    cluster.brokers[1] = ("host1", 9092)
+    driver = EngineDriver(cluster=cluster)
     driver.send()
     (asked,) = driver.cluster.pending_of(INIT_PRODUCER_ID)
     throttled = {"error_code": COORDINATOR_LOAD_IN_PROGRESS, "producer_id": -1, "throttle_time_ms": 5_000}

@@ -322,7 +322,7 @@ def test_close_waits_for_records_on_the_wire_before_it_aborts(transaction_versio
 
 
 def test_close_drops_records_that_had_not_left_with_the_reason(transaction_version: int) -> None:
-    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
+    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1, bootstrap_servers=(("host1", 9092),))
     driver.begin()
     driver.cluster.refusing.add(0)
     batch = driver.send()

@@ -11,6 +11,7 @@ from kafka_sink.client.commands import (
     Connect,
     Connected,
     Disconnected,
+    HandedOver,
     Notice,
     Received,
     RequestObserved,
@@ -175,6 +176,19 @@ def test_metrics_count_connections_requests_and_bytes() -> None:
     assert found["incoming-byte-total"] == 8
     assert found["connection-creation-total"] == found["connection-close-total"] == 1
     assert found["response-total"] == 1
+
+
+def test_metrics_count_a_handed_over_connection_for_its_new_node() -> None:
+    shell = SenderShell()
+    shell.engine.answers = [[Connect(4, -2, (2, ("h", 1))), HandedOver(4, 7), Send(4, [b"abc", b"de"])]]
+    shell.sender.turn()
+    found = shell.metrics.snapshot(1000).items()
+    by_node = {
+        dict(tags)["node-id"]: number
+        for (_, name, tags), number in found
+        if name == "outgoing-byte-total" and len(tags) == 2
+    }
+    assert by_node == {"node-7": 5}
 
 
 def test_a_finished_close_is_the_last_turn_and_an_abandon_too() -> None:
