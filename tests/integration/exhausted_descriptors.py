@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import resource
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from kafka_sink import KafkaSinkError, Producer, parse_producer_options
 from kafka_sink.admin.client import Client
@@ -34,8 +36,9 @@ def main() -> None:
     options = parse_producer_options({"bootstrap.servers": sys.argv[1], "max.block.ms": 1500})
     tell(lambda: Producer(options))
     tell(lambda: Client(options).describe_topic("rows"))
-    with Producer(options) as producer:
-        producer.partitions_for("rows")  # over the connection to the bootstrap server
+    with Producer(replace(options, connections_max_idle_ms=100)) as producer:
+        producer.partitions_for("rows")
+        time.sleep(0.5)  # the connection is closed meanwhile
         tell(lambda: producer.send("rows", b"1") and producer.flush(1.5))
 
 
