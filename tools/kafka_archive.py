@@ -17,6 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tools.kafka_format import format_nodes
 from tools.kafka_jars import cache_lock, jars
 from tools.kafka_node import FAST_START, KafkaNode, archive_path, free_port
+from tools.kafka_views import view_of
+from tools.waiting import wait_until
 
 _TOPIC = "throw-away"
 _PATIENCE_S = 60
@@ -39,6 +41,7 @@ def make_archive(version: str) -> None:
         node.start()
         try:
             node.wait_until_open(time.monotonic() + _PATIENCE_S)
+            _wait_until_it_knows_itself(node)
             _use(node.address)
             node.signal(SIGTERM)
             node.join(_PATIENCE_S)
@@ -48,6 +51,16 @@ def make_archive(version: str) -> None:
             temporary = final.with_suffix(".new")
             temporary.write_bytes(written.read_bytes())
             temporary.rename(final)
+
+
+def _wait_until_it_knows_itself(node: KafkaNode) -> None:
+    """Until then its metadata names no controller, and confluent-kafka may wait a minute before it asks again."""
+    wait_until(
+        lambda: node.node_id in view_of(node.address).brokers,
+        lambda: f"node {node.node_id} knows itself:\n{node.log_tail()}",
+        _PATIENCE_S,
+        passing=(OSError,),
+    )
 
 
 def _use(servers: str) -> None:
