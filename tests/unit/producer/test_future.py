@@ -183,6 +183,16 @@ def test_an_arrow_future_with_a_failure_says_how_many_rows_and_which_one_was_nam
     assert future.open_count == 0
 
 
+def test_an_arrow_future_names_a_few_rows_however_many_were_refused() -> None:
+    shell = Shell()
+    future = ArrowFuture(shell.mailbox, 5000, 0)
+    rows = share(future, 0, 5000)
+    refused = dict.fromkeys(range(5000), "no key")
+    future.on_failed(rows, c.Failed(batch_of(1, rows), BrokerError("invalid", code=87), refused), [])
+    assert str(future.failure).startswith("5000 of 5000 rows failed, first: invalid. Row 0: no key. Row 1: no key")
+    assert len(str(future.failure)) < 300
+
+
 def test_an_arrow_future_tells_a_failure_before_its_other_rows_are_done() -> None:
     shell = Shell()
     future = ArrowFuture(shell.mailbox, 5, 0)
