@@ -11,11 +11,12 @@ from kafka_sink.engine import commands as c
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError, LocalProtocolError
 from kafka_sink.io.error_copy import copy_error
+from kafka_sink.producer import callback
 from kafka_sink.producer.arrow_future import ArrowFuture, PartitionRange
 from kafka_sink.producer.interceptors import Interceptors
 from kafka_sink.records.batch import Share
 
-from .shell import Shell
+from .shell import FakeLogger, Shell
 
 
 def one_batch(shell: Shell) -> ProducerBatch:
@@ -94,6 +95,20 @@ def test_callbacks_are_called_once_after_interceptors_with_what_the_future_says(
     assert seen == [("interceptor", 100), ("delivery", 100, None), ("done", 100)]
     future.add_done_callback(lambda done: seen.append("late"))
     assert seen[3:] == ["late"]
+
+
+def test_an_interceptor_that_exits_takes_no_callback_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Exiting:
+        def on_acknowledgement(self, metadata: Any, error: KafkaSinkError | None) -> None:
+            raise SystemExit
+
+    monkeypatch.setattr(callback, "_LOGGER", FakeLogger())
+    seen: list[int] = []
+    shell = Shell(linger_ms=0, interceptors=Interceptors([Exiting()]))
+    shell.send(on_delivery=lambda metadata, error: seen.append(metadata.offset))
+    shell.complete(one_batch(shell))
+    shell.run_calls()
+    assert seen == [100]
 
 
 def test_interceptors_see_rows_that_fail_before_they_are_encoded() -> None:
