@@ -22,7 +22,7 @@ import logging
 import os
 import random
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
@@ -188,7 +188,7 @@ class Client:
         """Forgets the topics of earlier operations except `kept`: they are not requested with those of the next one."""
         self._ensure_open()[1].metadata.forget_topics(kept)
 
-    def look_ahead(self, topics: Collection[str], transactional_ids: Iterable[str]) -> None:
+    def look_ahead(self, topics: Collection[str], transactional_ids: Collection[str]) -> None:
         """Announces what the next `run` needs. It is looked up together with what the next call needs."""
         self._start_afresh_if_refused()
         self._ensure_open()[1].look_ahead(self.now_ms(), topics, transactional_ids)

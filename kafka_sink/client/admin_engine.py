@@ -22,7 +22,7 @@ remote client several round trips in the middle of a commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -170,12 +170,13 @@ class AdminEngine:
         self._lookup.clear_queue()
         self._is_looking_ahead = False
 
-    def look_ahead(self, now_ms: int, topics: Collection[str], transactional_ids: Iterable[str]) -> None:
+    def look_ahead(self, now_ms: int, topics: Collection[str], transactional_ids: Collection[str]) -> None:
         """Prepares an operation that sends requests to the leaders of these topics, the coordinators of these ids, and
         every broker. A failed lookup is not an error here: the request that needs the result repeats it."""
         self.metadata.forget_topics(topics)
         for topic in topics:
             self.metadata.want_topic(topic, now_ms)
+        self._lookup.forget_others(transactional_ids)
         for transactional_id in transactional_ids:
             if self._lookup.get(transactional_id) is None:
                 self._lookup.enqueue(transactional_id)
@@ -206,7 +207,7 @@ class AdminEngine:
             self.metadata.refresh()
 
     def _want_leaders(self, now_ms: int, call: _PendingCall) -> None:
-        topics = {topic for topic, _ in call.request.led_partitions}
+        topics = _led_topics(call.request)
         is_known = topics <= self.cluster.topics.keys() and self.metadata.is_just_learnt(now_ms)
         for topic in topics:
             self.metadata.want_topic(topic, now_ms)
@@ -234,7 +235,9 @@ class AdminEngine:
         """None: not known yet. Parts without a broker become failures of the call."""
         target, body = call.request.target, call.request.body
         if call.request.led_partitions:
-            if call.needs_news and self.cluster is call.begun_view:
+            # A newer view may be of an answer about other topics.
+            is_known = _led_topics(call.request) <= self.cluster.topics.keys()
+            if not is_known or (call.needs_news and self.cluster is call.begun_view):
                 return None
             leaderless = [one for one in call.request.led_partitions if self.cluster.is_leaderless(*one)]
             if leaderless:
@@ -462,6 +465,10 @@ class AdminEngine:
         moments = [self.nodes.next_deadline_ms(now_ms), self.metadata.next_deadline_ms(now_ms), *self._moments]
         moments += [call.deadline_ms for call in self._calls]
         return min((moment for moment in moments if moment is not None), default=None)
+
+
+def _led_topics(request: AdminRequest) -> set[str]:
+    return {topic for topic, _ in request.led_partitions}
 
 
 def _ids_of(target: Coordinator | Coordinators) -> tuple[str, ...]:

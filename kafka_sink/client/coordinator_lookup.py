@@ -9,6 +9,7 @@ It must not know the waiters, nor send anything.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,6 +23,8 @@ TRANSACTION_KEY = 1
 FIRST_BATCHED = 4
 # An id has at most some hundred bytes; a thousand stay far below what a broker accepts as one request.
 KEYS_MAX = 1_000
+# More coordinators than these are not kept from one operation to the next.
+FOUND_MAX = 10_000
 
 
 class FoundCoordinator(NamedTuple):
@@ -59,6 +62,11 @@ class CoordinatorLookup:
 
     def forget(self, transactional_id: str) -> None:
         self._found.pop(transactional_id, None)
+
+    def forget_others(self, transactional_ids: Collection[str]) -> None:
+        """Call when an operation with these ids begins. Most writes have ids of their own, which never come again."""
+        if len(self._found) > FOUND_MAX:
+            self._found = {key: self._found[key] for key in transactional_ids if key in self._found}
 
     def forget_node(self, node_id: int) -> None:
         self._found = {key: found for key, found in self._found.items() if found.node_id != node_id}

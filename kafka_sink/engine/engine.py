@@ -342,7 +342,11 @@ class Engine:
             return False
         if not sequences.partitions:
             return False
-        if not (self._metadata.is_newer_than(self._closing_since_ms) or self._metadata.is_just_learnt(now_ms)):
+        topics = {topic for topic, _ in sequences.partitions}
+        is_fresh = self._metadata.is_newer_than(self._closing_since_ms) or self._metadata.is_just_learnt(now_ms)
+        if not (is_fresh and topics <= self.cluster.topics.keys()):
+            for topic in topics:
+                self._metadata.want_topic(topic, now_ms)  # perhaps it is forgotten: metadata.max.idle.ms
             self._metadata.refresh()
             return True
         for topic, partition in sequences.partitions:
@@ -368,6 +372,9 @@ class Engine:
     def _send_batches(self, now_ms: int) -> None:
         readiness = self._production.accumulator.readiness(now_ms, self._metadata.view)
         if readiness.leaderless_topics:
+            for topic in readiness.leaderless_topics:
+                # It is in use as long as batches wait for it: metadata.max.idle.ms may be shorter than that.
+                self._metadata.want_topic(topic, now_ms)
             self._metadata.request_update()
         if readiness.next_ready_ms is not None:
             self._moments.append(readiness.next_ready_ms)

@@ -50,6 +50,8 @@ RECEIVE_BYTES = 64 * 1024
 # How often one connection may read or write per iteration.
 CALLS_PER_TURN = 8
 WAKE_BYTES = 4096
+# The operating system counts 24 days; some options allow more. The owner polls again.
+WAIT_MS_MAX = 24 * 3_600_000
 NS_PER_MS = 1_000_000
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -102,8 +104,9 @@ class Network:
         with self._wake_lock:
             if self._is_woken or self._is_closed:
                 return
-            self._is_woken = True
             self._wake_sender.send(b"\0")
+            # Last: after an interrupt before it the next call sends another byte, instead of relying on this one.
+            self._is_woken = True
 
     def poll(self, timeout_ms: int | None) -> list[NetworkEvent]:
         """Waits for events, at most `timeout_ms` (None: no limit), and returns them.
@@ -114,7 +117,7 @@ class Network:
         if self._events or self._unread:
             timeout_ms = 0
         now_ns = self._clock.monotonic_ns()
-        deadline_ns = None if timeout_ms is None else now_ns + timeout_ms * NS_PER_MS
+        deadline_ns = None if timeout_ms is None else now_ns + min(timeout_ms, WAIT_MS_MAX) * NS_PER_MS
         self.wait_ns = self.io_ns = 0
         is_over = False
         while not is_over:
@@ -147,7 +150,10 @@ class Network:
             return  # just lost: its `Disconnected` follows
         is_first = not connection.outgoing
         connection.outgoing.extend(map(memoryview, command.buffers))
-        connection.tells_written = connection.tells_written or command.tells_written
+        if command.tells_written:
+            connection.tells_written = True
+            # A former request is reported together with this one: an event counts for all of them.
+            self._events = [event for event in self._events if event != Written(command.connection_id)]
         if is_first and not connection.is_connecting and self._write(connection) and connection.outgoing:
             self._selector.modify(connection.socket, _READ | _WRITE, connection)
 

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from kafka_sink.engine.commands import Append, Input
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.error_table.writes import PARTITIONER_FAILED, ROW_TOO_LARGE
+from kafka_sink.error_table.writes import ROW_TOO_LARGE
 from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError
 from kafka_sink.io.error_copy import copy_error
 from kafka_sink.options import ProducerOptions
@@ -205,6 +205,8 @@ class Appender:
                         raise
                     with mailbox.changed:
                         future.fail(left, error, mailbox.calls)
+                        if future.done():  # the pieces before it are, too: the sender does not see it any more
+                            mailbox.pending_records.discard(future)
                     mailbox.wake()
                     return
                 is_any_accepted = True
@@ -294,11 +296,11 @@ class Appender:
         self._wake()
         return operation
 
-    def end(self, error: KafkaSinkError, refusal: KafkaSinkError) -> None:
+    def end(self, error: KafkaSinkError, refusal: KafkaSinkError, *, is_closed: bool = False) -> None:
         with self.lock:
             for collector in self._collecting.values():
                 collector.pending.row_count = len(collector.rows)
-            self._mailbox.end(error, refusal)
+            self._mailbox.end(error, refusal, is_closed=is_closed)
             self._collecting.clear()
             self.oldest_ms = None
 
@@ -318,10 +320,8 @@ class Appender:
             return
         topic, pending = collector.topic, collector.pending
         byte_count, row_count = collector.byte_count, len(collector.rows)
-        are_columns = False
         try:
             columns = collector.columns()
-            are_columns = True
             partitions = self._route(collector, columns)
 
             def assemble() -> list[ProducerBatch]:
@@ -333,16 +333,13 @@ class Appender:
                 return closed
 
             self._post(assemble)
-        except Exception as error:  # the user's partitioner may raise anything
+        except (DataError, MemoryError) as error:  # anything else is from a signal handler: the rows are unchanged
             if self._mailbox.broken is not None:
                 raise
-            if not are_columns and not isinstance(error, MemoryError):
-                raise  # from a signal handler: the rows are unchanged
             pending.row_count = row_count
             self._restart(collector)
             self.buffer_pool.give(byte_count, row_count)
-            failure = error if isinstance(error, KafkaSinkError) else _partitioner_error(topic, error)
-            self._mailbox.reject(pending, failure)
+            self._mailbox.reject(pending, error if isinstance(error, DataError) else _memory_error(topic, error))
         else:
             self.buffer_pool.give(byte_count, 0)
         self._note_oldest()
@@ -405,9 +402,7 @@ class Appender:
         return found
 
 
-def _partitioner_error(topic: str, error: Exception) -> DataError:
-    failure = DataError(
-        f"the partitioner raised {type(error).__name__} for records of topic {topic}", PARTITIONER_FAILED
-    )
+def _memory_error(topic: str, error: MemoryError) -> DataError:
+    failure = DataError(f"there was not enough memory to put records of topic {topic} into batches")
     failure.__cause__ = error
     return failure

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import islice
 
 from kafka_sink.engine.commands import Failed
 from kafka_sink.engine.producer_batch import ProducerBatch
@@ -17,6 +18,9 @@ from kafka_sink.producer.callback import run_callback
 from kafka_sink.producer.future import UNKNOWN_OFFSET, wait_until_done
 from kafka_sink.producer.mailbox import Calls, Mailbox
 from kafka_sink.records.batch import Share
+
+# A broker may name every record of a batch, and an error is read by people.
+ROWS_NAMED_MAX = 10
 
 
 @frozen
@@ -74,12 +78,12 @@ class ArrowFuture:
             self._call_back(calls)
 
     def on_failed(self, share: Share, failed: Failed, calls: Calls) -> None:
-        error = failed.error
-        for position, text in failed.record_errors.items():
-            index = position - share.first_record
-            if 0 <= index < len(share.rows):
-                error = copy_error(error, f"{error}. Row {int(share.rows[index])}: {text or 'refused'}")
-        self.fail(len(share.rows), error, calls)
+        error, first, count = failed.error, share.first_record, len(share.rows)
+        own = ((at - first, text) for at, text in failed.record_errors.items() if 0 <= at - first < count)
+        named = [f". Row {int(share.rows[index])}: {text or 'refused'}" for index, text in islice(own, ROWS_NAMED_MAX)]
+        if named:
+            error = copy_error(error, f"{error}{''.join(named)}")
+        self.fail(count, error, calls)
 
     def fail_rest(self, error: KafkaSinkError, calls: Calls) -> None:
         if self.open_count:

@@ -7,6 +7,7 @@ Nothing is reserved for a waiting thread, so nothing leaks if it gives up.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import TracebackType
 
 from kafka_sink.errors import BufferExhausted
@@ -100,8 +101,10 @@ class BufferWaiter:
         if self._deadline_ms is None:
             return
         mailbox, metrics = self._pool.mailbox, self._pool.metrics
-        with mailbox.changed:
+        # Without the lock: an interrupt while waiting for it would leave this thread in the queue, before all others.
+        with suppress(ValueError):  # interrupted before it was queued
             mailbox.waiters.remove(self)
+        with mailbox.changed:
             # There may be room for the next thread, too.
             mailbox.notify_change()
         clock = mailbox.clock

@@ -195,7 +195,7 @@ class _RowCalls:
         pending, row = self._pending, self._row
         metadata, error = pending.verdict(row)
         if pending.interceptors is not None:
-            pending.interceptors.on_acknowledgement(pending.topic, metadata, error)
+            run_callback(pending.interceptors.on_acknowledgement, pending.topic, metadata, error)
         on_delivery, callbacks = pending.take_callbacks(row)
         if on_delivery is not None:
             run_callback(on_delivery, metadata, error)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 # Longer waits are split: a signal just before the thread goes to sleep does not wake it, and Ctrl-C would be noticed
 # only at the end of the wait.
 WAIT_S_MAX = 1.0
-CLOSED = "the producer is closed"
+CLOSE, CLOSED = "close()", "the producer is closed"
 FORKED = (
     "this producer belongs to the process that made it: its sender thread did not come along through fork(). "
     "Make a producer in the child process"
@@ -272,8 +272,9 @@ class Mailbox:
         if self.broken is None and not self.is_closing and (refusal is not None or not self._is_refused_in_advance):
             self.refusal = refusal
 
-    def end(self, error: KafkaSinkError, refusal: KafkaSinkError) -> None:
-        """The sender has ended: everything pending fails with `error`, later calls with `refusal`.
+    def end(self, error: KafkaSinkError, refusal: KafkaSinkError, *, is_closed: bool) -> None:
+        """The sender has ended: everything pending fails with `error`, later calls with `refusal`. `is_closed`: after a
+        close that did all that it was asked for; another one that came meanwhile has nothing left to do.
 
         The caller holds the appender's lock, so that no row can be added afterwards.
         """
@@ -281,8 +282,9 @@ class Mailbox:
             self.refusal = refusal
             self.is_ended = True
             self._inputs.clear()
-            for operation_id in list(self._operations):
-                self.finish(operation_id, error, None)
+            for operation in list(self._operations.values()):
+                is_done = is_closed and operation.name == CLOSE
+                self.finish(operation.operation_id, None if is_done else error, None)
             for pending in self.pending_records:
                 pending.fail_rest(error, self.calls)
             self.pending_records.clear()

@@ -30,7 +30,7 @@ from kafka_sink.producer.collector import Collector, HeaderPairs
 from kafka_sink.producer.core import Core
 from kafka_sink.producer.future import OnDelivery, RecordFuture
 from kafka_sink.producer.interceptors import HeaderList, ProducerRecord
-from kafka_sink.producer.mailbox import CLOSED, deadline_of, refuse_reentry
+from kafka_sink.producer.mailbox import CLOSE, CLOSED, deadline_of, refuse_reentry
 from kafka_sink.producer.metrics import MetricName
 from kafka_sink.producer.offsets import ConsumerGroup, OffsetAndMetadata, read_offsets
 from kafka_sink.producer.operations import OFFSETS, Operations
@@ -356,7 +356,7 @@ class Producer:
             core.abandon("the producer was closed without waiting")
             core.join()
             return
-        operation = self._appender.post_behind("close()", c.Close)
+        operation = self._appender.post_behind(CLOSE, c.Close)
         try:
             mailbox.wait_for_operation(operation, deadline_ms, f"{timeout_s} s")
         except OperationTimeout:

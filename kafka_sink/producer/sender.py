@@ -37,7 +37,7 @@ from kafka_sink.io.network import Network, SocketCommand
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.appender import Appender
 from kafka_sink.producer.callback import run_callback
-from kafka_sink.producer.mailbox import CLOSED, Mailbox, PendingRecords, TopicReport
+from kafka_sink.producer.mailbox import CLOSE, CLOSED, Mailbox, PendingRecords, TopicReport
 from kafka_sink.producer.metrics import ProducerMetrics
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -77,6 +77,7 @@ class Sender:
         # The error for everything pending at the end.
         self._reason: KafkaSinkError = DeliveryError(f"dropped: {CLOSED}. Nothing of it was sent")
         self._closing: set[int] = set()
+        self._is_closed = False
         self._cluster_since_ms = self._clock.monotonic_ms()
         self.on_end: Callable[[], None] = lambda: None
         self.thread = threading.Thread(target=self.run, name=f"kafka-sink-sender | {self._client_id}", daemon=True)
@@ -106,7 +107,7 @@ class Sender:
             raise mailbox.broken
         if mailbox.is_orphaned:
             mailbox.is_orphaned = False
-            appender.post_behind("close", c.Close)
+            appender.post_behind(CLOSE, c.Close)
         due_ms = appender.next_due_ms(self._backlog)
         if due_ms is not None and due_ms <= now_ms:
             appender.close_due(now_ms, self._backlog)
@@ -221,9 +222,9 @@ class Sender:
             with mailbox.lock:
                 for each in finished:
                     mailbox.finish(each.operation_id, each.error, each.result)
-                    is_over = is_over or each.operation_id in self._closing
+                    self._is_closed = self._is_closed or each.operation_id in self._closing
                 mailbox.notify_change()
-        return is_over
+        return is_over or self._is_closed
 
     def _deliver(self, delivered: c.Delivered) -> None:
         mailbox = self._mailbox
@@ -284,7 +285,7 @@ class Sender:
 
     def _end(self, refusal: KafkaSinkError) -> None:
         self._network.close()
-        self._appender.end(self._reason, refusal)
+        self._appender.end(self._reason, refusal, is_closed=self._is_closed)
         self._call_back()
         self.on_end()
 

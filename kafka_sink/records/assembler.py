@@ -92,7 +92,7 @@ class Assembler(Generic[B]):
         self._compressors: dict[str, Compressor] = {}
         self._compression_ratio = CompressionRatio()
         self._chunk_bytes = chunk_bytes
-        # In the order of opening: a closed batch is removed, the partition's next one is added at the end.
+        # Oldest first: a closed batch is removed, the partition's next one is added at the end.
         self._open: dict[tuple[str, int], _OpenBatch] = {}
         self.open_bytes = 0
 
@@ -110,13 +110,20 @@ class Assembler(Generic[B]):
         timestamp_ms: int,
         token: object,
     ) -> list[B]:
-        """Appends all rows or, with `DataError`, none. `timestamp_ms` is for rows without a timestamp."""
+        """Appends all rows or, with `DataError`, none. `timestamp_ms` is for rows without a timestamp.
+
+        `now_ms`: when they came; a batch that is opened for them is as old as they are.
+        """
         columns.check_record_sizes(self._request_bytes_max)
         closed: list[B] = []
+        newest = next(reversed(self._open.values()), None)
         for start, stop in cut_rows(columns, self._wanted_chunk_bytes(columns, partitions)):
             chunk = _Chunk.of(columns.slice(start, stop), partitions[start:stop], timestamp_ms)
             pieces = self._plan(topic, chunk)
             closed += self._carry_out(topic, chunk, pieces, now_ms, token)
+        if newest is not None and now_ms < newest.opened_ms:
+            # These rows have waited elsewhere, and are due before those of batches opened meanwhile.
+            self._open = dict(sorted(self._open.items(), key=lambda item: item[1].opened_ms))
         return closed
 
     def close_due(self, *, opened_before_ms: int) -> list[B]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from kafka_sink.error_table.writes import COLUMN_TYPE
 from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
+from kafka_sink.records.taking import take_elements
 from kafka_sink.records.varint import Array, binary_array, largest, length_varint_sizes, smallest
 
 STRING_TYPES = "string, large_string or string_view"
@@ -89,12 +90,10 @@ class BytesColumn:
         return BytesColumn.of(self.data, self.starts[start : stop + 1], self.lengths[start:stop])
 
     def take(self, rows: Array) -> BytesColumn:
-        lengths = self.lengths[rows]
-        starts = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(np.maximum(lengths, 0), out=starts[1:])
-        # Each byte's position in the old block, counted from the old start of its row.
-        sources = np.arange(starts[-1]) + np.repeat(self.starts[:-1][rows] - starts[:-1], np.maximum(lengths, 0))
-        return BytesColumn.of(self.data[sources], starts, lengths)
+        starts, data = pa.py_buffer(np.ascontiguousarray(self.starts, np.int64)), pa.py_buffer(self.data)
+        elements = pa.Array.from_buffers(pa.large_binary(), len(self), [None, starts, data])
+        taken = BytesColumn.from_arrow(take_elements(elements, pa.array(rows)), "")
+        return BytesColumn.of(taken.data, taken.starts, self.lengths[rows])
 
     def elements(self) -> pa.Array:
         """The rows as a plain Arrow array without nulls. It must be smaller than 2 GiB."""

@@ -248,7 +248,11 @@ def _crc32_partitions_of_keys(key: BytesColumn, partition_count: int) -> Array:
 def _call_partitioner(
     partitioner: CustomPartitioner, topic: str, columns: RecordColumns, view: PartitionView, rows: Array | None
 ) -> Array:
-    answer = np.asarray(partitioner(topic, columns, view))
+    try:
+        answer = np.asarray(partitioner(topic, columns, view))
+    except Exception as error:  # it may raise anything
+        text = f"the partitioner raised {type(error).__name__} for records of topic {topic}"
+        raise DataError(text, PARTITIONER_FAILED) from error
     if answer.shape != (columns.row_count,) or answer.dtype.kind not in "iu":
         raise DataError(
             f"the partitioner answered for topic {topic} with {answer.dtype} of shape {answer.shape}; "

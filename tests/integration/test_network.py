@@ -112,6 +112,16 @@ def test_nobody_is_told_of_a_write_who_did_not_ask(peer: Peer) -> None:
     assert peer.network.poll(0) == []
 
 
+def test_a_write_is_told_of_only_when_what_was_sent_after_it_is_written_too(peer: Peer) -> None:
+    peer.network.execute(Send(1, [b"x"], tells_written=True))
+    peer.network.execute(Send(1, [bytes(400 * 8_192 - 1)], tells_written=True))
+    assert peer.network.poll(20) == []
+    reader = threading.Thread(target=lambda: [peer.socket.recv(8_192, socket.MSG_WAITALL) for _ in range(400)])
+    reader.start()
+    assert peer.network.poll(None) == [Written(1)]
+    reader.join(LIMIT_S)
+
+
 def test_a_peer_that_does_not_read_never_blocks_the_loop(peer: Peer) -> None:
     started = time.monotonic()
     peer.network.execute(Send(1, [bytes(50_000_000)]))
@@ -193,6 +203,30 @@ def test_a_wake_up_ends_a_wait_and_many_of_them_cost_one_byte(network: Network) 
     started = time.monotonic()
     assert network.poll(20) == []
     assert time.monotonic() - started >= 0.015
+
+
+def test_a_wake_up_that_is_interrupted_does_not_swallow_the_next_ones(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender = network._wake_sender
+
+    class Interrupted:
+        def send(self, data: bytes) -> int:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(network, "_wake_sender", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        network.wake()
+    monkeypatch.setattr(network, "_wake_sender", sender)
+    network.wake()
+    started = time.monotonic()
+    assert network.poll(1000 * LIMIT_S) == []
+    assert time.monotonic() - started < LIMIT_S
+
+
+def test_a_wait_may_be_longer_than_the_operating_system_counts(network: Network) -> None:
+    threading.Timer(0.05, network.wake).start()
+    assert network.poll(2**62) == []
 
 
 def test_names_are_resolved_to_all_their_addresses_and_failures_name_host_and_port(network: Network) -> None:

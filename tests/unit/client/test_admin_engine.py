@@ -9,6 +9,7 @@ import pytest
 from admin_driver import TIMEOUT_MS, AdminDriver
 from fake_cluster import Asked
 
+from kafka_sink.client import coordinator_lookup
 from kafka_sink.client.admin_engine import ENDS_IN_FLIGHT
 from kafka_sink.client.admin_request import (
     AdminRequest,
@@ -189,6 +190,24 @@ def test_what_needs_leaders_is_not_sent_while_one_is_missing(driver: AdminDriver
     assert driver.reply_to(third).kind is ResponseKind.ANSWERED and driver.count(END_TXN) == 3
 
 
+def test_an_answer_about_other_topics_says_nothing_about_leaders(driver: AdminDriver) -> None:
+    assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).kind is ResponseKind.ANSWERED
+    driver.cluster.move_leader("t", 1, -1)
+    driver.sleep(1_000)
+    driver.cluster.scripts[METADATA.key] = lambda _: None
+    driver.asking.metadata.forget_topics([])  # those of the last operation
+    driver.asking.metadata.refresh()
+    driver.run()
+    question = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 1),))
+    (of_no_topic,) = driver.cluster.pending_of(METADATA)
+    assert not of_no_topic.body["topics"]
+    driver.cluster.scripts[METADATA.key] = driver.cluster.metadata_body
+    driver.cluster.answer(of_no_topic, driver.cluster.metadata_body(of_no_topic))
+    driver.run()
+    driver.sleep(1_000)
+    assert driver.reply_to(question).kind is ResponseKind.LEADERLESS and driver.count(END_TXN) == 1
+
+
 def test_what_needs_leaders_is_sent_at_once_if_they_have_just_been_learnt(driver: AdminDriver) -> None:
     for _ in range(3):
         question = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 0),))
@@ -286,6 +305,18 @@ def test_what_was_looked_for_ahead_ends_with_the_operation(driver: AdminDriver) 
     driver.asking.forget_requests()
     driver.run()
     assert driver.count(FIND_COORDINATOR) == 0
+
+
+def test_coordinators_of_earlier_operations_are_not_kept_without_limit(
+    driver: AdminDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator_lookup, "FOUND_MAX", 10)
+    for number in range(30):
+        driver.asking.look_ahead(driver.now_ms, [], ["driver", f"write-{number}"])
+        driver.run()
+    assert len(driver.asking._lookup._found) <= 12
+    asked = [key for _, body in driver.asked(FIND_COORDINATOR) for key in body["coordinator_keys"]]
+    assert asked.count("driver") == 1
 
 
 # ---- several connections to a coordinator ----------------------------------------------------------------------

@@ -527,3 +527,20 @@ def test_abandoning_does_not_wait_for_the_new_id() -> None:
     driver.answer(NOT_LEADER)
     driver.run(Abandon(TransportError("enough")))
     assert set(driver.failed) == {broken, other}
+
+
+# ---- topics that are out of use ------------------------------------------------------------------------------------
+
+
+def test_a_topic_with_queued_batches_stays_in_use_however_long_it_has_no_leader() -> None:
+    driver = EngineDriver(metadata_max_idle_ms=5_000, delivery_timeout_ms=120_000, metadata_max_age_ms=1_000)
+    driver.cluster.topics["t"] = {0: -1, 1: -1}
+    driver.sleep(1_000)
+    batch = driver.send()
+    for _ in range(10):
+        driver.sleep(1_000)
+    driver.cluster.topics["t"] = {0: 0, 1: 0}
+    for _ in range(3):
+        driver.sleep(1_000)
+    driver.answer()
+    assert batch in driver.delivered

@@ -326,6 +326,36 @@ def test_whoever_leaves_the_queue_in_any_way_leaves_nothing_behind_and_lets_the_
     assert shell.appender.buffer_pool.used_bytes == 900
 
 
+def test_an_interrupt_before_a_thread_is_queued_or_when_it_leaves_is_raised_and_leaves_nothing_behind() -> None:
+    shell = Shell(buffer_memory=1000)
+    changed = shell.mailbox.changed
+
+    class Interrupted:
+        """Ctrl-C while the thread waits for the lock, at its n-th use."""
+
+        def __init__(self, uses: int) -> None:
+            self.left = uses
+
+        def __enter__(self) -> None:
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+        def notify_all(self) -> None:
+            pass
+
+    for use in (1, 2):
+        shell.mailbox.changed = Interrupted(use)  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt), BufferWaiter(shell.appender.buffer_pool) as waiter:
+            waiter.wait(shell.mailbox.change_count)
+        assert len(shell.mailbox.waiters) == 0
+    shell.mailbox.changed = changed
+    assert not shell.send(bytes(900)).done()
+
+
 def test_the_wait_for_room_and_its_failure_are_measured() -> None:
     shell = Shell(buffer_memory=1000)
     shell.send(bytes(900))
@@ -381,6 +411,43 @@ def test_a_partitioner_that_raises_fails_its_rows_and_no_others() -> None:
     assert shell.appender.buffer_pool.used_records == 1
 
 
+def test_a_partitioner_that_raises_for_a_later_piece_fails_it_in_the_future_of_the_call() -> None:
+    def broken(topic: str, rows: RecordColumns, view: object) -> list[int]:
+        if topic == "other":
+            raise RuntimeError("partitioner")
+        return [0] * rows.row_count
+
+    shell = Shell(linger_ms=60_000, partitioner=broken)
+    good, bad = (shell.collector("t"), columns(3)), (shell.collector("other"), columns(2))
+    future = arrow_future(shell, 5)
+    shell.appender.send_columns([good, bad], future)
+    shell.appender.post_behind("flush()", c.Flush)
+    (batch,) = shell.posted()
+    shell.complete(batch)
+    with pytest.raises(DataError, match="2 of 5 rows failed, first: the partitioner raised RuntimeError"):
+        future.result(0)
+    with pytest.raises(DataError, match="the partitioner raised RuntimeError for records of topic other"):
+        shell.appender.send_columns([bad], arrow_future(shell, 2))
+
+
+def test_a_call_whose_accepted_pieces_are_done_when_the_next_one_fails_is_not_kept() -> None:
+    shell = Shell(linger_ms=0, buffer_memory=3000)
+    future = arrow_future(shell, 100)
+    shell.mailbox.add_pending(future)
+    admit = shell.appender.admit
+
+    def admit_once(*arguments: Any) -> None:
+        admit(*arguments)
+        for batch in shell.close_due():
+            shell.complete(batch)
+        shell.mailbox.refusal = LocalProtocolError("the producer is closed")
+
+    shell.appender.admit = admit_once  # type: ignore[method-assign, assignment]
+    shell.appender.send_columns([(shell.collector(), columns(100, size=50))], future)
+    assert future.done() and future.failure is not None
+    assert future not in shell.mailbox.pending_records
+
+
 def test_an_interrupt_while_rows_are_assembled_breaks_the_producer_down(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = Shell(linger_ms=0)
     future = shell.send()
@@ -408,7 +475,8 @@ def test_out_of_memory_before_anything_is_assembled_fails_the_rows_only(monkeypa
 
     monkeypatch.setattr(shell.appender._router, "route", out_of_memory)
     assert shell.close_due() == []
-    assert isinstance(future.exception(0), DataError)
+    with pytest.raises(DataError, match="not enough memory"):
+        future.result(0)
     assert shell.appender.buffer_pool.used_bytes == 0
     monkeypatch.undo()
     shell.send()

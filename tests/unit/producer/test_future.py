@@ -11,11 +11,12 @@ from kafka_sink.engine import commands as c
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError, LocalProtocolError
 from kafka_sink.io.error_copy import copy_error
+from kafka_sink.producer import callback
 from kafka_sink.producer.arrow_future import ArrowFuture, PartitionRange
 from kafka_sink.producer.interceptors import Interceptors
 from kafka_sink.records.batch import Share
 
-from .shell import Shell
+from .shell import FakeLogger, Shell
 
 
 def one_batch(shell: Shell) -> ProducerBatch:
@@ -94,6 +95,20 @@ def test_callbacks_are_called_once_after_interceptors_with_what_the_future_says(
     assert seen == [("interceptor", 100), ("delivery", 100, None), ("done", 100)]
     future.add_done_callback(lambda done: seen.append("late"))
     assert seen[3:] == ["late"]
+
+
+def test_an_interceptor_that_exits_takes_no_callback_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Exiting:
+        def on_acknowledgement(self, metadata: Any, error: KafkaSinkError | None) -> None:
+            raise SystemExit
+
+    monkeypatch.setattr(callback, "_LOGGER", FakeLogger())
+    seen: list[int] = []
+    shell = Shell(linger_ms=0, interceptors=Interceptors([Exiting()]))
+    shell.send(on_delivery=lambda metadata, error: seen.append(metadata.offset))
+    shell.complete(one_batch(shell))
+    shell.run_calls()
+    assert seen == [100]
 
 
 def test_interceptors_see_rows_that_fail_before_they_are_encoded() -> None:
@@ -181,6 +196,16 @@ def test_an_arrow_future_with_a_failure_says_how_many_rows_and_which_one_was_nam
     assert caught.value.code == 87
     future.fail_rest(DeliveryError("late"), [])
     assert future.open_count == 0
+
+
+def test_an_arrow_future_names_a_few_rows_however_many_were_refused() -> None:
+    shell = Shell()
+    future = ArrowFuture(shell.mailbox, 5000, 0)
+    rows = share(future, 0, 5000)
+    refused = dict.fromkeys(range(5000), "no key")
+    future.on_failed(rows, c.Failed(batch_of(1, rows), BrokerError("invalid", code=87), refused), [])
+    assert str(future.failure).startswith("5000 of 5000 rows failed, first: invalid. Row 0: no key. Row 1: no key")
+    assert len(str(future.failure)) < 300
 
 
 def test_an_arrow_future_tells_a_failure_before_its_other_rows_are_done() -> None:

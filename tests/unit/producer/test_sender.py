@@ -21,6 +21,7 @@ from kafka_sink.client.commands import (
 from kafka_sink.engine import commands as c
 from kafka_sink.errors import DeliveryError, LocalProtocolError, TransportError
 from kafka_sink.producer import sender as sender_module
+from kafka_sink.producer.mailbox import CLOSE, PendingOperation
 from kafka_sink.records.batch import HEADER_BYTES
 from kafka_sink.records.scalar import split
 
@@ -206,6 +207,22 @@ def test_a_finished_close_is_the_last_turn_and_an_abandon_too() -> None:
         future.result(0)
     with pytest.raises(LocalProtocolError, match="the producer is closed"):
         other.send()
+
+
+def test_a_close_that_comes_while_another_one_ends_has_nothing_left_to_do() -> None:
+    shell = SenderShell(linger_ms=0)
+    closes: list[PendingOperation] = []
+
+    def close_again(*_: object) -> None:
+        closes.append(shell.appender.post_behind(CLOSE, c.Close))
+
+    shell.send(on_delivery=close_again)
+    shell.sender.turn()
+    (batch,) = shell.appended()
+    closes.append(shell.appender.post_behind(CLOSE, c.Close))
+    shell.engine.answers = [[delivered(batch, 5), c.Finished(closes[0].operation_id)]]
+    shell.sender.run()
+    assert [(close.is_over, close.error) for close in closes] == [(True, None)] * 2
 
 
 def test_a_bug_in_the_engine_ends_every_future_and_operation_with_it(logger: FakeLogger) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -244,6 +245,35 @@ def test_rows_of_one_topic_are_not_copied_and_rows_of_two_keep_their_numbers() -
     table = table.set_column(1, "topic", pa.array(["x", "y", "x"]))
     dealt = [(topic, columns.row_ids.tolist()) for topic, columns in columns_by_topic(table, topic=None)]
     assert dealt == [("x", [0, 2]), ("y", [1])]
+
+
+def test_rows_of_two_topics_keep_their_contents_with_nulls_and_nothing_and_bytes_under_a_null() -> None:
+    contents = [b"a", None, b"", b"bcd", None, b"e", b"", b"f"]
+    starts, data = pa.array([0, 1, 3, 3, 6, 6, 7, 7, 8], pa.int32()).buffers()[1], pa.py_buffer(b"aXXbcdef")
+    is_there = pa.py_buffer(bytes([sum(1 << row for row, content in enumerate(contents) if content is not None)]))
+    values = pa.Array.from_buffers(pa.binary(), 8, [is_there, starts, data])
+    assert values.to_pylist() == contents
+    topics = ["x", "y", "x", "x", "y", "x", "z", "y"]
+    for first in range(4):
+        table = pa.table({"value": values, "topic": topics}).slice(first)
+        for topic, columns in columns_by_topic(table, topic=None):
+            own = [content for content, name in zip(contents, topics, strict=True) if name == topic][
+                -columns.row_count :
+            ]
+            assert rows_of(columns.value, columns.row_count) == own
+
+
+def test_a_column_dealt_to_topics_takes_its_own_size_of_memory_once() -> None:
+    size = 32 * 1024 * 1024
+    table = pa.table({"value": pa.array([bytes(1024)] * (size // 1024)), "topic": ["x", "y"] * (size // 2048)})
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    dealt = columns_by_topic(table, topic=None)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(dealt) == 2
+    assert peak < size / 4  # numpy's: indexes of rows, not of bytes
+    assert pa.total_allocated_bytes() - before < 1.5 * size
 
 
 def test_record_above_the_request_limit_is_refused_by_row_size_and_limit() -> None:
