@@ -146,7 +146,8 @@ def _read_field(fields: Fields, oneofs: list[str], syntax: str, common: Fields) 
     is_optional = bool(_get_number(fields, 17))
     in_oneof = 9 in fields and not is_optional
     is_repeated = label == _REPEATED
-    packed = bool(_get_number(options, 2, int(syntax != "proto2"))) and _get_number(features, 3) != _EXPANDED
+    repeated_encoding = _get_number(features, 3) or _get_number(common, 3)
+    packed = bool(_get_number(options, 2, int(syntax != "proto2"))) and repeated_encoding != _EXPANDED
     implicit = syntax == "proto3" and not is_optional
     if syntax == "editions":
         presence = _get_number(features, 1)

@@ -55,11 +55,12 @@ class _Matcher:
 
     def message(self, kind: pa.DataType, message: ProtoMessage, path: str) -> ProtobufMessage:
         columns = [kind.field(index).name for index in range(kind.num_fields)]
+        names = [field.name for field in message.fields]
         fields: list[ProtobufMessageField | ProtobufRepeatedField | ProtobufMapField] = []
         used: set[int] = set()
         for field in sorted(message.fields, key=lambda each: each.number):
             inner = join_path(path, field.name)
-            index = find_column(field.name, columns, inner, self._problems)
+            index = find_column(field.name, names, columns, inner, self._problems)
             if index is None:
                 if field.is_required:
                     self._problems.add(f"there is no column for field {inner}, which is required")
@@ -79,9 +80,9 @@ class _Matcher:
                 self._add_mismatch(inner, column, field)
             else:
                 fields.append(made)
-        add_unknown_columns(columns, used, [field.name for field in message.fields], path, self._problems)
-        names = [field.oneof for field in fields if field.oneof]
-        return ProtobufMessage(tuple(fields), tuple(sorted({name for name in names if names.count(name) > 1})))
+        add_unknown_columns(columns, used, names, path, self._problems)
+        oneofs = [field.oneof for field in fields if field.oneof]
+        return ProtobufMessage(tuple(fields), tuple(sorted({name for name in oneofs if oneofs.count(name) > 1})))
 
     def _match_field(
         self, kind: pa.DataType, field: ProtoField, index: int, path: str

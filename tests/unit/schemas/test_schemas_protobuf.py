@@ -192,6 +192,47 @@ def test_a_message_between_start_and_end_is_refused_and_a_map_is_written(of_file
     assert made.FromString(content).times["a"].x == 7
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "option features.repeated_field_encoding = EXPANDED;",
+        "option features = { message_encoding: LENGTH_PREFIXED, repeated_field_encoding: EXPANDED };",
+    ],
+)
+def test_features_of_a_file_hold_for_its_fields(option: str) -> None:
+    schema = ProtobufSchema.parse(
+        f'edition = "2023"; {option} message M {{ repeated int32 a = 1; int32 b = 2 [features = {{ '
+        "field_presence: IMPLICIT }]; repeated int32 c = 3 [features.repeated_field_encoding = PACKED]; }"
+    )
+    file = pb.FileDescriptorProto(name="f.proto", edition=pb.Edition.EDITION_2023, syntax="editions")
+    file.options.features.repeated_field_encoding = pb.FeatureSet.EXPANDED
+    message = file.message_type.add(name="M")
+    message.field.add(name="a", number=1, type=5, label=3)
+    message.field.add(name="b", number=2, type=5, label=1).options.features.field_presence = pb.FeatureSet.IMPLICIT
+    packed = message.field.add(name="c", number=3, type=5, label=3)
+    packed.options.features.repeated_field_encoding = pb.FeatureSet.PACKED
+    again = ProtobufSchema.of_descriptors(pb.FileDescriptorSet(file=[file]).SerializeToString())
+    assert schema.message == again.message
+    items = pa.list_(pa.int32())
+    array = pa.array([{"a": [1, 2], "b": 0, "c": [3]}], pa.struct([("a", items), ("b", pa.int32()), ("c", items)]))
+    content = plan(array.type, schema).encode(array, b"", "value").array[0].as_py()
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    made: Any = message_factory.GetMessageClass(pool.FindMessageTypeByName("M"))
+    assert content == made(a=[1, 2], b=0, c=[3]).SerializeToString() == b"\x08\x01\x08\x02\x1a\x01\x03"
+
+
+def test_words_of_edition_2024_are_read() -> None:
+    schema = ProtobufSchema.parse(
+        'edition = "2024"; import option "a/options.proto"; local enum E { NONE = 0; } '
+        "export message M { local message N { int32 x = 1; } N n = 1; E e = 2; local.Type t = 3; } "
+        "message local { message Type { } }"
+    )
+    assert [(field.name, field.type_name) for field in schema.message.fields] == [
+        ("n", "M.N"), ("e", "E"), ("t", "local.Type"),
+    ]  # fmt: skip
+
+
 def test_options_of_an_extension_range_are_skipped_over() -> None:
     schema = ProtobufSchema.parse(
         'message M { extensions 4 to 9 [verification = DECLARATION, declaration = { number: 4, full_name: ".a.b" }]; '
