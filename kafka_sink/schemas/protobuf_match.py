@@ -10,7 +10,7 @@ from kafka_sink.records.varint import encode_unsigned_varint
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
 from kafka_sink.schemas.naming import Problems, add_unknown_columns, find_column, join_path
 from kafka_sink.schemas.node import UNITS_PER_SECOND, Numbers, ValueNode, integer_dtype, integers
-from kafka_sink.schemas.protobuf import FIXED, ProtobufSchema, ProtoField, ProtoMessage, ProtoTypes
+from kafka_sink.schemas.protobuf import FIXED, ProtobufSchema, ProtoEnum, ProtoField, ProtoMessage, ProtoTypes
 from kafka_sink.schemas.protobuf_nodes import (
     ProtobufBoolean,
     ProtobufBytes,
@@ -123,10 +123,7 @@ class _Matcher:
         if field.type == "message":
             return self._match_message_content(kind, field, path)
         if field.type == "enum":
-            if is_text(kind):
-                return ProtobufEnum(tuple(self._types.enums[field.type_name].numbers.items()))
-            numbers = integers(kind, 32)
-            return None if numbers is None else ProtobufVarint(numbers)
+            return _match_enum(kind, self._types.enums[field.type_name])
         if field.type in ("float", "double"):
             size = FIXED[field.type]
             if types.is_float32(kind) or (types.is_float64(kind) and size == 8):
@@ -174,6 +171,15 @@ class _Matcher:
         self._problems.add(
             f"column {path} has type {spark_name(kind)}, the schema says {said}; what fits there: {fits}"
         )
+
+
+def _match_enum(kind: pa.DataType, enum: ProtoEnum) -> Scalar | None:
+    if is_text(kind):
+        return ProtobufEnum(tuple(enum.numbers.items()))
+    numbers = integers(kind, 32)
+    if numbers is None:
+        return None
+    return ProtobufVarint(numbers, known=tuple(enum.numbers.values()) if enum.is_closed else None)
 
 
 def _match_integer(kind: pa.DataType, name: str) -> Scalar | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kafka_sink.error_table.commits import SCHEMA_INVALID
@@ -70,7 +71,8 @@ class _Draft:
         # Full name to "message" or "enum".
         self.kinds: dict[str, str] = {}
         self._messages: list[tuple[str, list[dict[str, Any]], tuple[int, ...], bool]] = []
-        self._enums: list[ProtoEnum] = []
+        # With the options of each.
+        self._enums: list[tuple[ProtoEnum, dict[str, str]]] = []
         self._read()
 
     # ---- tokens
@@ -219,15 +221,18 @@ class _Draft:
         self._expect("{")
         self.kinds[name] = "enum"
         numbers: dict[str, int] = {}
+        options: dict[str, str] = {}
         while (word := self._next()) != "}":
-            if word in ("option", "reserved"):
+            if word == "option":
+                options |= _collect_options(self._read_statement())
+            elif word == "reserved":
                 self._skip_statement()
             elif word != ";":
                 self._expect("=")
                 sign = -1 if self._peek() == "-" and self._next() else 1
                 numbers[word] = sign * _parse_int(self._next())
                 self._read_options()
-        self._enums.append(ProtoEnum(name, numbers))
+        self._enums.append((ProtoEnum(name, numbers), options))
 
     # ---- names
 
@@ -236,7 +241,11 @@ class _Draft:
             ProtoMessage(name, tuple(self._resolve_field(field, kinds) for field in fields), path, is_entry)
             for name, fields, path, is_entry in self._messages
         ]
-        return ProtoFile(tuple(messages), tuple(self._enums))
+        return ProtoFile(tuple(messages), tuple(self._resolve_enum(*each) for each in self._enums))
+
+    def _resolve_enum(self, enum: ProtoEnum, options: dict[str, str]) -> ProtoEnum:
+        is_closed = {**self._file_options, **options}.get("features.enum_type") == "CLOSED"
+        return replace(enum, is_closed=is_closed or self._syntax == "proto2")
 
     def _resolve_field(self, field: dict[str, Any], kinds: Mapping[str, str]) -> ProtoField:
         kind, type_name = field["kind"], ""

@@ -241,6 +241,47 @@ def test_options_of_an_extension_range_are_skipped_over() -> None:
     assert [field.name for field in schema.message.fields] == ["x"]
 
 
+CLOSED = "option features.enum_type = CLOSED;"
+
+
+@pytest.mark.parametrize(
+    ("head", "own", "is_closed"),
+    [
+        ('syntax = "proto2";', "", True),
+        ('syntax = "proto3";', "", False),
+        ('edition = "2023";', "", False),
+        ('edition = "2023";', CLOSED, True),
+        (f'edition = "2023"; {CLOSED}', "", True),
+        (f'edition = "2023"; {CLOSED}', "option features.enum_type = OPEN;", False),
+    ],
+)
+def test_a_number_that_a_closed_enum_does_not_have_does_not_fit(head: str, own: str, is_closed: bool) -> None:
+    """A reader would see no value."""
+    schema = ProtobufSchema.parse(f"{head} enum E {{ {own} A = 0; B = -2; }} message M {{ repeated E e = 1; }}")
+    file = pb.FileDescriptorProto(name="e.proto")
+    file.syntax = "editions" if "edition" in head else head.split('"')[1]
+    if file.syntax == "editions":
+        file.edition = pb.Edition.EDITION_2023
+    enum = file.enum_type.add(name="E")
+    for number, name in ((0, "A"), (-2, "B")):
+        enum.value.add(name=name, number=number)
+    if CLOSED in head:
+        file.options.features.enum_type = pb.FeatureSet.CLOSED
+    if own:
+        enum.options.features.enum_type = pb.FeatureSet.CLOSED if own == CLOSED else pb.FeatureSet.OPEN
+    file.message_type.add(name="M").field.add(name="e", number=1, type=14, label=3, type_name=".E")
+    again = ProtobufSchema.of_descriptors(pb.FileDescriptorSet(file=[file]).SerializeToString())
+    assert again.types.enums == schema.types.enums
+    array = pa.array([{"e": [0, -2]}, {"e": [-2, 7]}], pa.struct([("e", pa.list_(pa.int32()))]))
+    found = plan(array.type, schema).encode(array, b"", "value")
+    said = {row: str(error) for row, error in found.misfits.items()}
+    assert said == ({1: "value.e[] of row 1 is no number of its enum in the schema"} if is_closed else {})
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    made: Any = message_factory.GetMessageClass(pool.FindMessageTypeByName("M"))
+    assert [list(made.FromString(each.as_py()).e) for each in found.array] == [[0, -2], [-2] if is_closed else [-2, 7]]
+
+
 def test_an_enum_is_written_by_name_or_number() -> None:
     text = "enum E { A = 0; B = 300; } message M { E x = 1; }"
     assert one(text, pa.string(), "B", "A", None) == ([b"\x08\xac\x02", b"", b""], {})
