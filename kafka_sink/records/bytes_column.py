@@ -49,7 +49,7 @@ class BytesColumn:
             kind = array.type
         is_large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
         _, starts_buffer, data_buffer = array.buffers()
-        if starts_buffer is None:  # Arrow may omit the buffers of an empty array
+        if starts_buffer is None or not len(array):  # the buffers of an empty array may be missing, or empty
             return cls.of(np.empty(0, np.uint8), np.zeros(1, np.int32), np.empty(0, np.int32))
         starts = np.frombuffer(starts_buffer, np.int64 if is_large else np.int32)
         starts = starts[array.offset : array.offset + len(array) + 1]

@@ -245,7 +245,8 @@ def _field(schema: pa.Schema, name: str) -> pa.Field:
 def _chunks(data: ArrowData, name: str) -> list[pa.Array]:
     column = data.column(data.schema.names.index(name))
     if isinstance(column, pa.ChunkedArray):
-        return [*column.chunks] or [pa.array([], column.type)]
+        # Any type may be null, and Arrow has no empty array for some types.
+        return [*column.chunks] or [pa.nulls(0)]
     return [column]
 
 

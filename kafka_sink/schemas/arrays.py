@@ -48,7 +48,7 @@ def read_lists(array: pa.Array) -> tuple[Array, list[pa.Array]]:
         return offsets, [array.values.slice(first, len(array) * kind.list_size)]
     children = [array.keys, array.items] if pa.types.is_map(kind) else [array.values]
     buffer = array.buffers()[1]
-    if buffer is None:
+    if buffer is None or not len(array):  # without elements the buffer may be empty
         return np.zeros(len(array) + 1, np.int64), [child.slice(0, 0) for child in children]
     dtype = np.int64 if pa.types.is_large_list(kind) else np.int32
     offsets = np.frombuffer(buffer, dtype)[array.offset : array.offset + len(array) + 1].astype(np.int64)

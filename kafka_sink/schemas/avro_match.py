@@ -27,10 +27,18 @@ from kafka_sink.schemas.avro_nodes import (
     AvroSlot,
     AvroText,
     AvroUuid,
+    AvroUuidText,
 )
 from kafka_sink.schemas.decimals import PRECISION_MAX
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems, add_unknown_columns, find_column, join_path, missing_column_text
+from kafka_sink.schemas.naming import (
+    Problems,
+    add_unknown_columns,
+    column_text,
+    find_column,
+    join_path,
+    missing_column_text,
+)
 from kafka_sink.schemas.node import Numbers, ValueNode, days, integer_dtype, integers, timestamps
 
 # What can be written as a type: the second half of an error text.
@@ -42,6 +50,7 @@ _FITS = {
     "float": "float, tinyint, smallint",
     "double": "double, float, tinyint, smallint, int",
     "bytes": "binary, string",
+    "fixed": "binary of that many bytes",
     "string": "string",
     "enum": "string",
     "array": "array",
@@ -112,11 +121,12 @@ def _match_nested(kind: pa.DataType, schema: AvroType, path: str, problems: Prob
 
 def _match_record(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> AvroRecord:
     columns = [kind.field(index).name for index in range(kind.num_fields)]
+    names = [field.name for field in schema.fields]
     fields: list[AvroRecordField] = []
     used: set[int] = set()
     for field in schema.fields:
         inner = join_path(path, field.name)
-        index = find_column(field.name, columns, inner, problems)
+        index = find_column(field.name, names, columns, inner, problems)
         if index is None:
             fields.append(AvroRecordField(field.name, content=_default_content(field, inner, problems)))
             continue
@@ -124,7 +134,7 @@ def _match_record(kind: pa.DataType, schema: AvroType, path: str, problems: Prob
         fields.append(
             AvroRecordField(field.name, index, match_avro(kind.field(index).type, field.type, inner, problems))
         )
-    add_unknown_columns(columns, used, [field.name for field in schema.fields], path, problems)
+    add_unknown_columns(columns, used, names, path, problems)
     return AvroRecord(tuple(fields))
 
 
@@ -189,7 +199,7 @@ def _match_logical(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
         return _match_decimal(kind, schema)
     if logical == "uuid":
         if is_text(kind):
-            return AvroUuid() if schema.kind == "fixed" else AvroText()
+            return AvroUuid() if schema.kind == "fixed" else AvroUuidText()
         return AvroFixed(16) if schema.kind == "fixed" and is_bytes(kind) else None
     numbers: Numbers | None = None
     if logical == "date":
@@ -229,6 +239,8 @@ def _is_natural(kind: pa.DataType, schema: AvroType) -> bool:
         return schema.kind == "string" and not schema.logical
     if types.is_timestamp(kind):
         return bool(schema.logical)
+    if types.is_time(kind):
+        return schema.logical == "time-micros"
     return is_bytes(kind) and schema.kind == "bytes"
 
 
@@ -240,5 +252,5 @@ def _fitting_types(schema: AvroType) -> str:
 
 
 def _mismatch_text(path: str, kind: pa.DataType, schema: AvroType) -> str:
-    where = f"column {path}" if path else "the column"
-    return f"{where} has type {spark_name(kind)}, the schema says {schema}; what fits there: {_fitting_types(schema)}"
+    has = f"{column_text(path)} has type {spark_name(kind)}"
+    return f"{has}, the schema says {schema}; what fits there: {_fitting_types(schema)}"

@@ -6,10 +6,12 @@ block: the count, the items, and 0 for the end; an empty one is only the 0.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import BytesColumn, to_plain
@@ -24,6 +26,10 @@ from kafka_sink.schemas.utf8 import refuse_invalid_utf8
 NULL_REFUSED = "is null, and the schema has no null there"
 # Branches of a union whose index is one byte.
 _SHORT_BRANCHES = 64
+_HEX = "[0-9a-fA-F]"
+_UUID_TEXT = f"^{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}$"
+# A text for 16 bytes may have no hyphens.
+_UUID = re.compile(f"{_HEX}{{8}}(-?){_HEX}{{4}}\\1{_HEX}{{4}}\\1{_HEX}{{4}}\\1{_HEX}{{12}}".encode())
 
 
 @frozen
@@ -131,6 +137,17 @@ class AvroDecimal:
 
 
 @frozen
+class AvroUuidText:
+    """A string that is a UUID with hyphens: readers parse it."""
+
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
+        text = array.cast(pa.large_binary())
+        is_uuid = pc.match_substring_regex(text, _UUID_TEXT).fill_null(True).to_numpy(zero_copy_only=False)
+        scope.refuse(~is_uuid, "is no UUID")
+        return AvroBytes().pieces(text, scope)
+
+
+@frozen
 class AvroUuid:
     """A fixed of 16 bytes from the text of a UUID."""
 
@@ -189,13 +206,9 @@ class AvroRecord:
 
 
 def parse_uuid(text: bytes | None) -> bytes | None:
-    digits = (text or b"").replace(b"-", b"")
-    if len(digits) != 32:
+    if not _UUID.fullmatch(text or b""):
         return None
-    try:
-        return bytes.fromhex(digits.decode("ascii"))
-    except ValueError:
-        return None
+    return bytes.fromhex((text or b"").replace(b"-", b"").decode("ascii"))
 
 
 def _length_fields(column: BytesColumn) -> list[VarintField]:

@@ -41,7 +41,7 @@ def read_halves(array: pa.Array, scale: int, precision: int, scope: MisfitScope)
     if array.type.bit_width != 128:
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
     if scale > array.type.scale:
-        array = _rescale(array, scale, scope)
+        array = _rescale(array, scale, precision, scope)
     pairs = read_numbers(array, np.uint64, 2)
     halves = Halves(np.ascontiguousarray(pairs[0::2]), np.ascontiguousarray(pairs[1::2]).view(np.int64))
     if array.type.precision <= precision:
@@ -53,7 +53,7 @@ def read_halves(array: pa.Array, scale: int, precision: int, scope: MisfitScope)
     return Halves(np.where(is_bad, np.uint64(0), halves.low), np.where(is_bad, 0, halves.high))
 
 
-def _rescale(array: pa.Array, scale: int, scope: MisfitScope) -> pa.Array:
+def _rescale(array: pa.Array, scale: int, precision: int, scope: MisfitScope) -> pa.Array:
     wanted = pa.decimal128(PRECISION_MAX, scale)
     factor = 10 ** (scale - array.type.scale)
     pairs = read_numbers(array, np.uint64, 2)
@@ -64,7 +64,7 @@ def _rescale(array: pa.Array, scale: int, scope: MisfitScope) -> pa.Array:
         # The value under a null is undefined.
         is_bad |= ~valid
     if is_bad.any():
-        scope.refuse(is_bad, _misfit_text(PRECISION_MAX, scale))
+        scope.refuse(is_bad, _misfit_text(precision, scale))
         pairs = np.column_stack((np.where(is_bad, 0, halves.low), np.where(is_bad, 0, halves.high).view(np.uint64)))
         array = pa.Array.from_buffers(array.type, len(array), [None, pa.py_buffer(pairs.astype(np.uint64))])
     return array.cast(wanted)

@@ -16,7 +16,7 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas.avro import NAME, AvroSchema, check_name
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems, join_path
+from kafka_sink.schemas.naming import Problems, column_text, join_path
 
 _SIMPLE = {
     "null": "null", "bool": "boolean", "int8": "int", "int16": "int", "int32": "int", "int64": "long",
@@ -63,14 +63,16 @@ class _Derivation:
             return self._derive_map(kind, name, path)
         logical = _derive_logical(kind)
         if logical is None:
-            self.problems.add(f"column {path} has type {spark_name(kind)}, which Avro lacks; CAST({path} AS STRING)")
+            self.problems.add(
+                f"{column_text(path)} has type {spark_name(kind)}, which Avro lacks; CAST({path or 'x'} AS STRING)"
+            )
         return logical
 
     def _derive_map(self, kind: pa.DataType, name: str, path: str) -> Any:
         if not is_text(plain_type(kind.key_type)):
             self.problems.add(
-                f"column {path} is a {spark_name(kind)}, and keys of Avro maps are strings; map_entries({path}) makes "
-                "an array of structs of it"
+                f"{column_text(path)} is a {spark_name(kind)}, and keys of Avro maps are strings; "
+                f"map_entries({path or 'x'}) makes an array of structs of it"
             )
         return {"type": "map", "values": self._derive_nullable(kind.item_field, name, f"{path}{{}}")}
 

@@ -18,6 +18,7 @@ from kafka_sink.schemas.json_nodes import (
     JsonDate,
     JsonEntries,
     JsonFloat,
+    JsonInterval,
     JsonItems,
     JsonNull,
     JsonNumber,
@@ -29,7 +30,7 @@ from kafka_sink.schemas.json_nodes import (
     JsonTimestamp,
 )
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems, join_path
+from kafka_sink.schemas.naming import Problems, column_text, join_path
 from kafka_sink.schemas.node import ValueNode, days, integer_dtype, timestamps
 
 # Types whose text must be quoted as keys of maps.
@@ -58,24 +59,32 @@ def json_type(kind: pa.DataType) -> str:
 
 def _match_node(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> ValueNode:
     types = pa.types
-    schema = schema if isinstance(schema, dict) else None
+    if schema is not None and not isinstance(schema, dict):
+        schema = {}
     _check_type(kind, schema, path, problems)
     if types.is_struct(kind):
         return _match_object(kind, schema, path, problems)
     if is_list(kind):
-        return JsonItems(match_json(kind.value_type, (schema or {}).get("items"), f"{path}[]", problems))
+        return JsonItems(match_json(kind.value_type, _inner_schema(schema, "items"), f"{path}[]", problems))
     if types.is_map(kind):
-        values = match_json(kind.item_type, (schema or {}).get("additionalProperties"), f"{path}{{}}", problems)
-        key = _match_scalar(plain_type(kind.key_type), False)
+        values = match_json(kind.item_type, _inner_schema(schema, "additionalProperties"), f"{path}{{}}", problems)
+        key = _match_key(plain_type(kind.key_type))
         if key is None:
-            problems.add(f"column {path} is a {spark_name(kind)}, and its keys have no text; use map_entries({path})")
+            cure = f"use map_entries({path or 'x'})"
+            problems.add(f"{column_text(path)} is a {spark_name(kind)}, and its keys have no text; {cure}")
             return JsonNull()
         return JsonEntries(key, isinstance(key, (*_BARE, JsonFloat)), values)
     found = _match_scalar(kind, schema is not None)
     if found is None:
-        problems.add(f"column {path} has type {spark_name(kind)}, for which JSON has no text; CAST({path} AS STRING)")
+        cure = f"CAST({path or 'x'} AS STRING)"
+        problems.add(f"{column_text(path)} has type {spark_name(kind)}, for which JSON has no text; {cure}")
         return JsonNull()
     return found
+
+
+def _inner_schema(schema: dict[str, Any] | None, name: str) -> Any:
+    """Within a schema a number must be a number: {} means no further restriction."""
+    return None if schema is None else schema.get(name, {})
 
 
 def _match_object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problems: Problems) -> JsonObject:
@@ -90,8 +99,7 @@ def _match_object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, p
         inner = join_path(path, field.name)
         if field.name not in properties and said.get("additionalProperties") is False:
             problems.add(f"the schema has no property for column {inner}; it has {', '.join(properties) or 'none'}")
-        # Within a schema a number must be a number: {} means no further restriction.
-        part = None if schema is None else properties.get(field.name, {})
+        part = _inner_schema(None if schema is None else properties, field.name)
         node = _match_node(plain_type(field.type), part, inner, problems)
         is_null = pa.types.is_null(plain_type(field.type))
         fields.append(JsonObjectField(field.name, node, field.name in required, is_null))
@@ -108,8 +116,13 @@ def _check_type(kind: pa.DataType, schema: dict[str, Any] | None, path: str, pro
     made = json_type(kind)
     if not names or made in names or (made == "integer" and "number" in names) or made == "null":
         return
-    where = f"column {path}" if path else "the column"
-    problems.add(f"{where} has type {spark_name(kind)}, which is {made} in JSON; the schema says {' or '.join(names)}")
+    has = f"{column_text(path)} has type {spark_name(kind)}"
+    problems.add(f"{has}, which is {made} in JSON; the schema says {' or '.join(names)}")
+
+
+def _match_key(kind: pa.DataType) -> ValueNode | None:
+    key = _match_scalar(kind, False)
+    return JsonFloat(key.source, False, is_key=True) if isinstance(key, JsonFloat) else key
 
 
 def _match_scalar(kind: pa.DataType, is_strict: bool) -> ValueNode | None:
@@ -130,4 +143,6 @@ def _match_scalar(kind: pa.DataType, is_strict: bool) -> ValueNode | None:
         return JsonDate(days(kind))
     if types.is_timestamp(kind):
         return JsonTimestamp(timestamps(kind, "us"), b"Z" if kind.tz is not None else b"")
+    if types.is_duration(kind):
+        return JsonInterval(timestamps(kind, "us"))
     return JsonTime() if types.is_time(kind) else None

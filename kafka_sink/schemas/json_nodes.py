@@ -19,7 +19,7 @@ from kafka_sink.records.bytes_column import BytesColumn, to_plain
 from kafka_sink.records.varint import Array
 from kafka_sink.schemas.arrays import read_flags, read_lists, read_numbers, valid_mask
 from kafka_sink.schemas.json_text import encode_base64, escape_strings
-from kafka_sink.schemas.json_time import format_dates, format_timestamps
+from kafka_sink.schemas.json_time import format_dates, format_intervals, format_times, format_timestamps
 from kafka_sink.schemas.misfit import MisfitScope
 from kafka_sink.schemas.node import Numbers, ValueNode
 from kafka_sink.schemas.pieces import (
@@ -34,7 +34,8 @@ from kafka_sink.schemas.pieces import (
 from kafka_sink.schemas.utf8 import refuse_invalid_utf8
 
 NULL_REFUSED = "is null, and the schema requires it"
-_NOT_FINITE = [b'"NaN"', b'"Infinity"', b'"-Infinity"']
+_NOT_FINITE = [b"NaN", b"Infinity", b"-Infinity"]
+_NOT_FINITE_VALUES = [b'"%s"' % word for word in _NOT_FINITE]
 # Below this no release of Arrow writes an exponent; where it starts to differs between releases.
 _NO_EXPONENT_BELOW = 1e7
 
@@ -76,10 +77,12 @@ class JsonNumber:
 
 @frozen
 class JsonFloat:
-    """`is_strict`: a non-finite number does not fit, because the JSON schema requires a number."""
+    """`is_strict`: a non-finite number does not fit, because the JSON schema requires a number. `is_key`: of a map; the
+    map writes the quotes."""
 
     source: Any
     is_strict: bool
+    is_key: bool = False
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         numbers = read_numbers(array, self.source)
@@ -93,7 +96,8 @@ class JsonFloat:
             return [_cast_to_text(array), *point]
         if self.is_strict:
             scope.refuse(~finite, "is not a finite number, and JSON has no others")
-        words = choice(_NOT_FINITE, np.where(np.isnan(numbers), 0, np.where(numbers > 0, 1, 2)))
+        texts = _NOT_FINITE if self.is_key else _NOT_FINITE_VALUES
+        words = choice(texts, np.where(np.isnan(numbers), 0, np.where(numbers > 0, 1, 2)))
         return [*mask_pieces([_cast_to_text(array)], finite), *point, *mask_pieces([words], ~finite)]
 
 
@@ -133,7 +137,17 @@ class JsonTimestamp:
 @frozen
 class JsonTime:
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return _quote([_cast_to_text(array)], len(array))
+        return _quote([format_times(array)], len(array))
+
+
+@frozen
+class JsonInterval:
+    """From day to second, whichever of these the type has: Arrow does not know."""
+
+    numbers: Numbers
+
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
+        return _quote(format_intervals(self.numbers.read(array, scope)), len(array))
 
 
 @frozen

@@ -6,9 +6,11 @@ from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.varint import Array, VarintField
-from kafka_sink.schemas.pieces import Elements, Piece
+from kafka_sink.schemas.pieces import Elements, Piece, bytes_elements, choice, constant_elements
 
 US_PER_DAY = 86_400_000_000
 # Days close together are looked up in a cached table of some years; others are formatted once each.
@@ -44,9 +46,41 @@ def _format_blocks(first: int, last: int) -> pa.Array:
 
 
 def _format_each(days: Array) -> pa.Array:
-    return pa.array(
-        [each.encode() for each in np.datetime_as_string(days.astype("datetime64[D]")).tolist()], pa.binary()
-    )
+    texts = np.datetime_as_string(days.astype("datetime64[D]")).tolist()
+    return pa.array([_pad_year(text).encode() for text in texts], pa.binary())
+
+
+def _pad_year(date: str) -> str:
+    """ISO 8601, as Java reads it: at least four digits, and a sign before 0 and after 9999. numpy counts the sign as a
+    digit and writes no plus."""
+    if len(date) == 10 and date[0] != "-":
+        return date
+    year = int(date[:-6])
+    return f"{year:+05d}{date[-6:]}"
+
+
+def format_times(array: pa.Array) -> Elements:
+    """Times of day. The fraction ends with its last digit that is not 0."""
+    texts = array.cast(pa.string())
+    if array.type.unit != "s":
+        texts = pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), ".")
+    return bytes_elements(BytesColumn.from_arrow(texts, ""))
+
+
+def format_intervals(microseconds: Array) -> list[Piece]:
+    count = len(microseconds)
+    # The absolute value of the lowest number fits only without a sign.
+    sizes = np.abs(microseconds).view(np.uint64)
+    days, rest = np.divmod(sizes, np.uint64(US_PER_DAY))
+    times = pa.Array.from_buffers(pa.time64("us"), count, [None, pa.py_buffer(rest.view(np.int64))])
+    return [
+        constant_elements(b"INTERVAL '", count),
+        choice([b"", b"-"], (microseconds < 0).view(np.uint8)),
+        bytes_elements(BytesColumn.from_arrow(pa.array(days).cast(pa.string()), "")),
+        constant_elements(b" ", count),
+        format_times(times),
+        constant_elements(b"' DAY TO SECOND", count),
+    ]
 
 
 def format_timestamps(microseconds: Array) -> list[Piece]:

@@ -9,7 +9,7 @@ from kafka_sink.records.bytes_column import plain_type
 _SIMPLE = {
     "null": "void", "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
     "float": "float", "double": "double", "string": "string", "large_string": "string", "binary": "binary",
-    "large_binary": "binary", "date32[day]": "date", "time64[ns]": "time", "string_view": "string",
+    "large_binary": "binary", "date32[day]": "date", "string_view": "string",
     "binary_view": "binary",
 }  # fmt: skip
 
@@ -26,6 +26,10 @@ def spark_name(kind: pa.DataType) -> str:
         return f"array<{spark_name(kind.value_type)}>"
     if types.is_timestamp(kind):
         return "timestamp" if kind.tz is not None else "timestamp_ntz"
+    if types.is_time(kind):
+        return "time"
+    if types.is_duration(kind):
+        return "interval day to second"
     if types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     return _SIMPLE.get(str(kind), str(kind))

@@ -13,6 +13,11 @@ def join_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
+def column_text(path: str) -> str:
+    """The start of an error text. The path of a value that is a single column is empty."""
+    return f"column {path}" if path else "the column"
+
+
 class Problems:
     """Collects all mismatches for one error."""
 
@@ -29,10 +34,13 @@ class Problems:
             )
 
 
-def find_column(field: str, columns: Sequence[str], path: str, problems: Problems) -> int | None:
-    """The same name; or else the only one that differs only in case. None: there is no such column."""
+def find_column(field: str, fields: Sequence[str], columns: Sequence[str], path: str, problems: Problems) -> int | None:
+    """The same name; or else the only one that differs only in case, and is not the name of another field. None: there
+    is no such column."""
     exact = [index for index, name in enumerate(columns) if name == field]
-    similar = exact or [index for index, name in enumerate(columns) if name.lower() == field.lower()]
+    similar = exact or [
+        index for index, name in enumerate(columns) if name.lower() == field.lower() and name not in fields
+    ]
     if len(similar) > 1:
         problems.add(f"field {path} could be each of the columns {_join_names(columns[index] for index in similar)}")
     return similar[0] if similar else None

@@ -16,8 +16,11 @@ SCALARS = VARINTS | frozenset(FIXED) | {"string", "bytes"}
 
 @frozen
 class ProtoEnum:
+    """`is_closed`: readers take a number that it does not have for no value."""
+
     fullname: str
     numbers: Mapping[str, int]
+    is_closed: bool = False
 
 
 @frozen

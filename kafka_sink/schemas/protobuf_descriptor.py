@@ -16,7 +16,7 @@ _TYPES = (
     "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64",
 )  # fmt: skip
 _REQUIRED, _REPEATED = 2, 3
-_IMPLICIT, _LEGACY_REQUIRED, _EXPANDED, _DELIMITED = 2, 3, 2, 2
+_IMPLICIT, _LEGACY_REQUIRED, _EXPANDED, _DELIMITED, _CLOSED = 2, 3, 2, 2, 2
 
 Fields = dict[int, list[bytes | int]]
 
@@ -100,7 +100,7 @@ def _read_file(fields: Fields) -> ProtoFile:
     # FileOptions.features: defaults for the fields of the file.
     common = _get_nested(fields, 8, 50)
     messages: list[ProtoMessage] = []
-    enums = [_read_enum(_read_fields(each), package) for each in _get_messages(fields, 5)]
+    enums = [_read_enum(_read_fields(each), package, syntax, common) for each in _get_messages(fields, 5)]
     for index, each in enumerate(_get_messages(fields, 4)):
         for message, own in _read_messages(_read_fields(each), package, (index,), syntax, common):
             messages.append(message)
@@ -124,7 +124,7 @@ def _read_messages(
     )
     yield (
         ProtoMessage(name, own, path, is_entry),
-        [_read_enum(_read_fields(each), name) for each in _get_messages(fields, 4)],
+        [_read_enum(_read_fields(each), name, syntax, common) for each in _get_messages(fields, 4)],
     )
     for index, inner in enumerate(nested):
         yield from _read_messages(inner, name, (*path, index), syntax, common)
@@ -146,7 +146,8 @@ def _read_field(fields: Fields, oneofs: list[str], syntax: str, common: Fields) 
     is_optional = bool(_get_number(fields, 17))
     in_oneof = 9 in fields and not is_optional
     is_repeated = label == _REPEATED
-    packed = bool(_get_number(options, 2, int(syntax != "proto2"))) and _get_number(features, 3) != _EXPANDED
+    repeated_encoding = _get_number(features, 3) or _get_number(common, 3)
+    packed = bool(_get_number(options, 2, int(syntax != "proto2"))) and repeated_encoding != _EXPANDED
     implicit = syntax == "proto3" and not is_optional
     if syntax == "editions":
         presence = _get_number(features, 1)
@@ -165,11 +166,12 @@ def _read_field(fields: Fields, oneofs: list[str], syntax: str, common: Fields) 
     )
 
 
-def _read_enum(fields: Fields, scope: str) -> ProtoEnum:
+def _read_enum(fields: Fields, scope: str, syntax: str, common: Fields) -> ProtoEnum:
     numbers = {}
     for each in _get_messages(fields, 2):
         value = _read_fields(each)
         number = _get_number(value, 2)
         numbers[_get_text(value, 1)] = number - 2**64 if number >= 2**63 else number
     name = _get_text(fields, 1)
-    return ProtoEnum(f"{scope}.{name}" if scope else name, numbers)
+    is_closed = (_get_number(_get_nested(fields, 3, 7), 2) or _get_number(common, 2)) == _CLOSED or syntax == "proto2"
+    return ProtoEnum(f"{scope}.{name}" if scope else name, numbers, is_closed)

@@ -10,7 +10,7 @@ from kafka_sink.records.varint import encode_unsigned_varint
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
 from kafka_sink.schemas.naming import Problems, add_unknown_columns, find_column, join_path
 from kafka_sink.schemas.node import UNITS_PER_SECOND, Numbers, ValueNode, integer_dtype, integers
-from kafka_sink.schemas.protobuf import FIXED, ProtobufSchema, ProtoField, ProtoMessage, ProtoTypes
+from kafka_sink.schemas.protobuf import FIXED, ProtobufSchema, ProtoEnum, ProtoField, ProtoMessage, ProtoTypes
 from kafka_sink.schemas.protobuf_nodes import (
     ProtobufBoolean,
     ProtobufBytes,
@@ -55,11 +55,12 @@ class _Matcher:
 
     def message(self, kind: pa.DataType, message: ProtoMessage, path: str) -> ProtobufMessage:
         columns = [kind.field(index).name for index in range(kind.num_fields)]
+        names = [field.name for field in message.fields]
         fields: list[ProtobufMessageField | ProtobufRepeatedField | ProtobufMapField] = []
         used: set[int] = set()
         for field in sorted(message.fields, key=lambda each: each.number):
             inner = join_path(path, field.name)
-            index = find_column(field.name, columns, inner, self._problems)
+            index = find_column(field.name, names, columns, inner, self._problems)
             if index is None:
                 if field.is_required:
                     self._problems.add(f"there is no column for field {inner}, which is required")
@@ -79,9 +80,9 @@ class _Matcher:
                 self._add_mismatch(inner, column, field)
             else:
                 fields.append(made)
-        add_unknown_columns(columns, used, [field.name for field in message.fields], path, self._problems)
-        names = [field.oneof for field in fields if field.oneof]
-        return ProtobufMessage(tuple(fields), tuple(sorted({name for name in names if names.count(name) > 1})))
+        add_unknown_columns(columns, used, names, path, self._problems)
+        oneofs = [field.oneof for field in fields if field.oneof]
+        return ProtobufMessage(tuple(fields), tuple(sorted({name for name in oneofs if oneofs.count(name) > 1})))
 
     def _match_field(
         self, kind: pa.DataType, field: ProtoField, index: int, path: str
@@ -122,10 +123,7 @@ class _Matcher:
         if field.type == "message":
             return self._match_message_content(kind, field, path)
         if field.type == "enum":
-            if is_text(kind):
-                return ProtobufEnum(tuple(self._types.enums[field.type_name].numbers.items()))
-            numbers = integers(kind, 32)
-            return None if numbers is None else ProtobufVarint(numbers)
+            return _match_enum(kind, self._types.enums[field.type_name])
         if field.type in ("float", "double"):
             size = FIXED[field.type]
             if types.is_float32(kind) or (types.is_float64(kind) and size == 8):
@@ -173,6 +171,15 @@ class _Matcher:
         self._problems.add(
             f"column {path} has type {spark_name(kind)}, the schema says {said}; what fits there: {fits}"
         )
+
+
+def _match_enum(kind: pa.DataType, enum: ProtoEnum) -> Scalar | None:
+    if is_text(kind):
+        return ProtobufEnum(tuple(enum.numbers.items()))
+    numbers = integers(kind, 32)
+    if numbers is None:
+        return None
+    return ProtobufVarint(numbers, known=tuple(enum.numbers.values()) if enum.is_closed else None)
 
 
 def _match_integer(kind: pa.DataType, name: str) -> Scalar | None:

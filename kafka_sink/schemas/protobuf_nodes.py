@@ -35,13 +35,16 @@ def _is_zero(numbers: Array) -> Array:
 
 @frozen
 class ProtobufVarint:
-    """`signed` numbers use zigzag; otherwise negative ones take ten bytes."""
+    """`signed` numbers use zigzag; otherwise negative ones take ten bytes. `known`: no others fit."""
 
     numbers: Numbers
     signed: bool = False
+    known: tuple[int, ...] | None = None
 
     def content(self, array: pa.Array, scope: MisfitScope) -> Content:
         numbers = self.numbers.read(array, scope)
+        if self.known is not None:
+            scope.refuse(~np.isin(numbers, self.known), "is no number of its enum in the schema")
         unsigned = zigzag(numbers) if self.signed else numbers.view(np.uint64)
         return list(encode_unsigned_varints(unsigned)), _is_zero(numbers)
 

@@ -4,7 +4,8 @@ are skipped; imports are resolved in the references, or among the types that Pro
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kafka_sink.error_table.commits import SCHEMA_INVALID
@@ -65,13 +66,13 @@ class _Draft:
         self._position = 0
         self._package = ""
         self._syntax = "proto2"
-        self._is_implicit = False
-        self._is_delimited = False
+        self._file_options: dict[str, str] = {}
         self.imports: list[str] = []
         # Full name to "message" or "enum".
         self.kinds: dict[str, str] = {}
         self._messages: list[tuple[str, list[dict[str, Any]], tuple[int, ...], bool]] = []
-        self._enums: list[ProtoEnum] = []
+        # With the options of each.
+        self._enums: list[tuple[ProtoEnum, dict[str, str]]] = []
         self._read()
 
     # ---- tokens
@@ -106,7 +107,7 @@ class _Draft:
     def _read(self) -> None:
         count = 0
         while self._peek():
-            word = self._next()
+            word = self._next_statement()
             if word in ("syntax", "edition"):
                 self._expect("=")
                 self._syntax = "edition" if word == "edition" else self._next().strip("\"'")
@@ -116,7 +117,7 @@ class _Draft:
                 self._expect(";")
             elif word == "import":
                 path = self._next()
-                self.imports.append((self._next() if path in ("public", "weak") else path).strip("\"'"))
+                self.imports.append((self._next() if path in ("public", "weak", "option") else path).strip("\"'"))
                 self._expect(";")
             elif word == "message":
                 self._read_message(self._package, (count,))
@@ -124,18 +125,19 @@ class _Draft:
             elif word == "enum":
                 self._read_enum(self._package)
             elif word == "option":
-                self._read_file_option()
+                self._file_options |= _collect_options(self._read_statement())
             elif word != ";":
                 self._skip_statement()
 
-    def _read_file_option(self) -> None:
+    def _next_statement(self) -> str:
+        """Its first word, without the visibility that edition 2024 allows before it."""
+        word = self._next()
+        return self._next() if word in ("export", "local") and self._peek() in ("message", "enum") else word
+
+    def _read_statement(self) -> list[str]:
         start = self._position
         self._skip_statement()
-        words = self._tokens[start : self._position]
-        if words[:1] == ["features.field_presence"]:
-            self._is_implicit = "IMPLICIT" in words
-        elif words[:1] == ["features.message_encoding"]:
-            self._is_delimited = "DELIMITED" in words
+        return self._tokens[start : self._position]
 
     def _read_message(self, scope: str, path: tuple[int, ...]) -> None:
         if len(path) > NESTING_MAX:
@@ -146,7 +148,7 @@ class _Draft:
         self.kinds[name] = "message"
         self._messages.append((name, fields, path, False))
         nested = 0
-        while (word := self._next()) != "}":
+        while (word := self._next_statement()) != "}":
             if word == "message":
                 self._read_message(name, (*path, nested))
                 nested += 1
@@ -204,34 +206,33 @@ class _Draft:
         self._messages.append((entry, parts, path, True))
 
     def _read_options(self) -> dict[str, str]:
-        options: dict[str, str] = {}
         if self._expect("[", ";") == ";":
-            return options
+            return {}
         depth, words = 1, []
         while depth:
             word = self._next()
             depth += (word in "[{<") - (word in "]}>")
             words.append(word)
-        for index in range(len(words) - 2):
-            if words[index + 1] == "=":
-                options[words[index]] = words[index + 2]
         self._expect(";")
-        return options
+        return _collect_options(words)
 
     def _read_enum(self, scope: str) -> None:
         name = _join_name(scope, self._next())
         self._expect("{")
         self.kinds[name] = "enum"
         numbers: dict[str, int] = {}
+        options: dict[str, str] = {}
         while (word := self._next()) != "}":
-            if word in ("option", "reserved"):
+            if word == "option":
+                options |= _collect_options(self._read_statement())
+            elif word == "reserved":
                 self._skip_statement()
             elif word != ";":
                 self._expect("=")
                 sign = -1 if self._peek() == "-" and self._next() else 1
                 numbers[word] = sign * _parse_int(self._next())
                 self._read_options()
-        self._enums.append(ProtoEnum(name, numbers))
+        self._enums.append((ProtoEnum(name, numbers), options))
 
     # ---- names
 
@@ -240,24 +241,27 @@ class _Draft:
             ProtoMessage(name, tuple(self._resolve_field(field, kinds) for field in fields), path, is_entry)
             for name, fields, path, is_entry in self._messages
         ]
-        return ProtoFile(tuple(messages), tuple(self._enums))
+        return ProtoFile(tuple(messages), tuple(self._resolve_enum(*each) for each in self._enums))
+
+    def _resolve_enum(self, enum: ProtoEnum, options: dict[str, str]) -> ProtoEnum:
+        is_closed = {**self._file_options, **options}.get("features.enum_type") == "CLOSED"
+        return replace(enum, is_closed=is_closed or self._syntax == "proto2")
 
     def _resolve_field(self, field: dict[str, Any], kinds: Mapping[str, str]) -> ProtoField:
         kind, type_name = field["kind"], ""
         if kind not in SCALARS:
             type_name = _find_type(kind, field["scope"], kinds)
             kind = kinds[type_name]
-        label, options = field["label"], field["options"]
+        label, options = field["label"], {**self._file_options, **field["options"]}
         is_repeated = label == "repeated" or field["is_map"]
-        encoding = options.get("features.message_encoding", "DELIMITED" if self._is_delimited else "")
+        encoding = options.get("features.message_encoding", "")
         can_be_packed = kind in VARINTS or kind in FIXED or kind == "enum"
         packed = options.get("packed", "false" if self._syntax == "proto2" else "true") == "true"
         if options.get("features.repeated_field_encoding") == "EXPANDED":
             packed = False
         implicit = self._syntax == "proto3" and label != "optional"
         if self._syntax == "edition":
-            said = options.get("features.field_presence", "IMPLICIT" if self._is_implicit else "EXPLICIT")
-            implicit = said == "IMPLICIT"
+            implicit = options.get("features.field_presence") == "IMPLICIT"
         return ProtoField(
             field["name"],
             field["number"],
@@ -270,6 +274,19 @@ class _Draft:
             field["oneof"],
             kind == "message" and not field["is_map"] and encoding == "DELIMITED",
         )
+
+
+def _collect_options(words: Sequence[str]) -> dict[str, str]:
+    """From `features.field_presence = IMPLICIT`, or from `features = { field_presence: IMPLICIT }`."""
+    options: dict[str, str] = {}
+    outer = ""
+    for name, sign, value in zip(words, words[1:], words[2:], strict=False):
+        if sign == "=":
+            options[name] = value
+            outer = name
+        elif sign == ":":
+            options[f"{outer}.{name}"] = value
+    return options
 
 
 def _find_type(name: str, scope: str, kinds: Mapping[str, str]) -> str:

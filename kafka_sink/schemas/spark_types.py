@@ -98,9 +98,10 @@ def _make_decimal(precision: int, scale: int, path: str) -> pa.DataType:
 
 
 def _unknown_type_error(name: str, path: str) -> ConfigError:
-    return ConfigError(
-        f"column {path} has type {name}, which no format can write: CAST({path} AS STRING)", TYPE_UNWRITABLE
-    )
+    # Spark casts every other type to a string, but not these.
+    is_spatial = name.startswith(("geometry", "geography"))
+    cure = f"ST_AsBinary({path})" if is_spatial else f"CAST({path} AS STRING)"
+    return ConfigError(f"column {path} has type {name}, which no format can write: {cure}", TYPE_UNWRITABLE)
 
 
 class _Ddl:

@@ -54,6 +54,8 @@ _LEAVES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.date32(): st.dates(),
     pa.timestamp("us", tz="UTC"): _moments(dt.timezone.utc),
     pa.timestamp("us"): _moments(None),
+    pa.time64("ns"): st.times(),
+    pa.duration("us"): st.one_of(_integers(64), st.integers(-(10**12), 10**12).map(lambda tenths: tenths * 100_000)),
     **{pa.decimal128(*shape): _decimals(*shape) for shape in ((5, 2), (18, 0), (20, 3), (38, 18), (38, 38))},
 }
 _SHAPES = st.sampled_from(["leaf", "struct", "list", "map", "leaf", "leaf"])
@@ -121,6 +123,6 @@ def raw(scalar: pa.Scalar) -> Any:
         return [(raw(entry["key"]), raw(entry["value"])) for entry in scalar.values]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return [raw(each) for each in scalar.values]
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind):
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_duration(kind):
         return scalar.value
     return scalar.as_py()

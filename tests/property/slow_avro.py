@@ -45,6 +45,8 @@ def _scalar(schema: AvroType, kind: pa.DataType, value: Any) -> bytes:
         return _bytes(number.to_bytes(size, "big", signed=True))
     if "timestamp" in schema.logical:
         value = value * _PER_SECOND[_UNITS[schema.logical.rpartition("-")[2]]] // _PER_SECOND[kind.unit]
+    if schema.logical == "time-micros":
+        value = value * 10**6 // _PER_SECOND[kind.unit]
     if schema.kind in ("int", "long"):
         return whole(value)
     if schema.kind == "boolean":

@@ -43,7 +43,19 @@ def encoded(kind: pa.DataType, value: Any) -> str:
         moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=value)
         unit = "microseconds" if moment.microsecond % 1000 else "milliseconds"
         return f'"{moment.isoformat(timespec=unit)}{"Z" if kind.tz else ""}"'
+    if types.is_time(kind):
+        moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=value // 1000)
+        return f'"{_clock(moment)}"'
+    if types.is_duration(kind):
+        days, rest = divmod(abs(value), 86_400_000_000)
+        clock = _clock(dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=rest))
+        return f"\"INTERVAL '{'-' if value < 0 else ''}{days} {clock}' DAY TO SECOND\""
     return str(value)
+
+
+def _clock(moment: dt.datetime) -> str:
+    text = moment.time().isoformat()
+    return text.rstrip("0") if moment.microsecond else text
 
 
 def _text(value: str) -> str:

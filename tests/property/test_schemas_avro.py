@@ -47,7 +47,7 @@ def _check_against_fastavro(array: pa.Array) -> None:
 
 
 def expected(scalar: pa.Scalar) -> Any:
-    """The value as fastavro returns it: maps are dicts."""
+    """The value as fastavro returns it: maps are dicts, intervals are numbers."""
     kind = scalar.type
     if not scalar.is_valid:
         return None
@@ -57,7 +57,7 @@ def expected(scalar: pa.Scalar) -> Any:
         return {entry["key"].as_py(): expected(entry["value"]) for entry in scalar.values}
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return [expected(each) for each in scalar.values]
-    return scalar.as_py()
+    return scalar.value if pa.types.is_duration(kind) else scalar.as_py()
 
 
 def same(one: Any, other: Any) -> bool:

@@ -67,6 +67,19 @@ def test_slices_and_chunks_give_the_rows_they_show() -> None:
     assert columns.slice(1, 4).row_ids.tolist() == [1, 2, 3]
 
 
+def test_a_table_without_chunks_has_no_rows_whatever_its_types() -> None:
+    kind = pa.run_end_encoded(pa.int32(), pa.string())
+    headers = pa.list_(pa.struct([("key", kind), ("value", kind)]))
+    numbers = pa.chunked_array([], pa.int64())
+    table = pa.table(
+        {
+            "value": pa.chunked_array([], kind), "headers": pa.chunked_array([], headers), "timestamp": numbers,
+            "partition": numbers,
+        }
+    )  # fmt: skip
+    assert RecordColumns.from_arrow(table).row_count == 0
+
+
 def test_null_key_and_empty_key_differ() -> None:
     columns = RecordColumns.from_arrow(pa.table({"key": pa.array([None, b""]), "value": pa.array([b"", None])}))
     assert rows_of(columns.key, 2) == [None, b""]

@@ -58,6 +58,7 @@ DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 
 FIXED_DECIMAL = {"type": "fixed", "name": "F", "size": 20, "logicalType": "decimal", "precision": 38, "scale": 2}
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
 FIXED_UUID = {"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}
+TEXT_UUID = {"type": "string", "logicalType": "uuid"}
 NANOS = {"type": "long", "logicalType": "timestamp-nanos"}
 UUID = uuid.UUID("12345678-1234-5678-1234-567812345678")
 NOON = dt.datetime(1969, 12, 31, 12, 0, 0, 123456)
@@ -108,6 +109,20 @@ def test_a_value_is_read_back_as_the_schema_says(kind: pa.DataType, schema: Any,
 def test_the_branch_that_is_meant_is_taken_and_not_the_first_that_would_do() -> None:
     array = pa.array([{"x": 1}], pa.struct([("x", pa.int32())]))
     assert encoded(array, record(("x", ["long", "null", "int"]))) == [b"\x04\x02"]
+    times = [{"type": "int", "logicalType": "time-millis"}, {"type": "long", "logicalType": "time-micros"}]
+    assert one(pa.time64("ns"), dt.time(1, 2, 3, 4), schema=["null", *times]) == [dt.time(1, 2, 3, 4)]
+
+
+def test_a_branch_that_does_not_fit_is_passed_over_whatever_its_type() -> None:
+    named = [FIXED_UUID, ENUM, {"type": "fixed", "name": "F3", "size": 3}]
+    nested = [{"type": "array", "items": "int"}, {"type": "map", "values": "int"}]
+    scalars = ["null", "boolean", "int", "long", "float", "double", "bytes"]
+    branches = [*named, *nested, *scalars, {"type": "record", "name": "N", "fields": []}]
+    assert one(pa.struct([]), {}, schema=branches) == [{}]
+    assert one(pa.binary(), b"ab", schema=branches) == [b"ab"]
+    assert one(pa.date32(), dt.date(1970, 1, 3), schema=branches) == [2]
+    with pytest.raises(ConfigError, match="binary of that many bytes; "):
+        plan(pa.struct([("x", pa.decimal128(5, 2))]), record(("x", branches)))
 
 
 @pytest.mark.parametrize(
@@ -115,6 +130,9 @@ def test_the_branch_that_is_meant_is_taken_and_not_the_first_that_would_do() -> 
     [
         (pa.int64(), "string", "column x has type bigint, the schema says string; what fits there: string"),
         (pa.float64(), "float", "column x has type double, the schema says float"),
+        (pa.string(), {"type": "fixed", "name": "F", "size": 3}, "fixed F; what fits there: binary of that many bytes"),
+        (pa.duration("us"), "int", "column x has type interval day to second, the schema says int"),
+        (pa.time64("us"), "long", "column x has type time, the schema says long"),
         (pa.int64(), "double", "column x has type bigint, the schema says double"),
         (pa.decimal128(10, 5), DECIMAL, "decimal(10,5), the schema says bytes decimal(10,4)"),
         (pa.timestamp("us"), {"type": "long", "logicalType": "timestamp-micros"}, "has type timestamp_ntz"),
@@ -142,7 +160,12 @@ def test_a_column_that_cannot_fit_is_refused_by_name_and_type(kind: pa.DataType,
         (pa.binary(), {"type": "fixed", "name": "F", "size": 3}, [b"abc", b"ab"], 1, "does not have 3 bytes"),
         (pa.decimal128(12, 4), DECIMAL, [D("1"), D("-1000000")], 1, "does not fit into decimal(10,4)"),
         (pa.decimal128(38, 0), FIXED_DECIMAL, [D(1), D(10) ** 37], 1, "does not fit into decimal(38,2)"),
+        (pa.decimal128(38, 0), DECIMAL, [D(1), D(10) ** 36], 1, "does not fit into decimal(10,4)"),
         (pa.string(), FIXED_UUID, [str(UUID), "1"], 1, "is no UUID"),
+        (pa.string(), FIXED_UUID, [UUID.hex, UUID.hex[:30] + "  "], 1, "is no UUID"),
+        (pa.string(), FIXED_UUID, [str(UUID), "-" + UUID.hex[:31] + "-"], 1, "is no UUID"),
+        (pa.large_string(), TEXT_UUID, [str(UUID), UUID.hex], 1, "is no UUID"),
+        (pa.string_view(), ["null", TEXT_UUID], [None, f"{UUID}\n"], 1, "is no UUID"),
         (pa.timestamp("s", "UTC"), NANOS, [1, 2**40], 1, "out of the range"),
         (pa.list_(pa.int64()), {"type": "array", "items": "int"}, [[], [1], [2, 2**40]], 2, "value.x[] of row 2"),
         (pa.map_(pa.string(), pa.int64()), {"type": "map", "values": "int"}, [{}, {"k": 2**40}], 1, "value.x{} of"),
@@ -187,6 +210,11 @@ def test_text_that_is_not_utf_8_is_a_misfit_and_its_neighbours_are_not() -> None
 def test_columns_find_their_fields_by_name_in_whatever_order_and_capitals() -> None:
     array = pa.array([{"B": 2, "a": 1}], pa.struct([("B", pa.int32()), ("a", pa.int32())]))
     assert encoded(array, record(("a", "int"), ("b", "int"))) == [b"\x02\x04"]
+
+
+def test_a_column_is_written_to_the_field_of_its_name_and_to_no_other() -> None:
+    array = pa.array([{"id": 1}], pa.struct([("id", pa.int32())]))
+    assert encoded(array, record(("ID", "int", {"default": -1}), ("id", "int"))) == [b"\x01\x02"]
 
 
 def test_a_field_without_a_column_has_its_default_or_null_or_is_told() -> None:

@@ -192,12 +192,94 @@ def test_a_message_between_start_and_end_is_refused_and_a_map_is_written(of_file
     assert made.FromString(content).times["a"].x == 7
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "option features.repeated_field_encoding = EXPANDED;",
+        "option features = { message_encoding: LENGTH_PREFIXED, repeated_field_encoding: EXPANDED };",
+    ],
+)
+def test_features_of_a_file_hold_for_its_fields(option: str) -> None:
+    schema = ProtobufSchema.parse(
+        f'edition = "2023"; {option} message M {{ repeated int32 a = 1; int32 b = 2 [features = {{ '
+        "field_presence: IMPLICIT }]; repeated int32 c = 3 [features.repeated_field_encoding = PACKED]; }"
+    )
+    file = pb.FileDescriptorProto(name="f.proto", edition=pb.Edition.EDITION_2023, syntax="editions")
+    file.options.features.repeated_field_encoding = pb.FeatureSet.EXPANDED
+    message = file.message_type.add(name="M")
+    message.field.add(name="a", number=1, type=5, label=3)
+    message.field.add(name="b", number=2, type=5, label=1).options.features.field_presence = pb.FeatureSet.IMPLICIT
+    packed = message.field.add(name="c", number=3, type=5, label=3)
+    packed.options.features.repeated_field_encoding = pb.FeatureSet.PACKED
+    again = ProtobufSchema.of_descriptors(pb.FileDescriptorSet(file=[file]).SerializeToString())
+    assert schema.message == again.message
+    items = pa.list_(pa.int32())
+    array = pa.array([{"a": [1, 2], "b": 0, "c": [3]}], pa.struct([("a", items), ("b", pa.int32()), ("c", items)]))
+    content = plan(array.type, schema).encode(array, b"", "value").array[0].as_py()
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    made: Any = message_factory.GetMessageClass(pool.FindMessageTypeByName("M"))
+    assert content == made(a=[1, 2], b=0, c=[3]).SerializeToString() == b"\x08\x01\x08\x02\x1a\x01\x03"
+
+
+def test_words_of_edition_2024_are_read() -> None:
+    schema = ProtobufSchema.parse(
+        'edition = "2024"; import option "a/options.proto"; local enum E { NONE = 0; } '
+        "export message M { local message N { int32 x = 1; } N n = 1; E e = 2; local.Type t = 3; } "
+        "message local { message Type { } }"
+    )
+    assert [(field.name, field.type_name) for field in schema.message.fields] == [
+        ("n", "M.N"), ("e", "E"), ("t", "local.Type"),
+    ]  # fmt: skip
+
+
 def test_options_of_an_extension_range_are_skipped_over() -> None:
     schema = ProtobufSchema.parse(
         'message M { extensions 4 to 9 [verification = DECLARATION, declaration = { number: 4, full_name: ".a.b" }]; '
         "optional int32 x = 1; }"
     )
     assert [field.name for field in schema.message.fields] == ["x"]
+
+
+CLOSED = "option features.enum_type = CLOSED;"
+
+
+@pytest.mark.parametrize(
+    ("head", "own", "is_closed"),
+    [
+        ('syntax = "proto2";', "", True),
+        ('syntax = "proto3";', "", False),
+        ('edition = "2023";', "", False),
+        ('edition = "2023";', CLOSED, True),
+        (f'edition = "2023"; {CLOSED}', "", True),
+        (f'edition = "2023"; {CLOSED}', "option features.enum_type = OPEN;", False),
+    ],
+)
+def test_a_number_that_a_closed_enum_does_not_have_does_not_fit(head: str, own: str, is_closed: bool) -> None:
+    """A reader would see no value."""
+    schema = ProtobufSchema.parse(f"{head} enum E {{ {own} A = 0; B = -2; }} message M {{ repeated E e = 1; }}")
+    file = pb.FileDescriptorProto(name="e.proto")
+    file.syntax = "editions" if "edition" in head else head.split('"')[1]
+    if file.syntax == "editions":
+        file.edition = pb.Edition.EDITION_2023
+    enum = file.enum_type.add(name="E")
+    for number, name in ((0, "A"), (-2, "B")):
+        enum.value.add(name=name, number=number)
+    if CLOSED in head:
+        file.options.features.enum_type = pb.FeatureSet.CLOSED
+    if own:
+        enum.options.features.enum_type = pb.FeatureSet.CLOSED if own == CLOSED else pb.FeatureSet.OPEN
+    file.message_type.add(name="M").field.add(name="e", number=1, type=14, label=3, type_name=".E")
+    again = ProtobufSchema.of_descriptors(pb.FileDescriptorSet(file=[file]).SerializeToString())
+    assert again.types.enums == schema.types.enums
+    array = pa.array([{"e": [0, -2]}, {"e": [-2, 7]}], pa.struct([("e", pa.list_(pa.int32()))]))
+    found = plan(array.type, schema).encode(array, b"", "value")
+    said = {row: str(error) for row, error in found.misfits.items()}
+    assert said == ({1: "value.e[] of row 1 is no number of its enum in the schema"} if is_closed else {})
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    made: Any = message_factory.GetMessageClass(pool.FindMessageTypeByName("M"))
+    assert [list(made.FromString(each.as_py()).e) for each in found.array] == [[0, -2], [-2] if is_closed else [-2, 7]]
 
 
 def test_an_enum_is_written_by_name_or_number() -> None:

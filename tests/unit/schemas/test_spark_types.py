@@ -68,6 +68,7 @@ def test_ddl_is_what_spark_reads_it_as() -> None:
         ("id bigint id2", "'id2' is not expected"),
         ("id wrong", "column id has type wrong, which no format can write: CAST(id AS STRING)"),
         ("a struct<b:variant>", "column a.b has type variant"),
+        ("a geometry(4326)", "column a has type geometry(4326), which no format can write: ST_AsBinary(a)"),
         ("a array<int", "it ends too early"),
         ("a decimal(50,2)", "column a has type decimal(50,2)"),
         ("a int; drop", "is not understood"),

@@ -1,0 +1,95 @@
+"""JSON: texts of values that the random tests do not cover, and rows that do not fit a JSON schema."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kafka_sink.schemas.jsonschema import JsonSchema
+from kafka_sink.schemas.match import plan
+
+
+def texts(array: pa.Array) -> list[str]:
+    return [value.decode() for value in plan(array.type, None).encode(array, b"", "value").array.to_pylist()]
+
+
+def misfits(array: pa.Array, schema: Any) -> dict[int, str]:
+    found = plan(array.type, JsonSchema.parse(json.dumps(schema))).encode(array, b"", "value").misfits
+    return {row: str(error) for row, error in found.items()}
+
+
+def test_keys_of_maps_are_quoted_once_whatever_number_they_are() -> None:
+    keys = pa.array([[(math.nan, 1), (math.inf, 2), (-math.inf, 3), (1.5, 4)]], pa.map_(pa.float64(), pa.int32()))
+    assert texts(keys) == ['{"NaN":1,"Infinity":2,"-Infinity":3,"1.5":4}']
+
+
+@pytest.mark.parametrize(
+    ("days", "text"),
+    [
+        (-719_528, "0000-01-01"),
+        (-719_529, "-0001-12-31"),
+        (-1_000_000, "-0768-02-04"),
+        (2_932_896, "9999-12-31"),
+        (2_932_897, "+10000-01-01"),
+        (-5_000_000, "-11720-06-19"),
+    ],
+)
+def test_a_year_has_four_digits_or_a_sign(days: int, text: str) -> None:
+    """As Java's LocalDate reads it."""
+    assert texts(pa.array([days], pa.date32())) == [f'"{text}"']
+    assert texts(pa.array([days, 0], pa.date32())) == [f'"{text}"', '"1970-01-01"']
+    moment = pa.array([days * 86_400_000_000], pa.timestamp("us", tz="UTC"))
+    assert texts(moment) == [f'"{text}T00:00:00.000Z"']
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "text"),
+    [
+        (pa.time64("ns"), 3_723_123_456_789, "01:02:03.123456789"),
+        (pa.time64("ns"), 3_600_000_000_000, "01:00:00"),
+        (pa.time64("us"), 36_900_000, "00:00:36.9"),
+        (pa.time32("ms"), 600_000, "00:10:00"),
+        (pa.time32("s"), 600, "00:10:00"),
+        (pa.duration("us"), 93_784_500_000, "INTERVAL '1 02:03:04.5' DAY TO SECOND"),
+        (pa.duration("us"), -1, "INTERVAL '-0 00:00:00.000001' DAY TO SECOND"),
+        (pa.duration("us"), -(2**63), "INTERVAL '-106751991 04:00:54.775808' DAY TO SECOND"),
+    ],
+)
+def test_times_of_day_and_intervals_are_as_in_spark(kind: pa.DataType, number: int, text: str) -> None:
+    assert texts(pa.array([number], kind)) == [f'"{text}"']
+
+
+def test_text_that_is_not_utf_8_loses_only_the_bytes_that_are_not() -> None:
+    """A dead letter shows it."""
+    array = pa.StructArray.from_arrays([pa.array([b"a\xffb", "é".encode(), None]).view(pa.string())], ["s"])
+    found = plan(array.type, None).encode(array, b"", "value")
+    assert list(found.misfits) == [0]
+    assert [json.loads(value) for value in found.array.to_pylist()] == [{"s": "a\ufffdb"}, {"s": "é"}, {}]
+
+
+@pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"properties": {"x": {"type": ["array", "object"]}}}])
+@pytest.mark.parametrize("wrapped", ["array", "map", "number"])
+def test_within_a_schema_every_number_is_a_number(schema: Any, wrapped: str) -> None:
+    kind, value = {
+        "array": (pa.list_(pa.float64()), [[1.0], [0.0, math.nan]]),
+        "map": (pa.map_(pa.string(), pa.float32()), [[("a", 1.0)], [("a", math.inf)]]),
+        "number": (pa.float64(), [1.0, math.nan]),
+    }[wrapped]
+    if wrapped == "number" and "properties" in schema:
+        schema = {"properties": {"x": True}}
+    array = pa.array([{"x": each} for each in value], pa.struct([("x", kind)]))
+    (row, said), *more = misfits(array, schema).items()
+    assert (row, more) == (1, []) and "is not a finite number" in said
+
+
+def test_an_array_without_elements_may_have_an_empty_buffer_of_offsets() -> None:
+    """The Arrow format allows it, and some writers use it."""
+    empty = pa.py_buffer(b"")
+    items = pa.Array.from_buffers(pa.string(), 0, [None, empty, empty])
+    lists = pa.Array.from_buffers(pa.list_(pa.string()), 0, [None, empty], children=[items])
+    for inner in (items, lists):
+        assert texts(pa.ListArray.from_arrays(pa.array([0, 0, 0], pa.int32()), inner)) == ["[]", "[]"]
