@@ -37,7 +37,8 @@ class Misfits:
             for row in np.unique(found.rows).tolist():
                 number = first_row + row
                 if number not in errors:
-                    where = f"{column}.{found.path}" if found.path else column
+                    # The path may begin with the items of the column itself: value[] or value{}.
+                    where = column + ("." if found.path[:1] not in ("", "[", "{") else "") + found.path
                     text = f"{where} of row {number} {found.what}"
                     errors[number] = DataError(text, ROW_MISFIT, row=number, column=column)
         return dict(sorted(errors.items()))

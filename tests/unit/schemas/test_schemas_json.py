@@ -68,6 +68,9 @@ def test_text_that_is_not_utf_8_loses_only_the_bytes_that_are_not() -> None:
     array = pa.StructArray.from_arrays([pa.array([b"a\xffb", "é".encode(), None]).view(pa.string())], ["s"])
     found = plan(array.type, None).encode(array, b"", "value")
     assert list(found.misfits) == [0]
+    lists = pa.ListArray.from_arrays(pa.array([0, 0, 1], pa.int32()), array.field(0))
+    (error,) = plan(lists.type, None).encode(lists, b"", "value").misfits.values()
+    assert str(error) == "value[] of row 1 is not UTF-8"
     assert [json.loads(value) for value in found.array.to_pylist()] == [{"s": "a\ufffdb"}, {"s": "é"}, {}]
 
 
