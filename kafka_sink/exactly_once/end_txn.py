@@ -237,8 +237,9 @@ class CommitTransactions(CommitStep):
         elif self._search_offsets[index] > before:
             self.queue.drop(key)
             self._search_on(now_ms, index)
-        elif answer.last_stable_offset > last_offset:
-            # It is no longer open, and no marker is left that tells the outcome.
+        elif answer.last_stable_offset > last_offset >= 0:
+            # It is no longer open, and no marker is left that tells the outcome. With an unknown offset (-1) the last
+            # stable offset says nothing about it.
             self._settle(key, TransactionOutcome.UNRESOLVED)
         else:
             self._ask_again(now_ms, index)

@@ -6,7 +6,7 @@
   PRODUCING  one batch with one record; the same bytes at each try, so a retry is recognised by its sequence
   HELD       it is in the log; EndTxn is sent when the caller asks for it (`release`)
   ENDING     EndTxn(commit); from the moment it is sent, the record may be committed
-  SEARCHING  the coordinator has forgotten the transaction: search the ledger for its marker
+  SEARCHING  the coordinator has forgotten the transaction: search the ledger for its marker, after the record
   WRITTEN, NOT_WRITTEN
 
 A write given up before ENDING is certainly not committed: no one else commits this transaction. "Fenced" in response to
@@ -321,6 +321,11 @@ class LedgerWrite(CommitStep):
         self.queue.drop_all()
         self._session.forget_identity()
         self.last_trouble = describe_answer(END_TXN.name, error_code)
+        if self._offset < 0:
+            # Acknowledged as a duplicate, without an offset. A search from the start of the log would find the marker
+            # of the record before: in version 2 that has the epoch of this transaction.
+            self.failure = StepFailure(self.last_trouble, is_fenced=True)
+            return
         witness = LastWrite(self.settings.ledger_topic, self.settings.ledger_partition, self._offset)
         self._search = CommitTransactions.for_search(self.settings, self._ending(), witness, now_ms)
         self.queue = self._search.queue

@@ -5,20 +5,23 @@ its transaction ended. After a fence it cannot be open any more. And a former le
 reports the old end of the log.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from kafka_sink.client.admin_request import AdminResponse, ResponseKind
 from kafka_sink.errors import CommitLost, CommitPending
 from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.receipt import TaskReceipt
+from kafka_sink.exactly_once.receipt import TaskReceipt, WrittenPartition
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession, Job
 from tests.model.tiny_broker import LEDGER
-from tests.unit.exactly_once.driver_bench import LOST, Bench
+from tests.unit.exactly_once.driver_bench import LOST, Bench, after
 from tests.unit.exactly_once.test_commit import without_rows
 
 COMMIT, END = "commit transaction", "end ledger transaction"
 SECOND, THIRD = "2" * 16, "3" * 16
 CLAIM_INTENT_AND_MARKER = 3
+DUPLICATE = 46
 
 
 def test_the_end_of_a_later_record_is_not_taken_for_that_of_an_intent_without_a_marker(bench: Bench) -> None:
@@ -115,3 +118,28 @@ def test_a_log_that_stays_shorter_than_what_it_acknowledged_is_another_one(bench
     assert isinstance(verdict.error, CommitLost)
     assert "Ended in a way that can no longer be read" in str(verdict.error)
     assert bench.now_ms - began_ms >= bench.settings.short_log_ms
+
+
+def test_the_end_of_an_earlier_record_is_not_taken_for_that_of_an_intent_with_an_unknown_offset(bench: Bench) -> None:
+    """The broker acknowledges the retried intent as a duplicate, which names no offset. Then another driver fences
+    this one, which aborts the intent. In transaction version 2 the marker before it has the epoch of the intent."""
+    session = bench.session()
+    assert bench.commit(bench.receipts(), session).conclusion is Conclusion.DELIVERED
+    bench.before_next(END, bench.take_the_drivers_id, which=2)
+    answers = {"write ledger record": [after(DUPLICATE)], END: [LOST]}
+    verdict = bench.commit(bench.receipts(1), session, answers=answers)
+    assert isinstance(verdict.error, CommitPending) and "is not known" in str(verdict.error)
+    assert bench.seen() == [1, 1]
+    assert bench.commit(bench.receipts(1, run=SECOND), bench.session(SECOND)).conclusion is Conclusion.DELIVERED
+    assert bench.seen() == [2, 2]
+
+
+def test_an_open_transaction_with_an_unknown_offset_is_not_taken_for_one_that_has_ended(bench: Bench) -> None:
+    """Only a commit without a ledger has such transactions. A former coordinator answers "fenced" at first."""
+    receipts = [
+        replace(receipt, written=(WrittenPartition("t", receipt.spark_partition, 1, -1, -1),))
+        for receipt in bench.receipts()
+    ]
+    verdict = bench.run(DriverOperation.COMMIT_WITHOUT_LEDGER, receipts, answers={COMMIT: [90, 90]})
+    assert verdict.conclusion is Conclusion.DELIVERED
+    assert bench.seen() == [1, 1]
