@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  # its stubs do not re-export it
@@ -10,11 +12,23 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]  #
 from kafka_sink.errors import CommitAborted
 from tests.chaos.bare_spark import PARTITIONS
 from tests.chaos.bare_stream import BareStream
+from tests.chaos.outages import TRANSACTION_TOPIC, Outage
+from tests.chaos.test_cluster_changes import cluster_of
 from tests.chaos.test_lost_disk import TRANSACTIONS
+from tests.conftest import NEWEST
 from tools.java import release, run_class
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+LEDGER = "__pykafka_sink_ledger"
+COORDINATORS = 3
+ONE_REPLICA = {
+    "transaction.state.log.num.partitions": COORDINATORS,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+}
 
 
 def ask(kafka: KafkaCluster, *words: str) -> list[list[str]]:
@@ -76,3 +90,34 @@ def test_kafkas_own_abort_in_one_partition_hides_rows_from_readers_and_nobody_sa
     assert direct_stream.open() == []
     (hidden,) = (one.row_count for one in messages[0].receipt.written if one.partition == 0)
     assert direct_stream.times_seen().total() == sum(each.receipt.row_count for each in messages) - hidden
+
+
+@pytest.mark.slow
+def test_batches_go_on_while_ledger_topic_and_coordinators_are_moved_from_broker_to_broker(
+    stream_on: Callable[..., BareStream], tmp_path: Path
+) -> None:
+    with cluster_of(NEWEST, nodes=3, properties=ONE_REPLICA) as kafka:
+        stream = stream_on(kafka, is_direct=True, ledger__replication__factor=1, replication_factor=1)
+        stream.run()
+
+        def move_all() -> None:
+            for turn in range(6):
+                homes = {TRANSACTION_TOPIC: range(COORDINATORS), LEDGER: range(1), stream.topic: range(PARTITIONS)}
+                moves = [
+                    {"topic": topic, "partition": one, "replicas": [(one + turn) % 3 + 1]}
+                    for topic, partitions in homes.items()
+                    for one in partitions
+                ]
+                plan = tmp_path / "plan.json"
+                plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+                words = ["--reassignment-json-file", str(plan), "--execute", "--additional"]
+                run_class(kafka.version, REASSIGN, ["--bootstrap-server", kafka.bootstrap_servers, *words])
+
+        moving = Outage(move_all)
+        moving.start()
+        with stream.query() as query:
+            while not moving.is_over:
+                query.run_batch()
+        moving.join()
+        stream.run()
+        stream.check()
