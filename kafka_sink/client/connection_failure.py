@@ -18,7 +18,7 @@ def failure_of_loss(connection: Connection, reason: KafkaSinkError) -> KafkaSink
     if connection.state is ConnectionState.CONNECTING:
         return TransportError(f"{text} could not be established: {reason}", reason.entry)
     if connection.state is ConnectionState.NEGOTIATING:
-        hint = "is a TLS listener behind this port?"
+        hint = "is a TLS listener behind this port? Brokers at their limit (max.connections.per.ip) do that as well"
         return TransportError(f"{text} was closed by the peer during ApiVersions ({reason}): {hint}")
     if connection.state in (ConnectionState.HANDSHAKING, ConnectionState.AUTHENTICATING):
         return TransportError(f"{text} was lost while it authenticated: {reason}")

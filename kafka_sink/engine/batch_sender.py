@@ -44,6 +44,7 @@ class BatchSender:
         sequences: Sequences | None,
         transaction: Transaction | None,
         loads: dict[str, dict[int, int]] | None = None,
+        view: ClusterView | None = None,
     ) -> None:
         self._options = options
         self._backoff = backoff
@@ -62,8 +63,12 @@ class BatchSender:
         if transaction is None:
             self._may_send = sequences.may_send if sequences is not None else lambda _: True
         # Topic ids of the last cluster view, and the reverse.
-        self._cluster: ClusterView | None = None
+        self._cluster = view
         self._topic_ids: dict[str, bytes | None] = {}
+        # By the view from before this producer, which may be out of date.
+        self._earlier_ids = self._topic_ids
+        # Those of the topics that the records went to whose response is being read.
+        self._acked_ids: Mapping[str, bytes | None] = {}
         self._topic_names: dict[bytes, str] = {}
         self.incomplete: dict[ProducerBatch, None] = {}
         self.requests_in_flight = 0
@@ -109,6 +114,9 @@ class BatchSender:
         request = answer.request
         assert isinstance(request, ProduceRequest)
         self.requests_in_flight -= 1
+        # Under a name the leader takes the records for whatever topic has it by then.
+        is_known = request.version >= PRODUCE_FIRST_TOPIC_ID or request.topic_ids is not self._earlier_ids
+        self._acked_ids = request.topic_ids if is_known else {}
         if isinstance(answer.body, Acknowledgements):
             self._on_acknowledgements(now_ms, request, answer.body)
         elif isinstance(answer.failure, (BrokerError, LocalProtocolError)):
@@ -383,7 +391,7 @@ class BatchSender:
             self._sequences.on_acked(batch, base_offset)
         if self._transaction is not None:
             last_offset = base_offset + batch.record_count - 1 if base_offset >= 0 else -1
-            self._transaction.on_acked(batch.topic_partition, last_offset)
+            self._transaction.on_acked(batch.topic_partition, last_offset, self._acked_ids.get(batch.topic))
         self._delivered.append(batch)
 
     def _give_up(

@@ -86,7 +86,9 @@ class Engine:
             )
         elif self._sequences is not None:
             self._producer_ids = ProducerIdSource(request_timeout_ms=options.request_timeout_ms, backoff=self._backoff)
-        self._production = BatchSender(options, self._backoff, self._sequences, self._transaction, self.queue_loads)
+        self._production = BatchSender(
+            options, self._backoff, self._sequences, self._transaction, self.queue_loads, self.cluster
+        )
 
     def _remember_coordinator(self) -> None:
         requests = self._transaction_requests
@@ -221,6 +223,8 @@ class Engine:
             error = LocalProtocolError("a producer with records or requests under way cannot start over")
         if error is None:
             self._reset_producer(replace(self._options, transactional_id=wish.transactional_id))
+            # By the older rules Produce has no topic ids: only metadata tells whether a topic was replaced meanwhile.
+            self._production.metadata_is_stale = self._transaction is not None and self._transaction_version() == 1
         self._commands.append(c.Finished(wish.operation_id, error))
 
     def _is_at_rest(self) -> bool:

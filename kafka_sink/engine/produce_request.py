@@ -20,7 +20,7 @@ from kafka_sink.wire.produce import TopicBatches, encode_after_head, encode_prod
 class ProduceRequest(Request):
     """It is its own `purpose`, so that a response leads to the batches."""
 
-    __slots__ = ("_heads", "_options", "_topic_ids", "batches", "topic_names")
+    __slots__ = ("_heads", "_options", "batches", "topic_ids", "topic_names")
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class ProduceRequest(Request):
         )
         self.batches = batches
         self._options = options
-        self._topic_ids = topic_ids
+        self.topic_ids = topic_ids
         # To read responses with topic ids.
         self.topic_names = topic_names
         # By version, the encoded fields before the topics.
@@ -51,7 +51,7 @@ class ProduceRequest(Request):
             partitions = by_topic.get(batch.topic)
             if partitions is None:
                 partitions = by_topic[batch.topic] = []
-                topics.append((batch.topic, self._topic_ids[batch.topic], partitions))
+                topics.append((batch.topic, self.topic_ids[batch.topic], partitions))
             header = seal(batch.encoded, *batch.identity, batch.base_sequence, is_transactional)
             partitions.append((batch.partition, header, batch.encoded.payload))
         head = self._heads.get(version)

@@ -24,6 +24,7 @@ identity: a new epoch under the id would change the response to another process'
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from enum import Enum
 
 from kafka_sink.engine.commands import Finished, SendOffsets
@@ -120,6 +121,11 @@ TRANSITIONS: Mapping[TransactionState, Mapping[TransactionEvent, TransactionStat
     TransactionState.FATAL: {},
 }
 
+RECREATED = (
+    "topic {} was deleted and created again while the transaction wrote to it: records that were acknowledged before "
+    "are gone. Write them again in a new transaction"
+)
+
 # The call that is missing before a call in the wrong state.
 _ADVICE = {
     TransactionState.UNINITIALIZED: "call init_transactions() first",
@@ -148,6 +154,8 @@ class TransactionReceipt:
     # False: nothing was written. Kafka cannot end such a transaction, and there is nothing to end.
     is_started: bool
     last_offsets: Mapping[TopicPartition, int]
+    # Of the topics above, where they are known: a topic that was deleted and created again has another one.
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class Transaction:
@@ -164,6 +172,8 @@ class Transaction:
         self.unregistered: dict[TopicPartition, None] = {}
         self.registered: set[TopicPartition] = set()
         self.written: dict[TopicPartition, int] = {}
+        # The id of the topic that acknowledged records are in, where it is known.
+        self.topic_ids: dict[str, bytes] = {}
         self.offsets: SendOffsets | None = None
         self.registered_groups: set[str] = set()
         # The coordinator may know this transaction, so it needs an EndTxn.
@@ -216,6 +226,7 @@ class Transaction:
             transaction_version=self.transaction_version,
             is_started=self.is_started,
             last_offsets=dict(self.written),
+            topic_ids=dict(self.topic_ids),
         )
 
     # ---- requests of the application ----
@@ -296,8 +307,11 @@ class Transaction:
     def on_sent(self) -> None:
         self.is_started = True
 
-    def on_acked(self, topic_partition: TopicPartition, last_offset: int) -> None:
+    def on_acked(self, topic_partition: TopicPartition, last_offset: int, topic_id: bytes | None) -> None:
         self.written[topic_partition] = max(last_offset, self.written.get(topic_partition, -1))
+        topic, _ = topic_partition
+        if topic_id is not None and self.topic_ids.setdefault(topic, topic_id) != topic_id:
+            self.on_error(TransactionAborted(RECREATED.format(topic)))
 
     def on_error(self, error: KafkaSinkError) -> bool:
         """This transaction can no longer be committed; the first error is reported. False: there was nothing to
@@ -414,6 +428,7 @@ class Transaction:
         self.unregistered.clear()
         self.registered.clear()
         self.written.clear()
+        self.topic_ids.clear()
         self.registered_groups.clear()
         self.is_started = False
         self.has_unknown_start = False

@@ -1,5 +1,5 @@
-"""C2: checks that all transactions of the batch are as their receipts say, that there is time to commit them, and that
-each partition they wrote to has a leader.
+"""C2: checks that all transactions of the batch are as their receipts say, that there is time to commit them, that each
+partition they wrote to has a leader, and that each topic is still the one that they wrote to.
 
 DescribeTransactions changes nothing: it answers with state, producer id, epoch, and when the transaction began on the
 coordinator's clock. Only differences of broker times are used. A receipt's remaining time gives the brokers' time when
@@ -9,6 +9,10 @@ and this check.
 
 If a partition has no leader, the check waits for one before the decision: brokers from Kafka 4.3 on write no marker to
 such a partition and still call the transaction complete (KAFKA-20734), and its read_committed readers stop for good.
+
+A topic that was deleted took its rows with it, and brokers commit the transaction all the same. If it was created again
+it has another id. Either way the batch is refused, so that it runs again. Brokers learn of a new topic one after the
+other, so the check asks again for a while before it believes that a topic is gone.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka_sink.client.admin_request import AdminResponse, AnyBroker, Coordinators, RequestKey, ResponseKind
-from kafka_sink.client.cluster import NO_LEADER
+from kafka_sink.client.cluster import NO_LEADER, NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.exactly_once.commit_step import MORE_TIME, CommitStep
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt
@@ -27,11 +31,13 @@ from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, METADATA
 
 DESCRIBE = "describe transactions"
 LEADERS = RequestKey("find partitions without a leader")
+# How long brokers must say that a topic is gone.
+GONE_MS = 5_000
 ONGOING = "Ongoing"
 # A younger driver of the sink aborts what an older run has prepared, before the older run notices that it is fenced.
 WHO_ENDED_IT = (
-    "ended by its time-out, or aborted by another driver of this sink. If another query runs with this sink.id, stop "
-    "it, or give one of them a sink.id of its own"
+    "ended by its time-out or another tool, or aborted by another driver of this sink. If another query runs with this "
+    "sink.id, stop it, or give one of them a sink.id of its own"
 )
 
 
@@ -127,6 +133,8 @@ class Preflight(DescribeTransactions):
         self._transactional_ids = [transaction.transactional_id for transaction in transactions]
         super().__init__(settings, self._transactional_ids, now_ms)
         self._partitions = {(each.topic, each.partition) for receipt in receipts for each in receipt.written}
+        self._topic_ids = {(topic, one) for receipt in receipts for topic, one in receipt.topic_ids.items()}
+        self._gone_since_ms: int | None = None
         self._leaderless = ""
         topics = sorted({topic for topic, _ in self._partitions})
         body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
@@ -148,6 +156,8 @@ class Preflight(DescribeTransactions):
         if answer.key != LEADERS:
             super().on_bodies(now_ms, answer)
             return
+        if self._waits_for_topics(now_ms, answer.bodies[0]):
+            return
         leaderless = sorted(self._partitions.intersection(_leaderless_partitions(answer.bodies[0])))
         if leaderless:
             topic, partition = leaderless[0]
@@ -162,6 +172,29 @@ class Preflight(DescribeTransactions):
             self.found.clear()
             self._missing = dict.fromkeys(self._transactional_ids)
             self._ask(now_ms)
+
+    def _waits_for_topics(self, now_ms: int, metadata: Mapping[str, Any]) -> bool:
+        gone = self._find_gone(metadata)
+        if gone is None:
+            self._gone_since_ms = None
+            return False
+        self.last_trouble = gone
+        if self._gone_since_ms is None:
+            self._gone_since_ms = now_ms
+        if now_ms - self._gone_since_ms >= GONE_MS:
+            self.fail(gone)
+        else:
+            self.queue.repeat(now_ms, LEADERS)
+        return True
+
+    def _find_gone(self, metadata: Mapping[str, Any]) -> str | None:
+        for topic in metadata["topics"]:
+            name, now = topic["name"], topic.get("topic_id", NO_TOPIC_ID)
+            if topic["error_code"] == UNKNOWN_TOPIC_OR_PARTITION:
+                return f"topic {name} was deleted after tasks had written to it: create it again before the restart"
+            if now != NO_TOPIC_ID and any(each == name and one != now for each, one in self._topic_ids):
+                return f"topic {name} was deleted and created again after tasks had written to it"
+        return None
 
 
 def _leaderless_partitions(metadata: Mapping[str, Any]) -> Iterator[tuple[str, int]]:

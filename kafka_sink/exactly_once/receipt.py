@@ -10,6 +10,7 @@ compared.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -79,6 +80,8 @@ class TaskReceipt:
     timeout_ms: int = 0
     remaining_ms: int = 0
     written: tuple[WrittenPartition, ...] = ()
+    # Of the topics in `written`, where brokers have them: a topic that was deleted and created again has another one.
+    topic_ids: Mapping[str, builtins.bytes] = field(default_factory=dict)
     row_count: int = 0
     bytes: int = 0
     retry_count: int = 0

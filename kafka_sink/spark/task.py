@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from kafka_sink.engine.transaction import TransactionReceipt
 from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout
 from kafka_sink.exactly_once.identity import TaskIdentity
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
@@ -232,7 +233,8 @@ class Task:
             self._take_result(future)
         if self._meter is not None:
             self._meter.on_sent()
-        transaction = self._prepare() if self._identity is not None else None
+        prepared = self._producer.prepare_transaction() if self._identity is not None else None
+        transaction = _transaction_of(prepared)
         if self._meter is not None:
             is_new = self._identity is not None and self._identity.attempt == self._place.attempt
             self._meter.end(self._producer, has_new_id=is_new)
@@ -250,20 +252,13 @@ class Task:
             timeout_ms=timeout_ms,
             remaining_ms=max(0, timeout_ms - self._age_ms()),
             written=tuple(self._written[where] for where in sorted(self._written)),
+            topic_ids=prepared.topic_ids if prepared is not None else {},
             row_count=self._delivered_count,
             bytes=self._byte_count,
             retry_count=retry_count,
             send_ms=self._age_ms(),
             record_errors=dict(self._errors),
             digest=self._digest.value,
-        )
-
-    def _prepare(self) -> PreparedTransaction | None:
-        receipt = self._producer.prepare_transaction()
-        if not receipt.is_started:
-            return None  # every row was dropped
-        return PreparedTransaction(
-            receipt.transactional_id, receipt.producer_id, receipt.producer_epoch, receipt.transaction_version
         )
 
     def _age_ms(self) -> int:
@@ -380,6 +375,14 @@ def _make_envelope(options: SinkOptions, place: TaskPlace) -> Envelope | None:
 
 def _transactional_id(identity: TaskIdentity | None) -> str | None:
     return None if identity is None else identity.transactional_id
+
+
+def _transaction_of(receipt: TransactionReceipt | None) -> PreparedTransaction | None:
+    if receipt is None or not receipt.is_started:
+        return None  # no transaction, or every row was dropped
+    return PreparedTransaction(
+        receipt.transactional_id, receipt.producer_id, receipt.producer_epoch, receipt.transaction_version
+    )
 
 
 def _empty_receipt(place: TaskPlace) -> TaskReceipt:

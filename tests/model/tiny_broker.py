@@ -41,6 +41,8 @@ class TinyBroker:
         self.transaction_version = transaction_version
         # Not part of the state: in the model every partition always has a leader.
         self.leaderless: set[Any] = set()
+        # The ids of topics that have one, None if the topic was deleted. In the model no topic has one.
+        self.topic_ids: dict[str, bytes | None] = {}
 
     def state(self) -> State:
         transactions = tuple(sorted(self.transactions.items()))
@@ -267,7 +269,9 @@ class TinyBroker:
                 }
                 for number in numbers
             ]
-            topics.append({"error_code": 0, "name": asked["name"], "partitions": partitions})
+            topic_id = self.topic_ids.get(asked["name"], bytes(16))
+            told = {"error_code": 0 if topic_id else 3, "topic_id": topic_id or bytes(16)}
+            topics.append({**told, "name": asked["name"], "partitions": partitions if topic_id else []})
         return {"brokers": [], "topics": topics}
 
     def _on_ListTransactions(self, body: Any, request: AdminRequest) -> dict[str, Any]:

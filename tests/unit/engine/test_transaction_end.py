@@ -304,7 +304,8 @@ def test_prepare_waits_for_every_record_and_gives_a_receipt(transaction_version:
     driver.release(PRODUCE)
     given, again = (driver.receipt_of(prepare) for prepare in prepares)
     assert given == again
-    assert given == TransactionReceipt("ledger", PRODUCER_ID, 0, transaction_version, True, {("t", 0): 0, ("t", 1): 0})
+    last_offsets, topic_ids = {("t", 0): 0, ("t", 1): 0}, {"t": driver.cluster.topic_ids["t"]}
+    assert given == TransactionReceipt("ledger", PRODUCER_ID, 0, transaction_version, True, last_offsets, topic_ids)
     assert pickle.loads(pickle.dumps(given)) == given
 
 

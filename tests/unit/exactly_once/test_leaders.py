@@ -124,13 +124,6 @@ def test_a_lost_question_about_leaders_is_asked_again(bench: Bench) -> None:
     assert verdict.conclusion is Conclusion.DELIVERED and bench.purposes().count(LEADERS) == 4
 
 
-def test_a_deleted_topic_is_no_reason_to_wait(bench: Bench) -> None:
-    """It has no readers; its transactions are committed as usual."""
-    receipts = bench.receipts(0)
-    del bench.broker.logs["t", 1]
-    assert bench.commit(receipts).conclusion is Conclusion.DELIVERED
-
-
 def test_a_batch_without_rows_asks_for_no_leaders(bench: Bench) -> None:
     assert bench.commit([without_rows(0)]).conclusion is Conclusion.DELIVERED
     assert LEADERS not in bench.purposes()

@@ -1,0 +1,60 @@
+"""A topic that is deleted and created again while a transaction writes to it: nothing is left of earlier records."""
+
+from __future__ import annotations
+
+from transaction_driver import TransactionDriver
+
+from kafka_sink.engine.commands import StartOver
+
+NEW_ID = bytes(15) + b"\x99"
+
+
+def recreate(driver: TransactionDriver) -> None:
+    driver.cluster.topic_ids["t"] = NEW_ID
+
+
+def learn_of_it(driver: TransactionDriver) -> None:
+    driver.run_for(driver.options.metadata_max_age_ms)
+
+
+def ids_in_receipt(driver: TransactionDriver) -> dict[str, bytes]:
+    driver.send(0)
+    return dict(driver.receipt_of(driver.prepare()).topic_ids)
+
+
+def test_a_transaction_whose_records_went_to_two_topics_of_one_name_has_to_be_aborted(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version)
+    driver.begin()
+    driver.send(0)
+    recreate(driver)
+    learn_of_it(driver)
+    driver.send(1)
+    assert "t was deleted and created again" in str(driver.refusal_of(driver.prepare()))
+    assert driver.ok(driver.abort())
+    driver.begin()
+    assert ids_in_receipt(driver) == {"t": NEW_ID}
+
+
+def test_a_producer_that_starts_over_learns_of_the_new_topic_although_produce_goes_by_name() -> None:
+    """The leader takes the records for the new topic without a word. With the old id the batch would be refused."""
+    driver = TransactionDriver(1)
+    driver.begin()
+    driver.send(0)
+    assert driver.ok(driver.commit())
+    recreate(driver)
+    assert driver.ok(driver._wish(StartOver(driver.operation_id(), "another id")))
+    assert driver.ok(driver.init())
+    driver.begin()
+    assert ids_in_receipt(driver) == {"t": NEW_ID}
+
+
+def test_a_receipt_has_no_id_from_metadata_that_are_older_than_its_producer() -> None:
+    driver = TransactionDriver(1)
+    driver.begin()
+    driver.send(0)
+    assert driver.ok(driver.commit())
+    driver.engine._metadata.request_update = lambda: None  # type: ignore[method-assign]
+    assert driver.ok(driver._wish(StartOver(driver.operation_id(), "another id")))
+    assert driver.ok(driver.init())
+    driver.begin()
+    assert ids_in_receipt(driver) == {}
