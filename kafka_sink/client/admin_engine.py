@@ -214,6 +214,10 @@ class AdminEngine:
             call.needs_news = True
             self.metadata.refresh()
 
+    def _are_topics_known(self, call: _PendingCall) -> bool:
+        """False: the newest answer was to a request that did not name these topics yet."""
+        return all(topic in self.cluster.topics for topic, _ in call.request.led_partitions)
+
     def _enqueue_lookup(self, call: _PendingCall, transactional_id: str) -> None:
         call.missing.add(transactional_id)
         self._lookup.enqueue(transactional_id)
@@ -234,7 +238,7 @@ class AdminEngine:
         """None: not known yet. Parts without a broker become failures of the call."""
         target, body = call.request.target, call.request.body
         if call.request.led_partitions:
-            if call.needs_news and self.cluster is call.begun_view:
+            if call.needs_news and (self.cluster is call.begun_view or not self._are_topics_known(call)):
                 return None
             leaderless = [one for one in call.request.led_partitions if self.cluster.is_leaderless(*one)]
             if leaderless:
