@@ -235,7 +235,7 @@ class AdminEngine:
         """None: not known yet. Parts without a broker become failures of the call."""
         target, body = call.request.target, call.request.body
         if call.request.led_partitions:
-            # A newer view may be of an answer about other topics.
+            # A newer view may be of an answer to a request that did not name these topics yet.
             is_known = _led_topics(call.request) <= self.cluster.topics.keys()
             if not is_known or (call.needs_news and self.cluster is call.begun_view):
                 return None

@@ -1,10 +1,14 @@
-"""What a response means: the only place where an error code is interpreted.
+"""What a response to a producer means: the only place where an error code decides what the engine does next.
 
 `wire/codes.py` gives facts about a code (its name, whether Java calls it retriable). The meaning depends on the
 request: the same INVALID_PRODUCER_EPOCH is abortable when it comes from a partition leader and final when it comes from
-the transaction coordinator. So there are two tables here, one for Produce and one for the transactional requests, and
-nothing else in the engine compares a code with a number. Table rows follow the Java client; where they differ the row
-says why.
+the transaction coordinator. So there are two tables here, one for Produce and one for the transactional requests. Table
+rows follow the Java client; where they differ the row says why.
+
+The engine compares codes with numbers elsewhere only to choose what an error says (`engine/failure.py`,
+`transaction_failure.py`). Answers to other requests are read where these are made: ApiVersions in `connection.py`,
+logins in `authentication.py`, Metadata in `metadata.py`, those of a commit in `exactly_once/outcome.py`, single
+requests in `admin`, `checks` and `cli`.
 """
 
 from __future__ import annotations

@@ -282,7 +282,7 @@ class Committer:
     def _end_transactions(self, now_ms: int, record: LedgerRecord, *, are_leaders_known: bool = False) -> None:
         transactions = transactions_to_end(record)
         self._decided.update(transactions)
-        known = (self._settings, transactions, last_writes_of(record), now_ms)
+        known = (self._settings, transactions, last_writes_of(record), now_ms, self._receipts)
         self._part = CommitTransactions(*known, are_leaders_known=are_leaders_known)
 
     def _on_finished(self, now_ms: int, part: CommitStep) -> None:

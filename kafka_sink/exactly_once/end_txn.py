@@ -91,7 +91,8 @@ def ask_end(
 class CommitTransactions(CommitStep):
     """`outcomes[i]` belongs to `endings[i]`; None if it is still unknown at the end.
 
-    `are_leaders_known`: the partitions had leaders just now, so only retries look at them.
+    `are_leaders_known`: the partitions had leaders just now, so only retries look at them: at all that a transaction
+    wrote to if its receipt is at hand, else at the one of its witness.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class CommitTransactions(CommitStep):
         endings: Sequence[PreparedTransaction],
         witnesses: Sequence[LastWrite],
         now_ms: int,
+        receipts: Sequence[TaskReceipt] = (),
         *,
         are_leaders_known: bool = False,
     ) -> None:
@@ -110,6 +112,7 @@ class CommitTransactions(CommitStep):
         self.obstacles: dict[int, str] = {}
         self._endings = endings
         self._witnesses = witnesses
+        self._written = _partitions_by_id(receipts)
         self._next_index = 0
         self._search_offsets: dict[int, int] = {}
         # Since when the log end has been below the witness offset.
@@ -161,13 +164,14 @@ class CommitTransactions(CommitStep):
 
     def _ask_end(self, now_ms: int, index: int, *, are_leaders_known: bool) -> None:
         topic, partition, _ = self._witnesses[index]
+        ending = self._endings[index]
         ask_end(
             self.queue,
             now_ms,
             RequestKey(COMMIT, index),
-            self._endings[index],
+            ending,
             commit=True,
-            led_partitions=((topic, partition),),
+            led_partitions=self._written.get(ending.transactional_id, ((topic, partition),)),
             are_leaders_known=are_leaders_known or self._stops_retrying,
         )
 
@@ -330,13 +334,9 @@ class AbortTransactions(CommitStep):
         spared: Collection[PreparedTransaction],
         now_ms: int,
     ) -> AbortTransactions:
-        partitions = {
-            receipt.transaction: tuple((each.topic, each.partition) for each in receipt.written)
-            for receipt in receipts
-            if receipt.transaction is not None and receipt.transaction not in spared
-        }
-        of_ids = {ending.transactional_id: written for ending, written in partitions.items()}
-        return cls(settings, tuple(partitions), of_ids, now_ms)
+        endings = dict.fromkeys(one.transaction for one in receipts if one.transaction is not None)
+        left = tuple(ending for ending in endings if ending not in spared)
+        return cls(settings, left, _partitions_by_id(receipts), now_ms)
 
     @property
     def is_finished(self) -> bool:
@@ -366,6 +366,14 @@ class AbortTransactions(CommitStep):
             self.queue.drop(key)
         elif not self.repeat_if_needed(now_ms, key, found, END_TXN.name, error_code):
             self.on_refused(now_ms, key, describe_answer(END_TXN.name, error_code))
+
+
+def _partitions_by_id(receipts: Sequence[TaskReceipt]) -> dict[str, tuple[tuple[str, int], ...]]:
+    return {
+        receipt.transaction.transactional_id: tuple((each.topic, each.partition) for each in receipt.written)
+        for receipt in receipts
+        if receipt.transaction is not None
+    }
 
 
 def transactions_to_end(record: LedgerRecord) -> list[PreparedTransaction]:

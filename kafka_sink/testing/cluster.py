@@ -208,6 +208,21 @@ class Cluster:
         self._deposed[key] = (before, until_ms)
         self._stale[key] = (key[0], before.leader_epoch, until_ms)
 
+    def take_offline(self, topic: str, index: int) -> None:
+        """The disks of all replicas in sync fail, or their brokers lose them: no leader until `bring_online`, or until
+        a broker that was in sync restarts. Nothing is lost."""
+        partition = self.partition(topic, index)
+        assert partition is not None
+        partition.log.advance_high_watermark(partition.log.end_offset)
+        self._set_leader(partition, NO_LEADER, loses_tail=False)
+
+    def bring_online(self, topic: str, index: int) -> None:
+        partition = self.partition(topic, index)
+        assert partition is not None
+        candidates = [one for one in partition.in_sync if self.is_up(one)]
+        if partition.leader_id == NO_LEADER and candidates:
+            self._set_leader(partition, candidates[0], loses_tail=False)
+
     def end_outdated_views(self) -> None:
         self._deposed.clear()
         self._stale.clear()

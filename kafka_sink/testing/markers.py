@@ -16,6 +16,19 @@ class Markers:
     def __init__(self, cluster: Cluster, groups: Groups) -> None:
         self._cluster = cluster
         self._groups = groups
+        # Called with each marker that is dropped.
+        self.on_dropped: Callable[[TopicPartition, Marker], None] = lambda _partition, _marker: None
+
+    def is_dropped(self, partition: TopicPartition, coordinator_id: int) -> bool:
+        """KAFKA-20734: looking for the leader, the coordinator takes a partition without one for a deleted partition.
+
+        What counts is the metadata of its own broker. A leader that is known but down is tried again.
+        """
+        known = self._cluster.partition(*partition)
+        if known is None or not self._cluster.settings.drops_leaderless_markers:
+            return False
+        leader_id, _ = self._cluster.leader_as_seen_by(coordinator_id, known)
+        return leader_id == NO_LEADER
 
     def write(
         self, partition: TopicPartition, marker: Marker, *, is_strict: bool, done: Callable[[bool], None]

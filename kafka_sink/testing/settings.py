@@ -108,6 +108,9 @@ class Settings:
     Argument of `chance`: transaction_log_survives (a record was being written when its coordinator moved).
 
     `random_bytes(count)` makes the salts of passwords and the nonces of SCRAM.
+
+    `forgets_leaderless`: the coordinator drops the marker of a partition without a leader (KAFKA-20734). None: as the
+    release does; 4.3 drops it, 3.9 waits for the leader.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -116,6 +119,7 @@ class Settings:
     chance: Callable[[str], bool] = always
     random_bytes: Callable[[int], bytes] = no_randomness
     quirks: str = ""
+    forgets_leaderless: bool | None = None
 
     def __post_init__(self) -> None:
         if self.quirks and self.quirks not in QUIRKS:
@@ -134,6 +138,10 @@ class Settings:
     @property
     def quirk(self) -> Quirks:
         return QUIRKS.get(self.quirks, NONE)
+
+    @property
+    def drops_leaderless_markers(self) -> bool:
+        return self.release != "3.9" if self.forgets_leaderless is None else self.forgets_leaderless
 
     def text(self, name: str) -> str:
         if name == "transaction.version" and self.release == "3.9":

@@ -10,6 +10,9 @@ When the coordinator moves, a transition being appended is either in the log or 
 (`chance("transaction_log_survives")`), the client gets NOT_COORDINATOR in both cases, and the new coordinator resends
 the markers of Prepare* with its higher epoch.
 
+A partition that has no leader when its marker is queued gets none, from Kafka 4.3 on (`Markers.is_dropped`): the
+transaction completes without it, and stays open in that partition until another marker of the producer id arrives.
+
 Two rule sets for EndTxn: version 0/1 accepts the current epoch only; version 2 adds one to the epoch with every
 decision and recognises a retry by the previous epoch. For a client the request's version selects; for aborts by the
 coordinator (time-out, InitProducerId on an open transaction) `transaction.version` does.
@@ -272,6 +275,9 @@ class TransactionCoordinator:
     def _coordinator_epoch(self, transaction: CoordinatedTransaction) -> int:
         return self._cluster.coordinator_partition(TRANSACTION_TOPIC, transaction.transactional_id).leader_epoch
 
+    def _coordinator_id(self, transaction: CoordinatedTransaction) -> int:
+        return self._cluster.coordinator_partition(TRANSACTION_TOPIC, transaction.transactional_id).leader_id
+
     def _send_markers(self, transaction: CoordinatedTransaction) -> TransactionRecord:
         """Returns the next record, for when all are written."""
         record = transaction.record
@@ -290,6 +296,16 @@ class TransactionCoordinator:
             if is_current():
                 self._append(transaction, following, lambda _code: None)
 
+        def queue(partition: TopicPartition) -> None:
+            """Looks for the leader, also before each retry; the marker arrives a little later."""
+            if not is_current():
+                return
+            follow = partial(write, partition)
+            if self._markers.is_dropped(partition, self._coordinator_id(transaction)):
+                self._markers.on_dropped(partition, marker)
+                follow = partial(on_written, partition, True)
+            self._schedule.after(max(self._settings.delay_ms("marker"), 1), follow)
+
         def write(partition: TopicPartition) -> None:
             if is_current():
                 done = partial(on_written, partition)
@@ -298,14 +314,14 @@ class TransactionCoordinator:
         def on_written(partition: TopicPartition, is_written: bool) -> None:
             if not is_written:
                 delay_ms = max(self._settings.delay_ms("marker_retry"), MARKER_RETRY_MS)
-                self._schedule.after(delay_ms, lambda: write(partition))
+                self._schedule.after(delay_ms, lambda: queue(partition))
                 return
             del waiting[partition]
             if not waiting:
                 finish()
 
         for partition in record.partitions:
-            self._schedule.after(max(self._settings.delay_ms("marker"), 1), partial(write, partition))
+            queue(partition)
         if not record.partitions:
             self._schedule.after(max(self._settings.delay_ms("marker"), 1), finish)
         return following

@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from kafka_sink.exactly_once import end_txn, ledger_write, next_step
-from kafka_sink.exactly_once.ledger import TransactionOutcome
+from kafka_sink.engine.engine import Engine
+from kafka_sink.exactly_once import end_txn, ledger_write, next_step, preflight
+from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.log_scan import RawBatch
 from kafka_sink.exactly_once.next_step import NextStep, StepKind
@@ -133,4 +135,55 @@ def sweep_of_every_run() -> Iterator[None]:
 def no_sweep() -> Iterator[None]:
     """transactions that killed tasks and crashed runs left open stay open"""
     with mock.patch.object(SweepRule, "is_dangling", return_value=False):
+        yield
+
+
+@contextmanager
+def leaders_not_awaited() -> Iterator[None]:
+    """a batch is decided although one of its partitions has no leader"""
+    with mock.patch.object(preflight, "_leaderless_partitions", return_value=()):
+        yield
+
+
+@contextmanager
+def repeated_without_leader() -> Iterator[None]:
+    """an EndTxn is repeated although its partition may have lost its leader"""
+    ask = RetryQueue.ask
+
+    def changed(self: RetryQueue, *request: Any, **how: Any) -> None:
+        is_known = how.get("are_leaders_known", False)
+        ask(self, *request, **{**how, "led_partitions": () if is_known else how.get("led_partitions", ())})
+
+    with mock.patch.object(RetryQueue, "ask", changed):
+        yield
+
+
+@contextmanager
+def finished_without_leader() -> Iterator[None]:
+    """an earlier decision is finished although its partitions may have no leader"""
+    end_transactions = Committer._end_transactions
+
+    def changed(self: Committer, now_ms: int, record: LedgerRecord, **_: bool) -> None:
+        end_transactions(self, now_ms, record, are_leaders_known=True)
+
+    with mock.patch.object(Committer, "_end_transactions", changed):
+        yield
+
+
+@contextmanager
+def aborted_without_leader() -> Iterator[None]:
+    """a transaction is aborted although one of its partitions has no leader"""
+    ask_end = end_txn.ask_end
+
+    def changed(*request: Any, commit: bool, **how: Any) -> None:
+        ask_end(*request, commit=commit, **(how if commit else {}))
+
+    with mock.patch.object(end_txn, "ask_end", changed):
+        yield
+
+
+@contextmanager
+def closed_without_leader() -> Iterator[None]:
+    """a task aborts its transaction although one of its partitions has no leader"""
+    with mock.patch.object(Engine, "_waits_for_leaders", return_value=False):
         yield

@@ -89,6 +89,12 @@ MISTAKES = (
     Mistake(ending.marker_epoch_not_compared, seeds(100, LOST_MARKERS)),
     Mistake(ending.sweep_of_every_run, seeds(200)),
     Mistake(ending.no_sweep, seeds(20)),
+    Mistake(ending.leaders_not_awaited, seeds(20)),
+    # tests/unit/exactly_once/test_leaders.py finds it in every run.
+    Mistake(ending.repeated_without_leader),
+    Mistake(ending.finished_without_leader, seeds(200)),
+    Mistake(ending.aborted_without_leader, seeds(100)),
+    Mistake(ending.closed_without_leader, seeds(100)),
     Mistake(naming.ids_shared_between_runs, seeds(5), Search(Budget(crashes=1))),
     Mistake(naming.name_is_identity, seeds(30, TWINS)),
     Mistake(naming.late_init_ignored, seeds(100), Search(Budget())),

@@ -56,7 +56,11 @@ class Simulation:
         scenario = self.scenario
         chance = self.dice["coordinator"]
         settings = Settings(
-            properties=scenario.properties, delay_ms=self._broker_delay_ms, chance=lambda _what: chance.random() < 0.5
+            properties=scenario.properties,
+            delay_ms=self._broker_delay_ms,
+            chance=lambda _what: chance.random() < 0.5,
+            # A producer ends its transaction when it is told to, whether or not all partitions have leaders.
+            forgets_leaderless=False,
         )
         brokers = [BrokerState(number, f"b{number}", 9092) for number in range(1, scenario.brokers + 1)]
         # Kafka takes offsets only of topics that it knows.

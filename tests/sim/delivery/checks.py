@@ -8,6 +8,7 @@ assumption was broken: no row is lost or duplicated without an error or a warnin
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 
 from kafka_sink.exactly_once.identity import TaskIdentity, is_of_same_label, parse_task_identity
 from kafka_sink.exactly_once.ledger import LedgerRecord
@@ -29,8 +30,10 @@ UNNAMED_PREFIX = "batch-"
 
 class Checks:
     def __init__(
-        self, core: BrokerCluster, books: Books, history: History, checkpoints: list[Checkpoint], kind: str
-    ) -> None:
+        self, core: BrokerCluster, books: Books, history: History, checkpoints: list[Checkpoint], kind: str,
+        in_doubt: Collection[int],
+    ) -> None:  # fmt: skip
+        """`in_doubt`: records that may be visible or not, because a partition forgot the end of their transaction."""
         self.books = books
         self.core = core
         self.checkpoints = checkpoints
@@ -44,8 +47,17 @@ class Checks:
         # Rows that a reader sees, by batch and by attempt.
         self._seen: dict[Batch, Counter[int]] = defaultdict(Counter)
         self._of_attempt: dict[str, Counter[int]] = defaultdict(Counter)
+        # Copies of a row that may be visible or not; they do not count as seen.
+        self._in_doubt: dict[Batch, Counter[int]] = defaultdict(Counter)
+        self._in_doubt_of: dict[str, set[int]] = defaultdict(set)
+        for number in in_doubt:
+            attempt, row = books.records[number]
+            self._in_doubt[attempt.batch][row] += 1
+            self._in_doubt_of[attempt.name].add(row)
         for view in self.views:
             for number in view.visible:
+                if number in in_doubt:
+                    continue
                 attempt, row = books.records[number]
                 self._seen[attempt.batch][row] += 1
                 self._of_attempt[attempt.name][row] += 1
@@ -74,7 +86,7 @@ class Checks:
     def _check_delivered(self, batch: Batch) -> None:
         for row in range(batch.row_count):
             expected, seen = self._expected(batch, row), self._seen[batch][row]
-            if seen != expected:
+            if not seen <= expected <= seen + self._in_doubt[batch][row]:
                 raise Violation(self._promise(batch), f"row {row} of {batch} is seen {seen} times, not {expected}")
 
     def _expected(self, batch: Batch, row: int) -> int:
@@ -84,7 +96,8 @@ class Checks:
     def _check_dropped(self, batch: Batch) -> None:
         """A batch that was planned and then removed from the checkpoint is whole or absent. If the write had no name
         and its driver died while it committed, this holds for each task of it instead."""
-        counts = [self._seen[batch][row] for row in range(batch.row_count)]
+        rows = [row for row in range(batch.row_count) if not self._in_doubt[batch][row]]
+        counts = [self._seen[batch][row] for row in rows]
         if max(counts, default=0) > 1:
             raise Violation("I15", f"rows of {batch}, which was dropped, are seen {counts} times")
         if self.kind != UNNAMED and len(set(counts)) > 1:
@@ -105,7 +118,7 @@ class Checks:
                 if self._of_attempt[name]:
                     raise Violation("I13", f"{name} was said to be lost, but is visible")
             for name in loss.committed:
-                if len(self._of_attempt[name]) != len(self.books.attempts[name].rows):
+                if self._of_attempt[name].keys() | self._in_doubt_of[name] != set(self.books.attempts[name].rows):
                     raise Violation("I13", f"{name} was said to be committed, but is not visible")
 
     def _check_attempt(self, attempt: Attempt) -> None:
@@ -117,7 +130,7 @@ class Checks:
             raise Violation("I13", f"{attempt.name} is visible, although {why}")
         if attempt.receipt is None:
             raise Violation("I13", f"{attempt.name} is visible, but was never prepared")
-        if dict(seen) != dict.fromkeys(attempt.rows, 1):
+        if dict(seen) != dict.fromkeys(set(attempt.rows) - self._in_doubt_of[attempt.name], 1):
             raise Violation("I13", f"{attempt.name} is torn: {len(seen)} of {len(attempt.rows)} rows")
 
     def _check_places(self) -> None:

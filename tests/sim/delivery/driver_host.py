@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kafka_sink.admin.client import PIPELINED_MAX
 from kafka_sink.client.admin_engine import AdminEngine
-from kafka_sink.client.admin_request import AdminRequest, AdminResponse, RequestKey, match_responses
+from kafka_sink.client.admin_request import AdminRequest, AdminResponse, RequestKey, ResponseKind, match_responses
 from kafka_sink.engine import commands as c
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.phase import Phase
@@ -21,6 +21,7 @@ from tests.sim.network import NETWORK_COMMANDS, Network
 from tests.sim.trace import Trace, Violation
 
 TURNS_PER_MS_MAX = 200
+NO_LEADER = "has no leader"
 
 
 class DriverHost:
@@ -31,6 +32,8 @@ class DriverHost:
         self.name = name
         self.is_alive = True
         self.paused_until_ms = 0
+        # When the check before a decision began; before that, when the process began.
+        self.checked_since_ms = loop.now_ms
         # Called after the machine has decided and before its requests are sent: a crash or a pause may be due.
         self.on_decided: Callable[[Phase], None] = lambda _phase: None
         self._loop = loop
@@ -53,6 +56,7 @@ class DriverHost:
         self._inbox: list[c.Input] = []
         self._planned_ms: int | None = None
         self._turns_at = (-1, 0)
+        self._waits_for_leader = False
 
     @property
     def is_busy(self) -> bool:
@@ -103,7 +107,10 @@ class DriverHost:
         held, self._held = self._held, ()
         answers, wake_ms = self._step(now_ms, events, held)
         while self._machine is not None and (answers or now_ms >= self._machine_wake_ms):
+            was_checking = self._machine.phase is Phase.CHECKING
             progress = self._machine.step(now_ms, answers)
+            if self._machine.phase is Phase.CHECKING:
+                self._on_checking(now_ms, progress.trouble, is_first=not was_checking)
             self.on_decided(self._machine.phase)
             if not self.is_alive:
                 return
@@ -121,6 +128,18 @@ class DriverHost:
             answers, wake_ms = self._step(now_ms, [], tuple(progress.requests))
         self.plan_turn(min(self._machine_wake_ms, wake_ms))
 
+    @property
+    def machine(self) -> Committer | None:
+        return self._machine
+
+    def _on_checking(self, now_ms: int, trouble: str, *, is_first: bool) -> None:
+        if is_first:
+            self.checked_since_ms = now_ms
+            self._trace.count("check before a decision")
+        if trouble.endswith(NO_LEADER) and not self._waits_for_leader:
+            self._waits_for_leader = True
+            self._trace.count("leader wait before a decision")
+
     def _step(
         self, now_ms: int, events: list[c.Input], questions: tuple[AdminRequest, ...]
     ) -> tuple[list[AdminResponse], int]:
@@ -128,6 +147,9 @@ class DriverHost:
         for command in step.commands:
             if isinstance(command, NETWORK_COMMANDS):
                 self._network.carry_out(self, command)
+        for response in step.responses:
+            if response.kind is ResponseKind.LEADERLESS:
+                self._trace.count(f"leader wait: {response.key.purpose}")
         return match_responses(self._out, step.responses), 1 << 60 if step.wake_at_ms is None else step.wake_at_ms
 
     def _end(self, verdict: CommitResult) -> None:

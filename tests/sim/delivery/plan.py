@@ -34,6 +34,14 @@ SPARK = (
 )  # fmt: skip
 # Kinds that were added later are at the end, so that earlier seeds keep their faults.
 ALL_FAULTS = (*REQUEST_AND_ANSWER, *LINKS, *CLUSTER, *SPARK, "depose_leader", "cut_in_commit", "late_start")
+# Partitions that lose their leader: at any time, or at a step of a commit. Drawn on their own; every eighth seed has
+# hardly any other fault.
+LEADERLESS = ("no_leader", "no_leader_in_commit")
+LEADERLESS_SHARE, LEADERLESS_EVERY, LEADERLESS_ONLY = 0.5, 8, 7
+BESIDE_LEADERLESS = (
+    (), ("crash_in_commit",), ("crash_in_commit", "cut_in_commit"), ("cut_in_commit", "move_coordinator"),
+    ("fail_task", "kill_task"),
+)  # fmt: skip
 # Some mistakes need a combination of two or three rare faults. Every fourth seed has only such a few, but often.
 FOCUS_EVERY, FOCUSED = 4, 1
 FOCUSES = (
@@ -116,6 +124,8 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
     }  # fmt: skip
     kind = pick.choice((STREAM, STREAM, STREAM, LABELLED, FOREACH))
     faults = (_focused if seed % FOCUS_EVERY == FOCUSED else _faults)(dice["faults"], busy_ms)
+    if is_leaderless := seed % LEADERLESS_EVERY == LEADERLESS_ONLY:
+        faults = []
     habits = dice["habits"]
     return Plan(
         seed=seed,
@@ -139,7 +149,13 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         forgetful=pick.choice((0, 0.3, 1)),
         reuse=pick.choice((0, 0.5, 1)),
         busy_ms=busy_ms,
-        faults=_in_order([*faults, *breaker_faults(dice["breakers"], breakers, busy_ms)]),
+        faults=_in_order(
+            [
+                *faults,
+                *breaker_faults(dice["breakers"], breakers, busy_ms),
+                *_leaderless(dice["leaders"], busy_ms, is_only=is_leaderless),
+            ]
+        ),
         breakers=breakers,
         processes=habits.choice((2, 3, 4)),
         replay_mismatch=habits.choice(REPLAY_MISMATCH),
@@ -195,6 +211,16 @@ def _faults(pick: Random, busy_ms: int) -> list[FaultEvent]:
         mean_ms = pick.choice(MEAN_PAUSE_MS) * (3 if kind in RARE else 1)
         length_ms = pick.choice((50, 400, 1_500, 5_000))
         events += _events(pick, kind, mean_ms, length_ms, busy_ms if is_on else 0)
+    return events
+
+
+def _leaderless(pick: Random, busy_ms: int, *, is_only: bool) -> list[FaultEvent]:
+    events: list[FaultEvent] = []
+    kinds = (*LEADERLESS, *pick.choice(BESIDE_LEADERLESS)) if is_only else LEADERLESS
+    if is_only or pick.random() < LEADERLESS_SHARE:
+        for kind in kinds:
+            means_ms = (800, 2_500) if kind == "no_leader" else (150, 400) if is_only else (500, 1_500)
+            events += _events(pick, kind, pick.choice(means_ms), pick.choice((400, 1_500, 4_000)), busy_ms)
     return events
 
 

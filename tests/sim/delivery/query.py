@@ -61,6 +61,8 @@ class Query:
         self.pause_at: Moment | None = None
         self.pause_ms = 0
         self.cut_at: Moment | None = None
+        self.leader_lost_at: Moment | None = None
+        self.leader_lost_ms = 0
         self.crashes_before_spark_commits = False
         self.downtime_ms = 0
         self.operation: DriverOperation | None = None
@@ -185,7 +187,7 @@ class Query:
         return host
 
     def forget_accidents(self) -> None:
-        self.crash_at = self.pause_at = self.cut_at = None
+        self.crash_at = self.pause_at = self.cut_at = self.leader_lost_at = None
         self.crashes_before_spark_commits = False
         self.downtime_ms = 0
 
@@ -193,6 +195,11 @@ class Query:
         if self.cut_at is not None and self.cut_at.is_now(phase):
             self.cut_at = None
             self._cut_off()
+        if self.leader_lost_at is not None and self.leader_lost_at.is_now(phase):
+            self.leader_lost_at = None
+            if self.stage.leaders.lose(self._pick, self.leader_lost_ms):
+                self.stage.count("fault no_leader_in_commit")
+                self.stage.count(f"leader lost while {phase.value}")
         if self.pause_at is not None and self.pause_at.is_now(phase):
             self.pause_at = None
             self.stage.count("fault pause_driver")

@@ -19,7 +19,8 @@ from tests.sim.delivery.breakers import (
 from tests.sim.delivery.breakers import (
     LIES as LYING,
 )
-from tests.sim.delivery.plan import ALL_FAULTS
+from tests.sim.delivery.leaders import CAUSES
+from tests.sim.delivery.plan import ALL_FAULTS, LEADERLESS
 
 ENDS = (
     "commit: delivered", "commit: already delivered", "commit: CommitAborted", "commit: CommitPending",
@@ -42,6 +43,11 @@ SPARK = (
 )  # fmt: skip
 SET_BACK_BY = ("0", "1", "2", "3 or more")
 ROWS = ("the same rows", "other rows")
+LEADERS = (
+    *(f"marker dropped: {cause}" for cause in CAUSES), "EndTxn sent without a leader at the deadline",
+    "leader wait before a decision", "leader wait: commit transaction", "leader wait: abort transaction",
+    "operator ended a forgotten transaction: commit", "operator ended a forgotten transaction: abort",
+)  # fmt: skip
 # A breaker that is enabled but has no effect breaks nothing.
 OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
     PROCESSES: ("commit moved to another process", "commit came back to an earlier process"),
@@ -64,6 +70,6 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 # The fault slow_connect only makes links slow; "fault slow connect" is counted when a host connects over one.
 REQUIRED = (
-    *(f"fault {kind}" for kind in (*ALL_FAULTS, *FAULTS_OF.values())), *ENDS, *SPARK,
+    *(f"fault {kind}" for kind in (*ALL_FAULTS, *LEADERLESS, *FAULTS_OF.values())), *ENDS, *SPARK, *LEADERS,
     *(what for found in OF_BREAKERS.values() for what in found),
 )  # fmt: skip

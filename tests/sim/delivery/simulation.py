@@ -17,6 +17,7 @@ from tests.sim import network_faults
 from tests.sim.cluster_faults import REFUSALS, REFUSED_ALTHOUGH_DONE, ClusterFaults
 from tests.sim.delivery.breakers import LOST_MARKERS
 from tests.sim.delivery.checks import Checks, check_nothing_is_open
+from tests.sim.delivery.moments import LEADER_PHASES
 from tests.sim.delivery.plan import LABELLED, LEDGER, Plan
 from tests.sim.delivery.query import Moment, Query
 from tests.sim.delivery.stage import Stage
@@ -36,6 +37,9 @@ TIME_TO_END_MS = 600_000
 # until the coordinator notices that and slow brokers carry it out.
 TIME_TO_SETTLE_MS = 40_000
 BATCHES_AFTER_HEALING = 2
+# After healing: markers of what ended before may still be on their way, then the operator looks.
+OPERATOR_AFTER_MS = 5_000
+TIME_TO_REPLICATE_MS = 5_000
 MORE_REFUSALS = {
     "DescribeTransactions": (14, 15, 16),
     "ListTransactions": (14, 15),
@@ -122,8 +126,11 @@ class DeliverySimulation:
         check_nothing_is_open(self.core, self.stage.assumptions, self.plan.kind)
         self._end_executors()
         self._run_until(self.loop.now_ms + self.plan.options.transaction_timeout_ms + TIME_TO_SETTLE_MS)
+        self._operate()
+        self._run_until(self.loop.now_ms + TIME_TO_REPLICATE_MS)
         stage = self.stage
-        Checks(self.core, stage.books, stage.history, stage.checkpoints, self.plan.kind).check_all()
+        in_doubt = stage.leaders.in_doubt
+        Checks(self.core, stage.books, stage.history, stage.checkpoints, self.plan.kind, in_doubt).check_all()
 
     def _run_until(self, end_ms: int, *, until_finished: bool = False) -> None:
         while (next_ms := self.loop.next_ms) is not None and next_ms <= end_ms:
@@ -149,6 +156,8 @@ class DeliverySimulation:
         self.stage.is_healed = True
         self.faults.heal()
         self.stage.assumptions.heal()
+        self.stage.leaders.heal()
+        self.loop.after(OPERATOR_AFTER_MS, self._operate)
         self.network.heal()
         if self.second is not None:
             self.second.stop_for_good()
@@ -161,6 +170,10 @@ class DeliverySimulation:
         for query in self._lasting():
             if not query.is_waiting:
                 query.start()
+
+    def _operate(self) -> None:
+        self.stage.leaders.end_forgotten()
+        self.network.route(self.core.tick(self.loop.now_ms))
 
     def _end_executors(self) -> None:
         for executor in self.stage.executors:
@@ -215,6 +228,8 @@ class DeliverySimulation:
             self.stage.arm(pick.choice(drivers if is_for_driver else tasks), direction, armed)
 
     def _hurt_spark(self, kind: str, pick: Random, length_ms: int) -> bool:
+        if kind == "no_leader":
+            return self.stage.leaders.lose(pick, length_ms)
         if kind == "second_driver":
             return self._second_driver()
         if kind == "second_query":
@@ -242,6 +257,11 @@ class DeliverySimulation:
             query.pause_at, query.pause_ms = Moment(pick), length_ms * 2
             if pick.random() < OVERSLEEPING_SHARE:
                 query.pause_ms += self.plan.options.transaction_timeout_ms + TIME_OUT_NOTICED_MS
+            return False
+        elif kind == "no_leader_in_commit":
+            # One that waits for a rare phase is not kept for long.
+            if query.leader_lost_at is None or pick.random() < 0.1:
+                query.leader_lost_at, query.leader_lost_ms = Moment(pick, LEADER_PHASES), length_ms
             return False
         elif kind == "cut_in_commit":
             query.cut_at = Moment(pick)

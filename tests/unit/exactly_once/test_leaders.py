@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kafka_sink.client.admin_request import AdminRequest
@@ -134,6 +136,14 @@ def test_commits_look_at_leaders_only_when_they_are_repeated(bench: Bench) -> No
     assert bench.commit(bench.receipts(0), answers={COMMIT: [LOST, 0]}).conclusion is Conclusion.DELIVERED
     looked_at = [request.led_partitions for request in bench.asked if request.key.purpose == COMMIT]
     assert looked_at == [(), (), (("t", 0),)]
+
+
+def test_a_repeated_commit_looks_at_every_partition_that_its_transaction_wrote_to(bench: Bench) -> None:
+    first, second = bench.receipts(0)
+    both = replace(first, written=(*first.written, *second.written))
+    assert bench.commit([both, second], answers={COMMIT: [LOST, 0]}).conclusion is Conclusion.DELIVERED
+    looked_at = [request.led_partitions for request in bench.asked if request.key.purpose == COMMIT]
+    assert looked_at == [(), (), (("t", 0), ("t", 1))]
 
 
 def test_a_decision_of_an_earlier_driver_is_finished_when_its_partitions_have_leaders(bench: Bench) -> None:

@@ -28,8 +28,8 @@ def open_transaction(client: ClusterClient, *, version: int) -> tuple[int, int]:
     return producer_id, epoch
 
 
-def state_of(client: ClusterClient) -> str:
-    answer = client.ask(1, apis.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": ["tx"]})
+def state_of(client: ClusterClient, broker_id: int = 1) -> str:
+    answer = client.ask(broker_id, apis.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": ["tx"]})
     return str(answer["transaction_states"][0]["transaction_state"])
 
 
@@ -256,26 +256,74 @@ def test_plain_writes_of_a_producer_with_an_open_transaction_are_refused(client:
     assert client.produce(plain) == (48, -1)
 
 
-def test_a_transaction_without_leader_ends_when_the_leader_is_back() -> None:
-    client = ClusterClient(BrokerCluster(2, settings=Settings()))
+def without_leader(settings: Settings) -> tuple[ClusterClient, int, int, int]:
+    """A transaction has written to a partition that has no leader now. Returns also its id, and its coordinator."""
+    client = ClusterClient(BrokerCluster(2, settings=settings))
     client.core.cluster.create_topic("t", 1, 1)
     producer_id, epoch = client.begin("tx")
-    coordinator = client.find("tx")
-    leader = client.core.cluster.topics["t"].partitions[0].leader_id
-    if coordinator == leader:
-        client.core.cluster.brokers[leader].is_up = True
-        partition = client.core.cluster.coordinator_partition("__transaction_state", "tx")
-        client.core.cluster.move_leader("__transaction_state", partition.index, 2)
-        coordinator = 2
+    assert client.add("tx", producer_id, epoch, 0, broker_id=client.find("tx")) == 0
     data = batch(b"v", producer_id=producer_id, epoch=epoch, sequence=0, transactional=True)
-    assert client.produce(data, transactional_id="tx", version=12, broker_id=leader)[0] == 0
-    client.core.stop_broker(leader)
-    assert client.end("tx", producer_id, epoch, COMMIT, version=5, broker_id=coordinator)[0] == 0
+    assert client.produce(data, transactional_id="tx", version=11)[0] == 0
+    client.core.cluster.take_offline("t", 0)
+    return client, producer_id, epoch, client.find("tx")
+
+
+def stable_offset(client: ClusterClient) -> int:
+    return client.core.cluster.topics["t"].partitions[0].log.last_stable_offset
+
+
+@pytest.mark.parametrize(
+    "settings", [Settings(release="3.9"), Settings(forgets_leaderless=False)], ids=["3.9", "told to wait"]
+)
+def test_a_transaction_without_leader_ends_when_the_leader_is_back(settings: Settings) -> None:
+    client, producer_id, epoch, coordinator = without_leader(settings)
+    assert client.end("tx", producer_id, epoch, COMMIT, version=4, broker_id=coordinator)[0] == 0
     client.advance(10_000)
-    assert client.init("tx", broker_id=coordinator)[0] == 51
-    client.core.start_broker(leader)
+    assert client.init("tx", broker_id=coordinator, version=4)[0] == 51
+    client.core.cluster.bring_online("t", 0)
     client.advance(100)
-    assert client.init("tx", broker_id=coordinator) == (0, producer_id, epoch + 2)
+    assert stable_offset(client) == 2
+    assert client.init("tx", broker_id=coordinator, version=4) == (0, producer_id, epoch + 1)
+
+
+@pytest.mark.parametrize("decision", [COMMIT, ABORT])
+def test_brokers_of_4_3_forget_a_partition_without_leader_until_the_next_marker_of_its_producer(decision: bool) -> None:
+    """KAFKA-20734. The next transaction of the id decides about both."""
+    client, producer_id, epoch, coordinator = without_leader(Settings())
+    assert client.end("tx", producer_id, epoch, decision, version=4, broker_id=coordinator)[0] == 0
+    client.advance(100)
+    assert state_of(client, coordinator) == ("CompleteCommit" if decision is COMMIT else "CompleteAbort")
+    client.core.cluster.bring_online("t", 0)
+    client.advance(10_000)
+    assert stable_offset(client) == 0
+    assert client.init("tx", broker_id=coordinator, version=4) == (0, producer_id, epoch + 1)
+    assert client.add("tx", producer_id, epoch + 1, 0, broker_id=coordinator) == 0
+    assert client.end("tx", producer_id, epoch + 1, COMMIT, version=4, broker_id=coordinator)[0] == 0
+    client.advance(100)
+    assert stable_offset(client) == 2
+
+
+def test_a_leader_that_the_coordinator_still_knows_is_tried_again_until_it_knows_that_there_is_none() -> None:
+    delays = {"metadata": 500}
+    client, producer_id, epoch, coordinator = without_leader(Settings(delay_ms=lambda what: delays.get(what, 0)))
+    assert client.end("tx", producer_id, epoch, COMMIT, version=4, broker_id=coordinator)[0] == 0
+    client.advance(400)
+    assert state_of(client, coordinator) == "PrepareCommit"
+    client.advance(200)
+    assert state_of(client, coordinator) == "CompleteCommit"
+    delays.clear()
+    client.core.cluster.bring_online("t", 0)
+    assert stable_offset(client) == 0
+
+
+def test_a_leader_of_which_the_coordinator_has_not_heard_yet_gets_no_marker() -> None:
+    delays = {"metadata": 0}
+    client, producer_id, epoch, coordinator = without_leader(Settings(delay_ms=lambda what: delays.get(what, 0)))
+    delays["metadata"] = 500
+    client.core.cluster.bring_online("t", 0)
+    assert client.end("tx", producer_id, epoch, COMMIT, version=4, broker_id=coordinator)[0] == 0
+    client.advance(1_000)
+    assert state_of(client, coordinator) == "CompleteCommit" and stable_offset(client) == 0
 
 
 # ---- coordinators that move ----

@@ -1,0 +1,284 @@
+"""Partitions that lose their leader, and whether the sink kept away from them (I20).
+
+From Kafka 4.3 on a coordinator drops the marker of a partition that has no leader (KAFKA-20734). So the sink asks for
+leaders before it ends a transaction, and waits. Each dropped marker has a cause, which is found here and counted:
+
+  time-out        the coordinator itself has ended the transaction
+  after the check a broker had told the client in time that the partition has a leader
+  late news       there is a leader again, a broker had told the client, but the coordinator had not heard of it
+  deadline        time was up, and the decided batch had to be committed
+  not in ledger   a driver that finishes an earlier decision knows only one partition of each transaction
+
+Any other cause is a violation. "In time" means: for the first EndTxn of a batch, since the check before the decision;
+for a repetition, since the EndTxn before it; for all other requests of a driver, since its operation began. A task must
+have heard it in its newest answer.
+
+The ledger is excepted: its markers wait for the leader here, since lost markers of the ledger are a breaker of their
+own.
+
+An operator ends what was forgotten when the faults are over, as troubleshooting.md says: a committed transaction by a
+commit, an aborted one by an abort. If the next transaction of the producer id has ended it first, its rows are in
+doubt; then a row of it may be missing or there twice, and no other row.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from kafka_sink.exactly_once.end_txn import CommitTransactions
+from kafka_sink.exactly_once.phase import Phase
+from kafka_sink.testing.batches import Marker
+from kafka_sink.testing.call import Call
+from kafka_sink.testing.topics import NO_LEADER
+from kafka_sink.testing.transaction_state import CoordinatorState, TopicPartition, TransactionRecord
+from kafka_sink.testing.transactions import CoordinatedTransaction
+from kafka_sink.wire import frames
+from kafka_sink.wire.apis import END_TXN, INIT_PRODUCER_ID, METADATA
+from tests.sim.decoder import read_batch
+from tests.sim.delivery.driver_host import DriverHost
+from tests.sim.delivery.plan import LEDGER
+from tests.sim.network import Connection, Network
+from tests.sim.scenario import TOPICS
+from tests.sim.trace import Trace, Violation
+
+TIME_OUT, AFTER_THE_CHECK, LATE_NEWS = "time-out", "after the check", "late news"
+DEADLINE, NOT_IN_LEDGER = "deadline", "not in ledger"
+CAUSES = (TIME_OUT, AFTER_THE_CHECK, LATE_NEWS, DEADLINE, NOT_IN_LEDGER)
+OPEN_SHARE = 0.8
+# Longer than most answers take.
+LATENCY_MS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Excuse:
+    """What a client knew when it sent an EndTxn: why each partition may have no leader, if there is a reason."""
+
+    who: str
+    by_partition: dict[TopicPartition, str | None]
+
+
+@dataclass(slots=True)
+class Forgotten:
+    """A transaction that its coordinator has ended, but not in this partition."""
+
+    partition: TopicPartition
+    producer_id: int
+    first_offset: int
+    is_commit: bool
+    numbers: frozenset[int]
+
+
+class Leaders:
+    def __init__(self, network: Network, trace: Trace, *, freshness_ms: int) -> None:
+        self.network = network
+        self.core = network.core
+        self.trace = trace
+        # Metadata as old as this is not asked for again.
+        self._freshness_ms = freshness_ms
+        self.in_doubt: set[int] = set()
+        self._forgotten: list[Forgotten] = []
+        # By host and partition: when a broker told the host about its leader, and whether there was one.
+        self._told: dict[tuple[str, TopicPartition], list[tuple[int, bool]]] = defaultdict(list)
+        self._sent_ms: dict[tuple[str, str], int] = {}
+        self._excuses: dict[tuple[int, int], Excuse] = {}
+        self._call: Call | None = None
+        self._cause: dict[str, Excuse | None] = {}
+        self._watch()
+
+    def _watch(self) -> None:
+        core, network, coordinator = self.core, self.network, self.core.coordinator
+        markers = coordinator._markers
+        self._really_handle, self._really_send = core._handle, network._send
+        self._really_decide, self._really_drop = coordinator._decide, markers.is_dropped
+        core._handle = self._handle  # type: ignore[method-assign]
+        network._send = self._send  # type: ignore[method-assign]
+        coordinator._decide = self._decide  # type: ignore[method-assign]
+        markers.is_dropped = self._is_dropped  # type: ignore[method-assign]
+        markers.on_dropped = self._on_dropped
+
+    # ---- faults ----
+
+    def lose(self, pick: Random, length_ms: int) -> bool:
+        """Takes a partition offline for a while; mostly one that an open transaction has written to."""
+        cluster = self.core.cluster
+        led = [one.key for name in TOPICS for one in cluster.topics[name].partitions if cluster.is_up(one.leader_id)]
+        written = [
+            partition
+            for transaction in self.core.coordinator.transactions.values()
+            if transaction.record.state is CoordinatorState.ONGOING
+            for partition in transaction.record.partitions
+            if partition in led
+        ]
+        if not led:
+            return False
+        topic, index = pick.choice(written if written and pick.random() < OPEN_SHARE else led)
+        cluster.take_offline(topic, index)
+        self.trace.note(self.core.schedule.now_ms, f"{topic}-{index} has no leader for {length_ms} ms")
+        self.network.loop.after(length_ms, lambda: self._bring_back(topic, index))
+        return True
+
+    def _bring_back(self, topic: str, index: int) -> None:
+        self.core.cluster.bring_online(topic, index)
+        self.network.route(self.core.tick(self.network.loop.now_ms))
+
+    def heal(self) -> None:
+        for name in TOPICS:
+            for partition in self.core.cluster.topics[name].partitions:
+                self.core.cluster.bring_online(name, partition.index)
+        self.core.cluster.end_outdated_views()
+
+    # ---- what clients know ----
+
+    def _handle(self, call: Call) -> None:
+        self._call = call
+        try:
+            self._really_handle(call)
+        finally:
+            self._call = None
+        if call.api is METADATA and call.fault is None:
+            self._on_told(call)
+
+    def _on_told(self, call: Call) -> None:
+        connection = self.network.connections.get(call.connection_id)
+        if connection is None:
+            return
+        cluster, asked = self.core.cluster, call.body["topics"]
+        names = TOPICS if asked is None else [one["name"] for one in asked if one["name"] in TOPICS]
+        for name in names:
+            for partition in cluster.topics[name].partitions:
+                leader_id, _ = cluster.leader_as_seen_by(call.broker_id, partition)
+                told = (call.now_ms, cluster.is_up(leader_id))
+                self._told[connection.host.name, partition.key].append(told)
+
+    def _send(self, connection: Connection, data: bytes, *, tells_written: bool) -> None:
+        key, version, correlation_id, _, body_offset = frames.decode_request_header(data[4:])
+        if key == END_TXN.key:
+            body = END_TXN.decode_request(version, data[4:], body_offset)
+            excuse = self._excuse(connection.host, body["transactional_id"], is_commit=body["committed"])
+            self._excuses[connection.number, correlation_id] = excuse
+        self._really_send(connection, data, tells_written=tells_written)
+
+    def _excuse(self, host: Any, transactional_id: str, *, is_commit: bool) -> Excuse:
+        now_ms = self.network.loop.now_ms
+        transaction = self.core.coordinator.transactions.get(transactional_id)
+        partitions = transaction.record.partitions if transaction is not None else ()
+        before_ms = self._sent_ms.get((host.name, transactional_id))
+        self._sent_ms[host.name, transactional_id] = now_ms
+        found: dict[TopicPartition, str | None] = {}
+        for partition in partitions:
+            told = self._told[host.name, partition]
+            if not isinstance(host, DriverHost):
+                found[partition] = AFTER_THE_CHECK if told and told[-1][1] else None
+                continue
+            since_ms = host.checked_since_ms
+            if before_ms is not None:
+                since_ms = min(before_ms, now_ms - self._freshness_ms - LATENCY_MS)
+            if any(is_led and at_ms >= since_ms for at_ms, is_led in told):
+                found[partition] = AFTER_THE_CHECK
+            elif is_commit:
+                found[partition] = _excuse_of_driver(host, transactional_id, partition)
+            else:
+                found[partition] = None
+            if found[partition] == DEADLINE:
+                self.trace.count("EndTxn sent without a leader at the deadline")
+        return Excuse(host.name, found)
+
+    # ---- markers ----
+
+    def _decide(self, transaction: CoordinatedTransaction, after: TransactionRecord, done: Any) -> None:
+        call, cause = self._call, None
+        if call is not None and call.api is END_TXN:
+            cause = self._excuses.get((call.connection_id, call.correlation_id), Excuse("nobody", {}))
+        elif call is not None and call.api is INIT_PRODUCER_ID:
+            cause = Excuse("InitProducerId", {})
+        self._cause[transaction.transactional_id] = cause
+        self._really_decide(transaction, after, done)
+
+    def _is_dropped(self, partition: TopicPartition, coordinator_id: int) -> bool:
+        return partition[0] != LEDGER and self._really_drop(partition, coordinator_id)
+
+    def _on_dropped(self, partition: TopicPartition, marker: Marker) -> None:
+        forgotten = self._open_rows(partition, marker)
+        if forgotten is None:
+            # The partition was registered, but nothing has arrived there.
+            self.trace.count("marker dropped: nothing to end")
+            return
+        transactions = self.core.coordinator.transactions
+        name = next(one for one, known in transactions.items() if known.record.producer_id == marker.producer_id)
+        cause = self._cause[name]
+        why = TIME_OUT if cause is None else cause.by_partition.get(partition)
+        if why == AFTER_THE_CHECK and self._has_leader(partition):
+            why = LATE_NEWS
+        text = f"{'commit' if marker.is_commit else 'abort'} of {name} was sent to {partition[0]}-{partition[1]}"
+        if why is None:
+            assert cause is not None
+            raise Violation("I20", f"{text}, which has no leader, by {cause.who}")
+        self.trace.count(f"marker dropped: {why}")
+        self.trace.note(self.core.schedule.now_ms, f"{text}, which has no leader: {why}")
+        self._forgotten.append(forgotten)
+
+    def _has_leader(self, partition: TopicPartition) -> bool:
+        known = self.core.cluster.partition(*partition)
+        return known is not None and known.leader_id != NO_LEADER
+
+    def _open_rows(self, partition: TopicPartition, marker: Marker) -> Forgotten | None:
+        known = self.core.cluster.partition(*partition)
+        assert known is not None
+        entry = known.log.producers.entries.get(marker.producer_id)
+        if entry is None or entry.transaction_first_offset is None:
+            return None
+        first = entry.transaction_first_offset
+        seen = [read_batch(batch.data) for batch in known.log.batches if batch.base_offset >= first]
+        numbers = frozenset(
+            number for one in seen if one.producer_id == marker.producer_id and one.marker is None
+            for number in one.numbers
+        )  # fmt: skip
+        return Forgotten(partition, marker.producer_id, first, marker.is_commit, numbers)
+
+    # ---- the operator ----
+
+    def end_forgotten(self) -> None:
+        forgotten, self._forgotten = self._forgotten, []
+        for one in forgotten:
+            known = self.core.cluster.partition(*one.partition)
+            assert known is not None
+            if self._is_used(one.producer_id):
+                self._forgotten.append(one)
+                continue
+            entry = known.log.producers.entries.get(one.producer_id)
+            if entry is None or entry.transaction_first_offset != one.first_offset:
+                self.trace.count("forgotten transaction ended by the next one of its id")
+                self.in_doubt |= one.numbers
+                continue
+            self.trace.count(f"operator ended a forgotten transaction: {'commit' if one.is_commit else 'abort'}")
+            now_ms, epoch = self.core.schedule.now_ms, known.leader_epoch
+            marker = Marker(one.producer_id, entry.epoch, one.is_commit, entry.coordinator_epoch)
+            known.log.append_marker(marker, is_strict=False, leader_epoch=epoch, now_ms=now_ms)
+            self.core.cluster.replicate(known)
+
+    def _is_used(self, producer_id: int) -> bool:
+        """The next transaction of the id is open or ending: what was forgotten ends with it."""
+        return any(
+            one.record.producer_id == producer_id
+            and (one.pending is not None or one.record.state is CoordinatorState.ONGOING)
+            for one in self.core.coordinator.transactions.values()
+        )
+
+
+def _excuse_of_driver(host: DriverHost, transactional_id: str, partition: TopicPartition) -> str | None:
+    machine = host.machine
+    if machine is None:
+        return None
+    part = machine._part
+    if isinstance(part, CommitTransactions) and part._stops_retrying:
+        return DEADLINE
+    record = machine._record
+    if record is None or machine.phase is not Phase.FINISHING:
+        return None
+    named = {
+        (entry.topic, entry.partition) for entry in record.entries if record.transactional_id(entry) == transactional_id
+    }
+    return None if partition in named else NOT_IN_LEDGER
