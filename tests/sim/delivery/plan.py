@@ -38,6 +38,8 @@ ALL_FAULTS = (*REQUEST_AND_ANSWER, *LINKS, *CLUSTER, *SPARK, "depose_leader", "c
 # hardly any other fault.
 LEADERLESS = ("no_leader", "no_leader_in_commit")
 LEADERLESS_SHARE, LEADERLESS_EVERY, LEADERLESS_ONLY = 0.5, 8, 7
+# In every other one of these the leader is away for longer than the driver waits.
+IMPATIENT_EVERY = 16
 BESIDE_LEADERLESS = (
     (), ("crash_in_commit",), ("crash_in_commit", "cut_in_commit"), ("cut_in_commit", "move_coordinator"),
     ("fail_task", "kill_task"),
@@ -124,8 +126,11 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
     }  # fmt: skip
     kind = pick.choice((STREAM, STREAM, STREAM, LABELLED, FOREACH))
     faults = (_focused if seed % FOCUS_EVERY == FOCUSED else _faults)(dice["faults"], busy_ms)
+    patience_ms = dice["patience"].choice((120_000, 120_000, 3_000, 1_000))
     if is_leaderless := seed % LEADERLESS_EVERY == LEADERLESS_ONLY:
         faults = []
+    if is_impatient := seed % IMPATIENT_EVERY == LEADERLESS_ONLY:
+        patience_ms = 1_000
     habits = dice["habits"]
     return Plan(
         seed=seed,
@@ -144,7 +149,7 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         pause_ms=pick.choice((5, 30, 100)),
         restart_ms=pick.choice((100, 1_000)),
         parallel_requests=pick.choice((1, 2, 100)),
-        patience_ms=dice["patience"].choice((120_000, 120_000, 3_000, 1_000)),
+        patience_ms=patience_ms,
         trigger_ms=busy_ms // batches,
         forgetful=pick.choice((0, 0.3, 1)),
         reuse=pick.choice((0, 0.5, 1)),
@@ -153,7 +158,7 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
             [
                 *faults,
                 *breaker_faults(dice["breakers"], breakers, busy_ms),
-                *_leaderless(dice["leaders"], busy_ms, is_only=is_leaderless),
+                *_leaderless(dice["leaders"], busy_ms, is_only=is_leaderless, is_long=is_impatient),
             ]
         ),
         breakers=breakers,
@@ -214,13 +219,14 @@ def _faults(pick: Random, busy_ms: int) -> list[FaultEvent]:
     return events
 
 
-def _leaderless(pick: Random, busy_ms: int, *, is_only: bool) -> list[FaultEvent]:
+def _leaderless(pick: Random, busy_ms: int, *, is_only: bool, is_long: bool) -> list[FaultEvent]:
     events: list[FaultEvent] = []
     kinds = (*LEADERLESS, *pick.choice(BESIDE_LEADERLESS)) if is_only else LEADERLESS
     if is_only or pick.random() < LEADERLESS_SHARE:
         for kind in kinds:
             means_ms = (800, 2_500) if kind == "no_leader" else (150, 400) if is_only else (500, 1_500)
-            events += _events(pick, kind, pick.choice(means_ms), pick.choice((400, 1_500, 4_000)), busy_ms)
+            lengths_ms = (4_000, 15_000) if is_long else (400, 1_500, 4_000)
+            events += _events(pick, kind, pick.choice(means_ms), pick.choice(lengths_ms), busy_ms)
     return events
 
 
