@@ -80,8 +80,6 @@ class TaskReceipt:
     timeout_ms: int = 0
     remaining_ms: int = 0
     written: tuple[WrittenPartition, ...] = ()
-    # Of the topics in `written`, where brokers have them: a topic that was deleted and created again has another one.
-    topic_ids: Mapping[str, builtins.bytes] = field(default_factory=dict)
     row_count: int = 0
     bytes: int = 0
     retry_count: int = 0
@@ -90,6 +88,8 @@ class TaskReceipt:
     record_errors: Mapping[str, int] = field(default_factory=dict)
     # Digest of the incoming keys and values, in order (records/digest.py).
     digest: int = 0
+    # Of the topics in `written`, where brokers have them: a topic that was deleted and created again has another one.
+    topic_ids: Mapping[str, builtins.bytes] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
