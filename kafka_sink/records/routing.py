@@ -251,7 +251,9 @@ def _call_partitioner(
     try:
         answer = np.asarray(partitioner(topic, columns, view))
     except Exception as error:  # it may raise anything
-        text = f"the partitioner raised {type(error).__name__} for records of topic {topic}: {error}"
+        text = f"the partitioner raised {type(error).__name__} for records of topic {topic}"
+        if str(error):
+            text = f"{text}: {error}"
         raise DataError(text, PARTITIONER_FAILED) from error
     if answer.shape != (columns.row_count,) or answer.dtype.kind not in "iu":
         raise DataError(
