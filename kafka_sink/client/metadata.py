@@ -65,6 +65,8 @@ class Metadata:
         self._is_full_wanted = True
         self._question: MetadataRequest | None = None
         self._succeeded_ms: int | None = None
+        # Answers that named every topic in use.
+        self.answer_count = 0
         self._allowed_at_ms = 0
         self._failures = 0
         self._answers_without_news = 0
@@ -240,6 +242,7 @@ class Metadata:
         if not question.is_partial:
             self._is_full_wanted = False
             self._succeeded_ms = now_ms
+            self.answer_count += 1
         self._is_full_wanted = self._is_full_wanted or _is_incomplete(body, view, question)
         self.view = self._without_unused(view, now_ms)
         self._new_topics.difference_update(question.topics)

@@ -60,7 +60,8 @@ class Engine:
         # Operation id, and the number of the last batch that it waits for.
         self._flushes: list[tuple[int, int]] = []
         self._closes: list[int] = []
-        self._closing_since_ms = 0
+        # Those that arrived before the producer began to close.
+        self._earlier_answers = 0
         self._commands: list[c.Command] = []
         # Why nothing is accepted or sent any more.
         self._end: KafkaSinkError | None = None
@@ -205,7 +206,7 @@ class Engine:
         elif isinstance(event, c.Flush):
             self._flushes.append((event.operation_id, self._production.appended_count))
         elif isinstance(event, c.Close):
-            self._closing_since_ms = self._closing_since_ms if self._closes else now_ms
+            self._earlier_answers = self._earlier_answers if self._closes else self._metadata.answer_count
             self._closes.append(event.operation_id)
             if self._transaction is not None:
                 self._transaction.abort_before_close()
@@ -347,7 +348,8 @@ class Engine:
         if not sequences.partitions:
             return False
         topics = {topic for topic, _ in sequences.partitions}
-        is_fresh = self._metadata.is_newer_than(self._closing_since_ms) or self._metadata.is_just_learnt(now_ms)
+        # However young, an earlier answer may be from before the leader was lost.
+        is_fresh = self._metadata.answer_count > self._earlier_answers
         if not (is_fresh and topics <= self.cluster.topics.keys()):
             for topic in topics:
                 self._metadata.want_topic(topic, now_ms)  # perhaps it is forgotten: metadata.max.idle.ms

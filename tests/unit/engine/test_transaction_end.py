@@ -92,6 +92,17 @@ def test_closing_leaves_a_transaction_open_that_brokers_could_not_end_in_every_p
     assert "the transaction was left open: t-0 has no leader now" in [notice.text for notice in driver.notices]
 
 
+def test_closing_believes_no_answer_from_before_however_young_it_is(transaction_version: int) -> None:
+    driver = started(transaction_version)
+    driver.run_for(1_000)
+    driver.engine._metadata.refresh()
+    driver.run()
+    driver.cluster.move_leader("t", 0, -1)
+    closed = driver.close()
+    driver.run_for(2_000)
+    assert driver.ok(closed) and driver.count(END_TXN) == 0
+
+
 def test_closing_leaves_a_transaction_open_also_if_its_topic_was_not_written_to_for_long(
     transaction_version: int,
 ) -> None:
