@@ -136,6 +136,8 @@ class Preflight(DescribeTransactions):
         self._topic_ids = {(topic, one) for receipt in receipts for topic, one in receipt.topic_ids.items()}
         self._gone_since_ms: int | None = None
         self._leaderless = ""
+        # The description that is under way is from before the end of a wait.
+        self._is_outdated = False
         topics = sorted({topic for topic, _ in self._partitions})
         body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
         self.queue.ask(now_ms, LEADERS, AnyBroker(), METADATA, body)
@@ -150,10 +152,15 @@ class Preflight(DescribeTransactions):
         if answer.key == LEADERS:
             CommitStep.on_lost(self, now_ms, answer)
         else:
+            self._is_outdated = False
             super().on_lost(now_ms, answer)
 
     def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
         if answer.key != LEADERS:
+            if self._is_outdated:
+                self._is_outdated = False
+                self._ask(now_ms)
+                return
             super().on_bodies(now_ms, answer)
             return
         if self._waits_for_topics(now_ms, answer.bodies[0]):
@@ -171,7 +178,9 @@ class Preflight(DescribeTransactions):
             self._leaderless = ""
             self.found.clear()
             self._missing = dict.fromkeys(self._transactional_ids)
-            self._ask(now_ms)
+            self._is_outdated = self.queue.is_out(RequestKey(DESCRIBE))
+            if not self._is_outdated:
+                self._ask(now_ms)
 
     def _waits_for_topics(self, now_ms: int, metadata: Mapping[str, Any]) -> bool:
         gone = self._find_gone(metadata)

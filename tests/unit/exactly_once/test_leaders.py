@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_sink.client.admin_request import AdminRequest
+from kafka_sink.client.admin_request import AdminRequest, AdminResponse, ResponseKind
 from kafka_sink.errors import CommitAborted
+from kafka_sink.exactly_once.preflight import ONGOING, Preflight
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation
 from tests.unit.exactly_once.driver_bench import LOST, Bench
 from tests.unit.exactly_once.test_commit import without_rows
@@ -99,6 +100,29 @@ def test_a_batch_whose_transaction_ended_during_the_wait_is_not_decided(bench: B
     verdict = bench.commit(receipts)
     assert isinstance(verdict.error, CommitAborted) and "time-out" in str(verdict.error)
     assert COMMIT not in bench.purposes()
+
+
+def test_a_description_that_was_under_way_during_the_whole_wait_is_not_believed(bench: Bench) -> None:
+    receipts = bench.receipts(0)
+    check = Preflight(bench.settings, receipts, bench.now_ms)
+
+    def answers() -> list[AdminResponse]:
+        due = check.queue.take_due(bench.now_ms)
+        return [AdminResponse(each, ResponseKind.ANSWERED, (bench.broker.answer(each),)) for each in due]
+
+    bench.broker.leaderless.add(("t", 0))
+    late, leaders = answers()
+    check.on_answer(bench.now_ms, leaders)
+    bench.broker.leaderless.clear()
+    bench.now_ms += 10_000
+    check.on_answer(bench.now_ms, *answers())
+    bench.time_out(receipts[0])
+    for answer in (late, *answers()):
+        check.on_answer(bench.now_ms, answer)
+    for answer in answers():
+        check.on_answer(bench.now_ms, answer)
+    assert check.is_finished and receipts[0].transaction is not None
+    assert check.found[receipts[0].transaction.transactional_id].state != ONGOING
 
 
 def test_a_transaction_that_its_coordinator_forgot_during_the_wait_is_not_decided(bench: Bench) -> None:
