@@ -11,7 +11,7 @@ leaders before it ends a transaction, and waits. Each dropped marker has a cause
 
 Any other cause is a violation. "In time" means: for the first EndTxn of a batch, since the check before the decision;
 for a repetition, since the EndTxn before it; for all other requests of a driver, since its operation began. A task must
-have heard it in its newest answer.
+have heard it in its newest answer, apart from answers with an older leader epoch: their brokers are behind.
 
 The ledger is excepted: its markers wait for the leader here, since lost markers of the ledger are a breaker of their
 own.
@@ -24,6 +24,7 @@ doubt; then a row of it may be missing or there twice, and no other row.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -80,8 +81,8 @@ class Leaders:
         self._freshness_ms = freshness_ms
         self.in_doubt: set[int] = set()
         self._forgotten: list[Forgotten] = []
-        # By host and partition: when a broker told the host about its leader, and whether there was one.
-        self._told: dict[tuple[str, TopicPartition], list[tuple[int, bool]]] = defaultdict(list)
+        # By host and partition: when a broker told the host about its leader, whether there was one, and its epoch.
+        self._told: dict[tuple[str, TopicPartition], list[tuple[int, bool, int]]] = defaultdict(list)
         self._sent_ms: dict[tuple[str, str], int] = {}
         self._excuses: dict[tuple[int, int], Excuse] = {}
         self._call: Call | None = None
@@ -149,8 +150,8 @@ class Leaders:
         names = TOPICS if asked is None else [one["name"] for one in asked if one["name"] in TOPICS]
         for name in names:
             for partition in cluster.topics[name].partitions:
-                leader_id, _ = cluster.leader_as_seen_by(call.broker_id, partition)
-                told = (call.now_ms, cluster.is_up(leader_id))
+                leader_id, epoch = cluster.leader_as_seen_by(call.broker_id, partition)
+                told = (call.now_ms, cluster.is_up(leader_id), epoch)
                 self._told[connection.host.name, partition.key].append(told)
 
     def _send(self, connection: Connection, data: bytes, *, tells_written: bool) -> None:
@@ -171,12 +172,12 @@ class Leaders:
         for partition in partitions:
             told = self._told[host.name, partition]
             if not isinstance(host, DriverHost):
-                found[partition] = AFTER_THE_CHECK if told and told[-1][1] else None
+                found[partition] = AFTER_THE_CHECK if _is_led_by_the_newest(told) else None
                 continue
             since_ms = host.checked_since_ms
             if before_ms is not None:
                 since_ms = min(before_ms, now_ms - self._freshness_ms - LATENCY_MS)
-            if any(is_led and at_ms >= since_ms for at_ms, is_led in told):
+            if any(is_led and at_ms >= since_ms for at_ms, is_led, _ in told):
                 found[partition] = AFTER_THE_CHECK
             elif is_commit:
                 found[partition] = _excuse_of_driver(host, transactional_id, partition)
@@ -266,6 +267,12 @@ class Leaders:
             and (one.pending is not None or one.record.state is CoordinatorState.ONGOING)
             for one in self.core.coordinator.transactions.values()
         )
+
+
+def _is_led_by_the_newest(told: Sequence[tuple[int, bool, int]]) -> bool:
+    """A client ignores what an answer says about a leader of an earlier epoch than it knows."""
+    newest_epoch = max((epoch for _, _, epoch in told), default=0)
+    return next((is_led for _, is_led, epoch in reversed(told) if epoch == newest_epoch), False)
 
 
 def _excuse_of_driver(host: DriverHost, transactional_id: str, partition: TopicPartition) -> str | None:
