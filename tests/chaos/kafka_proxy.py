@@ -88,7 +88,7 @@ class KafkaProxy:
             thread.join(10)
         for each in listeners:
             each.close()
-        for connection in connections:
+        for connection in self._connections:  # also those that were accepted meanwhile
             connection.client.close()
             connection.broker.close()
 
