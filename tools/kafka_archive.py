@@ -7,7 +7,6 @@ loaded. A JVM with an archive (class data sharing) does not have to read and ver
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
 from signal import SIGTERM
 
@@ -16,9 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tools.kafka_format import format_nodes
 from tools.kafka_jars import cache_lock, jars
-from tools.kafka_node import FAST_START, KafkaNode, archive_path, free_port
-from tools.kafka_views import view_of
-from tools.waiting import wait_until
+from tools.kafka_node import FAST_START, KafkaNode, archive_path, free_port, wait_until_ready
 
 _TOPIC = "throw-away"
 _PATIENCE_S = 60
@@ -40,8 +37,8 @@ def make_archive(version: str) -> None:
         format_nodes([node], {}, {})
         node.start()
         try:
-            node.wait_until_open(time.monotonic() + _PATIENCE_S)
-            _wait_until_it_knows_itself(node)
+            # Until then its metadata names no controller, and confluent-kafka may wait a minute before it asks again.
+            wait_until_ready([node], _PATIENCE_S)
             _use(node.address)
             node.signal(SIGTERM)
             node.join(_PATIENCE_S)
@@ -51,16 +48,6 @@ def make_archive(version: str) -> None:
             temporary = final.with_suffix(".new")
             temporary.write_bytes(written.read_bytes())
             temporary.rename(final)
-
-
-def _wait_until_it_knows_itself(node: KafkaNode) -> None:
-    """Until then its metadata names no controller, and confluent-kafka may wait a minute before it asks again."""
-    wait_until(
-        lambda: node.node_id in view_of(node.address).brokers,
-        lambda: f"node {node.node_id} knows itself:\n{node.log_tail()}",
-        _PATIENCE_S,
-        passing=(OSError,),
-    )
 
 
 def _use(servers: str) -> None:

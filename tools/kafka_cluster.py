@@ -31,7 +31,7 @@ from tools import kafka_security
 from tools.kafka_archive import make_archive
 from tools.kafka_format import format_nodes
 from tools.kafka_jars import VERSIONS
-from tools.kafka_node import FAST_START, HOST, KafkaNode, free_port
+from tools.kafka_node import FAST_START, HOST, KafkaNode, free_port, wait_until_ready
 from tools.kafka_views import Partition, View, view_of
 from tools.waiting import wait_until
 from tools.workspace import workspace
@@ -189,17 +189,7 @@ class KafkaCluster:
 
     def wait_ready(self, timeout_s: float = 180) -> None:
         """Waits until every running node accepts connections and sees all others as alive."""
-        deadline = time.monotonic() + timeout_s
-        wanted = self._answering_nodes()
-        for node in wanted:
-            node.wait_until_open(deadline)
-        numbers = {node.node_id for node in wanted}
-        wait_until(
-            lambda: all(numbers <= view_of(node.address).brokers for node in wanted),
-            lambda: f"nodes {sorted(numbers)} know each other:\n{wanted[-1].log_tail()}",
-            max(0.0, deadline - time.monotonic()),
-            passing=(OSError,),
-        )
+        wait_until_ready(self._answering_nodes(), timeout_s)
 
     # Topics. These methods ask every running node, because nodes learn of a change one after the other.
 

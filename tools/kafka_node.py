@@ -22,6 +22,7 @@ from pathlib import Path
 
 from tools import kafka_security
 from tools.kafka_jars import cache_folder, class_path, java_command
+from tools.kafka_views import view_of
 from tools.waiting import wait_until
 
 HOST = "127.0.0.1"
@@ -223,3 +224,17 @@ log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.layout=org.apache.log4j.PatternLayout
 log4j.appender.console.layout.ConversionPattern=%d{HH:mm:ss.SSS} %p %c - %m%n
 """
+
+
+def wait_until_ready(nodes: Sequence[KafkaNode], timeout_s: float) -> None:
+    """Until each of them accepts connections and sees all of them, itself too, as alive."""
+    deadline = time.monotonic() + timeout_s
+    for node in nodes:
+        node.wait_until_open(deadline)
+    numbers = {node.node_id for node in nodes}
+    wait_until(
+        lambda: all(numbers <= view_of(node.address).brokers for node in nodes),
+        lambda: f"nodes {sorted(numbers)} know each other:\n{nodes[-1].log_tail()}",
+        max(0.0, deadline - time.monotonic()),
+        passing=(OSError,),
+    )

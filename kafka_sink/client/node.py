@@ -146,11 +146,8 @@ class Node:
         self.unavailable_since_ms = None
         self.forget_connection()
 
-    def take_over(self, other: Node) -> None:
+    def take_over(self, connection: Connection, other: Node) -> None:
         """Takes the connection of a node with the same address, with the requests in flight on it."""
-        connection = other.connection
-        if connection is None:
-            return
         self.connection, self.connected_endpoint = connection, self.endpoint
         self.last_address, self.throttled_until_ms = other.last_address, other.throttled_until_ms
         self.failures = self.setup_failures = self.retry_at_ms = 0

@@ -110,18 +110,22 @@ class NodeSet:
 
     def _hand_over_bootstrap_connections(self, now_ms: int) -> None:
         """A new connection to the same address would take several round trips, most of them with TLS and SASL."""
-        servers = {node.endpoint: node for node in self._bootstrap.values() if node.is_ready}
-        if not servers:
-            return
-        for node in self._brokers.values():
-            server = servers.get(Endpoint(node.endpoint.host, node.endpoint.port))
-            if server is None or server.connection is None or node.is_leaving or node.is_resolving or node.connection:
-                continue
+        for server in self._bootstrap.values():
             connection = server.connection
-            node.take_over(server)
+            node = self._unconnected_broker_at(server.endpoint) if server.is_ready else None
+            if connection is None or node is None:
+                continue
+            node.take_over(connection, server)
             self._by_connection[connection.connection_id] = node
             self.commands.append(HandedOver(connection.connection_id, node.node_id))
             self._note_availability(node, now_ms)
+
+    def _unconnected_broker_at(self, place: Endpoint) -> Node | None:
+        for node in self._brokers.values():
+            is_there = (node.endpoint.host, node.endpoint.port) == (place.host, place.port)
+            if is_there and not node.is_leaving and not node.is_resolving and node.connection is None:
+                return node
+        return None
 
     def rebootstrap(self, now_ms: int) -> None:
         """Forgets the brokers; responses in flight are awaited, within their timeouts.

@@ -79,16 +79,20 @@ def test_abort_drops_what_had_not_left_and_waits_for_what_had(transaction_versio
     assert on_wire in driver.delivered and driver.ok(abort)
 
 
+def close_without_leader(driver: TransactionDriver) -> None:
+    """The producer does not notice that the leader is lost: it has nothing more to send."""
+    driver.cluster.move_leader("t", 0, -1)
+    closed = driver.close()
+    driver.run_for(2_000)
+    assert driver.ok(closed) and driver.count(END_TXN) == 0
+
+
 def test_closing_leaves_a_transaction_open_that_brokers_could_not_end_in_every_partition(
     transaction_version: int,
 ) -> None:
     driver = started(transaction_version)
     driver.run_for(1_000)
-    # The producer does not notice: it has nothing more to send.
-    driver.cluster.move_leader("t", 0, -1)
-    closed = driver.close()
-    driver.run_for(2_000)
-    assert driver.ok(closed) and driver.count(END_TXN) == 0
+    close_without_leader(driver)
     assert "the transaction was left open: t-0 has no leader now" in [notice.text for notice in driver.notices]
 
 
@@ -97,10 +101,7 @@ def test_closing_believes_no_answer_from_before_however_young_it_is(transaction_
     driver.run_for(1_000)
     driver.engine._metadata.refresh()
     driver.run()
-    driver.cluster.move_leader("t", 0, -1)
-    closed = driver.close()
-    driver.run_for(2_000)
-    assert driver.ok(closed) and driver.count(END_TXN) == 0
+    close_without_leader(driver)
 
 
 def test_closing_leaves_a_transaction_open_also_if_its_topic_was_not_written_to_for_long(
@@ -109,10 +110,7 @@ def test_closing_leaves_a_transaction_open_also_if_its_topic_was_not_written_to_
     driver = started(transaction_version, metadata_max_idle_ms=5_000, metadata_max_age_ms=1_000)
     driver.run_for(7_000)
     assert "t" not in driver.engine.cluster.topics
-    driver.cluster.move_leader("t", 0, -1)
-    closed = driver.close()
-    driver.run_for(2_000)
-    assert driver.ok(closed) and driver.count(END_TXN) == 0
+    close_without_leader(driver)
 
 
 def test_closing_aborts_a_transaction_whatever_partitions_without_a_leader_it_did_not_write_to(

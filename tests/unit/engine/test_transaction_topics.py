@@ -35,6 +35,12 @@ def test_a_transaction_whose_records_went_to_two_topics_of_one_name_has_to_be_ab
     assert ids_in_receipt(driver) == {"t": NEW_ID}
 
 
+def start_over(driver: TransactionDriver) -> None:
+    assert driver.ok(driver._wish(StartOver(driver.operation_id(), "another id")))
+    assert driver.ok(driver.init())
+    driver.begin()
+
+
 def test_a_producer_that_starts_over_learns_of_the_new_topic_although_produce_goes_by_name() -> None:
     """The leader takes the records for the new topic without a word. With the old id the batch would be refused."""
     driver = TransactionDriver(1)
@@ -42,9 +48,7 @@ def test_a_producer_that_starts_over_learns_of_the_new_topic_although_produce_go
     driver.send(0)
     assert driver.ok(driver.commit())
     recreate(driver)
-    assert driver.ok(driver._wish(StartOver(driver.operation_id(), "another id")))
-    assert driver.ok(driver.init())
-    driver.begin()
+    start_over(driver)
     assert ids_in_receipt(driver) == {"t": NEW_ID}
 
 
@@ -54,7 +58,5 @@ def test_a_receipt_has_no_id_from_metadata_that_are_older_than_its_producer() ->
     driver.send(0)
     assert driver.ok(driver.commit())
     driver.engine._metadata.request_update = lambda: None  # type: ignore[method-assign]
-    assert driver.ok(driver._wish(StartOver(driver.operation_id(), "another id")))
-    assert driver.ok(driver.init())
-    driver.begin()
+    start_over(driver)
     assert ids_in_receipt(driver) == {}
