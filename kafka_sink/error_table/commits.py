@@ -118,6 +118,16 @@ EARLIER_PENDING = ErrorEntry(
     ("was decided earlier and is not finished",),
     "exactly-once.md#when-a-commit-fails",
 )
+NOT_DISCARDED = ErrorEntry(
+    "PKS-6016",
+    "repetition not discarded",
+    "The batch was delivered by an earlier run. Its repetition could not be discarded, because a partition has no "
+    "leader.",
+    "Safe: every row is visible, once.",
+    "Restart the query when the partition that the text names has a leader again.",
+    ("what this run wrote for it again could not be discarded",),
+    "exactly-once.md#when-a-commit-fails",
+)
 ROWS_LOST = ErrorEntry(
     "PKS-6021",
     "rows of a decided batch are missing",

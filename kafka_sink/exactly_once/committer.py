@@ -296,11 +296,9 @@ class Committer:
             self._judge(now_ms)
             return
         if None in outcomes:
-            if self._job.key in (None, record.key):
-                self._fail(messages.pending_error(record, outcomes, part.reason))
-            else:
-                sink_id = self._session.sink_id
-                self._fail(messages.other_pending_error(sink_id, self._key, self._summary, record, part.reason))
+            known = (self._session.sink_id, self._key, self._summary, record, part.reason)
+            own_error = messages.pending_error(record, outcomes, part.reason)
+            self._fail(own_error if self._job.key in (None, record.key) else messages.other_pending_error(*known))
             return
         closing, self._outcomes = record.with_outcomes(part.outcomes, self._job.wall_ms), outcomes
         if self._session.identity is not None:
@@ -511,15 +509,20 @@ class Committer:
     def _discard(self, now_ms: int) -> None:
         self._move(PhaseEvent.DISCARD)
         self._deadline_ms = now_ms + self._settings.patience_ms
-        self._part = AbortTransactions.for_receipts(self._settings, self._receipts, self._decided, now_ms)
+        # After the batch counts as delivered, tasks of the next one may use the same transactional ids.
+        waits = self._intended.conclusion is Conclusion.ALREADY_DELIVERED
+        known = (self._settings, self._receipts, self._decided, now_ms)
+        self._part = AbortTransactions.for_receipts(*known, waits_for_leaders=waits)
 
     def _on_discarded(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, AbortTransactions)
-        for name, reason in sorted(part.left_open.items())[: messages.NAMED_MAX]:
-            self._notes.append(f"transaction {name} could not be aborted and ends by its time-out: {reason}")
-        is_replaced_run = self._ledger is not None and is_replaced(self._ledger, self._key, self._session.run)
-        may_be_decided = is_replaced_run and self._job.operation is DriverOperation.ABORT
-        may_be_decided = may_be_decided or self._job.operation is DriverOperation.ABORT_WITHOUT_LEDGER
+        self._notes += part.notes
+        if part.leaderless:
+            known = (self._session.sink_id, self._key, self._summary, min(part.leaderless.values()))
+            self._intended = CommitResult(Conclusion.FAILED, messages.not_discarded_error(*known))
+        may_be_decided = self._job.operation is DriverOperation.ABORT_WITHOUT_LEDGER
+        if self._job.operation is DriverOperation.ABORT and self._ledger is not None:
+            may_be_decided = is_replaced(self._ledger, self._key, self._session.run)
         if may_be_decided and len(part.aborted) < len(self._receipts):
             # A transaction that was not aborted just now may have been committed: by a successor, which finishes this
             # run's decisions; or, without a ledger, by the commit that failed in another process.
@@ -529,13 +532,10 @@ class Committer:
     def _sweep(self, now_ms: int) -> None:
         self._move(PhaseEvent.SWEEP)
         self._deadline_ms = now_ms + self._settings.sweep_ms
-        committed_ids: frozenset[str] = frozenset()
-        listing, self._listing = self._listing, None
-        if listing is None:
-            listing = open_transactions(self._settings, self._session, now_ms)
-        elif self._record is not None:
-            # The list was requested while these were being committed.
-            committed_ids = frozenset(ending.transactional_id for ending in transactions_to_end(self._record))
+        listing = self._listing or open_transactions(self._settings, self._session, now_ms)
+        # A list that was requested while these were being committed may have them.
+        ended = transactions_to_end(self._record) if self._listing is not None and self._record is not None else ()
+        committed_ids, self._listing = {ending.transactional_id for ending in ended}, None
         rule = sweep_rule(self._session, self._previous(), self._job)
         self._part = Sweep(self._settings, rule, listing, now_ms, committed_ids=committed_ids)
 

@@ -6,9 +6,10 @@ transaction after the witness offset decides. While the log shows it open, the c
 `AbortTransactions` sends EndTxn(abort) and accepts any sign that the transaction is not open.
 
 While a partition of a transaction has no leader, brokers from Kafka 4.3 on would forget to end it there (KAFKA-20734),
-and read_committed readers would stop in that partition. An abort then leaves the transaction open; the next sweep finds
-it again. A commit waits for the leader until its deadline. Then it is sent nevertheless: a decided transaction must not
-time out.
+and read_committed readers would stop in that partition. A commit waits for the leader until its deadline. Then it is
+sent nevertheless: a decided transaction must not time out. An abort leaves the transaction open; the next sweep finds
+it again. It waits for the leader only if the transactional id may be used again before that sweep, since
+InitProducerId, too, would end the transaction.
 
 Both send the exact producer id and epoch, and the coordinator compares them: a late or repeated request affects its own
 transaction or none. Hence aborting never uses InitProducerId, which would abort whatever transaction is open under the
@@ -32,6 +33,7 @@ from kafka_sink.exactly_once.log_scan import (
     read_fetch_answer,
     read_offset_answer,
 )
+from kafka_sink.exactly_once.messages import NAMED_MAX
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, end_meaning, meaning
 from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.exactly_once.retry_queue import RetryQueue
@@ -309,7 +311,8 @@ def _can_end(raw: RawBatch, ending: PreparedTransaction) -> bool:
 
 class AbortTransactions(CommitStep):
     """Best effort: a transaction that could not be aborted is listed in `left_open` and ends by its time-out.
-    `partitions`: those that each transaction wrote to, by its id."""
+    `partitions`: those that each transaction wrote to, by its id. `waits_for_leaders`: a transaction with a partition
+    without a leader is not left open at once; `leaderless` has those that still wait, and the partition."""
 
     def __init__(
         self,
@@ -317,8 +320,12 @@ class AbortTransactions(CommitStep):
         endings: Sequence[PreparedTransaction],
         partitions: Mapping[str, tuple[tuple[str, int], ...]],
         now_ms: int,
+        *,
+        waits_for_leaders: bool = False,
     ) -> None:
         super().__init__(settings)
+        self._waits_for_leaders = waits_for_leaders
+        self.leaderless: dict[str, str] = {}
         self.aborted: list[str] = []
         self.left_open: dict[str, str] = {}
         self._partitions = partitions
@@ -333,14 +340,21 @@ class AbortTransactions(CommitStep):
         receipts: Sequence[TaskReceipt],
         spared: Collection[PreparedTransaction],
         now_ms: int,
+        *,
+        waits_for_leaders: bool = False,
     ) -> AbortTransactions:
         endings = dict.fromkeys(one.transaction for one in receipts if one.transaction is not None)
         left = tuple(ending for ending in endings if ending not in spared)
-        return cls(settings, left, _partitions_by_id(receipts), now_ms)
+        return cls(settings, left, _partitions_by_id(receipts), now_ms, waits_for_leaders=waits_for_leaders)
 
     @property
     def is_finished(self) -> bool:
         return self.queue.is_quiet and self._next_index == len(self._endings)
+
+    @property
+    def notes(self) -> list[str]:
+        left = sorted(self.left_open.items())[:NAMED_MAX]
+        return [f"transaction {name} could not be aborted and ends by its time-out: {reason}" for name, reason in left]
 
     def _ask_more(self, now_ms: int) -> None:
         while self._next_index < len(self._endings) and self.queue.count < self.settings.parallel_requests:
@@ -353,8 +367,19 @@ class AbortTransactions(CommitStep):
         super().on_answer(now_ms, answer)
         self._ask_more(now_ms)
 
+    def on_leaderless(self, now_ms: int, answer: AdminResponse) -> None:
+        if not self._waits_for_leaders:
+            super().on_leaderless(now_ms, answer)
+            return
+        self.last_trouble = self.leaderless[self._endings[answer.key.number].transactional_id] = str(answer.error)
+        self.queue.repeat(now_ms, answer.key)
+
     def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
         self.left_open[self._endings[key.number].transactional_id] = reason
+        self._drop(key)
+
+    def _drop(self, key: RequestKey) -> None:
+        self.leaderless.pop(self._endings[key.number].transactional_id, None)
         self.queue.drop(key)
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
@@ -363,7 +388,7 @@ class AbortTransactions(CommitStep):
         if found is Meaning.DONE:
             if error_code == 0:
                 self.aborted.append(self._endings[key.number].transactional_id)
-            self.queue.drop(key)
+            self._drop(key)
         elif not self.repeat_if_needed(now_ms, key, found, END_TXN.name, error_code):
             self.on_refused(now_ms, key, describe_answer(END_TXN.name, error_code))
 

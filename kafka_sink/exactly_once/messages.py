@@ -15,6 +15,7 @@ from kafka_sink.error_table.commits import (
     EARLIER_PENDING,
     IN_DOUBT,
     NOT_COMMITTED,
+    NOT_DISCARDED,
     NOT_RECORDED,
     NOT_STARTED,
     OTHER_CLUSTER,
@@ -191,6 +192,15 @@ def other_pending_error(
         "run again. Restart the query within the transaction timeout; it finishes the earlier batch first"
     )
     return CommitPending(text, EARLIER_PENDING, **_facts(sink_id, key, summary.row_count, summary.topics))
+
+
+def not_discarded_error(sink_id: str, key: BatchKey, summary: BatchSummary, reason: str) -> CommitPending:
+    text = (
+        f"{_batch(key, summary.row_count, summary.topics)} was delivered by an earlier run and every row is visible, "
+        f"but what this run wrote for it again could not be discarded: {reason}. Nothing of that will become visible. "
+        "Run the query again when the partition has a leader; nothing is lost and nothing is written twice"
+    )
+    return CommitPending(text, NOT_DISCARDED, **_facts(sink_id, key, summary.row_count, summary.topics))
 
 
 def lost_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None]) -> CommitLost:

@@ -10,12 +10,13 @@ from dataclasses import replace
 import pytest
 
 from kafka_sink.client.admin_request import AdminRequest, AdminResponse, ResponseKind
-from kafka_sink.errors import CommitAborted
+from kafka_sink.errors import CommitAborted, CommitPending
 from kafka_sink.exactly_once.preflight import ONGOING, Preflight
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation
 from tests.unit.exactly_once.driver_bench import LOST, Bench
 from tests.unit.exactly_once.test_commit import without_rows
 
+SECOND, THIRD = "2" * 16, "3" * 16
 LEADERS, DESCRIBE = "find partitions without a leader", "describe transactions"
 END, COMMIT = "end ledger transaction", "commit transaction"
 # Longer than the time-out of the driver's own transactions.
@@ -189,3 +190,35 @@ def test_a_decided_transaction_is_committed_without_a_leader_rather_than_left_to
     (note,) = verdict.notes
     assert note.startswith("t-0 has no leader now, and time was up")
     assert bench.seen() == [1, 1]
+
+
+def test_a_repeated_batch_waits_until_what_it_wrote_again_is_aborted(bench: Bench) -> None:
+    """Tasks of the next batch may use the same ids, and their InitProducerId would end these transactions."""
+    bench.commit(bench.receipts(0))
+    again = bench.receipts(0, run=SECOND)
+    lose_leader(bench, 1, back_after_ms=20_000)
+    began_ms = bench.now_ms
+    assert bench.commit(again, bench.session(SECOND)).conclusion is Conclusion.ALREADY_DELIVERED
+    assert bench.now_ms >= began_ms + 20_000
+    bench.settle()
+    assert {bench.state_of(receipt) for receipt in again} == {"CompleteAbort"}
+    assert bench.seen() == [1, 1]
+
+
+def test_a_repeated_batch_whose_partition_stays_without_a_leader_ends_the_run(bench: Bench) -> None:
+    bench.commit(bench.receipts(0))
+    again = bench.receipts(0, run=SECOND)
+    bench.broker.leaderless.add(("t", 0))
+    verdict = bench.commit(again, bench.session(SECOND))
+    assert isinstance(verdict.error, CommitPending) and verdict.error.entry.name == "PKS-6016"
+    assert "could not be discarded: t-0 has no leader" in str(verdict.error)
+    bench.settle()
+    assert sorted(bench.state_of(receipt) for receipt in again) == ["CompleteAbort", "Ongoing"]
+    assert bench.seen() == [1, 1]
+    bench.broker.leaderless.clear()
+    session = bench.session(THIRD)
+    assert bench.commit(bench.receipts(0, run=THIRD), session).conclusion is Conclusion.ALREADY_DELIVERED
+    assert bench.commit(bench.receipts(1, run=THIRD), session).conclusion is Conclusion.DELIVERED
+    bench.settle()
+    assert {bench.state_of(receipt) for receipt in again} == {"CompleteAbort"}
+    assert bench.seen() == [2, 2]
