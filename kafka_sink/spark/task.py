@@ -1,7 +1,7 @@
 """One attempt of one Spark task: Arrow batches in, a receipt out.
 
-    select_columns -> gather_batches -> RowEncoding.encode, where there is a format -> Producer.send_arrow -> ...
-        -> flush: every record is acknowledged -> receipt
+    read_ahead -> select_columns -> gather_batches -> RowEncoding.encode, where there is a format
+        -> Producer.send_arrow -> ... -> flush: every record is acknowledged -> receipt
 
 Rows are sent as they arrive, by column; unacknowledged data is limited by buffer.memory, and the task blocks when that
 is used up. Acknowledged records are only counted, so the memory does not grow with the length of the task. The first
@@ -44,6 +44,7 @@ from kafka_sink.spark.exhaustion import exhaustion_error
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.gather import gather_batches
 from kafka_sink.spark.identities import IDENTITIES
+from kafka_sink.spark.read_ahead import read_ahead
 
 if TYPE_CHECKING:
     from kafka_sink.admin.side_plan import SidePlan
@@ -105,7 +106,7 @@ def write_task(
 ) -> TaskReceipt:
     task: Task | None = None
     try:
-        for rows in gather_batches(select_columns(arrow_batch, columns) for arrow_batch in arrow_batches):
+        for rows in gather_batches(select_columns(arrow_batch, columns) for arrow_batch in read_ahead(arrow_batches)):
             # Created only now: a task without rows must not contact a broker.
             task = task or Task(options, place, columns.sides, meter)
             task.append(rows)
