@@ -52,6 +52,7 @@ def coordinator_error(
     if error_code == INVALID_TRANSACTION_TIMEOUT:
         answer = (
             f"transaction.timeout.ms={transaction_timeout_ms} is more than the brokers allow; lower it, or raise "
-            f"transaction.max.timeout.ms of the brokers (900000 by default) ({answer})"
+            "transaction.max.timeout.ms of the brokers (900000 by default). A query of Spark that does not set it uses "
+            f"the brokers' limit after a restart ({answer})"
         )
     return BrokerError(f"{who}: {answer}", code=error_code, api=api.name)

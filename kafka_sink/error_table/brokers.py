@@ -66,7 +66,8 @@ TRANSACTION_TOO_LONG = ErrorEntry(
     "transaction time-out above what brokers allow",
     "kafka.transaction.timeout.ms is larger than the brokers' transaction.max.timeout.ms.",
     BEFORE,
-    "Lower kafka.transaction.timeout.ms, or raise transaction.max.timeout.ms on the brokers.",
+    "Lower kafka.transaction.timeout.ms, or raise transaction.max.timeout.ms on the brokers. If the limit was lowered "
+    "while the query was running and the option is not set, restart the query.",
     ("is more than the brokers allow",),
     "options.md",
 )
