@@ -284,11 +284,12 @@ WRONG_CALL = ErrorEntry(
 )
 OUT_OF_MEMORY = ErrorEntry(
     "PKS-5007",
-    "out of memory or threads in a task",
-    "The Python process of a task reached a memory or thread limit of Spark, of a container or of the host.",
+    "out of memory or threads",
+    "A Python process of Spark reached a memory or thread limit of Spark, of a container or of the host.",
     TASK,
     "Raise the limit that the text names, or run fewer tasks at a time. spark.executor.pyspark.memory limits the "
-    "address space, and a task reserves more than it uses: set it to 1g or more, or do not set it.",
+    "address space, and a task reserves more than it uses: set it to 1g or more, or do not set it. On the driver it is "
+    "spark.sql.planner.pythonExecution.memory.",
     ("has no memory left", "cannot start a thread"),
     "performance.md#memory-of-a-task",
 )

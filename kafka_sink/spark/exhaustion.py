@@ -1,4 +1,4 @@
-"""A task whose process is out of memory or threads: Python's message has neither the limit nor advice.
+"""A process of Spark that is out of memory or threads: Python's message has neither the limit nor advice.
 
 Spark limits its Python workers by their address space (`spark.executor.pyspark.memory`). Libraries and threads use far
 more address space than memory, so a process can hit the limit with half that memory.
@@ -19,9 +19,9 @@ def exhaustion_error(error: BaseException) -> OutOfMemory | None:
     """None: another error. The error that ended the sender thread is the cause of the one that the task sees."""
     for one in (error, error.__cause__):
         if isinstance(one, MemoryError):
-            return OutOfMemory(f"this task's Python process has no memory left{_in_brackets(str(one))}{_limit_text()}")
+            return OutOfMemory(f"this Python process has no memory left{_in_brackets(str(one))}{_limit_text()}")
         if isinstance(one, RuntimeError) and NO_THREAD in str(one):
-            return OutOfMemory(f"this task's Python process cannot start a thread{_limit_text()}")
+            return OutOfMemory(f"this Python process cannot start a thread{_limit_text()}")
     return None
 
 

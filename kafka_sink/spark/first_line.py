@@ -20,6 +20,7 @@ from contextlib import contextmanager
 
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, explain_error
 from kafka_sink.io.error_copy import copy_error
+from kafka_sink.spark.exhaustion import exhaustion_error
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 _LOGGER = logging.getLogger("kafka_sink")
@@ -30,10 +31,14 @@ def explain_to_spark() -> Iterator[None]:
     """Wrap everything that Spark calls."""
     try:
         yield
-    except KafkaSinkError as error:
+    except (KafkaSinkError, MemoryError, RuntimeError) as raised:
+        # Also while modules are loaded, where a limit of memory strikes first.
+        error = raised if isinstance(raised, KafkaSinkError) else exhaustion_error(raised)
+        if error is None:
+            raise
         _LOGGER.debug("this error goes to Spark", exc_info=True)
         if isinstance(error, LocalProtocolError):
-            raise copy_error(error, explain_error(error)) from error
+            raise copy_error(error, explain_error(error)) from raised
         if is_spark_worker():
             os.environ[HIDE_TRACEBACK] = "1"
         raise copy_error(error, explain_error(error)) from None

@@ -23,21 +23,15 @@ AHEAD_MAX_BYTES = 1 << 24
 def read_ahead(arrow_batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same batches in the same order; an error of the source is raised where its batch would have been."""
     source = iter(arrow_batches)
-    reader: _Reader | None = None
+    reader = _Reader(source)
     try:
         arrow_batch = next(source, None)
         while arrow_batch is not None:
-            if AHEAD_MIN_BYTES <= arrow_batch.nbytes <= AHEAD_MAX_BYTES:
-                reader = reader or _Reader(source)
-                reader.begin()
-                yield arrow_batch
-                arrow_batch = reader.take()
-            else:
-                yield arrow_batch
-                arrow_batch = next(source, None)
+            is_ahead = AHEAD_MIN_BYTES <= arrow_batch.nbytes <= AHEAD_MAX_BYTES and reader.begin()
+            yield arrow_batch
+            arrow_batch = reader.take() if is_ahead else next(source, None)
     finally:
-        if reader is not None:
-            reader.end()
+        reader.end()
 
 
 class _Reader:
@@ -48,11 +42,15 @@ class _Reader:
         self._source = source
         self._begins: SimpleQueue[bool] = SimpleQueue()
         self._read: SimpleQueue[pa.RecordBatch | BaseException | None] = SimpleQueue()
-        # A task that fails ends while the thread may wait for Spark, which must not keep the process alive.
-        Thread(target=self._run, name="pykafka-sink-reader", daemon=True).start()
+        self._has_thread: bool | None = None
 
-    def begin(self) -> None:
-        self._begins.put(True)
+    def begin(self) -> bool:
+        """False: there is no thread to read."""
+        if self._has_thread is None:
+            self._has_thread = self._start()
+        if self._has_thread:
+            self._begins.put(True)
+        return self._has_thread
 
     def take(self) -> pa.RecordBatch | None:
         """The batch of the last begin(); None at the end."""
@@ -63,6 +61,16 @@ class _Reader:
 
     def end(self) -> None:
         self._begins.put(False)
+
+    def _start(self) -> bool:
+        # A task that fails ends while the thread may wait for Spark, which must not keep the process alive.
+        thread = Thread(target=self._run, name="pykafka-sink-reader", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            # spark.executor.pyspark.memory leaves no address space for another thread. The task can do without it.
+            return False
+        return True
 
     def _run(self) -> None:
         while self._begins.get():

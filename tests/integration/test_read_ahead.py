@@ -134,3 +134,13 @@ def test_a_task_that_fails_while_the_thread_waits_for_spark_does_not_wait_for_it
     assert thread.daemon and thread.is_alive()
     may_end.set()
     wait_until_no_thread_reads()
+
+
+def test_a_process_that_can_start_no_thread_reads_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    source = Source([MEDIUM] * 3)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert len(list(read_ahead(source))) == 3
+    assert set(source.readers) == {"MainThread"} and source.has_ended

@@ -21,7 +21,14 @@ from kafka_sink.cli.arguments import parse_arguments
 from kafka_sink.cli.brokers import producer_options
 from kafka_sink.cli.replay import filters_of
 from kafka_sink.error_table import ENTRIES
-from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, LocalProtocolError, explain_error
+from kafka_sink.errors import (
+    BrokerError,
+    ConfigError,
+    KafkaSinkError,
+    LocalProtocolError,
+    OutOfMemory,
+    explain_error,
+)
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.io.files import read_file
 from kafka_sink.io.pkcs12 import pkcs12_to_pem
@@ -257,6 +264,12 @@ def test_spark_gets_no_traceback_of_what_a_user_can_mend(monkeypatch: pytest.Mon
         raise LocalProtocolError("a bug")
     assert isinstance(bug.value.__cause__, LocalProtocolError) and bug.value.name == "PKS-5006"
     assert HIDE_TRACEBACK not in os.environ
+    with pytest.raises(OutOfMemory, match=r"^PKS-5007 .* no memory left \(of 3 bytes\)"), explain_to_spark():
+        raise MemoryError("of 3 bytes")
+    with pytest.raises(OutOfMemory, match=r"^PKS-5007 .* cannot start a thread"), explain_to_spark():
+        raise RuntimeError("can't start new thread")
+    with pytest.raises(RuntimeError, match=r"^another$"), explain_to_spark():
+        raise RuntimeError("another")
     with pytest.raises(ConfigError), explain_to_spark():
         raise ConfigError("a=1 is not valid")
     assert os.environ.pop(HIDE_TRACEBACK) == "1"
