@@ -44,7 +44,9 @@ UNKNOWN_TOPIC = 3
 TOLD_EVERY_S = 5.0
 # A transaction is ended at this size, whatever --batch-size is.
 BATCH_BYTES_MAX = 16 * 1024 * 1024
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_HEADERS, _HEADER_BYTES = (
+    pa.list_(pa.struct([("key", of_name), ("value", pa.binary())])) for of_name in (pa.string(), pa.binary())
+)
 
 Filters = Mapping[str, Sequence[str]]
 
@@ -278,13 +280,17 @@ def _split_parts(
 
 
 def _columns(records: Sequence[Record]) -> pa.RecordBatch:
-    pairs = [[{"key": name, "value": said} for name, said in record.headers] for record in records]
+    # A name may hold bytes that are not UTF-8, which only a view turns into a text.
+    pairs = [
+        [{"key": name.encode(errors="surrogateescape"), "value": said} for name, said in record.headers]
+        for record in records
+    ]
     # -1 is for a record of an old format without a timestamp.
     times = [record.timestamp_ms if record.timestamp_ms >= 0 else None for record in records]
     arrays = [
         pa.array([record.key for record in records], pa.binary()),
         pa.array([record.value for record in records], pa.binary()),
-        pa.array(pairs, _HEADERS),
+        pa.array(pairs, _HEADER_BYTES).view(_HEADERS),
         pa.array(times, pa.int64()),
     ]
     return pa.RecordBatch.from_arrays(arrays, ["key", "value", "headers", "timestamp"])

@@ -23,9 +23,11 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_sink import Producer
 from kafka_sink.admin.ledger_topic import LEDGER_PARTITION
+from kafka_sink.admin.topic_reader import PartitionReader
 from kafka_sink.errors import DataError
 from kafka_sink.spark.unsendable import Unsendable
 from kafka_sink.testing import EmbeddedBroker, Fault
+from tests.integration.asking import client_of
 from tests.integration.commanding import Shell
 from tools.foreign_reader import ForeignRecord, end_offsets, read_topic
 from tools.kafka_cluster import KafkaCluster
@@ -165,6 +167,24 @@ def test_a_letter_of_a_letter_becomes_the_letter(broker: EmbeddedBroker, shell: 
     send(broker.bootstrap_servers, letters(once))
     assert shell(*words(broker.bootstrap_servers, "--yes")).exit_code == 0
     assert back(broker.bootstrap_servers) == expected(once)
+
+
+def test_the_name_of_a_header_keeps_bytes_that_are_not_utf8(broker: EmbeddedBroker, shell: Shell) -> None:
+    names = pa.array([b"\xff\xfe", b"pykafka-sink.error"]).view(pa.string())
+    headers = pa.ListArray.from_arrays(
+        pa.array([0, 2], pa.int32()),
+        pa.StructArray.from_arrays([names, pa.array([b"1", b"2"])], ["key", "value"]),
+    )
+    send(broker.bootstrap_servers, pa.RecordBatch.from_arrays([pa.array([b"v"]), headers], ["value", "headers"]))
+    assert shell(*words(broker.bootstrap_servers, "--yes", "--json")).content["written_now"] == 1
+    with client_of(broker.bootstrap_servers) as client:
+        found = [
+            record
+            for reader in (PartitionReader(client, BACK, partition, 60_000) for partition in range(3))
+            for records, _ in reader.read(*reader.extent())
+            for _, record in records
+        ]
+    assert [record.headers for record in found] == [(("\udcff\udcfe", b"1"),)]
 
 
 @pytest.mark.parametrize(("answer", "exit_code"), [("no\n", 1), ("", 2)])
