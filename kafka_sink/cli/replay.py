@@ -151,6 +151,12 @@ class ReplaySession:
                 "and begin another replay with --name for what is missing there",
                 REPLAY_IN_DOUBT,
             )
+        if self.name in read.unreadable:
+            raise ConfigError(
+                f"the progress of replay {self.name} cannot be read: {read.unreadable[self.name]}. If a newer release "
+                "has written it, use that one; another --name begins at the first letter",
+                REPLAY_WRONG,
+            )
         return read.found
 
     def reader(self, partition: int) -> PartitionReader:
@@ -158,7 +164,16 @@ class ReplaySession:
 
     def _extent(self, partition: int, progress: ReplayProgress) -> tuple[int, int]:
         first, end = self.reader(partition).extent()
-        return max(first, progress.next_offsets.get(partition, 0)), end
+        read_to = progress.next_offsets.get(partition, 0)
+        if read_to > end:
+            # Without topic ids a topic that was created again is not told from the old one.
+            raise ConfigError(
+                f"{self.source}-{partition} ends at offset {end}, but earlier runs of replay {self.name} have read up "
+                f"to {read_to}: the topic was created again, or its brokers have lost records. Another --name begins "
+                "at its first letter",
+                REPLAY_WRONG,
+            )
+        return max(first, read_to), end
 
     def _topics(self, *names: str) -> dict[str, tuple[str, tuple[int, ...]] | None]:
         """Id and partitions of each; None: it does not exist. The request does not create topics."""
@@ -234,7 +249,13 @@ class _Writer:
         self._producer.init_transactions()
         with self._producer.transaction():
             future = self._producer.send(self._ledger_topic, b"{}", RUN_PREFIX + name, partition=LEDGER_PARTITION)
-        return future.result().offset
+        offset = future.result().offset
+        if offset < 0:
+            raise NotAnswered(
+                f"the ledger {self._ledger_topic} was not available: a record of this run was acknowledged without its "
+                "offset, so what earlier runs have written there cannot be read"
+            )
+        return offset
 
     def write(self, records: Sequence[tuple[int, Record]], topic: str, progress: ReplayProgress) -> None:
         with self._producer.transaction():
@@ -323,7 +344,7 @@ def _is_wanted(about: Mapping[str, str], filters: Filters) -> bool:
 def _name(given: argparse.Namespace, source: str, target: str, filters: Filters) -> str:
     """The same for the same arguments, so that repeating the command continues."""
     if given.name is not None:
-        return check_sink_id(given.name)
+        return check_sink_id(given.name, "--name")
     told = repr((source, target, sorted(filters.items())))
     return f"replay-{mmh3.hash128(told.encode()) >> 64:016x}"
 

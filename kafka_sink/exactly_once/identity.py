@@ -73,11 +73,11 @@ def label_of(query_name: str | None, location: str | None) -> str:
     return text if len(text) <= SINK_LABEL_MAX else "..." + text[3 - SINK_LABEL_MAX :]
 
 
-def check_sink_id(sink_id: str) -> str:
-    """The option `sink.id`, if it can be part of a transactional id and of an ACL."""
+def check_sink_id(sink_id: str, option: str = "sink.id") -> str:
+    """The value of the option, if it can be part of a transactional id and of an ACL."""
     if not has_letters_of_sink_id(sink_id) or len(sink_id) > SINK_ID_CHARACTERS_MAX:
         raise ConfigError(
-            f"sink.id is {sink_id!r}; it may have 1 to {SINK_ID_CHARACTERS_MAX} characters of A-Z a-z 0-9 . _ -, "
+            f"{option} is {sink_id!r}; it may have 1 to {SINK_ID_CHARACTERS_MAX} characters of A-Z a-z 0-9 . _ -, "
             "because it is the beginning of transactional ids and of the ACL for them"
         )
     return sink_id

@@ -100,10 +100,12 @@ def _count(found: Any) -> int:
 
 
 class ReplayListing(LedgerRead):
-    """The progress of every replay in a ledger. `claim_offset`: offset of an own record, written after the fence."""
+    """The progress of every replay in a ledger. `claim_offset`: offset of an own record, written after the fence.
+    `unreadable`: why a progress cannot be read; it stops its own replay only."""
 
     def __init__(self, settings: DeliverySettings, now_ms: int, *, claim_offset: int | None = None) -> None:
         self.found: dict[str, ReplayProgress] | None = None
+        self.unreadable: dict[str, str] = {}
         # Replays whose newest record has no marker: whether it was committed is unknown.
         self.in_doubt: frozenset[str] = frozenset()
         super().__init__(settings, "", now_ms, claim_offset=claim_offset)
@@ -120,4 +122,10 @@ class ReplayListing(LedgerRead):
         self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, list[tuple[int, bytes]]]
     ) -> None:
         self.in_doubt = frozenset(key.removeprefix(KEY_PREFIX) for key in unmarked)
-        self.found = {key.removeprefix(KEY_PREFIX): decode_progress(value) for key, (_, value) in found.items()}
+        self.found = {}
+        for key, (_, value) in found.items():
+            name = key.removeprefix(KEY_PREFIX)
+            try:
+                self.found[name] = decode_progress(value)
+            except RemoteProtocolError as error:
+                self.unreadable[name] = str(error)

@@ -24,7 +24,9 @@ from confluent_kafka.admin import AdminClient
 from kafka_sink import Producer
 from kafka_sink.admin.ledger_topic import LEDGER_PARTITION
 from kafka_sink.admin.topic_reader import PartitionReader
+from kafka_sink.cli.replay import ReplaySession
 from kafka_sink.errors import DataError
+from kafka_sink.exactly_once import log_scan
 from kafka_sink.spark.unsendable import Unsendable
 from kafka_sink.testing import EmbeddedBroker, Fault
 from tests.integration.asking import client_of
@@ -36,7 +38,7 @@ from tools.waiting import wait_until
 ROOT = Path(__file__).parents[2]
 DEAD, BACK, LEDGER = "orders-dead", "orders", "__pykafka_sink_ledger"
 PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-NOT_LEADER = 6
+NOT_LEADER, DUPLICATE_SEQUENCE_NUMBER = 6, 46
 TIME_MS = 1_700_000_000_000
 
 
@@ -207,7 +209,7 @@ def test_nothing_is_written_without_a_yes(
         (("--to", "nowhere"), "--to nowhere: there is no such topic"),
         (("--from", "nowhere"), "--from nowhere: there is no such topic"),
         (("--filter", "colour=red"), "can be chosen by reason, topic"),
-        (("--name", "a b"), "sink.id"),
+        (("--name", "a b"), "--name is 'a b'"),
     ],
 )
 def test_wrong_words_are_answered_before_anything_is_written(
@@ -286,6 +288,64 @@ def test_a_topic_that_was_made_anew_has_letters_of_its_own(broker: EmbeddedBroke
     send(servers, letters(rows(2, first=50)))
     assert shell(*words(servers, "--yes", "--json")).content["written_now"] == 2
     assert back(servers) == expected(rows(4)) + expected(rows(2, first=50))
+
+
+def test_a_topic_that_was_made_anew_where_brokers_have_no_ids_is_told(
+    broker: EmbeddedBroker, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers, topics = broker.bootstrap_servers, ReplaySession._topics
+
+    def without_ids(session: ReplaySession, *names: str) -> Any:
+        return {name: each and ("", each[1]) for name, each in topics(session, *names).items()}
+
+    monkeypatch.setattr(ReplaySession, "_topics", without_ids)
+    send(servers, letters(rows(20)))
+    assert shell(*words(servers, "--yes")).exit_code == 0
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([DEAD])[DEAD].result(60)
+    broker.create_topic(DEAD, 2)
+    send(servers, letters(rows(2, first=50)))
+    refused = shell(*words(servers, "--yes"))
+    assert refused.exit_code == 2 and "have read up to" in refused.err and "PKS-8004" in refused.err
+    assert shell(*words(servers, "--yes", "--name", "again")).exit_code == 0
+    assert back(servers) == expected(rows(20)) + expected(rows(2, first=50))
+
+
+def test_a_progress_that_cannot_be_read_stops_its_own_replay_only(broker: EmbeddedBroker, shell: Shell) -> None:
+    servers = broker.bootstrap_servers
+    send(servers, letters(rows(4)))
+    assert shell(*words(servers, "--yes", "--name", "one")).exit_code == 0
+    with Producer({"bootstrap.servers": servers, "transactional.id": "newer"}) as newer:
+        newer.init_transactions()
+        with newer.transaction():
+            newer.send(LEDGER, b'{"version":2}', "/replay/one", partition=LEDGER_PARTITION)
+    refused = shell(*words(servers, "--yes", "--name", "one"))
+    assert refused.exit_code == 2 and "the progress of replay one cannot be read: " in refused.err
+    assert "has version 2, not 1" in refused.err and "PKS-8004" in refused.err
+    assert shell(*words(servers, "--yes", "--name", "two")).exit_code == 0
+
+
+def test_a_claim_that_has_no_offset_is_not_taken_for_an_empty_ledger(
+    broker: EmbeddedBroker, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two partitions, of which only one has new letters; each fetch of the ledger brings one batch."""
+    monkeypatch.setattr(log_scan, "FETCH_BYTES_MAX", 1)
+    servers = broker.bootstrap_servers
+
+    def put(partition: int, given: pa.RecordBatch) -> None:
+        send(servers, letters(given).append_column("partition", pa.array([partition] * given.num_rows, pa.int32())))
+
+    put(0, rows(4))
+    put(1, rows(4, first=10))
+    assert shell(*words(servers, "--yes")).exit_code == 0
+    put(0, rows(2, first=20))
+    broker.inject(Fault("Produce", DUPLICATE_SEQUENCE_NUMBER, after_apply=True, topic=LEDGER))
+    refused = shell(*words(servers, "--yes"))
+    assert refused.exit_code == 4 and "without its offset" in refused.err and "PKS-8006" in refused.err
+    assert shell(*words(servers, "--yes", "--json")).content["written_now"] == 2
+    put(0, rows(2, first=30))
+    assert shell(*words(servers, "--yes", "--json")).content["written_now"] == 2
+    assert back(servers) == sum(map(expected, (rows(4), rows(4, 10), rows(2, 20), rows(2, 30))), Counter())
 
 
 # ---- killed runs -----------------------------------------------------------------------------------------------------
