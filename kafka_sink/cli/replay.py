@@ -22,6 +22,7 @@ from kafka_sink.admin.topic_reader import PartitionReader
 from kafka_sink.cli.brokers import producer_options
 from kafka_sink.cli.report import DONE, Report, confirm, table
 from kafka_sink.cli.sink_client import NotAnswered
+from kafka_sink.cli.streams import print_error, write_error
 from kafka_sink.client.admin_request import AnyBroker
 from kafka_sink.error_table.commits import REPLAY_IN_DOUBT, REPLAY_WRONG
 from kafka_sink.errors import BrokerError, ConfigError, DataError, KafkaSinkError
@@ -358,7 +359,7 @@ def replay(session: ReplaySession, given: argparse.Namespace) -> Report:
         return _dry_run(session, plan)
     if not plan.left_count:
         return _report(plan.progress, plan.progress, "nothing is left to look at")
-    sys.stderr.write("\n".join(plan.lines()) + "\n")
+    print_error("\n".join(plan.lines()))
     confirm(given, [])
     with Display(plan, is_silent=given.json) as display:
         try:
@@ -441,9 +442,8 @@ class Display:
         written = progress.written_count - self._written_before
         rate = written / max(0.001, now_s - self._started_s)
         line = f"{seen * 100 // self._left_count:3d} %  {written} written  {rate:,.0f} records/s"
-        sys.stderr.write(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
-        sys.stderr.flush()
+        write_error(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
 
     def __exit__(self, *_: object) -> None:
         if self._is_terminal and not self._is_silent:
-            sys.stderr.write("\r\x1b[K")
+            write_error("\r\x1b[K")

@@ -37,8 +37,14 @@ def print_text(text: str) -> None:
 
 
 def print_error(text: str) -> None:
+    write_error(text + "\n")
+
+
+def write_error(text: str) -> None:
+    """No command ends because nobody reads its standard error, or because that is full."""
     with suppress(OSError):
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def _drop_output() -> None:
