@@ -391,6 +391,13 @@ def test_a_misspelled_sink_is_told_the_nearest_one(sink: Sink, shell: Shell) -> 
         (("ledger", "--option", "kafka.sasl.password"), "NAME=VALUE"),
         (("ledger", "--option", "sasl.password=hush-hush"), "no prefix kafka."),
         (("ledger", "--timeout", "soon"), "number of seconds"),
+        (("ledger", "--timeout", "\u00b2"), "number of seconds"),
+        (("topic", "--topic", "t", "--create", "--partitions", "3000000000"), "from 1 to 2147483647"),
+        (("topic", "--topic", "t", "--create", "--replication-factor", "40000"), "from 1 to 32767"),
+        (("perf", "--topic", "t", "--num-records", "1", "--throughput", "nan"), "-1 for no limit"),
+        (("perf", "--topic", "t", "--num-records", "1", "--throughput", "inf"), "-1 for no limit"),
+        (("perf", "--topic", "t", "--num-records", "1", "--throughput", "1e-300"), "-1 for no limit"),
+        (("perf", "--topic", "t", "--num-records", "1", "--record-size", "3000000000"), "from 1 to 2147483647"),
     ],
 )
 def test_wrong_words_end_with_2_and_without_secrets(
@@ -411,6 +418,7 @@ def test_wrong_words_end_with_2_and_without_secrets(
         (("--bootstrap-server", "h:1", "--option", "kafka.retris=hush-hush"), "did you mean retries?"),
         (("--bootstrap-server", "h:1", "--option", "kafka.ssl.provider=hush-hush"), "there is no JVM"),
         (("--bootstrap-server", "h:1", "--sink-id", "a b"), "sink.id"),
+        (("--bootstrap-server", "h:1", "--checkpoint", "s3://[a/b"), "--checkpoint s3://[a/b is no location"),
         (("--bootstrap-server", "h:1", "--ledger-topic", "a b"), "--ledger-topic"),
     ],
 )

@@ -88,6 +88,17 @@ def test_lines_of_a_file_are_drawn_and_the_warm_up_does_not_count(
     assert len(written) == 500 and set(written) == {b"one", b"two", b"three"}
 
 
+@pytest.mark.parametrize(
+    ("given", "between"), [("\\t", "\t"), ("\\u00e9", "\u00e9"), ("\u00e9", "\u00e9"), ("\u2192\\n", "\u2192\n")]
+)
+def test_a_file_is_divided_by_any_text(broker: EmbeddedBroker, tmp_path: Path, given: str, between: str) -> None:
+    path = tmp_path / "payload"
+    path.write_text(f"one{between}two", encoding="utf-8")
+    words = ["--num-records", "50", "--payload-file", str(path), "--payload-delimiter", given]
+    assert perf(broker, *words) == 0
+    assert set(values(broker)) == {b"one", b"two"}
+
+
 @pytest.mark.parametrize("named", [["--transactional-id", "load"], ["--option", "kafka.transactional.id=load"]])
 def test_transactions_are_committed_to_the_last_record(broker: EmbeddedBroker, named: list[str]) -> None:
     words = ["--num-records", "600", "--payload-monotonic", "--throughput", "2000", *named]
@@ -98,6 +109,9 @@ def test_transactions_are_committed_to_the_last_record(broker: EmbeddedBroker, n
 def test_metrics_are_printed_on_demand(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> None:
     assert perf(broker, "--num-records", "10", "--payload-monotonic", "--print-metrics") == 0
     assert re.search(r"^producer-metrics:record-send-total:.* : 10\.000$", capsys.readouterr().out, re.MULTILINE)
+    assert perf(broker, "--num-records", "10", "--payload-monotonic", "--print-metrics", "--json") == 0
+    found = json.loads(capsys.readouterr().out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    assert None in found["metrics"].values()
 
 
 @pytest.mark.parametrize(
@@ -106,6 +120,8 @@ def test_metrics_are_printed_on_demand(broker: EmbeddedBroker, capsys: pytest.Ca
         (["--payload-file", "/nowhere"], "--payload-file /nowhere cannot be read"),
         (["--payload-monotonic", "--warmup-records", "10"], "--warmup-records must be fewer than --num-records"),
         (["--payload-monotonic", "--option", "kafka.lingerms=5"], "lingerms"),
+        (["--payload-file", __file__, "--payload-delimiter", ""], "--payload-delimiter ''"),
+        (["--payload-file", __file__, "--payload-delimiter", "\\"], "--payload-delimiter '"),
     ],
 )
 def test_a_load_that_cannot_be_is_wrong_usage(
