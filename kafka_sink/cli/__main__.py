@@ -95,9 +95,11 @@ def _print_json(content: dict[str, Any], exit_code: int, objects: list[dict[str,
 
 
 def _show_log(*, is_wanted: bool) -> None:
-    """Without a handler Python would print warnings among the command's output."""
+    """Without a handler Python would print warnings among the command's output. Only this package logs everything:
+    botocore's log has the answer of STS, with its keys."""
     if is_wanted:
-        logging.basicConfig(level=logging.DEBUG)
+        logging.basicConfig()
+        _LOGGER.setLevel(logging.DEBUG)
     else:
         _LOGGER.addHandler(logging.NullHandler())
 
