@@ -37,9 +37,7 @@ def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
     content = {
         "ledger_topic": sink.ledger_topic,
         "decisions": [decision(record, wall_ms) for record in records],
-        "unreadable": [
-            {"ledger_key": each.ledger_key, "offset": each.offset, "problem": each.problem} for each in unreadable
-        ],
+        "unreadable": unreadable_objects(unreadable),
     }
     lines = _decision_lines(records, wall_ms) or [f"the ledger {sink.ledger_topic} holds no decision"]
     for record in needing:
@@ -54,15 +52,23 @@ def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
     return Report(exit_code, content, lines)
 
 
+def unreadable_objects(found: Sequence[Listed]) -> list[dict[str, Any]]:
+    return [{"ledger_key": each.ledger_key, "offset": each.offset, "problem": each.problem} for each in found]
+
+
+def unreadable_line(each: Listed) -> str:
+    """A foreign key may contain anything."""
+    shown = each.ledger_key if each.ledger_key.isprintable() else ascii(each.ledger_key)
+    return f"{shown}: the record at offset {each.offset} cannot be read: {each.problem}"
+
+
 def _unreadable_lines(each: Listed) -> list[str]:
-    """A foreign key may contain anything, and the commands shown here are pasted into shells."""
-    is_shown = each.ledger_key.isprintable()
-    shown = each.ledger_key if is_shown else ascii(each.ledger_key)
-    problem = f"{shown}: the record at offset {each.offset} cannot be read: {each.problem}"
+    """The commands shown here are pasted into shells."""
+    problem = unreadable_line(each)
     if not has_letters_of_sink_id(each.sink_id):
         return [problem, "No sink has such a key, so it stops none"]
     command = f"pykafka-sink resolve --set-aside --sink-id {each.sink_id}"
-    command += f" --key {shlex.quote(each.ledger_key)}" if is_shown else ""
+    command += f" --key {shlex.quote(each.ledger_key)}" if each.ledger_key.isprintable() else ""
     return [problem, f"What can be done is said, and asked, by `{command}`"]
 
 
@@ -77,8 +83,9 @@ def _follow(sink: SinkClient, given: argparse.Namespace) -> Report:
         news = [each for each in found if each.ledger_key not in known or known[each.ledger_key] != each.record]
         known.update((each.ledger_key, each.record) for each in found)
         records = [each.record for each in found if each.record is not None]
+        unreadable = [each for each in found if each.record is None]
         said = [
-            f"{each.sink_id}: the record at offset {each.offset} cannot be read" if each.record is None else
+            unreadable_line(each) if each.record is None else
             f"{each.record.sink_id}: batch {batch_word(each.record.key)} {verdict_word(each.record)}, "
             f"{each.record.row_count} rows"
             for each in news
@@ -86,8 +93,10 @@ def _follow(sink: SinkClient, given: argparse.Namespace) -> Report:
         content = {
             "at_ms": wall_ms,
             "news": [decision(each.record, wall_ms) for each in news if each.record is not None],
+            "unreadable": unreadable_objects(unreadable),
         }
-        return Look(_decision_lines(records, wall_ms), "; ".join(said) or "nothing new", content)
+        lines = [*_decision_lines(records, wall_ms), *map(unreadable_line, unreadable[:UNREADABLE_SHOWN_MAX])]
+        return Look(lines, "; ".join(said) or "nothing new", content)
 
     return repeat(look, given)
 

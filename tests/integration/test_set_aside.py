@@ -136,6 +136,24 @@ def test_the_command_that_is_shown_can_be_typed_whatever_a_key_holds(sink: Sink,
     assert "was set aside" in shell(*words, *about, "--yes").out
 
 
+def test_a_record_of_another_sink_than_its_keys_is_not_believed(sink: Sink, shell: Shell) -> None:
+    entry = TransactionEntry(0, 0, 4711, 3, 2, "t", 0, 9, 20)
+    for key, other in (("orders", "x; touch y"), ("a; b", "a; b"), ("a", "b")):
+        record = replace(record_of(sink, BATCH, kind=Kind.INTENT, entries=(entry,)), sink_id=other)
+        put(sink, key, ledger_codec.encode_record(record))
+    shown = shell("ledger", "--bootstrap-server", sink.servers, "--ledger-topic", LEDGER, "--json")
+    assert (shown.exit_code, len(shown.content["unreadable"]), shown.content["decisions"]) == (4, 3, [])
+    with pytest.raises(CommitAborted, match="other than those in its key"):
+        sink.deliver(NEXT)
+
+
+def test_names_in_a_ledger_do_not_steer_a_terminal(sink: Sink, shell: Shell) -> None:
+    put(sink, "orders", ledger_codec.encode_record(record_of(sink, BatchKey("\x1b[31m", 0), label="\x9b2J")))
+    shown = shell.about(sink, "ledger")
+    assert "\\x9b2J" in shown.out and "0 of \\x1b[31m" in shown.out
+    assert not {"\x1b", "\x9b"}.intersection(shown.out)
+
+
 # ---- a ledger that was copied from another cluster --------------------------------------------------------------
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from kafka_sink import Producer
 from kafka_sink.cli import refresh
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.testing import EmbeddedBroker
@@ -102,3 +104,20 @@ def test_following_a_ledger_tells_what_is_new(shell: Shell, sink: Sink, between:
     ]  # fmt: skip
     with pytest.raises(SystemExit):
         shell.about(sink, "ledger", "--count", "3")
+
+
+def test_a_record_that_cannot_be_read_is_told(shell: Shell, sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink.deliver(batch(0))
+    with Producer({"bootstrap.servers": sink.servers, "transactional.id": "foreign"}) as foreign:
+        foreign.init_transactions()
+        with foreign.transaction():
+            foreign.send("ledger", b"?", "orders", partition=0)
+    told = "orders: the record at offset "
+    for command in (("watch",), ("ledger", "--follow")):
+        as_json = json.loads(shell.about(sink, *command, "--count", "1", "--json").out)
+        assert told in as_json["notes"][0] if command == ("watch",) else as_json["unreadable"]
+        assert told in shell.about(sink, *command, "--count", "1").out
+    monkeypatch.setitem(sys.modules, "rich.live", None)  # as if it were not installed
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for command in (("watch",), ("ledger", "--follow")):
+        assert told in shell.about(sink, *command, "--count", "1").out
