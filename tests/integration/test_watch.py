@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from kafka_sink import Producer
 from kafka_sink.cli import refresh
@@ -84,6 +85,22 @@ def test_a_watch_ends_by_ctrl_c_and_a_sink_that_nobody_knows_is_an_error(
     assert shell.about(sink, "watch").exit_code == 0
     said = shell("watch", "--bootstrap-server", sink.servers, "--ledger-topic", "ledger", "--sink-id", "order")
     assert (said.exit_code, "did you mean orders?" in said.err) == (2, True)
+
+
+def test_a_topic_that_was_deleted_and_a_leader_that_is_away_are_notes_and_no_end(shell: Shell) -> None:
+    with EmbeddedBroker() as broker:
+        sink, other = (Sink(broker.bootstrap_servers, topic, "orders", "ledger") for topic in ("t", "gone"))
+        sink.create()
+        broker.create_topic("gone", 2)
+        for written, label in ((sink, "kept"), (other, "old")):
+            written.deliver(BatchKey("", label))
+        admin = AdminClient({"bootstrap.servers": sink.servers})
+        admin.delete_topics(["gone"])["gone"].result(60)
+        broker.do(lambda core: setattr(core.cluster.topics["t"].partitions[1], "leader_id", -1))
+        said = json.loads(shell.about(sink, "watch", "--count", "1", "--json").out)
+    assert [(each["topic"], each["partition"]) for each in said["partitions"]] == [("t", 0)]
+    (note,) = said["notes"]
+    assert "gone: Metadata was answered with UNKNOWN_TOPIC" in note and "t-1 has no leader now" in note
 
 
 def test_metrics_that_are_not_served_are_a_note_and_no_end(shell: Shell, sink: Sink) -> None:
