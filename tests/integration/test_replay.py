@@ -28,7 +28,8 @@ from kafka_sink.cli.replay import ReplaySession
 from kafka_sink.errors import DataError
 from kafka_sink.exactly_once import log_scan
 from kafka_sink.spark.unsendable import Unsendable
-from kafka_sink.testing import EmbeddedBroker, Fault
+from kafka_sink.testing import EmbeddedBroker, Fault, acl
+from kafka_sink.testing.acl import Acl
 from tests.integration.asking import client_of
 from tests.integration.commanding import Shell
 from tools.foreign_reader import ForeignRecord, end_offsets, read_topic
@@ -162,6 +163,28 @@ def test_filters_choose_and_what_cannot_be_written_again_is_counted(broker: Embe
     assert others.content["left_out_now"]["kept as JSON, since it did not fit its schema"] == 5
     assert "Another replay of the same letters has written 20 to orders" in others.err
     assert back(servers) == expected(rows(20, first=100)) + expected(rows(10))
+
+
+# What the help asks for.
+PERMISSIONS = [
+    Acl(acl.ANONYMOUS, acl.READ, acl.TOPIC, DEAD),
+    Acl(acl.ANONYMOUS, acl.WRITE, acl.TOPIC, BACK),
+    Acl(acl.ANONYMOUS, acl.READ, acl.TOPIC, LEDGER),
+    Acl(acl.ANONYMOUS, acl.WRITE, acl.TOPIC, LEDGER),
+    Acl(acl.ANONYMOUS, acl.WRITE, acl.TRANSACTIONAL_ID, "replay-", acl.PREFIXED),
+]
+
+
+@pytest.mark.parametrize("left_out", [None, *range(len(PERMISSIONS))])
+def test_the_permissions_in_the_help_are_enough_and_each_is_needed(left_out: int | None, shell: Shell) -> None:
+    acls = [one for index, one in enumerate(PERMISSIONS) if index != left_out]
+    of_sink = [
+        Acl(acl.ANONYMOUS, acl.WRITE, acl.TOPIC, DEAD), Acl(acl.ANONYMOUS, acl.WRITE, acl.TRANSACTIONAL_ID, "letters"),
+    ]  # fmt: skip
+    with EmbeddedBroker(topics={DEAD: 1, BACK: 1, LEDGER: 1}, acls=[*acls, *of_sink]) as broker:
+        send(broker.bootstrap_servers, letters(rows(3)))
+        done = shell(*words(broker.bootstrap_servers, "--yes", "--timeout", "2"))
+        assert "3 records written" in done.out if left_out is None else done.exit_code == 4
 
 
 def test_a_letter_of_a_letter_becomes_the_letter(broker: EmbeddedBroker, shell: Shell) -> None:

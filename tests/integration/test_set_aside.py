@@ -94,6 +94,20 @@ def check_set_aside(sink: Sink, shell: Shell) -> None:
     assert shell.about(sink, "ledger").exit_code == 0
 
 
+def test_whether_a_transaction_is_decided_is_not_known_beside_an_unreadable_record(sink: Sink, shell: Shell) -> None:
+    sink.deliver(BATCH)
+    sink.task(NEXT, 7)
+    (known,) = shell.about(sink, "transactions", "--json").content["transactions"]
+    assert known["is_decided"] is False
+    poison(sink)
+    shown = shell.about(sink, "transactions", "--json")
+    (unknown,) = shown.content["transactions"]
+    assert (shown.exit_code, unknown["is_decided"]) == (4, None) and "may be a decision" in shown.content["notes"][0]
+    assert "  ?  " in shell.about(sink, "transactions").out
+    assert shell.about(sink, "transactions", "--abort", "--yes").exit_code == 4
+    assert len(shell.about(sink, "transactions", "--json").content["transactions"]) == 1
+
+
 def test_nothing_is_set_aside_while_everything_can_be_read(sink: Sink, shell: Shell) -> None:
     sink.deliver(BATCH)
     said = shell.about(sink, "resolve", "--set-aside", "--yes")
