@@ -29,7 +29,8 @@ def prepare_streams() -> None:
 
 
 def printable(text: str) -> str:
-    return text.translate(_CONTROLS)
+    """Bytes that are not UTF-8, kept as surrogates, are escaped as well."""
+    return text.translate(_CONTROLS).encode(errors="backslashreplace").decode()
 
 
 def print_text(text: str, *, before: str = "") -> None:

@@ -39,7 +39,7 @@ from kafka_sink.error_table.commits import LEDGER_UNREADABLE
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.identity import belongs_to
-from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, LedgerState, claim_key, is_of_stream
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, LedgerState, claim_key, decode_key, is_of_stream
 from kafka_sink.exactly_once.ledger_codec import VALUE_BYTES_MAX, decode_claim, decode_newest
 from kafka_sink.exactly_once.log_scan import (
     EARLIEST,
@@ -204,7 +204,7 @@ class LedgerRead(CommitStep):
             self._claims.setdefault(decode_claim(value), offset)
 
     def _own_key(self, key: bytes | None) -> str | None:
-        text = (key or b"").decode("utf-8", "replace")
+        text = decode_key(key)
         sink_id = text.partition("/")[0]
         if self._is_of_name:
             return text if belongs_to(sink_id, self._sink_id) else None

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.exactly_once.ledger import decode_key
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.session import DeliverySettings
 
@@ -115,7 +116,7 @@ class ReplayListing(LedgerRead):
         return self.found is not None or self.failure is not None
 
     def _own_key(self, key: bytes | None) -> str | None:
-        text = (key or b"").decode("utf-8", "replace")
+        text = decode_key(key)
         return text if text.startswith(KEY_PREFIX) else None
 
     def _on_newest(

@@ -40,11 +40,11 @@ def sink(broker: EmbeddedBroker) -> Sink:
     return sink
 
 
-def put(sink: Sink, key: str, value: bytes | None) -> None:
+def put(sink: Sink, key: str | bytes, value: bytes | None) -> None:
     producer = ConfluentProducer({"bootstrap.servers": sink.servers, "transactional.id": f"{sink.sink_id}-foreign"})
     producer.init_transactions(20)
     producer.begin_transaction()
-    producer.produce(sink.ledger_topic, key=key.encode(), value=value)
+    producer.produce(sink.ledger_topic, key=key, value=value)
     producer.commit_transaction(20)
 
 
@@ -136,6 +136,20 @@ def test_of_several_unreadable_records_one_is_chosen_by_its_key(sink: Sink, shel
     assert shell.about(sink, "resolve", "--set-aside", "--yes", "--key", "orders/b").exit_code == 0
     (left,) = shell.about(sink, "ledger", "--json").content["unreadable"]
     assert left["ledger_key"] == "orders/a"
+
+
+def test_a_key_that_is_not_utf8_is_set_aside_under_its_own_bytes(
+    broker: EmbeddedBroker, sink: Sink, shell: Shell
+) -> None:
+    sink.deliver(BATCH)
+    for key in (b"orders/\xff", b"orders/\xfe"):
+        put(sink, key, b"?")
+    shown = shell.about(sink, "ledger", "--json").content["unreadable"]
+    assert [each["ledger_key"] for each in shown] == ["orders/\udcfe", "orders/\udcff"]
+    assert shell.about(sink, "resolve", "--set-aside", "--yes", "--key", "orders/\udcff").exit_code == 0
+    (left,) = shell.about(sink, "ledger", "--json").content["unreadable"]
+    assert left["ledger_key"] == "orders/\udcfe"
+    assert [record.key for record in broker.records(LEDGER) if record.value is None] == [b"orders/\xff"]
 
 
 def test_the_command_that_is_shown_can_be_typed_whatever_a_key_holds(sink: Sink, shell: Shell) -> None:
