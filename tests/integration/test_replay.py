@@ -25,7 +25,7 @@ from kafka_sink import Producer
 from kafka_sink.admin.ledger_topic import LEDGER_PARTITION
 from kafka_sink.admin.topic_reader import PartitionReader
 from kafka_sink.cli.replay import ReplaySession
-from kafka_sink.errors import DataError
+from kafka_sink.errors import BrokerError, DataError
 from kafka_sink.exactly_once import log_scan
 from kafka_sink.spark.unsendable import Unsendable
 from kafka_sink.testing import EmbeddedBroker, Fault, acl
@@ -332,6 +332,14 @@ def test_a_topic_that_was_made_anew_where_brokers_have_no_ids_is_told(
     assert refused.exit_code == 2 and "have read up to" in refused.err and "PKS-8004" in refused.err
     assert shell(*words(servers, "--yes", "--name", "again")).exit_code == 0
     assert back(servers) == expected(rows(20)) + expected(rows(2, first=50))
+
+
+def test_a_partition_that_became_shorter_is_not_read_to_an_end_that_it_no_longer_has(broker: EmbeddedBroker) -> None:
+    send(broker.bootstrap_servers, letters(rows(4)))
+    with client_of(broker.bootstrap_servers) as client:
+        reader = PartitionReader(client, DEAD, 0, 60_000)
+        with pytest.raises(BrokerError, match="ends before offset 1000"):
+            list(reader.read(1_000, 1_100))
 
 
 def test_a_progress_that_cannot_be_read_stops_its_own_replay_only(broker: EmbeddedBroker, shell: Shell) -> None:
