@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from kafka_sink.admin.client import Client
 from kafka_sink.cli.brokers import producer_options
-from kafka_sink.error_table.commits import COMMAND_WRONG, NO_LEDGER, NO_SUCH_SINK, NOT_HAD
+from kafka_sink.error_table.commits import NO_LEDGER, NO_SUCH_SINK, NOT_HAD
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.committer import Committer
@@ -198,10 +198,7 @@ class SinkClient:
 
 def _sink_id(given: argparse.Namespace) -> str | None:
     if given.checkpoint is not None:
-        try:
-            return sink_id_of_checkpoint(given.checkpoint)
-        except ValueError as error:
-            raise ConfigError(f"--checkpoint {given.checkpoint} is no location: {error}", COMMAND_WRONG) from None
+        return sink_id_of_checkpoint(given.checkpoint)
     return check_sink_id(given.sink_id) if given.sink_id is not None else None
 
 

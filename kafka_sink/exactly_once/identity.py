@@ -62,7 +62,11 @@ class TaskIdentity:
 
 def sink_id_of_checkpoint(location: str) -> str:
     """The default name of a sink: the same for every spelling of one checkpoint location."""
-    return f"{mmh3.hash128(normalize_location(location).encode()):032x}"
+    try:
+        return f"{mmh3.hash128(normalize_location(location).encode()):032x}"
+    except ValueError:
+        shown = _USER.sub("://", location, count=1)
+        raise ConfigError(f"the checkpoint location {shown!a} is neither a path nor a URI") from None
 
 
 def label_of(query_name: str | None, location: str | None) -> str:

@@ -95,6 +95,13 @@ def test_a_sink_id_that_no_acl_could_name_is_refused(sink_id: str) -> None:
         check_sink_id(sink_id)
 
 
+@pytest.mark.parametrize("location", ["s3://[x", "s3://me:hush@[x", "s3://me:hush@a\u2100/x", "/\udcff"])
+def test_a_location_that_is_no_uri_is_refused_without_its_password(location: str) -> None:
+    with pytest.raises(ConfigError, match="neither a path nor a URI") as refused:
+        sink_id_of_checkpoint(location)
+    assert "hush" not in str(refused.value)
+
+
 def test_a_batch_is_the_sum_of_its_receipts() -> None:
     key = BatchKey("q", 1)
     two, one, five = (
