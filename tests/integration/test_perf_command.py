@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kafka_sink.cli.__main__ import main
+from kafka_sink.cli.perf_meter import Meter
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import read_topic
 from tools.java import PRODUCER_PERFORMANCE, run_class
@@ -137,3 +139,16 @@ def test_a_record_that_is_refused_ends_it_with_the_reason(
     words = ["--num-records", "5", "--record-size", "3000000", "--option", "kafka.max.request.size=4000000"]
     assert perf(broker, *words) == 4
     assert "MESSAGE_TOO_LARGE" in capsys.readouterr().err
+
+
+def test_the_memory_of_a_meter_does_not_grow_with_the_records() -> None:
+    meter = Meter(1, tell=None)
+    tracemalloc.start()
+    try:
+        for number in range(50_000):
+            meter.record(10, 100, 5 + number % 100 / 1000)
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
+    found = meter.summary()
+    assert found["records"] == 500_000 and found["latency_ms"]["p50"] == pytest.approx(5.05, abs=0.1)
