@@ -157,9 +157,10 @@ REPLAY_CODES = """\
 exit codes:
   0  every letter was read, and written if it was selected
   1  you answered no: nothing was written
-  2  wrong usage: an option, a file, or a topic that does not exist; or a letter that cannot be sent
+  2  wrong usage: an option, a file, or a topic that does not exist
   3  no broker could be reached in time; committed records stay, and the same command continues from there
-  4  the brokers refused (credentials, permissions), or another run of this replay has taken over
+  4  the brokers refused (credentials, permissions), a letter cannot be sent, or another run of this replay has taken
+     over; committed records stay
 """
 
 COMPLETION = """\
