@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from kafka_sink.errors import CommitAborted, CommitError, CommitLost, CommitPending, ConfigError
+from kafka_sink.errors import CommitAborted, CommitError, CommitLost, CommitPending, ConfigError, RemoteProtocolError
 from kafka_sink.exactly_once.identity import (
     NUMBER_MAX,
     TaskIdentity,
@@ -15,6 +15,7 @@ from kafka_sink.exactly_once.identity import (
     sink_id_of_checkpoint,
 )
 from kafka_sink.exactly_once.ledger_write import WRITE_TRANSITIONS, WriteState
+from kafka_sink.exactly_once.log_append import read_append_answer
 from kafka_sink.exactly_once.outcome import Meaning, end_meaning
 from kafka_sink.exactly_once.phase import TRANSITIONS, Phase, PhaseEvent
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
@@ -100,6 +101,12 @@ def test_a_location_that_is_no_uri_is_refused_without_its_password(location: str
     with pytest.raises(ConfigError, match="neither a path nor a URI") as refused:
         sink_id_of_checkpoint(location)
     assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("responses", [[], [{"partition_responses": []}]])
+def test_an_answer_that_names_no_partition_is_no_answer_to_an_append(responses: list[object]) -> None:
+    with pytest.raises(RemoteProtocolError, match="about 0 partitions"):
+        read_append_answer({"responses": responses})
 
 
 def test_a_batch_is_the_sum_of_its_receipts() -> None:
