@@ -33,9 +33,9 @@ _LOGGER = logging.getLogger("kafka_sink")
 
 def main(words: Sequence[str] | None = None) -> int:
     prepare_streams()
-    given = parse_arguments(words)
-    _show_log(is_wanted=given.verbose)
     try:
+        given = parse_arguments(words)  # imports the command, which takes a moment
+        _show_log(is_wanted=given.verbose)
         report = _report(given)
     except (KafkaSinkError, Declined) as error:
         report = _report_error(error)

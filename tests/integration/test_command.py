@@ -468,6 +468,15 @@ def test_the_program_runs_without_spark_and_without_a_trace(sink: Sink) -> None:
     assert helped.returncode == 0 and "exit codes:" in helped.stdout and helped.stderr == ""
 
 
+def test_ctrl_c_while_a_command_is_imported_leaves_no_trace(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_words: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kafka_sink.cli.__main__.parse_arguments", interrupt)
+    said = shell("ledger")
+    assert said.exit_code == 130 and said.err.startswith("pykafka-sink: interrupted")
+
+
 def test_the_console_script_is_what_these_tests_run() -> None:
     setup = (Path(__file__).parents[2] / "setup.py").read_text()
     assert '"pykafka-sink = kafka_sink.cli.__main__:main"' in setup
