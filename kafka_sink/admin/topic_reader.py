@@ -54,8 +54,15 @@ class PartitionReader:
             answer = read_fetch_answer(body)
             found = meaning(FETCH, answer.error_code)
             if found is Meaning.OUT_OF_RANGE:
+                first = self._offset(EARLIEST)
+                if first <= offset:
+                    text = (
+                        f"{self.topic}-{self.partition} ends before offset {offset}: it was created again meanwhile, "
+                    )
+                    text += "or has lost records"
+                    raise BrokerError(text, code=answer.error_code, api=FETCH.name, topic=self.topic)
                 # Retention has deleted the records meanwhile.
-                offset = max(offset + 1, self._offset(EARLIEST))
+                offset = first
                 yield [], min(offset, end)
                 continue
             find_again = found is not Meaning.DONE

@@ -148,6 +148,9 @@ def run_side_by_side(work: Mapping[str, Callable[[], Iterable[ProbeResult]]], li
                 boxes[name].append(each)
         except KafkaSinkError as error:
             boxes[name].append(ProbeResult(name, FAIL, str(error), _ANY_ADVICE))
+        except Exception as error:
+            boxes[name].append(ProbeResult(name, FAIL, f"unexpected {type(error).__name__}", _ANY_ADVICE))
+            raise
 
     threads = {name: threading.Thread(target=collect, args=(name,), daemon=True) for name in work}
     for thread in threads.values():

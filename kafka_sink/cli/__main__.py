@@ -33,9 +33,9 @@ _LOGGER = logging.getLogger("kafka_sink")
 
 def main(words: Sequence[str] | None = None) -> int:
     prepare_streams()
-    given = parse_arguments(words)
-    _show_log(is_wanted=given.verbose)
     try:
+        given = parse_arguments(words)  # imports the command, which takes a moment
+        _show_log(is_wanted=given.verbose)
         report = _report(given)
     except (KafkaSinkError, Declined) as error:
         report = _report_error(error)
@@ -95,9 +95,11 @@ def _print_json(content: dict[str, Any], exit_code: int, objects: list[dict[str,
 
 
 def _show_log(*, is_wanted: bool) -> None:
-    """Without a handler Python would print warnings among the command's output."""
+    """Without a handler Python would print warnings among the command's output. Only this package logs everything:
+    botocore's log has the answer of STS, with its keys."""
     if is_wanted:
-        logging.basicConfig(level=logging.DEBUG)
+        logging.basicConfig()
+        _LOGGER.setLevel(logging.DEBUG)
     else:
         _LOGGER.addHandler(logging.NullHandler())
 

@@ -7,6 +7,8 @@ are imported when the command is run, so that `explain` does not load what `perf
 from __future__ import annotations
 
 import argparse
+import math
+import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -20,6 +22,11 @@ from kafka_sink.version import VERSION
 
 DEFAULT_TIMEOUT_S = 60
 INTERVAL_S = 2
+# The largest numbers that fields of the protocol hold.
+INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
+# Records per second of `perf`; a slower one would sleep for days.
+RATE_MIN = 0.001
+_WHOLE = re.compile(r"[0-9]{1,19}")
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -163,7 +170,7 @@ def _add_perf(commands: Commands) -> None:
     _add_output_options(command)
     load = command.add_argument_group("load")
     load.add_argument("--topic", required=True, help="the topic to write to; use a topic created for this test")
-    load.add_argument("--num-records", type=_parse_count, required=True, metavar="N", help="number, including warm-up")
+    load.add_argument("--num-records", type=_parse_large_count, required=True, metavar="N", help="including warm-up")
     payload = load.add_mutually_exclusive_group(required=True)
     payload.add_argument("--record-size", type=_parse_count, metavar="BYTES", help="values of this many random letters")
     payload.add_argument("--payload-file", metavar="FILE", help="values drawn from the lines of a file")
@@ -172,7 +179,7 @@ def _add_perf(commands: Commands) -> None:
         "--payload-delimiter", default="\\n", metavar="TEXT", help="what separates records in the file (default \\n)"
     )
     load.add_argument(
-        "--throughput", type=float, default=-1, metavar="N",
+        "--throughput", type=_parse_rate, default=-1, metavar="N",
         help="maximum number of records per second (default: no limit)",
     )  # fmt: skip
     load.add_argument(
@@ -227,7 +234,7 @@ def _add_topic(commands: Commands) -> None:
     command.add_argument("--create", action="store_true", help="create the topic if it is missing")
     command.add_argument("--partitions", type=_parse_count, default=-1, metavar="N", help="default: the brokers'")
     command.add_argument(
-        "--replication-factor", type=_parse_count, default=-1, metavar="N", help="default: the brokers'"
+        "--replication-factor", type=_parse_replicas, default=-1, metavar="N", help="default: the brokers'"
     )
     command.add_argument(
         "--config",
@@ -388,19 +395,38 @@ def _add_refresh_options(command: argparse.ArgumentParser) -> None:
 
 
 def _parse_seconds(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= 86_400:
+    if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= 86_400:
         raise argparse.ArgumentTypeError("a whole number of seconds from 1 to 86400 is needed")
     return int(text)
 
 
-def _parse_count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError("a whole number from 1 is needed")
+def _parse_count(text: str, highest: int = INT32_MAX) -> int:
+    if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= highest:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 to {highest} is needed")
     return int(text)
 
 
+def _parse_large_count(text: str) -> int:
+    return _parse_count(text, INT64_MAX)
+
+
+def _parse_replicas(text: str) -> int:
+    return _parse_count(text, INT16_MAX)
+
+
+def _parse_rate(text: str) -> float:
+    """0 and negative numbers, as Kafka's tool takes them, are no limit."""
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not math.isfinite(rate) or 0 < rate < RATE_MIN:
+        raise argparse.ArgumentTypeError(f"a number from {RATE_MIN} is needed; -1 for no limit")
+    return rate
+
+
 def _parse_count_or_zero(text: str) -> int:
-    return 0 if text == "0" else _parse_count(text)
+    return 0 if text == "0" else _parse_large_count(text)
 
 
 def _parse_any_seconds(text: str) -> float:

@@ -8,6 +8,7 @@ with --throughput they are those of a stream, because then the rate determines t
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Iterator
@@ -85,7 +86,8 @@ def _run_load(load: LoadTest, given: argparse.Namespace) -> Report:
         metrics = {
             f"{group}:{name}:{dict(tags)}": value for (group, name, tags), value in load.producer.metrics().items()
         }
-        content["metrics"] = metrics
+        # JSON has no NaN, the value of what was never measured.
+        content["metrics"] = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         lines += [f"{name} : {value:.3f}" for name, value in sorted(metrics.items())]
     return Report(DONE, content, lines)
 
@@ -179,10 +181,20 @@ def _lines(name: str, delimiter: str) -> list[bytes]:
         content = Path(name).read_bytes()
     except OSError as error:
         raise ConfigError(f"--payload-file {name} cannot be read: {error.strerror}", COMMAND_WRONG) from None
-    # As in a shell: \n is a newline.
-    found = [line for line in content.split(delimiter.encode().decode("unicode_escape").encode()) if line]
+    found = [line for line in content.split(_unescape(delimiter)) if line]
     if not found:
         raise ConfigError(f"--payload-file {name} holds no record", COMMAND_WRONG)
+    return found
+
+
+def _unescape(delimiter: str) -> bytes:
+    """As in a shell: \\n is a newline. The codec reads Latin-1, so other letters are escaped first."""
+    try:
+        found = delimiter.encode("latin-1", "backslashreplace").decode("unicode_escape").encode()
+    except UnicodeError:
+        found = b""
+    if not found:
+        raise ConfigError(f"--payload-delimiter {delimiter!r} is no text to divide a file by", COMMAND_WRONG)
     return found
 
 

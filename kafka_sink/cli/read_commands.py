@@ -11,7 +11,7 @@ from kafka_sink.cli.refresh import Look, repeat
 from kafka_sink.cli.report import DONE, OPEN, REFUSED, Report, age_word, batch_word, decision, table, verdict_word
 from kafka_sink.cli.sink_client import SinkClient
 from kafka_sink.exactly_once import messages
-from kafka_sink.exactly_once.identity import has_letters_of_sink_id
+from kafka_sink.exactly_once.identity import has_letters_of_sink_id, parse_task_identity
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.listing import Listed
 from kafka_sink.exactly_once.preflight import TransactionDescription
@@ -37,9 +37,7 @@ def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
     content = {
         "ledger_topic": sink.ledger_topic,
         "decisions": [decision(record, wall_ms) for record in records],
-        "unreadable": [
-            {"ledger_key": each.ledger_key, "offset": each.offset, "problem": each.problem} for each in unreadable
-        ],
+        "unreadable": unreadable_objects(unreadable),
     }
     lines = _decision_lines(records, wall_ms) or [f"the ledger {sink.ledger_topic} holds no decision"]
     for record in needing:
@@ -54,15 +52,23 @@ def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
     return Report(exit_code, content, lines)
 
 
+def unreadable_objects(found: Sequence[Listed]) -> list[dict[str, Any]]:
+    return [{"ledger_key": each.ledger_key, "offset": each.offset, "problem": each.problem} for each in found]
+
+
+def unreadable_line(each: Listed) -> str:
+    """A foreign key may contain anything."""
+    shown = each.ledger_key if each.ledger_key.isprintable() else ascii(each.ledger_key)
+    return f"{shown}: the record at offset {each.offset} cannot be read: {each.problem}"
+
+
 def _unreadable_lines(each: Listed) -> list[str]:
-    """A foreign key may contain anything, and the commands shown here are pasted into shells."""
-    is_shown = each.ledger_key.isprintable()
-    shown = each.ledger_key if is_shown else ascii(each.ledger_key)
-    problem = f"{shown}: the record at offset {each.offset} cannot be read: {each.problem}"
+    """The commands shown here are pasted into shells."""
+    problem = unreadable_line(each)
     if not has_letters_of_sink_id(each.sink_id):
         return [problem, "No sink has such a key, so it stops none"]
     command = f"pykafka-sink resolve --set-aside --sink-id {each.sink_id}"
-    command += f" --key {shlex.quote(each.ledger_key)}" if is_shown else ""
+    command += f" --key {shlex.quote(each.ledger_key)}" if each.ledger_key.isprintable() else ""
     return [problem, f"What can be done is said, and asked, by `{command}`"]
 
 
@@ -77,8 +83,9 @@ def _follow(sink: SinkClient, given: argparse.Namespace) -> Report:
         news = [each for each in found if each.ledger_key not in known or known[each.ledger_key] != each.record]
         known.update((each.ledger_key, each.record) for each in found)
         records = [each.record for each in found if each.record is not None]
+        unreadable = [each for each in found if each.record is None]
         said = [
-            f"{each.sink_id}: the record at offset {each.offset} cannot be read" if each.record is None else
+            unreadable_line(each) if each.record is None else
             f"{each.record.sink_id}: batch {batch_word(each.record.key)} {verdict_word(each.record)}, "
             f"{each.record.row_count} rows"
             for each in news
@@ -86,8 +93,10 @@ def _follow(sink: SinkClient, given: argparse.Namespace) -> Report:
         content = {
             "at_ms": wall_ms,
             "news": [decision(each.record, wall_ms) for each in news if each.record is not None],
+            "unreadable": unreadable_objects(unreadable),
         }
-        return Look(_decision_lines(records, wall_ms), "; ".join(said) or "nothing new", content)
+        lines = [*_decision_lines(records, wall_ms), *map(unreadable_line, unreadable[:UNREADABLE_SHOWN_MAX])]
+        return Look(lines, "; ".join(said) or "nothing new", content)
 
     return repeat(look, given)
 
@@ -105,13 +114,20 @@ def next_step(record: LedgerRecord, settings: DeliverySettings) -> str:
 
 
 def transactions(sink: SinkClient, _given: object) -> Report:
-    decided = list_decided_ids(sink.list_decisions()) if sink.has_ledger() else frozenset()
+    decisions = sink.list_decisions() if sink.has_ledger() else []
+    decided = list_decided_ids(decisions)
     listing = sink.list_open_transactions()
+    sinks = {one.transactional_id: _sink_id_of(one) for one in listing.found}
+    unreadable = [each for each in decisions if each.record is None and each.sink_id in sinks.values()]
+    unknown = {each.sink_id for each in unreadable}
+    # None: an unreadable record may name it.
+    is_decided = {name: name in decided or (None if sink_id in unknown else False) for name, sink_id in sinks.items()}
+    notes = [*listing.notes, *(f"{unreadable_line(each)}. It may be a decision" for each in unreadable)]
     wall_ms = sink.wall_ms
     content = {
         "sink_id": sink.sink_id,
-        "transactions": [_transaction(one, one.transactional_id in decided, wall_ms) for one in listing.found],
-        "notes": listing.notes,
+        "transactions": [_transaction(one, is_decided[one.transactional_id], wall_ms) for one in listing.found],
+        "notes": notes,
     }
     rows = [
         (
@@ -119,15 +135,20 @@ def transactions(sink: SinkClient, _given: object) -> Report:
             one.state,
             age_word(wall_ms - one.start_ms),
             age_word(one.timeout_ms),
-            "yes" if one.transactional_id in decided else "no",
+            {True: "yes", False: "no", None: "?"}[is_decided[one.transactional_id]],
             ", ".join(_partitions(one)) or "none yet",
         )
         for one in listing.found
     ]
     nothing = f"no open transaction of {'any sink' if sink.sink_id is None else f'sink {sink.sink_id}'}"
-    lines = [*(table(_TRANSACTION_TITLES, rows) if rows else [nothing]), *listing.notes]
-    exit_code = REFUSED if listing.notes else OPEN if rows else DONE
+    lines = [*(table(_TRANSACTION_TITLES, rows) if rows else [nothing]), *notes]
+    exit_code = REFUSED if notes else OPEN if rows else DONE
     return Report(exit_code, content, lines)
+
+
+def _sink_id_of(one: TransactionDescription) -> str | None:
+    identity = parse_task_identity(one.transactional_id)
+    return None if identity is None else identity.sink_id
 
 
 def list_decided_ids(found: Sequence[Listed]) -> frozenset[str]:
@@ -158,7 +179,7 @@ def _decision_lines(records: Sequence[LedgerRecord], wall_ms: int) -> list[str]:
     return table(_LEDGER_TITLES, rows)
 
 
-def _transaction(one: TransactionDescription, is_decided: bool, wall_ms: int) -> dict[str, Any]:
+def _transaction(one: TransactionDescription, is_decided: bool | None, wall_ms: int) -> dict[str, Any]:
     return {
         "transactional_id": one.transactional_id,
         "state": one.state,

@@ -15,7 +15,7 @@ from time import sleep
 from typing import Any
 
 from kafka_sink.cli.report import DONE, Report
-from kafka_sink.cli.streams import ReaderGone, print_text
+from kafka_sink.cli.streams import ReaderGone, print_text, printable
 from kafka_sink.frozen import frozen
 
 CLEAR = "\x1b[2J\x1b[H"
@@ -57,7 +57,7 @@ def _display(given: argparse.Namespace) -> Iterator[Callable[[Look], None]]:
             from rich.live import Live
             from rich.text import Text
         except ImportError:
-            yield lambda look: print_text(CLEAR + "\n".join(look.lines))
+            yield lambda look: print_text("\n".join(look.lines), before=CLEAR)
             return
         with Live(screen=True, auto_refresh=False) as live:
-            yield lambda look: live.update(Text("\n".join(look.lines)), refresh=True)
+            yield lambda look: live.update(Text(printable("\n".join(look.lines))), refresh=True)

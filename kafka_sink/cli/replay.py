@@ -22,6 +22,7 @@ from kafka_sink.admin.topic_reader import PartitionReader
 from kafka_sink.cli.brokers import producer_options
 from kafka_sink.cli.report import DONE, Report, confirm, table
 from kafka_sink.cli.sink_client import NotAnswered
+from kafka_sink.cli.streams import print_error, write_error
 from kafka_sink.client.admin_request import AnyBroker
 from kafka_sink.error_table.commits import REPLAY_IN_DOUBT, REPLAY_WRONG
 from kafka_sink.errors import BrokerError, ConfigError, DataError, KafkaSinkError
@@ -44,7 +45,9 @@ UNKNOWN_TOPIC = 3
 TOLD_EVERY_S = 5.0
 # A transaction is ended at this size, whatever --batch-size is.
 BATCH_BYTES_MAX = 16 * 1024 * 1024
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_HEADERS, _HEADER_BYTES = (
+    pa.list_(pa.struct([("key", of_name), ("value", pa.binary())])) for of_name in (pa.string(), pa.binary())
+)
 
 Filters = Mapping[str, Sequence[str]]
 
@@ -149,6 +152,12 @@ class ReplaySession:
                 "and begin another replay with --name for what is missing there",
                 REPLAY_IN_DOUBT,
             )
+        if self.name in read.unreadable:
+            raise ConfigError(
+                f"the progress of replay {self.name} cannot be read: {read.unreadable[self.name]}. If a newer release "
+                "has written it, use that one; another --name begins at the first letter",
+                REPLAY_WRONG,
+            )
         return read.found
 
     def reader(self, partition: int) -> PartitionReader:
@@ -156,7 +165,16 @@ class ReplaySession:
 
     def _extent(self, partition: int, progress: ReplayProgress) -> tuple[int, int]:
         first, end = self.reader(partition).extent()
-        return max(first, progress.next_offsets.get(partition, 0)), end
+        read_to = progress.next_offsets.get(partition, 0)
+        if read_to > end:
+            # Without topic ids a topic that was created again is not told from the old one.
+            raise ConfigError(
+                f"{self.source}-{partition} ends at offset {end}, but earlier runs of replay {self.name} have read up "
+                f"to {read_to}: the topic was created again, or its brokers have lost records. Another --name begins "
+                "at its first letter",
+                REPLAY_WRONG,
+            )
+        return max(first, read_to), end
 
     def _topics(self, *names: str) -> dict[str, tuple[str, tuple[int, ...]] | None]:
         """Id and partitions of each; None: it does not exist. The request does not create topics."""
@@ -232,7 +250,13 @@ class _Writer:
         self._producer.init_transactions()
         with self._producer.transaction():
             future = self._producer.send(self._ledger_topic, b"{}", RUN_PREFIX + name, partition=LEDGER_PARTITION)
-        return future.result().offset
+        offset = future.result().offset
+        if offset < 0:
+            raise NotAnswered(
+                f"the ledger {self._ledger_topic} was not available: a record of this run was acknowledged without its "
+                "offset, so what earlier runs have written there cannot be read"
+            )
+        return offset
 
     def write(self, records: Sequence[tuple[int, Record]], topic: str, progress: ReplayProgress) -> None:
         with self._producer.transaction():
@@ -278,13 +302,17 @@ def _split_parts(
 
 
 def _columns(records: Sequence[Record]) -> pa.RecordBatch:
-    pairs = [[{"key": name, "value": said} for name, said in record.headers] for record in records]
+    # A name may hold bytes that are not UTF-8, which only a view turns into a text.
+    pairs = [
+        [{"key": name.encode(errors="surrogateescape"), "value": said} for name, said in record.headers]
+        for record in records
+    ]
     # -1 is for a record of an old format without a timestamp.
     times = [record.timestamp_ms if record.timestamp_ms >= 0 else None for record in records]
     arrays = [
         pa.array([record.key for record in records], pa.binary()),
         pa.array([record.value for record in records], pa.binary()),
-        pa.array(pairs, _HEADERS),
+        pa.array(pairs, _HEADER_BYTES).view(_HEADERS),
         pa.array(times, pa.int64()),
     ]
     return pa.RecordBatch.from_arrays(arrays, ["key", "value", "headers", "timestamp"])
@@ -317,7 +345,7 @@ def _is_wanted(about: Mapping[str, str], filters: Filters) -> bool:
 def _name(given: argparse.Namespace, source: str, target: str, filters: Filters) -> str:
     """The same for the same arguments, so that repeating the command continues."""
     if given.name is not None:
-        return check_sink_id(given.name)
+        return check_sink_id(given.name, "--name")
     told = repr((source, target, sorted(filters.items())))
     return f"replay-{mmh3.hash128(told.encode()) >> 64:016x}"
 
@@ -331,7 +359,7 @@ def replay(session: ReplaySession, given: argparse.Namespace) -> Report:
         return _dry_run(session, plan)
     if not plan.left_count:
         return _report(plan.progress, plan.progress, "nothing is left to look at")
-    sys.stderr.write("\n".join(plan.lines()) + "\n")
+    print_error("\n".join(plan.lines()))
     confirm(given, [])
     with Display(plan, is_silent=given.json) as display:
         try:
@@ -414,9 +442,8 @@ class Display:
         written = progress.written_count - self._written_before
         rate = written / max(0.001, now_s - self._started_s)
         line = f"{seen * 100 // self._left_count:3d} %  {written} written  {rate:,.0f} records/s"
-        sys.stderr.write(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
-        sys.stderr.flush()
+        write_error(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
 
     def __exit__(self, *_: object) -> None:
         if self._is_terminal and not self._is_silent:
-            sys.stderr.write("\r\x1b[K")
+            write_error("\r\x1b[K")

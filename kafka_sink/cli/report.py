@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka_sink.cli.streams import printable, write_error
 from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionOutcome
@@ -101,8 +102,7 @@ def confirm(given: argparse.Namespace, lines: Sequence[str]) -> None:
     """Asks on standard error, so that standard output has only the JSON object."""
     if given.yes:
         return
-    sys.stderr.write("\n".join([*lines, "Go on? [yes/no] "]))
-    sys.stderr.flush()
+    write_error(printable("\n".join([*lines, "Go on? [yes/no] "])))
     answer = sys.stdin.readline()
     if not answer:
         raise ConfigError("nobody is there to be asked: nothing was changed. --yes does not ask", COMMAND_WRONG)

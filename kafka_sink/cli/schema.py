@@ -83,6 +83,8 @@ def parse_columns(columns: str) -> pa.StructType:
             columns = Path(columns).read_text(encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"--columns {columns} cannot be read: {error.strerror}", COMMAND_WRONG) from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"--columns {columns} cannot be read: the file is not UTF-8", COMMAND_WRONG) from None
     return parse_struct(columns)
 
 

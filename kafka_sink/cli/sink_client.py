@@ -29,11 +29,13 @@ from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.listing import LedgerListing, Listed, SingleStep, TransactionListing
 from kafka_sink.exactly_once.log_ends import LogEnds
+from kafka_sink.exactly_once.outcome import describe_answer
 from kafka_sink.exactly_once.preflight import ONGOING, DescribeTransactions, TransactionDescription
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.exactly_once.set_aside import AsideVerdict, SetAside
 from kafka_sink.options.values import TOPIC_NAME
+from kafka_sink.wire.apis import METADATA
 
 UNKNOWN_TOPIC = 3
 LOOK_AGAIN_S = 0.05
@@ -130,19 +132,19 @@ class SinkClient:
 
     def list_log_ends(self, topics: Sequence[str]) -> tuple[dict[tuple[str, int], tuple[int, int]], str]:
         """High watermark and last stable offset of each partition, and why some are missing."""
-        partitions: list[tuple[str, int]] = []
-        trouble = ""
-        for topic in topics:
-            try:
-                infos = self.client.describe_topic(topic, create=False, timeout_ms=self._patience_ms)
-                partitions += [(topic, info.partition) for info in infos]
-            except BrokerError as error:
-                trouble = f"{topic}: {error}"
+        if not topics:
+            return {}, ""
+        body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
+        rows = self.client.ask_metadata(body)["topics"]
+        partitions = [(row["name"], each["partition_index"]) for row in rows for each in row["partitions"]]
+        troubles = [
+            f"{row['name']}: {describe_answer(METADATA.name, row['error_code'])}" for row in rows if row["error_code"]
+        ]
         if not partitions:
-            return {}, trouble
+            return {}, "; ".join(troubles[:1])
         found = self._run_step(LogEnds(self.settings(), partitions, self.client.now_ms()), "the ends of the logs")
         ends = {where: (found.end[where], found.stable[where]) for where in found.end if where in found.stable}
-        return ends, trouble or found.last_trouble
+        return ends, "; ".join(filter(None, (*troubles[:1], found.last_trouble)))
 
     def list_transactions_left(self) -> TransactionListing:
         """After some were ended. Brokers answer EndTxn before writing markers, and list the transactions until then."""

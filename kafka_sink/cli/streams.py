@@ -7,6 +7,9 @@ import os
 import sys
 from contextlib import suppress
 
+# Names in a ledger and answers of servers may hold control characters, which a terminal would carry out.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in b"\t\n"}
+
 
 class ReaderGone(Exception):
     """Standard output has no reader any more, as with `| head -1`."""
@@ -25,9 +28,15 @@ def prepare_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # as for standard error
 
 
-def print_text(text: str) -> None:
+def printable(text: str) -> str:
+    """Bytes that are not UTF-8, kept as surrogates, are escaped as well."""
+    return text.translate(_CONTROLS).encode(errors="backslashreplace").decode()
+
+
+def print_text(text: str, *, before: str = "") -> None:
+    """`before`: what the terminal is to carry out."""
     try:
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(f"{before}{printable(text)}\n")
         sys.stdout.flush()
     except OSError as error:
         _drop_output()
@@ -37,8 +46,14 @@ def print_text(text: str) -> None:
 
 
 def print_error(text: str) -> None:
+    write_error(printable(text) + "\n")
+
+
+def write_error(text: str) -> None:
+    """No command ends because nobody reads its standard error, or because that is full."""
     with suppress(OSError):
-        sys.stderr.write(text + "\n")
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def _drop_output() -> None:

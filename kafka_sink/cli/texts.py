@@ -109,7 +109,7 @@ examples:
 TRANSACTIONS = """\
 Show the open transactions of tasks. read_committed readers of their partitions wait until these transactions end. A
 running query normally has some. "decided" means that the ledger names the transaction: its rows must become visible,
-so do not abort it (recover commits it).
+so do not abort it (recover commits it). A question mark: a ledger record of the sink cannot be read.
 
   --abort   commit decided transactions, then abort all others of the sink. The command takes over from the driver:
             stop the query first. Without --abort the transactions end after their transaction.timeout.ms. If the query
@@ -144,8 +144,8 @@ by --from, --to and --filter together, or by --name; a new name starts from the 
 These are skipped and counted: letters without a value because it was too large, letters with the JSON of a row that did
 not fit its schema, and records that are not letters. The command shows what it will write before it asks.
 
-The principal needs Read on --from, Write on --to and on the ledger topic, and Write on the transactional id, which is
-the name of the replay (replay-... unless --name is given).
+The principal needs Read on --from, Write on --to, Read and Write on the ledger topic, and Write on the transactional
+id, which is the name of the replay (replay-... unless --name is given).
 
 examples:
   pykafka-sink replay --bootstrap-server localhost:9092 --from orders-dead --to orders --dry-run
@@ -157,9 +157,10 @@ REPLAY_CODES = """\
 exit codes:
   0  every letter was read, and written if it was selected
   1  you answered no: nothing was written
-  2  wrong usage: an option, a file, or a topic that does not exist; or a letter that cannot be sent
+  2  wrong usage: an option, a file, or a topic that does not exist
   3  no broker could be reached in time; committed records stay, and the same command continues from there
-  4  the brokers refused (credentials, permissions), or another run of this replay has taken over
+  4  the brokers refused (credentials, permissions), a letter cannot be sent, or another run of this replay has taken
+     over; committed records stay
 """
 
 COMPLETION = """\

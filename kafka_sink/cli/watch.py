@@ -10,6 +10,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kafka_sink.cli.read_commands import UNREADABLE_SHOWN_MAX, unreadable_line
 from kafka_sink.cli.refresh import Look, repeat
 from kafka_sink.cli.report import Report, age_word, batch_word, table, verdict_word
 from kafka_sink.cli.sink_client import SinkClient
@@ -52,9 +53,11 @@ def watch(sink: SinkClient, given: argparse.Namespace) -> Report:
 
 
 def take_snapshot(sink: SinkClient, metrics_url: str | None) -> Snapshot:
-    records = [each.record for each in sink.list_decisions() if each.record is not None]
+    found = sink.list_decisions()
+    records = [each.record for each in found if each.record is not None]
+    unreadable = [unreadable_line(each) for each in found if each.record is None]
     listing = sink.list_open_transactions()
-    notes = list(listing.notes)
+    notes = [*unreadable[:UNREADABLE_SHOWN_MAX], *listing.notes]
     figures: Sequence[StreamFigures] = ()
     if metrics_url is not None:
         try:

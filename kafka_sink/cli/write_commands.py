@@ -13,6 +13,7 @@ from typing import Any
 from kafka_sink.cli import read_commands
 from kafka_sink.cli.report import DONE, OPEN, REFUSED, Report, batch_word, confirm, decision, verdict_word
 from kafka_sink.cli.sink_client import SinkClient
+from kafka_sink.cli.streams import print_error
 from kafka_sink.error_table.commits import COMMAND_WRONG, LEDGER_UNREADABLE
 from kafka_sink.errors import ConfigError, RemoteProtocolError
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
@@ -164,7 +165,7 @@ def set_aside(sink: SinkClient, given: argparse.Namespace) -> Report:
     (chosen,) = unreadable
     lines = consequences(sink.ledger_topic, chosen)
     if given.yes:
-        sys.stderr.write("\n".join([*lines, ""]))
+        print_error("\n".join(lines))
     confirm(given, lines)
     verdict = sink.set_aside(chosen.ledger_key, chosen.offset)
     text = {

@@ -278,6 +278,8 @@ REPLAY_WRONG = ErrorEntry(
         "letters can be chosen by",
         "with other filters: choose",
         "a replay writes in transactions",
+        "the progress of replay",
+        "but earlier runs of replay",
     ),
     "headers.md#dead-letters",
 )

@@ -84,7 +84,8 @@ FILE_UNREADABLE = ErrorEntry(
 REFERENCE_UNRESOLVED = ErrorEntry(
     "PKS-1009",
     "unresolved reference to a secret",
-    "An option refers to an environment variable or to a key of a file that does not exist on this host.",
+    "An option refers to an environment variable or to a key of a file that does not exist on this host, or is not "
+    "UTF-8.",
     BEFORE,
     "Set it where connections are opened: on the driver and on each executor.",
     ("which is not there (on this host, in this process)",),

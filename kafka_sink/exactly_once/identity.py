@@ -62,7 +62,11 @@ class TaskIdentity:
 
 def sink_id_of_checkpoint(location: str) -> str:
     """The default name of a sink: the same for every spelling of one checkpoint location."""
-    return f"{mmh3.hash128(normalize_location(location).encode()):032x}"
+    try:
+        return f"{mmh3.hash128(normalize_location(location).encode()):032x}"
+    except ValueError:
+        shown = _USER.sub("://", location, count=1)
+        raise ConfigError(f"the checkpoint location {shown!a} is neither a path nor a URI") from None
 
 
 def label_of(query_name: str | None, location: str | None) -> str:
@@ -73,11 +77,11 @@ def label_of(query_name: str | None, location: str | None) -> str:
     return text if len(text) <= SINK_LABEL_MAX else "..." + text[3 - SINK_LABEL_MAX :]
 
 
-def check_sink_id(sink_id: str) -> str:
-    """The option `sink.id`, if it can be part of a transactional id and of an ACL."""
+def check_sink_id(sink_id: str, option: str = "sink.id") -> str:
+    """The value of the option, if it can be part of a transactional id and of an ACL."""
     if not has_letters_of_sink_id(sink_id) or len(sink_id) > SINK_ID_CHARACTERS_MAX:
         raise ConfigError(
-            f"sink.id is {sink_id!r}; it may have 1 to {SINK_ID_CHARACTERS_MAX} characters of A-Z a-z 0-9 . _ -, "
+            f"{option} is {sink_id!r}; it may have 1 to {SINK_ID_CHARACTERS_MAX} characters of A-Z a-z 0-9 . _ -, "
             "because it is the beginning of transactional ids and of the ACL for them"
         )
     return sink_id

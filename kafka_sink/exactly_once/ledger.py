@@ -179,6 +179,15 @@ def ledger_key(sink_id: str, key: BatchKey) -> str:
     return f"{sink_id}/{key.batch_id}" if isinstance(key.batch_id, str) else sink_id
 
 
+def decode_key(key: bytes | None) -> str:
+    """Without a loss, so that two keys stay two, and a record can take the place of a foreign one (`encode_key`)."""
+    return (key or b"").decode(errors="surrogateescape")
+
+
+def encode_key(key: str) -> bytes:
+    return key.encode(errors="surrogateescape")
+
+
 def claim_key(sink_id: str) -> str:
     """No sink id is empty, so no ledger key of any sink begins with a slash."""
     return f"/driver/{sink_id}"

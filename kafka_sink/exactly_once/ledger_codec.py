@@ -25,7 +25,8 @@ from itertools import accumulate
 from typing import Any
 
 from kafka_sink.errors import KafkaSinkError, RemoteProtocolError
-from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry, TransactionOutcome
+from kafka_sink.exactly_once.identity import has_letters_of_sink_id
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry, TransactionOutcome, ledger_key
 from kafka_sink.exactly_once.receipt import BatchId, BatchKey
 
 FORMAT = "pykafka-sink-ledger"
@@ -144,6 +145,15 @@ def _encode(content: dict[str, Any]) -> bytes:
 
 def decode_record(value: bytes) -> LedgerRecord:
     return _parse_record(_parse_content(value))
+
+
+def decode_newest(key: str, value: bytes) -> LedgerRecord:
+    """The newest record of a ledger key. Its sink id gets into the ids of transactions and into commands that people
+    type, so it must be the one in the key."""
+    record = decode_record(value)
+    if ledger_key(record.sink_id, record.key) != key or not has_letters_of_sink_id(record.sink_id):
+        raise UnreadableRecord("a ledger record with a sink or batch other than those in its key")
+    return record
 
 
 def _parse_content(value: bytes) -> dict[str, Any]:

@@ -39,8 +39,8 @@ from kafka_sink.error_table.commits import LEDGER_UNREADABLE
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.identity import belongs_to
-from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, LedgerState, claim_key, is_of_stream
-from kafka_sink.exactly_once.ledger_codec import VALUE_BYTES_MAX, decode_claim, decode_record
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, LedgerState, claim_key, decode_key, is_of_stream
+from kafka_sink.exactly_once.ledger_codec import VALUE_BYTES_MAX, decode_claim, decode_newest
 from kafka_sink.exactly_once.log_scan import (
     EARLIEST,
     FETCH_WAIT_MS,
@@ -204,7 +204,7 @@ class LedgerRead(CommitStep):
             self._claims.setdefault(decode_claim(value), offset)
 
     def _own_key(self, key: bytes | None) -> str | None:
-        text = (key or b"").decode("utf-8", "replace")
+        text = decode_key(key)
         sink_id = text.partition("/")[0]
         if self._is_of_name:
             return text if belongs_to(sink_id, self._sink_id) else None
@@ -250,11 +250,11 @@ class LedgerRead(CommitStep):
         self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, list[tuple[int, bytes]]]
     ) -> None:
         """Only the newest record of a key is decoded: earlier ones, perhaps of an older release, do not matter."""
-        newest = {key: self._decode(offset, value) for key, (offset, value) in found.items()}
+        newest = {key: self._decode(key, offset, value) for key, (offset, value) in found.items()}
         settled = dict(newest)
         doubtful = set()
         for key, found_unmarked in unmarked.items():
-            for offset, record in self._decode_believed(found_unmarked):
+            for offset, record in self._decode_believed(key, found_unmarked):
                 if key not in doubtful:
                     newest[key] = record
                 self.unmarked_offset = max(self.unmarked_offset, offset)
@@ -280,16 +280,16 @@ class LedgerRead(CommitStep):
         is_known = older is not None and self._sink_id not in newest and is_of_stream(older, self._sink_id)
         return self._named_sink_id if is_known else None
 
-    def _decode_believed(self, unmarked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, LedgerRecord]]:
+    def _decode_believed(self, key: str, unmarked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, LedgerRecord]]:
         """Newest first."""
         for offset, value in sorted(unmarked, reverse=True):
-            record = None if value == ERASED else self._decode(offset, value)
+            record = None if value == ERASED else self._decode(key, offset, value)
             if record is not None and record.kind is not Kind.REPLAY and not record.is_accepted:
                 yield offset, record
 
-    def _decode(self, offset: int, value: bytes) -> LedgerRecord:
+    def _decode(self, key: str, offset: int, value: bytes) -> LedgerRecord:
         try:
-            return decode_record(value)
+            return decode_newest(key, value)
         except RemoteProtocolError as error:
             raise RemoteProtocolError(self._error_text(f"{error} (offset {offset})"), LEDGER_UNREADABLE) from None
 

@@ -16,8 +16,8 @@ from kafka_sink.client.admin_request import AdminResponse, AllBrokers, RequestKe
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.exactly_once.commit_step import CommitStep, Progress
 from kafka_sink.exactly_once.identity import TaskIdentity, belongs_to, parse_task_identity
-from kafka_sink.exactly_once.ledger import LedgerRecord
-from kafka_sink.exactly_once.ledger_codec import decode_record
+from kafka_sink.exactly_once.ledger import LedgerRecord, decode_key
+from kafka_sink.exactly_once.ledger_codec import decode_newest
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.preflight import DescribeTransactions, TransactionDescription
@@ -83,7 +83,7 @@ class LedgerListing(LedgerRead):
 
     def _own_key(self, key: bytes | None) -> str | None:
         if self._is_of_all:
-            text = (key or b"").decode("utf-8", "replace")
+            text = decode_key(key)
             # No sink id is empty: a key that begins with a slash is not a decision's.
             return None if text.startswith("/") else text or None
         return super()._own_key(key)
@@ -96,7 +96,7 @@ class LedgerListing(LedgerRead):
 
 def _decode_listed(ledger_key: str, offset: int, value: bytes) -> Listed:
     try:
-        return Listed(ledger_key, offset, decode_record(value))
+        return Listed(ledger_key, offset, decode_newest(ledger_key, value))
     except RemoteProtocolError as error:
         return Listed(ledger_key, offset, None, str(error))
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka_sink.client.admin_request import Leader, RequestKey
+from kafka_sink.exactly_once.log_scan import only_partition
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.wire.apis import PRODUCE
@@ -39,5 +40,5 @@ def ask_append(
 
 def read_append_answer(body: Mapping[str, Any]) -> tuple[int, int]:
     """Error code and offset."""
-    partition = body["responses"][0]["partition_responses"][0]
+    partition = only_partition(body["responses"], "partition_responses")
     return partition["error_code"], partition["base_offset"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka_sink.client.admin_request import Leaders, RequestKey
+from kafka_sink.client.admin_request import AdminResponse, Leaders, RequestKey
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.log_scan import (
     LATEST,
@@ -42,7 +42,12 @@ class LogEnds(CommitStep):
     def is_finished(self) -> bool:
         return self.queue.is_quiet
 
-    def on_bodies(self, now_ms: int, answer: Any) -> None:
+    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
+        """A leader that is away says nothing; the others are shown."""
+        self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
+        self.on_bodies(now_ms, answer)
+
+    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
         super().on_bodies(now_ms, answer)
         if self.failure is None and answer.key in self.queue.keys:
             self.queue.drop(answer.key)

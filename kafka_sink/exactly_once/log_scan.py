@@ -136,7 +136,7 @@ def read_fetch_answer(body: Mapping[str, Any]) -> FetchedPartition:
         error_code = THROTTLED
     if error_code:
         return FetchedPartition(error_code, -1, -1, b"")
-    partition = _only(body["responses"])
+    partition = only_partition(body["responses"])
     return FetchedPartition(
         error_code=partition["error_code"],
         high_watermark=partition["high_watermark"],
@@ -147,12 +147,12 @@ def read_fetch_answer(body: Mapping[str, Any]) -> FetchedPartition:
 
 def read_offset_answer(body: Mapping[str, Any]) -> tuple[int, int]:
     """Error code and offset."""
-    partition = _only(body["topics"])
+    partition = only_partition(body["topics"])
     return partition["error_code"], partition["offset"]
 
 
-def _only(topics: Any) -> Mapping[str, Any]:
-    found = [partition for topic in topics for partition in topic["partitions"]]
+def only_partition(topics: Any, field: str = "partitions") -> Mapping[str, Any]:
+    found = [partition for topic in topics for partition in topic[field]]
     if len(found) != 1:
         raise RemoteProtocolError(f"an answer about {len(found)} partitions to a question about one")
     only: Mapping[str, Any] = found[0]

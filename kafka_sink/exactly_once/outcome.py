@@ -20,6 +20,7 @@ from kafka_sink.wire.apis import (
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
     LIST_TRANSACTIONS,
+    METADATA,
     PRODUCE,
     Api,
 )
@@ -158,6 +159,7 @@ def meaning(api: Api, error_code: int) -> Meaning:
 _NEEDED: Mapping[int, str] = {29: "topic", 53: "transactional id"}
 _LESS_NEEDED: Mapping[str, str] = {
     FETCH.name: "Read",
+    METADATA.name: "Describe, Read or Write",
     LIST_OFFSETS.name: "Describe or Read",
     DESCRIBE_TRANSACTIONS.name: "Describe or Write",
 }

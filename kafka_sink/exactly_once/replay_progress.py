@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.exactly_once.ledger import decode_key
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.session import DeliverySettings
 
@@ -100,10 +101,12 @@ def _count(found: Any) -> int:
 
 
 class ReplayListing(LedgerRead):
-    """The progress of every replay in a ledger. `claim_offset`: offset of an own record, written after the fence."""
+    """The progress of every replay in a ledger. `claim_offset`: offset of an own record, written after the fence.
+    `unreadable`: why a progress cannot be read; it stops its own replay only."""
 
     def __init__(self, settings: DeliverySettings, now_ms: int, *, claim_offset: int | None = None) -> None:
         self.found: dict[str, ReplayProgress] | None = None
+        self.unreadable: dict[str, str] = {}
         # Replays whose newest record has no marker: whether it was committed is unknown.
         self.in_doubt: frozenset[str] = frozenset()
         super().__init__(settings, "", now_ms, claim_offset=claim_offset)
@@ -113,11 +116,17 @@ class ReplayListing(LedgerRead):
         return self.found is not None or self.failure is not None
 
     def _own_key(self, key: bytes | None) -> str | None:
-        text = (key or b"").decode("utf-8", "replace")
+        text = decode_key(key)
         return text if text.startswith(KEY_PREFIX) else None
 
     def _on_newest(
         self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, list[tuple[int, bytes]]]
     ) -> None:
         self.in_doubt = frozenset(key.removeprefix(KEY_PREFIX) for key in unmarked)
-        self.found = {key.removeprefix(KEY_PREFIX): decode_progress(value) for key, (_, value) in found.items()}
+        self.found = {}
+        for key, (_, value) in found.items():
+            name = key.removeprefix(KEY_PREFIX)
+            try:
+                self.found[name] = decode_progress(value)
+            except RemoteProtocolError as error:
+                self.unreadable[name] = str(error)

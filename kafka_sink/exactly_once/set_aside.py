@@ -19,7 +19,7 @@ from enum import Enum
 
 from kafka_sink.client.admin_request import AdminResponse
 from kafka_sink.exactly_once.commit_step import CommitStep, Progress
-from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, encode_key
 from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.listing import LedgerListing
 from kafka_sink.exactly_once.receipt import BatchKey
@@ -47,7 +47,7 @@ class LedgerTombstone(LedgerWrite):
         super().__init__(settings, session, nothing, now_ms)
 
     def _content(self) -> tuple[bytes, bytes | None]:
-        return self._ledger_key.encode(), None
+        return encode_key(self._ledger_key), None
 
 
 class SetAside:

@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from kafka_sink.error_table.writes import FILE_UNREADABLE
+from kafka_sink.error_table.writes import FILE_UNREADABLE, REFERENCE_UNRESOLVED
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.properties import ENCODING, parse_properties
+from kafka_sink.options.properties import parse_properties
 from kafka_sink.security.reference import replace_references
 
 # A key, a certificate with its chain, a list of authorities: the largest known is below 1 MiB.
@@ -62,12 +62,28 @@ def resolve_references(option: str, text: str) -> str:
 
     def look_up(provider: str, place: str) -> str | None:
         if provider == "env":
-            return os.environ.get(place)
+            return _read_variable(option, place)
         name, _, key = place.rpartition(":")
         if not name:
             raise ConfigError(
                 f"{option}: a file is referred to as ${{file:/path/to/file:key}}, with a key", FILE_UNREADABLE
             )
-        return parse_properties(read_file(option, name).decode(ENCODING)).get(key)
+        try:
+            # Unlike Java's other properties files, those of its config providers are UTF-8.
+            return parse_properties(read_file(option, name).decode()).get(key)
+        except UnicodeDecodeError:
+            raise _not_utf8_error(option, name) from None
 
     return replace_references(option, text, look_up)
+
+
+def _read_variable(option: str, name: str) -> str | None:
+    found = os.environ.get(name)
+    # Python keeps bytes that it cannot decode as surrogates.
+    if found is not None and any("\ud800" <= letter <= "\udfff" for letter in found):
+        raise _not_utf8_error(option, f"${{env:{name}}}")
+    return found
+
+
+def _not_utf8_error(option: str, name: str) -> ConfigError:
+    return ConfigError(f"{option} refers to {name}, which is not UTF-8", REFERENCE_UNRESOLVED)

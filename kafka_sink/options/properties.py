@@ -57,4 +57,5 @@ def _unescape(text: str) -> str:
             )
         return _LETTERS.get(escaped, escaped)
 
-    return _ESCAPE.sub(replace_escape, text)
+    # Two escapes may be one letter: Java's letters have 16 bits.
+    return _ESCAPE.sub(replace_escape, text).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

@@ -19,6 +19,8 @@ from kafka_sink.records.checksum import crc32c
 from kafka_sink.records.compression import CODEC_NAMES, Compressor, decompress, make_compressor
 
 Headers = tuple[tuple[str, bytes | None], ...]
+# Spark's texts, and so the names of headers, may hold bytes that are not UTF-8. They are kept as surrogates.
+_NAME_ERRORS = "surrogateescape"
 # A fetched batch is at most what a broker accepts, a few megabytes; decompressed it may be far larger.
 RECORDS_BYTES_MAX = 128 * 1024 * 1024
 
@@ -86,7 +88,7 @@ def encode_nullable(content: bytes | None) -> bytes:
 def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
     parts = [encode_varint(len(headers))]
     for key, value in headers:
-        parts.append(encode_nullable(key.encode()))
+        parts.append(encode_nullable(key.encode(errors=_NAME_ERRORS)))
         parts.append(encode_nullable(value))
     return b"".join(parts)
 
@@ -173,12 +175,8 @@ class _Reader:
             raise RemoteProtocolError(f"record names {count} headers in {self.remaining} bytes")
         headers = []
         for _ in range(count):
-            key = self.take(self.read_varint(32))
-            try:
-                text = key.decode()
-            except UnicodeDecodeError:
-                raise RemoteProtocolError("header key is not UTF-8") from None
-            headers.append((text, self.read_nullable()))
+            name = self.take(self.read_varint(32)).decode(errors=_NAME_ERRORS)
+            headers.append((name, self.read_nullable()))
         return tuple(headers)
 
 

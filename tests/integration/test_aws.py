@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -371,6 +372,21 @@ def test_a_container_that_does_not_answer_is_asked_again_later(monkeypatch: pyte
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{endpoints.url}/container")
     error = refusal()
     assert isinstance(error, TransportError) and "the endpoint http://127.0.0.1/container of AWS" in str(error)
+
+
+def test_the_log_of_a_command_has_no_keys_of_a_role(endpoints: AwsEndpoints) -> None:
+    own = {"AWS_ACCESS_KEY_ID": "AKIDOWN", "AWS_SECRET_ACCESS_KEY": "hunter2", "AWS_REGION": "eu-west-1"}
+    jaas = f'{IAM} awsRoleArn="{ROLE}";'
+    options = {"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM", "sasl.jaas.config": jaas}
+    words = ["ledger", "-v", "--timeout", "1", "--bootstrap-server", "127.0.0.1:1"]
+    words += [word for name, value in options.items() for word in ("--option", f"kafka.{name}={value}")]
+    done = subprocess.run(
+        [sys.executable, "-m", "kafka_sink.cli", *words],
+        env={**os.environ, **own, "AWS_ENDPOINT_URL_STS": endpoints.url},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 3 and set(endpoints.paths) == {"/"} and "DEBUG:kafka_sink:" in done.stderr
+    assert not any(secret in done.stderr for secret in ("hunter2", *endpoints.keys.values()))
 
 
 def sts_error(code: str) -> bytes:

@@ -17,7 +17,8 @@ import pytest
 import kafka_sink
 from kafka_sink.admin.topics import topic_state
 from kafka_sink.checks.environment import pyspark_zip, sockets, versions
-from kafka_sink.checks.finding import FAIL, OK, WARN
+from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
+from kafka_sink.checks.run import run_side_by_side
 from kafka_sink.testing import BrokerCluster, EmbeddedRegistry
 from tests.certificates import Authority
 from tests.integration.asking import client_of
@@ -52,6 +53,16 @@ def state_of(core: BrokerCluster) -> Any:
         for partition in topic.partitions
     }
     return logs, sorted(core.coordinator.transactions)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_check_that_has_a_bug_has_not_passed() -> None:
+    def fail() -> Iterator[ProbeResult]:
+        yield ProbeResult("brokers", OK, "so far")
+        raise RuntimeError("a bug")
+
+    found = run_side_by_side({"brokers": fail}, SILENT_S)
+    assert [(each.verdict, each.text) for each in found] == [(OK, "so far"), (FAIL, "unexpected RuntimeError")]
 
 
 # ---- healthy jobs and mistakes -----------------------------------------------------------------------------------

@@ -391,6 +391,13 @@ def test_a_misspelled_sink_is_told_the_nearest_one(sink: Sink, shell: Shell) -> 
         (("ledger", "--option", "kafka.sasl.password"), "NAME=VALUE"),
         (("ledger", "--option", "sasl.password=hush-hush"), "no prefix kafka."),
         (("ledger", "--timeout", "soon"), "number of seconds"),
+        (("ledger", "--timeout", "\u00b2"), "number of seconds"),
+        (("topic", "--topic", "t", "--create", "--partitions", "3000000000"), "from 1 to 2147483647"),
+        (("topic", "--topic", "t", "--create", "--replication-factor", "40000"), "from 1 to 32767"),
+        (("perf", "--topic", "t", "--num-records", "1", "--throughput", "nan"), "-1 for no limit"),
+        (("perf", "--topic", "t", "--num-records", "1", "--throughput", "inf"), "-1 for no limit"),
+        (("perf", "--topic", "t", "--num-records", "1", "--throughput", "1e-300"), "-1 for no limit"),
+        (("perf", "--topic", "t", "--num-records", "1", "--record-size", "3000000000"), "from 1 to 2147483647"),
     ],
 )
 def test_wrong_words_end_with_2_and_without_secrets(
@@ -411,6 +418,7 @@ def test_wrong_words_end_with_2_and_without_secrets(
         (("--bootstrap-server", "h:1", "--option", "kafka.retris=hush-hush"), "did you mean retries?"),
         (("--bootstrap-server", "h:1", "--option", "kafka.ssl.provider=hush-hush"), "there is no JVM"),
         (("--bootstrap-server", "h:1", "--sink-id", "a b"), "sink.id"),
+        (("--bootstrap-server", "h:1", "--checkpoint", "s3://[a/b"), "'s3://[a/b' is neither a path nor a URI"),
         (("--bootstrap-server", "h:1", "--ledger-topic", "a b"), "--ledger-topic"),
     ],
 )
@@ -458,6 +466,15 @@ def test_the_program_runs_without_spark_and_without_a_trace(sink: Sink) -> None:
         [*program[:1], *program[3:], "resolve", "--help"], capture_output=True, text=True, timeout=300, check=False
     )
     assert helped.returncode == 0 and "exit codes:" in helped.stdout and helped.stderr == ""
+
+
+def test_ctrl_c_while_a_command_is_imported_leaves_no_trace(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_words: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kafka_sink.cli.__main__.parse_arguments", interrupt)
+    said = shell("ledger")
+    assert said.exit_code == 130 and said.err.startswith("pykafka-sink: interrupted")
 
 
 def test_the_console_script_is_what_these_tests_run() -> None:

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 
 import pytest
 
+from kafka_sink import Producer
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.commanding import Sink
+from tools.foreign_reader import read_topic
 
 PROGRAM = f"{sys.executable} -m kafka_sink.cli"
 
@@ -46,6 +48,17 @@ def test_whoever_reads_no_more_changes_no_exit_code() -> None:
 def test_letters_that_the_terminal_does_not_have_are_written_in_another_way() -> None:
     done = in_shell(f"{PROGRAM} check --help", {"PYTHONIOENCODING": "ascii"})
     assert done.returncode == 0 and "\\u2713  works; the advice" in done.stdout
+
+
+@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&1 >/dev/null | true"])
+def test_a_replay_whose_errors_nobody_can_read_goes_on(redirection: str) -> None:
+    with EmbeddedBroker(topics={"dead": 1, "back": 1}) as broker:
+        with Producer({"bootstrap.servers": broker.bootstrap_servers}) as producer:
+            producer.send("dead", b"v", headers=[("pykafka-sink.error", b"?")])
+        replay = f"{PROGRAM} replay --bootstrap-server {broker.bootstrap_servers} --from dead --to back"
+        done = in_shell(f"exec 3>&1; {{ echo yes | {replay}; echo exit code $? >&3; }} {redirection}")
+        assert "exit code 0" in done.stdout
+        assert [record.value for record in read_topic(broker.bootstrap_servers, "back")] == [b"v"]
 
 
 def test_without_standard_input_nobody_is_there_to_be_asked() -> None:

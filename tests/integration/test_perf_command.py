@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kafka_sink.cli.__main__ import main
+from kafka_sink.cli.perf_meter import Meter
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import read_topic
 from tools.java import PRODUCER_PERFORMANCE, run_class
@@ -88,6 +90,17 @@ def test_lines_of_a_file_are_drawn_and_the_warm_up_does_not_count(
     assert len(written) == 500 and set(written) == {b"one", b"two", b"three"}
 
 
+@pytest.mark.parametrize(
+    ("given", "between"), [("\\t", "\t"), ("\\u00e9", "\u00e9"), ("\u00e9", "\u00e9"), ("\u2192\\n", "\u2192\n")]
+)
+def test_a_file_is_divided_by_any_text(broker: EmbeddedBroker, tmp_path: Path, given: str, between: str) -> None:
+    path = tmp_path / "payload"
+    path.write_text(f"one{between}two", encoding="utf-8")
+    words = ["--num-records", "50", "--payload-file", str(path), "--payload-delimiter", given]
+    assert perf(broker, *words) == 0
+    assert set(values(broker)) == {b"one", b"two"}
+
+
 @pytest.mark.parametrize("named", [["--transactional-id", "load"], ["--option", "kafka.transactional.id=load"]])
 def test_transactions_are_committed_to_the_last_record(broker: EmbeddedBroker, named: list[str]) -> None:
     words = ["--num-records", "600", "--payload-monotonic", "--throughput", "2000", *named]
@@ -98,6 +111,9 @@ def test_transactions_are_committed_to_the_last_record(broker: EmbeddedBroker, n
 def test_metrics_are_printed_on_demand(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> None:
     assert perf(broker, "--num-records", "10", "--payload-monotonic", "--print-metrics") == 0
     assert re.search(r"^producer-metrics:record-send-total:.* : 10\.000$", capsys.readouterr().out, re.MULTILINE)
+    assert perf(broker, "--num-records", "10", "--payload-monotonic", "--print-metrics", "--json") == 0
+    found = json.loads(capsys.readouterr().out, parse_constant=lambda word: pytest.fail(f"{word} is not JSON"))
+    assert None in found["metrics"].values()
 
 
 @pytest.mark.parametrize(
@@ -106,6 +122,8 @@ def test_metrics_are_printed_on_demand(broker: EmbeddedBroker, capsys: pytest.Ca
         (["--payload-file", "/nowhere"], "--payload-file /nowhere cannot be read"),
         (["--payload-monotonic", "--warmup-records", "10"], "--warmup-records must be fewer than --num-records"),
         (["--payload-monotonic", "--option", "kafka.lingerms=5"], "lingerms"),
+        (["--payload-file", __file__, "--payload-delimiter", ""], "--payload-delimiter ''"),
+        (["--payload-file", __file__, "--payload-delimiter", "\\"], "--payload-delimiter '"),
     ],
 )
 def test_a_load_that_cannot_be_is_wrong_usage(
@@ -121,3 +139,16 @@ def test_a_record_that_is_refused_ends_it_with_the_reason(
     words = ["--num-records", "5", "--record-size", "3000000", "--option", "kafka.max.request.size=4000000"]
     assert perf(broker, *words) == 4
     assert "MESSAGE_TOO_LARGE" in capsys.readouterr().err
+
+
+def test_the_memory_of_a_meter_does_not_grow_with_the_records() -> None:
+    meter = Meter(1, tell=None)
+    tracemalloc.start()
+    try:
+        for number in range(50_000):
+            meter.record(10, 100, 5 + number % 100 / 1000)
+        assert tracemalloc.get_traced_memory()[0] < 100_000
+    finally:
+        tracemalloc.stop()
+    found = meter.summary()
+    assert found["records"] == 500_000 and found["latency_ms"]["p50"] == pytest.approx(5.05, abs=0.1)

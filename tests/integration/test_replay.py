@@ -23,9 +23,14 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_sink import Producer
 from kafka_sink.admin.ledger_topic import LEDGER_PARTITION
-from kafka_sink.errors import DataError
+from kafka_sink.admin.topic_reader import PartitionReader
+from kafka_sink.cli.replay import ReplaySession
+from kafka_sink.errors import BrokerError, DataError
+from kafka_sink.exactly_once import log_scan
 from kafka_sink.spark.unsendable import Unsendable
-from kafka_sink.testing import EmbeddedBroker, Fault
+from kafka_sink.testing import EmbeddedBroker, Fault, acl
+from kafka_sink.testing.acl import Acl
+from tests.integration.asking import client_of
 from tests.integration.commanding import Shell
 from tools.foreign_reader import ForeignRecord, end_offsets, read_topic
 from tools.kafka_cluster import KafkaCluster
@@ -34,7 +39,7 @@ from tools.waiting import wait_until
 ROOT = Path(__file__).parents[2]
 DEAD, BACK, LEDGER = "orders-dead", "orders", "__pykafka_sink_ledger"
 PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-NOT_LEADER = 6
+NOT_LEADER, DUPLICATE_SEQUENCE_NUMBER = 6, 46
 TIME_MS = 1_700_000_000_000
 
 
@@ -160,11 +165,51 @@ def test_filters_choose_and_what_cannot_be_written_again_is_counted(broker: Embe
     assert back(servers) == expected(rows(20, first=100)) + expected(rows(10))
 
 
+# What the help asks for.
+PERMISSIONS = [
+    Acl(acl.ANONYMOUS, acl.READ, acl.TOPIC, DEAD),
+    Acl(acl.ANONYMOUS, acl.WRITE, acl.TOPIC, BACK),
+    Acl(acl.ANONYMOUS, acl.READ, acl.TOPIC, LEDGER),
+    Acl(acl.ANONYMOUS, acl.WRITE, acl.TOPIC, LEDGER),
+    Acl(acl.ANONYMOUS, acl.WRITE, acl.TRANSACTIONAL_ID, "replay-", acl.PREFIXED),
+]
+
+
+@pytest.mark.parametrize("left_out", [None, *range(len(PERMISSIONS))])
+def test_the_permissions_in_the_help_are_enough_and_each_is_needed(left_out: int | None, shell: Shell) -> None:
+    acls = [one for index, one in enumerate(PERMISSIONS) if index != left_out]
+    of_sink = [
+        Acl(acl.ANONYMOUS, acl.WRITE, acl.TOPIC, DEAD), Acl(acl.ANONYMOUS, acl.WRITE, acl.TRANSACTIONAL_ID, "letters"),
+    ]  # fmt: skip
+    with EmbeddedBroker(topics={DEAD: 1, BACK: 1, LEDGER: 1}, acls=[*acls, *of_sink]) as broker:
+        send(broker.bootstrap_servers, letters(rows(3)))
+        done = shell(*words(broker.bootstrap_servers, "--yes", "--timeout", "2"))
+        assert "3 records written" in done.out if left_out is None else done.exit_code == 4
+
+
 def test_a_letter_of_a_letter_becomes_the_letter(broker: EmbeddedBroker, shell: Shell) -> None:
     once = letters(rows(4))
     send(broker.bootstrap_servers, letters(once))
     assert shell(*words(broker.bootstrap_servers, "--yes")).exit_code == 0
     assert back(broker.bootstrap_servers) == expected(once)
+
+
+def test_the_name_of_a_header_keeps_bytes_that_are_not_utf8(broker: EmbeddedBroker, shell: Shell) -> None:
+    names = pa.array([b"\xff\xfe", b"pykafka-sink.error"]).view(pa.string())
+    headers = pa.ListArray.from_arrays(
+        pa.array([0, 2], pa.int32()),
+        pa.StructArray.from_arrays([names, pa.array([b"1", b"2"])], ["key", "value"]),
+    )
+    send(broker.bootstrap_servers, pa.RecordBatch.from_arrays([pa.array([b"v"]), headers], ["value", "headers"]))
+    assert shell(*words(broker.bootstrap_servers, "--yes", "--json")).content["written_now"] == 1
+    with client_of(broker.bootstrap_servers) as client:
+        found = [
+            record
+            for reader in (PartitionReader(client, BACK, partition, 60_000) for partition in range(3))
+            for records, _ in reader.read(*reader.extent())
+            for _, record in records
+        ]
+    assert [record.headers for record in found] == [(("\udcff\udcfe", b"1"),)]
 
 
 @pytest.mark.parametrize(("answer", "exit_code"), [("no\n", 1), ("", 2)])
@@ -187,7 +232,7 @@ def test_nothing_is_written_without_a_yes(
         (("--to", "nowhere"), "--to nowhere: there is no such topic"),
         (("--from", "nowhere"), "--from nowhere: there is no such topic"),
         (("--filter", "colour=red"), "can be chosen by reason, topic"),
-        (("--name", "a b"), "sink.id"),
+        (("--name", "a b"), "--name is 'a b'"),
     ],
 )
 def test_wrong_words_are_answered_before_anything_is_written(
@@ -250,7 +295,7 @@ def test_a_letter_that_cannot_be_sent_is_named_and_those_before_it_stay(broker: 
     for each in (rows(1), large):
         send(servers, letters(each))
     refused = shell(*words(servers, "--yes", "--batch-size", "1", "--option", "kafka.max.request.size=2000"))
-    assert refused.exit_code != 0 and "the letter at offset" in refused.err and "max.request.size" in refused.err
+    assert refused.exit_code == 4 and "the letter at offset" in refused.err and "max.request.size" in refused.err
     done = shell(*words(servers, "--yes"))
     assert done.exit_code == 0
     assert sorted(len(record.value or b"") for record in read_topic(servers, BACK)) == [3, 5000]
@@ -266,6 +311,72 @@ def test_a_topic_that_was_made_anew_has_letters_of_its_own(broker: EmbeddedBroke
     send(servers, letters(rows(2, first=50)))
     assert shell(*words(servers, "--yes", "--json")).content["written_now"] == 2
     assert back(servers) == expected(rows(4)) + expected(rows(2, first=50))
+
+
+def test_a_topic_that_was_made_anew_where_brokers_have_no_ids_is_told(
+    broker: EmbeddedBroker, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers, topics = broker.bootstrap_servers, ReplaySession._topics
+
+    def without_ids(session: ReplaySession, *names: str) -> Any:
+        return {name: each and ("", each[1]) for name, each in topics(session, *names).items()}
+
+    monkeypatch.setattr(ReplaySession, "_topics", without_ids)
+    send(servers, letters(rows(20)))
+    assert shell(*words(servers, "--yes")).exit_code == 0
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([DEAD])[DEAD].result(60)
+    broker.create_topic(DEAD, 2)
+    send(servers, letters(rows(2, first=50)))
+    refused = shell(*words(servers, "--yes"))
+    assert refused.exit_code == 2 and "have read up to" in refused.err and "PKS-8004" in refused.err
+    assert shell(*words(servers, "--yes", "--name", "again")).exit_code == 0
+    assert back(servers) == expected(rows(20)) + expected(rows(2, first=50))
+
+
+def test_a_partition_that_became_shorter_is_not_read_to_an_end_that_it_no_longer_has(broker: EmbeddedBroker) -> None:
+    send(broker.bootstrap_servers, letters(rows(4)))
+    with client_of(broker.bootstrap_servers) as client:
+        reader = PartitionReader(client, DEAD, 0, 60_000)
+        with pytest.raises(BrokerError, match="ends before offset 1000"):
+            list(reader.read(1_000, 1_100))
+
+
+def test_a_progress_that_cannot_be_read_stops_its_own_replay_only(broker: EmbeddedBroker, shell: Shell) -> None:
+    servers = broker.bootstrap_servers
+    send(servers, letters(rows(4)))
+    assert shell(*words(servers, "--yes", "--name", "one")).exit_code == 0
+    with Producer({"bootstrap.servers": servers, "transactional.id": "newer"}) as newer:
+        newer.init_transactions()
+        with newer.transaction():
+            newer.send(LEDGER, b'{"version":2}', "/replay/one", partition=LEDGER_PARTITION)
+    refused = shell(*words(servers, "--yes", "--name", "one"))
+    assert refused.exit_code == 2 and "the progress of replay one cannot be read: " in refused.err
+    assert "has version 2, not 1" in refused.err and "PKS-8004" in refused.err
+    assert shell(*words(servers, "--yes", "--name", "two")).exit_code == 0
+
+
+def test_a_claim_that_has_no_offset_is_not_taken_for_an_empty_ledger(
+    broker: EmbeddedBroker, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two partitions, of which only one has new letters; each fetch of the ledger brings one batch."""
+    monkeypatch.setattr(log_scan, "FETCH_BYTES_MAX", 1)
+    servers = broker.bootstrap_servers
+
+    def put(partition: int, given: pa.RecordBatch) -> None:
+        send(servers, letters(given).append_column("partition", pa.array([partition] * given.num_rows, pa.int32())))
+
+    put(0, rows(4))
+    put(1, rows(4, first=10))
+    assert shell(*words(servers, "--yes")).exit_code == 0
+    put(0, rows(2, first=20))
+    broker.inject(Fault("Produce", DUPLICATE_SEQUENCE_NUMBER, after_apply=True, topic=LEDGER))
+    refused = shell(*words(servers, "--yes"))
+    assert refused.exit_code == 4 and "without its offset" in refused.err and "PKS-8006" in refused.err
+    assert shell(*words(servers, "--yes", "--json")).content["written_now"] == 2
+    put(0, rows(2, first=30))
+    assert shell(*words(servers, "--yes", "--json")).content["written_now"] == 2
+    assert back(servers) == sum(map(expected, (rows(4), rows(4, 10), rows(2, 20), rows(2, 30))), Counter())
 
 
 # ---- killed runs -----------------------------------------------------------------------------------------------------

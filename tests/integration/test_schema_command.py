@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def test_show_prints_what_would_be_registered(capsys: pytest.CaptureFixture[str]
         (("show", "--format", "json", "--columns", COLUMNS), "no schema is made from columns"),
         (("check", "--columns", COLUMNS), "the format of the value is not named"),
         (("check", "--columns", "no.such.file", "--format", "avro"), "cannot be read"),
+        (("check", "--columns", sys.executable, "--format", "avro"), "the file is not UTF-8"),
         (("show", "--columns", COLUMNS, "--format", "avro", "--column", "x"), "there is no such column"),
         (("check", "--columns", COLUMNS, "--format", "avro", "--option", "topic=t"), "is no option of formats"),
         (("show", "--columns", "a-b int", "--format", "avro"), "is not understood"),

@@ -40,11 +40,11 @@ def sink(broker: EmbeddedBroker) -> Sink:
     return sink
 
 
-def put(sink: Sink, key: str, value: bytes | None) -> None:
+def put(sink: Sink, key: str | bytes, value: bytes | None) -> None:
     producer = ConfluentProducer({"bootstrap.servers": sink.servers, "transactional.id": f"{sink.sink_id}-foreign"})
     producer.init_transactions(20)
     producer.begin_transaction()
-    producer.produce(sink.ledger_topic, key=key.encode(), value=value)
+    producer.produce(sink.ledger_topic, key=key, value=value)
     producer.commit_transaction(20)
 
 
@@ -94,6 +94,20 @@ def check_set_aside(sink: Sink, shell: Shell) -> None:
     assert shell.about(sink, "ledger").exit_code == 0
 
 
+def test_whether_a_transaction_is_decided_is_not_known_beside_an_unreadable_record(sink: Sink, shell: Shell) -> None:
+    sink.deliver(BATCH)
+    sink.task(NEXT, 7)
+    (known,) = shell.about(sink, "transactions", "--json").content["transactions"]
+    assert known["is_decided"] is False
+    poison(sink)
+    shown = shell.about(sink, "transactions", "--json")
+    (unknown,) = shown.content["transactions"]
+    assert (shown.exit_code, unknown["is_decided"]) == (4, None) and "may be a decision" in shown.content["notes"][0]
+    assert "  ?  " in shell.about(sink, "transactions").out
+    assert shell.about(sink, "transactions", "--abort", "--yes").exit_code == 4
+    assert len(shell.about(sink, "transactions", "--json").content["transactions"]) == 1
+
+
 def test_nothing_is_set_aside_while_everything_can_be_read(sink: Sink, shell: Shell) -> None:
     sink.deliver(BATCH)
     said = shell.about(sink, "resolve", "--set-aside", "--yes")
@@ -124,6 +138,20 @@ def test_of_several_unreadable_records_one_is_chosen_by_its_key(sink: Sink, shel
     assert left["ledger_key"] == "orders/a"
 
 
+def test_a_key_that_is_not_utf8_is_set_aside_under_its_own_bytes(
+    broker: EmbeddedBroker, sink: Sink, shell: Shell
+) -> None:
+    sink.deliver(BATCH)
+    for key in (b"orders/\xff", b"orders/\xfe"):
+        put(sink, key, b"?")
+    shown = shell.about(sink, "ledger", "--json").content["unreadable"]
+    assert [each["ledger_key"] for each in shown] == ["orders/\udcfe", "orders/\udcff"]
+    assert shell.about(sink, "resolve", "--set-aside", "--yes", "--key", "orders/\udcff").exit_code == 0
+    (left,) = shell.about(sink, "ledger", "--json").content["unreadable"]
+    assert left["ledger_key"] == "orders/\udcfe"
+    assert [record.key for record in broker.records(LEDGER) if record.value is None] == [b"orders/\xff"]
+
+
 def test_the_command_that_is_shown_can_be_typed_whatever_a_key_holds(sink: Sink, shell: Shell) -> None:
     poison(sink, BatchKey("", "it's; a run"))
     put(sink, "\x1b[31mx; touch y", b"?")
@@ -134,6 +162,24 @@ def test_the_command_that_is_shown_can_be_typed_whatever_a_key_holds(sink: Sink,
     assert program == "pykafka-sink"
     about = ("--bootstrap-server", sink.servers, "--ledger-topic", LEDGER)
     assert "was set aside" in shell(*words, *about, "--yes").out
+
+
+def test_a_record_of_another_sink_than_its_keys_is_not_believed(sink: Sink, shell: Shell) -> None:
+    entry = TransactionEntry(0, 0, 4711, 3, 2, "t", 0, 9, 20)
+    for key, other in (("orders", "x; touch y"), ("a; b", "a; b"), ("a", "b")):
+        record = replace(record_of(sink, BATCH, kind=Kind.INTENT, entries=(entry,)), sink_id=other)
+        put(sink, key, ledger_codec.encode_record(record))
+    shown = shell("ledger", "--bootstrap-server", sink.servers, "--ledger-topic", LEDGER, "--json")
+    assert (shown.exit_code, len(shown.content["unreadable"]), shown.content["decisions"]) == (4, 3, [])
+    with pytest.raises(CommitAborted, match="other than those in its key"):
+        sink.deliver(NEXT)
+
+
+def test_names_in_a_ledger_do_not_steer_a_terminal(sink: Sink, shell: Shell) -> None:
+    put(sink, "orders", ledger_codec.encode_record(record_of(sink, BatchKey("\x1b[31m", 0), label="\x9b2J")))
+    shown = shell.about(sink, "ledger")
+    assert "\\x9b2J" in shown.out and "0 of \\x1b[31m" in shown.out
+    assert not {"\x1b", "\x9b"}.intersection(shown.out)
 
 
 # ---- a ledger that was copied from another cluster --------------------------------------------------------------

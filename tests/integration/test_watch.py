@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
+from kafka_sink import Producer
 from kafka_sink.cli import refresh
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.testing import EmbeddedBroker
@@ -84,6 +87,22 @@ def test_a_watch_ends_by_ctrl_c_and_a_sink_that_nobody_knows_is_an_error(
     assert (said.exit_code, "did you mean orders?" in said.err) == (2, True)
 
 
+def test_a_topic_that_was_deleted_and_a_leader_that_is_away_are_notes_and_no_end(shell: Shell) -> None:
+    with EmbeddedBroker() as broker:
+        sink, other = (Sink(broker.bootstrap_servers, topic, "orders", "ledger") for topic in ("t", "gone"))
+        sink.create()
+        broker.create_topic("gone", 2)
+        for written, label in ((sink, "kept"), (other, "old")):
+            written.deliver(BatchKey("", label))
+        admin = AdminClient({"bootstrap.servers": sink.servers})
+        admin.delete_topics(["gone"])["gone"].result(60)
+        broker.do(lambda core: setattr(core.cluster.topics["t"].partitions[1], "leader_id", -1))
+        said = json.loads(shell.about(sink, "watch", "--count", "1", "--json").out)
+    assert [(each["topic"], each["partition"]) for each in said["partitions"]] == [("t", 0)]
+    (note,) = said["notes"]
+    assert "gone: Metadata was answered with UNKNOWN_TOPIC" in note and "t-1 has no leader now" in note
+
+
 def test_metrics_that_are_not_served_are_a_note_and_no_end(shell: Shell, sink: Sink) -> None:
     sink.deliver(batch(0))
     said = shell.about(sink, "watch", "--count", "1", "--metrics-url", "http://127.0.0.1:1")
@@ -102,3 +121,20 @@ def test_following_a_ledger_tells_what_is_new(shell: Shell, sink: Sink, between:
     ]  # fmt: skip
     with pytest.raises(SystemExit):
         shell.about(sink, "ledger", "--count", "3")
+
+
+def test_a_record_that_cannot_be_read_is_told(shell: Shell, sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink.deliver(batch(0))
+    with Producer({"bootstrap.servers": sink.servers, "transactional.id": "foreign"}) as foreign:
+        foreign.init_transactions()
+        with foreign.transaction():
+            foreign.send("ledger", b"?", "orders", partition=0)
+    told = "orders: the record at offset "
+    for command in (("watch",), ("ledger", "--follow")):
+        as_json = json.loads(shell.about(sink, *command, "--count", "1", "--json").out)
+        assert told in as_json["notes"][0] if command == ("watch",) else as_json["unreadable"]
+        assert told in shell.about(sink, *command, "--count", "1").out
+    monkeypatch.setitem(sys.modules, "rich.live", None)  # as if it were not installed
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for command in (("watch",), ("ledger", "--follow")):
+        assert told in shell.about(sink, *command, "--count", "1").out

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from kafka_sink.errors import CommitAborted, CommitError, CommitLost, CommitPending, ConfigError
+from kafka_sink.errors import CommitAborted, CommitError, CommitLost, CommitPending, ConfigError, RemoteProtocolError
 from kafka_sink.exactly_once.identity import (
     NUMBER_MAX,
     TaskIdentity,
@@ -15,6 +15,7 @@ from kafka_sink.exactly_once.identity import (
     sink_id_of_checkpoint,
 )
 from kafka_sink.exactly_once.ledger_write import WRITE_TRANSITIONS, WriteState
+from kafka_sink.exactly_once.log_append import read_append_answer
 from kafka_sink.exactly_once.outcome import Meaning, end_meaning
 from kafka_sink.exactly_once.phase import TRANSITIONS, Phase, PhaseEvent
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
@@ -93,6 +94,19 @@ def test_what_is_no_id_of_a_task_is_not_read_as_one(text: str) -> None:
 def test_a_sink_id_that_no_acl_could_name_is_refused(sink_id: str) -> None:
     with pytest.raises(ConfigError, match=r"sink\.id"):
         check_sink_id(sink_id)
+
+
+@pytest.mark.parametrize("location", ["s3://[x", "s3://me:hush@[x", "s3://me:hush@a\u2100/x", "/\udcff"])
+def test_a_location_that_is_no_uri_is_refused_without_its_password(location: str) -> None:
+    with pytest.raises(ConfigError, match="neither a path nor a URI") as refused:
+        sink_id_of_checkpoint(location)
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("responses", [[], [{"partition_responses": []}]])
+def test_an_answer_that_names_no_partition_is_no_answer_to_an_append(responses: list[object]) -> None:
+    with pytest.raises(RemoteProtocolError, match="about 0 partitions"):
+        read_append_answer({"responses": responses})
 
 
 def test_a_batch_is_the_sum_of_its_receipts() -> None:

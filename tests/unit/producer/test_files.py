@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,13 @@ def test_references_are_looked_up_in_the_environment_and_in_files(
     for wrong in ("${env:NOBODY_SET_THIS}", f"${{file:{path}:missing}}"):
         with pytest.raises(ConfigError, match="which is not there"):
             resolve_references("o", wrong)
+    path.write_text("password = p\u00e4ss\n", encoding="utf-8")
+    assert resolve_references("o", f"${{file:{path}:password}}") == "p\u00e4ss"
+    path.write_text("password = p\u00e4ss\n", encoding="latin-1")
+    monkeypatch.setitem(os.environb, b"KAFKA_USER", b"al\xefce")
+    for reference in ("${env:KAFKA_USER}", f"${{file:{path}:password}}"):
+        with pytest.raises(ConfigError, match="which is not UTF-8"):
+            resolve_references("o", reference)
     with pytest.raises(ConfigError, match="with a key"):
         resolve_references("o", "${file:password}")
 
