@@ -15,6 +15,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, lru_cache
 
@@ -200,7 +201,8 @@ def commit_batch(
     """
     if sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
         return Conclusion.DELIVERED
-    with mark_commit(sink_id, run):
+    # Without a ledger there is no decision that a later planning could find open.
+    with mark_commit(sink_id, run) if key.has_ledger else nullcontext():
         verdict = _use_driver(options, sink_id, run, key.query_id, write, lambda driver: driver.commit(key, receipts))
     return verdict.conclusion
 
