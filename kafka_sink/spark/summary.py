@@ -34,16 +34,21 @@ def report_delivered(
         _LOGGER.exception("summary.listener %s failed; the batch is delivered all the same", options.summary_listener)
 
 
-def report_aborted(key: BatchKey, receipts: Sequence[TaskReceipt], conclusion: Conclusion | None) -> None:
+def report_aborted(
+    key: BatchKey, receipts: Sequence[TaskReceipt], conclusion: Conclusion | None, *, is_exactly_once: bool
+) -> None:
     show_log()
     summary = summarize_receipts(receipts)
     figures = f"{key} failed after {summary.receipt_count} of its tasks had written {summary.row_count} rows"
-    if conclusion is Conclusion.ABORTED:
-        _LOGGER.warning("%s: all of them are aborted, nothing of the batch is visible", figures)
-    elif conclusion is None and summary.row_count:
+    if not is_exactly_once:
+        # What the failed tasks sent is not known here: they left no receipt.
         _LOGGER.warning(
-            "%s: they stay, and will be there again when the batch is repeated (delivery is at least once)", figures
+            "%s: these rows, and what other tasks sent before they failed, stay and will be there again when the batch "
+            "is repeated (delivery is at least once)",
+            figures,
         )
+    elif conclusion is Conclusion.ABORTED:
+        _LOGGER.warning("%s: all of them are aborted, nothing of the batch is visible", figures)
     elif conclusion is None:
         _LOGGER.warning("%s: nothing of the batch is visible", figures)
     elif key.has_ledger:
