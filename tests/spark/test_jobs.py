@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -109,6 +110,20 @@ def test_a_properties_file_with_a_mistake_is_named_and_no_line_of_it_is_shown(
     assert run.returncode == 2
     assert text in run.stderr
     assert "hush" not in run.stderr and "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"topic": "t", "Record.Errors": "fail"}, "exported 5 rows"),
+        ({"record.errors": "drop"}, "exported 5 rows, less those left out by record.errors=drop"),
+    ],
+)
+def test_an_export_does_not_claim_rows_that_may_have_been_left_out(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], text: str
+) -> None:
+    monkeypatch.syspath_prepend(JOBS)
+    assert importlib.import_module("export_to_kafka").result_text(5, options) == text
 
 
 def test_with_py_files_the_driver_and_the_tasks_on_both_workers_have_the_package_from_the_zip(
