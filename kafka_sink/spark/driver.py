@@ -219,7 +219,7 @@ def abort_batch(
     if sink_id is None:
         return None
     if all(receipt.transaction is None for receipt in receipts):
-        if run == write:
+        if write and run == write:
             _sweep_write(options, sink_id, run, key)
         return None
     verdict = _use_driver(options, sink_id, run, key.query_id, write, lambda driver: driver.abort(key, receipts))
