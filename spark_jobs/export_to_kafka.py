@@ -31,7 +31,8 @@ examples:
   a query, which can name the columns itself:
     ... --sql "SELECT CAST(id AS STRING) AS key, to_json(struct(*)) AS value FROM shop.orders WHERE day = '2026-01-31'"
 
-exit codes: 0 all rows are in Kafka (without those that record.errors leaves out), 1 the export failed, 2 the arguments are wrong
+exit codes: 0 all rows are in Kafka (without those that record.errors leaves out), 1 the export failed, 2 the arguments
+are wrong
 """
 
 

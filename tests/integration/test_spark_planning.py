@@ -139,7 +139,11 @@ def test_no_schema_is_registered_for_a_topic_that_is_not_there(sink: Sink, embed
 
 @pytest.mark.parametrize(
     ("kind", "named"),
-    [(VariantType(), "value"), (StructType().add("a", VariantType()), "value.a"), (ArrayType(VariantType()), "value[]")],
+    [
+        (VariantType(), "value"),
+        (StructType().add("a", VariantType()), "value.a"),
+        (ArrayType(VariantType()), "value[]"),
+    ],
 )
 def test_the_error_of_a_type_that_no_format_can_write_names_the_column(sink: Sink, kind: DataType, named: str) -> None:
     settings = {"kafka.bootstrap.servers": sink.servers, "topic": sink.topic, "delivery.guarantee": "at-least-once"}

@@ -98,7 +98,7 @@ def test_wrong_arguments_end_with_2_and_a_text_that_says_what_is_wrong(
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        ("# fine\nkafka.acks=all\nkafka.ssl.key.password: hush\n".encode(), "wrong, line 3: NAME=VALUE is needed"),
+        (b"# fine\nkafka.acks=all\nkafka.ssl.key.password: hush\n", "wrong, line 3: NAME=VALUE is needed"),
         ("kafka.ssl.key.password=hüsh\n".encode("latin-1"), "wrong cannot be read: it is not UTF-8"),
     ],
 )

@@ -172,7 +172,9 @@ def test_a_batch_that_failed_says_what_stays(log: Log, conclusion: Conclusion | 
 def test_a_batch_of_which_no_task_left_a_transaction_left_nothing_visible(log: Log) -> None:
     report_aborted(KEY, [], None, is_exactly_once=True)
     ((_, text),) = log.said
-    assert text == "batch 7 of query q-1 failed after 0 of its tasks had written 0 rows: nothing of the batch is visible"
+    assert (
+        text == "batch 7 of query q-1 failed after 0 of its tasks had written 0 rows: nothing of the batch is visible"
+    )
 
 
 @pytest.mark.parametrize("receipts", [[FIRST], []])

@@ -61,7 +61,9 @@ def test_without_a_folder_that_can_be_written_to_nothing_is_marked_and_nothing_f
     assert find_unfinished_commits("sink") == []
 
 
-@pytest.mark.parametrize(("key", "mark_count"), [(UNNAMED_BATCH, 0), (BatchKey("", "monday"), 1), (BatchKey("q", 7), 1)])
+@pytest.mark.parametrize(
+    ("key", "mark_count"), [(UNNAMED_BATCH, 0), (BatchKey("", "monday"), 1), (BatchKey("q", 7), 1)]
+)
 def test_only_a_commit_with_a_ledger_is_marked(
     folder: Path, monkeypatch: pytest.MonkeyPatch, key: BatchKey, mark_count: int
 ) -> None:
