@@ -29,8 +29,8 @@ def report_delivered(
         return
     try:
         load_user_function(options.summary_listener, "summary.listener")(key, summary)
-    except Exception:
-        # The batch is delivered; a failing listener must not cause Spark to write it again.
+    except (Exception, SystemExit):
+        # The batch is delivered; a failing listener must not cause Spark, or the user, to write it again.
         _LOGGER.exception("summary.listener %s failed; the batch is delivered all the same", options.summary_listener)
 
 

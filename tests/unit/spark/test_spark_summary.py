@@ -69,7 +69,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 @pytest.fixture
 def listener(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A module `heard` with a function that records its arguments, and one that fails."""
+    """A module `heard` with a function that records its arguments, and two that fail."""
     module, heard = ModuleType("heard"), []
 
     def told(key: BatchKey, summary: BatchSummary) -> None:
@@ -78,7 +78,10 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def failing(key: BatchKey, summary: BatchSummary) -> None:
         raise ValueError("the listener is broken")
 
-    module.told, module.failing = told, failing  # type: ignore[attr-defined]
+    def leaving(key: BatchKey, summary: BatchSummary) -> None:
+        sys.exit("the listener leaves")
+
+    module.told, module.failing, module.leaving = told, failing, leaving  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "heard", module)
     return heard
 
@@ -136,9 +139,12 @@ def test_the_listener_gets_key_and_summary(listener: list[Any], log: Log) -> Non
     assert log.said == [("info", summary_line(options(), KEY, summarize_receipts([FIRST])))]
 
 
-def test_a_listener_that_fails_is_logged_and_changes_nothing(listener: list[Any], log: Log) -> None:
-    report_delivered(options(summary_listener="heard:failing"), KEY, [FIRST], Conclusion.DELIVERED)
-    text = "summary.listener heard:failing failed; the batch is delivered all the same the listener is broken"
+@pytest.mark.parametrize(("name", "said"), [("failing", "the listener is broken"), ("leaving", "the listener leaves")])
+def test_a_listener_that_fails_is_logged_and_changes_nothing(
+    listener: list[Any], log: Log, name: str, said: str
+) -> None:
+    report_delivered(options(summary_listener=f"heard:{name}"), KEY, [FIRST], Conclusion.DELIVERED)
+    text = f"summary.listener heard:{name} failed; the batch is delivered all the same {said}"
     assert log.said[1] == ("exception", text)
 
 
