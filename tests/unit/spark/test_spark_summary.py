@@ -197,5 +197,5 @@ def test_of_a_write_without_a_ledger_whose_commit_had_begun_no_run_is_promised_t
     report_aborted(UNNAMED_BATCH, [FIRST], Conclusion.LEFT_ALONE, is_exactly_once=True)
     ((_, text),) = log.said
     assert "the batch write failed after 1 of its tasks" in text
-    assert "some or all of them may be visible" in text and "Nothing finishes it later" in text
+    assert "If its commit had begun" in text and "nothing finishes it later" in text
     assert "recover" not in text
