@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 
 from job_arguments import FORMAT, add_sink_arguments, add_source_arguments, select_columns, sink_options, source_options
 from pyspark.errors import PySparkException
@@ -30,7 +31,8 @@ examples:
   a query, which can name the columns itself:
     ... --sql "SELECT CAST(id AS STRING) AS key, to_json(struct(*)) AS value FROM shop.orders WHERE day = '2026-01-31'"
 
-exit codes: 0 all rows are in Kafka, 1 the export failed, 2 the arguments are wrong
+exit codes: 0 all rows are in Kafka (without those that record.errors leaves out), 1 the export failed, 2 the arguments
+are wrong
 """
 
 
@@ -64,6 +66,13 @@ def source(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
     return reader.load()
 
 
+def result_text(rows: int, options: Mapping[str, str]) -> str:
+    """`rows` were passed to the sink. How many of them record.errors left out is known to the driver's log alone."""
+    named = {name.lower(): value.strip().lower() for name, value in options.items()}
+    choice = named.get("record.errors", "fail")
+    return f"exported {rows} rows" + ("" if choice == "fail" else f", less those left out by record.errors={choice}")
+
+
 def main() -> int:
     given = arguments()
     spark = SparkSession.builder.getOrCreate()
@@ -78,7 +87,7 @@ def main() -> int:
         return 1
     finally:
         spark.stop()
-    print(f"exported {rows} rows", flush=True)
+    print(result_text(rows, sink_options(given)), flush=True)
     return 0
 
 

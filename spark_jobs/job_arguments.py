@@ -24,16 +24,19 @@ def parse_pair(text: str) -> tuple[str, str]:
 def read_properties(path: str) -> dict[str, str]:
     """A file of NAME=VALUE lines; empty lines and lines that start with # are skipped."""
     try:
-        lines = Path(path).read_text().splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise argparse.ArgumentTypeError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise argparse.ArgumentTypeError(f"{path} cannot be read: it is not UTF-8") from None
     rows = {}
     for number, line in enumerate(map(str.strip, lines), 1):
         if line and not line.startswith("#"):
             try:
                 name, value = parse_pair(line)
-            except argparse.ArgumentTypeError as error:
-                raise argparse.ArgumentTypeError(f"{path}, line {number}: {error}") from None
+            except argparse.ArgumentTypeError:
+                # The line may be a password, and this text goes to the log of a scheduler.
+                raise argparse.ArgumentTypeError(f"{path}, line {number}: NAME=VALUE is needed") from None
             rows[name] = value.strip()
     return rows
 

@@ -57,7 +57,7 @@ def _schema(job: CheckedJob, side: str, chosen: SideFormat) -> Iterator[ProbeRes
         kind = arrow_type_from_json(type(job.schema)(fields).jsonValue(), "")
     else:
         index = columns.indices[columns.names.index(side)]
-        kind = arrow_type_from_json(job.schema.fields[index].dataType.jsonValue(), "")
+        kind = arrow_type_from_json(job.schema.fields[index].dataType.jsonValue(), side)
     looked_up = replace(chosen, schema=replace(chosen.schema, registers=False))
     try:
         plan_side(side, looked_up, job.options.formats.registry, kind, job.options.topic)

@@ -15,6 +15,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, lru_cache
 
@@ -200,7 +201,8 @@ def commit_batch(
     """
     if sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
         return Conclusion.DELIVERED
-    with mark_commit(sink_id, run):
+    # Without a ledger there is no decision that a later planning could find open.
+    with mark_commit(sink_id, run) if key.has_ledger else nullcontext():
         verdict = _use_driver(options, sink_id, run, key.query_id, write, lambda driver: driver.commit(key, receipts))
     return verdict.conclusion
 
@@ -208,7 +210,7 @@ def commit_batch(
 def abort_batch(
     options: SinkOptions, sink_id: str | None, run: str, key: BatchKey, receipts: Sequence[TaskReceipt], write: str = ""
 ) -> Conclusion | None:
-    """None: no receipt has a transaction to abort.
+    """None: no receipt has a transaction to abort. Never raises because of the brokers.
 
     Killed tasks leave no receipt, and their open transactions would hold back readers until the time-out. The run of a
     batch write has no other batch, so all of its transactions are aborted. The run of a query may have decided another
@@ -217,19 +219,27 @@ def abort_batch(
     if sink_id is None:
         return None
     if all(receipt.transaction is None for receipt in receipts):
-        if run == write:
-            _sweep_write(options, sink_id, run, key)
+        if write and run == write:
+            _try_to_abort(options, sink_id, run, key.query_id, write, lambda driver: driver.sweep_write(key))
         return None
-    verdict = _use_driver(options, sink_id, run, key.query_id, write, lambda driver: driver.abort(key, receipts))
-    return verdict.conclusion
+    verdict = _try_to_abort(options, sink_id, run, key.query_id, write, lambda driver: driver.abort(key, receipts))
+    return Conclusion.LEFT_ALONE if verdict is None else verdict.conclusion
 
 
-def _sweep_write(options: SinkOptions, sink_id: str, run: str, key: BatchKey) -> None:
+def _try_to_abort(
+    options: SinkOptions, sink_id: str, run: str, query_id: str, write: str, act: Callable[[Driver], CommitResult]
+) -> CommitResult | None:
+    """None: it failed, which is only logged. Spark is about to report why the batch failed, and would report the error
+    of its abort instead."""
     try:
-        _use_driver(options, sink_id, run, key.query_id, run, lambda driver: driver.sweep_write(key))
+        return _use_driver(options, sink_id, run, query_id, write, act)
     except KafkaSinkError as error:
-        # Spark is about to report why the write failed; this must not replace that error.
-        _LOGGER.warning("open transactions of killed tasks could not be listed, and end at their time-out: %s", error)
+        _LOGGER.warning(
+            "open transactions of the failed batch could not be aborted, and end at their time-out unless a decision "
+            "names them: %s",
+            error,
+        )
+        return None
 
 
 @cache

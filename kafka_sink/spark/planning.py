@@ -155,9 +155,10 @@ def _sides(
             continue
         if side == "value" and columns.record:
             found: Any = StructType([schema.fields[index] for _, index in columns.record]).jsonValue()
+            kind = arrow_type_from_json(found, "")
         else:
             found = schema.fields[columns.indices[columns.names.index(side)]].dataType.jsonValue()
-        kind = arrow_type_from_json(found, "")
+            kind = arrow_type_from_json(found, side)
         sides.append(plan_side(side, chosen, formats.registry, kind, options.topic)[0])
     return tuple(sides)
 

@@ -29,21 +29,26 @@ def report_delivered(
         return
     try:
         load_user_function(options.summary_listener, "summary.listener")(key, summary)
-    except Exception:
-        # The batch is delivered; a failing listener must not cause Spark to write it again.
+    except (Exception, SystemExit):
+        # The batch is delivered; a failing listener must not cause Spark, or the user, to write it again.
         _LOGGER.exception("summary.listener %s failed; the batch is delivered all the same", options.summary_listener)
 
 
-def report_aborted(key: BatchKey, receipts: Sequence[TaskReceipt], conclusion: Conclusion | None) -> None:
+def report_aborted(
+    key: BatchKey, receipts: Sequence[TaskReceipt], conclusion: Conclusion | None, *, is_exactly_once: bool
+) -> None:
     show_log()
     summary = summarize_receipts(receipts)
     figures = f"{key} failed after {summary.receipt_count} of its tasks had written {summary.row_count} rows"
-    if conclusion is Conclusion.ABORTED:
-        _LOGGER.warning("%s: all of them are aborted, nothing of the batch is visible", figures)
-    elif conclusion is None and summary.row_count:
+    if not is_exactly_once:
+        # What the failed tasks sent is not known here: they left no receipt.
         _LOGGER.warning(
-            "%s: they stay, and will be there again when the batch is repeated (delivery is at least once)", figures
+            "%s: these rows, and what other tasks sent before they failed, stay and will be there again when the batch "
+            "is repeated (delivery is at least once)",
+            figures,
         )
+    elif conclusion is Conclusion.ABORTED:
+        _LOGGER.warning("%s: all of them are aborted, nothing of the batch is visible", figures)
     elif conclusion is None:
         _LOGGER.warning("%s: nothing of the batch is visible", figures)
     elif key.has_ledger:
@@ -54,9 +59,9 @@ def report_aborted(key: BatchKey, receipts: Sequence[TaskReceipt], conclusion: C
         )
     else:
         _LOGGER.warning(
-            "%s: its commit had begun, so some or all of them may be visible, and the others end by their time-out. "
-            "Nothing finishes it later: look into the topic before it is written again. With sink.id and batch.id a "
-            "write has a ledger, and can be repeated",
+            "%s: they could not all be aborted. If its commit had begun, because every task had succeeded, some or all "
+            "of them may be visible, and nothing finishes it later: look into the topic before it is written again. The "
+            "others end by their time-out. With sink.id and batch.id a write has a ledger, and can be repeated",
             figures,
         )
 

@@ -26,13 +26,16 @@ from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.producer import Producer
 from kafka_sink.records.columns import columns_by_topic
 from kafka_sink.records.dead_letter import ERROR, HEADER_PREFIX, JSON, KEY_BYTES, REASON, VALUE_BYTES
+from kafka_sink.records.scalar import encode_headers
 
 if TYPE_CHECKING:
     from kafka_sink.spark.encoding import RowEncoding
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-# For the sink's own headers, of which the error text is the longest.
-_LETTER_OVERHEAD_BYTES = 2048
+# What a record has besides key, value and headers (request header included), and the two headers for sizes.
+_LETTER_OVERHEAD_BYTES = 256
+# Of a text in a header. A topic's name has up to 249 characters; a column topic may hold anything.
+_TEXT_CHARACTERS_MAX = 1000
 _REASONS = {None: "too large", "topic": "no topic", "partition": "no such partition"}
 
 
@@ -73,15 +76,16 @@ class Unsendable:
                 about["timestamp"] = untold[number]
             about |= {f"{side}.format": JSON for side in self.told}
             key, value = row.get("key"), row["value"]
-            kept = _pairs(row.get("headers"))
-            room = request_bytes_max - _LETTER_OVERHEAD_BYTES - sum(len(each) + len(said or b"") for each, said in kept)
+            kept, own = _pairs(row.get("headers")), _own_headers(about)
+            room = request_bytes_max - _LETTER_OVERHEAD_BYTES - len(encode_headers([*kept, *own]))
+            sizes = {}
             if _size(key) + _size(value) > room:
-                about[VALUE_BYTES] = str(_size(value))
+                sizes[VALUE_BYTES] = str(_size(value))
                 value = None
             if _size(key) > room:
-                about[KEY_BYTES] = str(_size(key))
+                sizes[KEY_BYTES] = str(_size(key))
                 key, kept = None, []
-            own = [(HEADER_PREFIX + name, said.encode()) for name, said in about.items() if said is not None]
+            own += _own_headers(sizes)
             keys.append(key)
             values.append(value)
             headers.append([{"key": name, "value": said} for name, said in (*kept, *own)])
@@ -204,6 +208,12 @@ def _timestamps(rows: pa.RecordBatch) -> tuple[pa.Array, list[str | None]]:
 
 def _as_text(cell: bytes | None) -> str | None:
     return None if cell is None else cell.decode(errors="replace")
+
+
+def _own_headers(about: Mapping[str, str | None]) -> list[tuple[str, bytes | None]]:
+    return [
+        (HEADER_PREFIX + name, said[:_TEXT_CHARACTERS_MAX].encode()) for name, said in about.items() if said is not None
+    ]
 
 
 def _size(cell: bytes | None) -> int:

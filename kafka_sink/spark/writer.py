@@ -130,7 +130,7 @@ def give_up(batch: FinishedBatch, abort: Callable[[], Conclusion | None]) -> Non
         from kafka_sink.spark.telemetry import abort_and_report
 
         conclusion = abort_and_report(batch, abort)
-    report_aborted(batch.key, batch.receipts, conclusion)
+    report_aborted(batch.key, batch.receipts, conclusion, is_exactly_once=batch.sink_id is not None)
 
 
 def figures_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskFigures | None]:

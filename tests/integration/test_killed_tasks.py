@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt
+from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
@@ -89,8 +90,17 @@ def test_a_write_aborts_nothing_of_another_run_nor_of_a_run_that_is_not_its_own(
         assert write.is_open()
 
 
-def test_brokers_that_are_away_do_not_take_the_place_of_what_failed_the_write(caplog: pytest.LogCaptureFixture) -> None:
-    write = Write("127.0.0.1:1", "rows")
+@pytest.mark.parametrize("key", [UNNAMED_BATCH, BatchKey("q", 3)], ids=["unnamed", "of a query"])
+@pytest.mark.parametrize(
+    "transaction", [None, PreparedTransaction(f"sink-{RUN}-0-11", 1, 0, 2)], ids=["killed", "done"]
+)
+def test_brokers_that_are_away_do_not_take_the_place_of_what_failed_the_write(
+    caplog: pytest.LogCaptureFixture, key: BatchKey, transaction: PreparedTransaction | None
+) -> None:
+    """Spark would report "Writing job failed" and nothing of why a task did."""
+    settings = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.max.block.ms": "300", "topic": "rows"}
+    receipt = TaskReceipt(key, RUN, 0, 11, transaction=transaction)
     with caplog.at_level(logging.WARNING, "kafka_sink"):
-        write.abort()
+        conclusion = abort_batch(parse_sink_options(settings), "sink", RUN, key, [receipt], RUN)
+    assert conclusion is (None if transaction is None else Conclusion.LEFT_ALONE)
     assert "end at their time-out" in caplog.text

@@ -6,18 +6,19 @@ The assumption: Spark gives its planning and its committing processes on the dri
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import ArrayType, DataType, StringType, StructType, VariantType
 
 from kafka_sink.admin.client import Client
 from kafka_sink.client.admin_request import Controller
 from kafka_sink.client.metadata import Metadata
 from kafka_sink.client.request import Answer
-from kafka_sink.errors import CommitAborted
+from kafka_sink.errors import CommitAborted, ConfigError
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.planning import plan_stream
@@ -134,6 +135,20 @@ def test_no_schema_is_registered_for_a_topic_that_is_not_there(sink: Sink, embed
     assert embedded_registry.requests() == []
     plan_stream({**settings, "topic": sink.topic}, SCHEMA, False)
     assert embedded_registry.requests() == [("POST", f"/subjects/{sink.topic}-value/versions")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        (VariantType(), "value"),
+        (StructType().add("a", VariantType()), "value.a"),
+        (ArrayType(VariantType()), "value[]"),
+    ],
+)
+def test_the_error_of_a_type_that_no_format_can_write_names_the_column(sink: Sink, kind: DataType, named: str) -> None:
+    settings = {"kafka.bootstrap.servers": sink.servers, "topic": sink.topic, "delivery.guarantee": "at-least-once"}
+    with pytest.raises(ConfigError, match=re.escape(f"column {named} has type variant")):
+        plan_stream({**settings, "value.format": "json"}, StructType().add("value", kind), False)
 
 
 def test_a_thousand_micro_batches_are_one_question_and_tasks_cannot_ask(

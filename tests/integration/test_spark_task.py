@@ -186,6 +186,29 @@ def test_a_row_of_which_nothing_fits_leaves_a_letter_with_sizes_only(broker: Emb
     assert "h" not in said
 
 
+SMALL_HEADERS = [{"key": "a", "value": b"b"}] * 1500
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        # Four bytes each, of which two are name and value.
+        pytest.param({"value": "x" * 4500, "topic": "rows", "headers": SMALL_HEADERS}, id="many small headers"),
+        pytest.param({"value": "x", "topic": "rows", "headers": SMALL_HEADERS * 2}, id="headers alone are too large"),
+        pytest.param({"value": "x", "topic": "t" * 100_000}, id="long topic"),
+        pytest.param({"value": "x" * 8500, "topic": "ü" * 2000}, id="topic of many bytes"),
+    ],
+)
+def test_a_letter_is_never_too_large_whatever_made_the_row_so(broker: EmbeddedBroker, row: dict[str, Any]) -> None:
+    receipt = write(
+        broker, [rows(row)], record_errors="dead-letter", dead_letter_topic="bad", kafka_max_request_size="10000"
+    )
+    assert sum(receipt.record_errors.values()) == 1
+    (letter,) = read(broker, "bad")
+    # Longer than any name of a topic: a replay must not take it for one.
+    assert len(dict(letter.headers)["pykafka-sink.topic"]) in (4, 1000, 2000)
+
+
 def test_a_refusal_of_the_broker_fails_the_task_and_its_producer_is_thrown_away(broker: EmbeddedBroker) -> None:
     write(broker, [rows({"value": "x", "topic": "rows"})])
     assert POOL.idle_count == 1

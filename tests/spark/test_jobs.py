@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -94,11 +95,35 @@ def test_wrong_arguments_end_with_2_and_a_text_that_says_what_is_wrong(
     assert text in run.stderr
 
 
-def test_a_line_of_the_properties_file_that_is_no_option_is_named(tmp_path: Path) -> None:
-    (tmp_path / "wrong").write_text("# fine\nkafka.acks=all\nnonsense\n")
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"# fine\nkafka.acks=all\nkafka.ssl.key.password: hush\n", "wrong, line 3: NAME=VALUE is needed"),
+        ("kafka.ssl.key.password=hüsh\n".encode("latin-1"), "wrong cannot be read: it is not UTF-8"),
+    ],
+)
+def test_a_properties_file_with_a_mistake_is_named_and_no_line_of_it_is_shown(
+    tmp_path: Path, content: bytes, text: str
+) -> None:
+    (tmp_path / "wrong").write_bytes(content)
     run = python("stream_to_kafka.py", "--format=rate", "--checkpoint=c", "--properties", str(tmp_path / "wrong"))
     assert run.returncode == 2
-    assert "line 3: NAME=VALUE is needed, not 'nonsense'" in run.stderr
+    assert text in run.stderr
+    assert "hush" not in run.stderr and "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"topic": "t", "Record.Errors": "fail"}, "exported 5 rows"),
+        ({"record.errors": "drop"}, "exported 5 rows, less those left out by record.errors=drop"),
+    ],
+)
+def test_an_export_does_not_claim_rows_that_may_have_been_left_out(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], text: str
+) -> None:
+    monkeypatch.syspath_prepend(JOBS)
+    assert importlib.import_module("export_to_kafka").result_text(5, options) == text
 
 
 def test_with_py_files_the_driver_and_the_tasks_on_both_workers_have_the_package_from_the_zip(

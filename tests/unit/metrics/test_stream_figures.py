@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from kafka_sink.metrics.figures import (
     ProducerTotals,
     TaskFigures,
 )
+from kafka_sink.metrics.notebook import SinkMetrics
 from kafka_sink.metrics.prometheus_text import family_name
 from kafka_sink.metrics.stream_figures import RECENT_MAX, StreamFigures, from_json, stream_of, to_json
 
@@ -108,3 +110,14 @@ def test_the_page_names_every_metric_with_its_meaning() -> None:
     for metric in METRICS:
         label = f"`{metric.label}`" if metric.label else ""
         assert f"| `{family_name(metric)}` | {metric.kind.value} | {label} | {metric.meaning} |" in page
+
+
+def test_the_figures_of_a_name_are_those_of_its_newest_query() -> None:
+    """The abort of a batch of which no task has ended knows the query's name, and not its id."""
+    first = after(replace(REPORT, ended_ms=1))
+    second = after(replace(REPORT, key=BatchKey("q-2", 0), ended_ms=2))
+    nameless = after(replace(REPORT, key=BatchKey("", 5), outcome=ABORTED, receipts=(), figures=(), ended_ms=3))
+    for streams in permutations((first, second, nameless)):
+        assert SinkMetrics(streams).of("name") is second
+    assert SinkMetrics((nameless, first)).of("name") is first
+    assert SinkMetrics((nameless,)).of("name") is nameless

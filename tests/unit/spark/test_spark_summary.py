@@ -69,7 +69,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 @pytest.fixture
 def listener(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """A module `heard` with a function that records its arguments, and one that fails."""
+    """A module `heard` with a function that records its arguments, and two that fail."""
     module, heard = ModuleType("heard"), []
 
     def told(key: BatchKey, summary: BatchSummary) -> None:
@@ -78,7 +78,10 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     def failing(key: BatchKey, summary: BatchSummary) -> None:
         raise ValueError("the listener is broken")
 
-    module.told, module.failing = told, failing  # type: ignore[attr-defined]
+    def leaving(key: BatchKey, summary: BatchSummary) -> None:
+        sys.exit("the listener leaves")
+
+    module.told, module.failing, module.leaving = told, failing, leaving  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "heard", module)
     return heard
 
@@ -136,9 +139,12 @@ def test_the_listener_gets_key_and_summary(listener: list[Any], log: Log) -> Non
     assert log.said == [("info", summary_line(options(), KEY, summarize_receipts([FIRST])))]
 
 
-def test_a_listener_that_fails_is_logged_and_changes_nothing(listener: list[Any], log: Log) -> None:
-    report_delivered(options(summary_listener="heard:failing"), KEY, [FIRST], Conclusion.DELIVERED)
-    text = "summary.listener heard:failing failed; the batch is delivered all the same the listener is broken"
+@pytest.mark.parametrize(("name", "said"), [("failing", "the listener is broken"), ("leaving", "the listener leaves")])
+def test_a_listener_that_fails_is_logged_and_changes_nothing(
+    listener: list[Any], log: Log, name: str, said: str
+) -> None:
+    report_delivered(options(summary_listener=f"heard:{name}"), KEY, [FIRST], Conclusion.DELIVERED)
+    text = f"summary.listener heard:{name} failed; the batch is delivered all the same {said}"
     assert log.said[1] == ("exception", text)
 
 
@@ -157,22 +163,39 @@ def test_a_batch_that_an_earlier_run_had_delivered_is_told_to_nobody(listener: l
 @pytest.mark.parametrize(
     ("conclusion", "said"),
     [
-        (None, "they stay, and will be there again when the batch is repeated (delivery is at least once)"),
         (Conclusion.ABORTED, "nothing of the batch is visible"),
         (Conclusion.LEFT_ALONE, "`pykafka-sink recover`, finishes it"),
     ],
 )
 def test_a_batch_that_failed_says_what_stays(log: Log, conclusion: Conclusion | None, said: str) -> None:
-    report_aborted(KEY, [FIRST], conclusion)
+    report_aborted(KEY, [FIRST], conclusion, is_exactly_once=True)
     ((level, text),) = log.said
     assert level == "warning"
     assert "batch 7 of query q-1 failed after 1 of its tasks had written 3 rows" in text
     assert said in text
 
 
+def test_a_batch_of_which_no_task_left_a_transaction_left_nothing_visible(log: Log) -> None:
+    report_aborted(KEY, [], None, is_exactly_once=True)
+    ((_, text),) = log.said
+    assert (
+        text == "batch 7 of query q-1 failed after 0 of its tasks had written 0 rows: nothing of the batch is visible"
+    )
+
+
+@pytest.mark.parametrize("receipts", [[FIRST], []])
+def test_at_least_once_rows_stay_also_those_of_tasks_that_failed_without_a_receipt(
+    log: Log, receipts: list[TaskReceipt]
+) -> None:
+    report_aborted(KEY, receipts, None, is_exactly_once=False)
+    ((_, text),) = log.said
+    assert "what other tasks sent before they failed, stay and will be there again when the batch is repeated" in text
+    assert "visible" not in text
+
+
 def test_of_a_write_without_a_ledger_whose_commit_had_begun_no_run_is_promised_that_finishes_it(log: Log) -> None:
-    report_aborted(UNNAMED_BATCH, [FIRST], Conclusion.LEFT_ALONE)
+    report_aborted(UNNAMED_BATCH, [FIRST], Conclusion.LEFT_ALONE, is_exactly_once=True)
     ((_, text),) = log.said
     assert "the batch write failed after 1 of its tasks" in text
-    assert "some or all of them may be visible" in text and "Nothing finishes it later" in text
+    assert "If its commit had begun" in text and "nothing finishes it later" in text
     assert "recover" not in text

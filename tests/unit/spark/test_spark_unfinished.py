@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from kafka_sink.errors import CommitPending
+from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.spark import driver
+from kafka_sink.spark.driver import UNNAMED_BATCH, commit_batch
 from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, remove_marks
 
@@ -53,3 +59,23 @@ def test_without_a_folder_that_can_be_written_to_nothing_is_marked_and_nothing_f
     with mark_commit("sink", "run"):
         pass
     assert find_unfinished_commits("sink") == []
+
+
+@pytest.mark.parametrize(
+    ("key", "mark_count"), [(UNNAMED_BATCH, 0), (BatchKey("", "monday"), 1), (BatchKey("q", 7), 1)]
+)
+def test_only_a_commit_with_a_ledger_is_marked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, key: BatchKey, mark_count: int
+) -> None:
+    """Of any other nobody would ever look for the mark, and an application would collect a folder per write."""
+
+    def fail(*_: object) -> NoReturn:
+        raise CommitPending("the brokers are gone")
+
+    monkeypatch.setattr(driver, "_use_driver", fail)
+    options = parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
+    receipt = TaskReceipt(key, "run", 0, 11, transaction=PreparedTransaction("sink-run-0-11", 1, 0, 2))
+    with pytest.raises(CommitPending):
+        commit_batch(options, "sink", "run", key, [receipt])
+    assert len(find_unfinished_commits("sink")) == mark_count
+    assert len(list(folder.rglob("*"))) == 3 * mark_count

@@ -12,6 +12,7 @@ from pyspark.sql.types import StringType, StructType
 from kafka_sink.errors import ConfigError, LocalProtocolError
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.spark import driver, summary
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.planning import plan_stream
 from kafka_sink.spark.stream_writer import StreamWriter
@@ -60,6 +61,17 @@ def test_a_message_that_is_no_receipt_is_refused_at_the_commit_of_a_batch_write(
 
 def test_an_abort_takes_tasks_that_left_no_message_as_they_are() -> None:
     assert receipts_left([None, OURS, None]) == [OURS.receipt]
+
+
+def test_an_abort_of_a_stream_without_receipts_asks_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no run whose transactions it could list. With brokers that are down it would wait for them."""
+    asked: list[object] = []
+    monkeypatch.setattr(driver, "_use_driver", lambda *given: asked.append(given))
+    monkeypatch.setattr(summary, "report_aborted", lambda *_, **__: None)
+    stream_writer().abort([None, None], 7)
+    assert asked == []
+    batch_writer().abort([None, None])
+    assert len(asked) == 1
 
 
 # ---- a query without any batch ---------------------------------------------------------------------------------------
