@@ -534,6 +534,16 @@ def test_receivers_that_fail_are_told_once_and_left_alone_and_no_batch_fails(
     assert read_streams(folder)[0].value("rows") == 6
 
 
+def test_a_collector_whose_package_is_missing_fails_no_batch_that_is_committed(
+    broker: EmbeddedBroker, folder: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delitem(sys.modules, "kafka_sink.metrics.otlp", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
+    Export(broker, "a", metrics_otlp_endpoint="http://127.0.0.1:9").deliver(["rows"] * 2)
+    assert "PKS-3013 the OpenTelemetry collector: ModuleNotFoundError" in caplog.text
+    assert read_streams(folder)[0].value("rows") == 2
+
+
 def test_receivers_that_never_come_to_an_end_hold_no_commit_up(broker: EmbeddedBroker, folder: str) -> None:
     with HostilePeer(web_drips["header"]) as peer:
         url = f"http://{peer.address}"
