@@ -226,7 +226,7 @@ class RegistryClient:
             body=request.body,
             method=request.method,
             bytes_max=ANSWER_BYTES_MAX,
-            timeout_ms=TIMEOUT_MS,
+            timeouts_ms=web.login_timeouts_ms(self._options.login, TIMEOUT_MS),
             context=tls_context,
         )
         return RegistryAnswer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import http.client
 import json
 import os
 import urllib.request
@@ -128,5 +129,8 @@ def _fetch(url: str) -> list[StreamFigures]:
     try:
         with opener.open(address, timeout=TIMEOUT_S) as answer:
             return [from_json(json.dumps(stream)) for stream in json.load(answer)["streams"]]
+    except http.client.HTTPException as error:
+        # Its text may contain what the peer sent.
+        raise TransportError(f"no figures at {address}: {type(error).__name__}", FIGURES_MISSING) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TransportError(f"no figures at {address}: {error}", FIGURES_MISSING) from None

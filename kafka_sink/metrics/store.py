@@ -47,12 +47,19 @@ def note(application_folder: str, report: BatchReport) -> StreamFigures:
         text = to_json(figures).encode()
         number = newest[0] + 1
         # The rest of a longer earlier note is not read.
-        os.pwrite(slots[older], HEADER % (number, len(text), zlib.crc32(text)) + text, 0)
+        _write(slots[older], HEADER % (number, len(text), zlib.crc32(text)) + text)
     finally:
         for slot in slots:
             os.close(slot)
     _cached_notes(os.getpid())[path] = (number, figures)
     return figures
+
+
+def _write(slot: int, content: bytes) -> None:
+    """A full disk takes a part before it refuses: a note of which a part is missing is not this process's newest."""
+    written = 0
+    while written < len(content):
+        written += os.pwrite(slot, content[written:], written)
 
 
 def _open_slots(path: str) -> list[int]:
