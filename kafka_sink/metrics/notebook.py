@@ -87,11 +87,11 @@ def application_folder_of(spark: SparkSession) -> str:
             'the stream and call sink_metrics("http://<the driver\'s host>:<that port>")',
             FIGURES_MISSING,
         )
-    found = None
+    found: Any = None
     for owner, method, result in _WAY_TO_FOLDERS:
         found = _call_java(jvm, found, owner, method, result)
-    if found is None:
-        raise ConfigError("this session has no running Spark application, or it has been stopped", FIGURES_MISSING)
+        if found is None:
+            raise ConfigError("this session has no running Spark application, or it has been stopped", FIGURES_MISSING)
     return os.path.join(str(found[0].getPath()), OWN_FOLDER)
 
 
