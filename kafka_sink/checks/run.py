@@ -59,7 +59,7 @@ def check(
         parsed = parse_sink_options(settings)
     except ConfigError as error:
         findings = [ProbeResult("options", FAIL, problem, "docs/options.md") for problem in _problems(str(error))]
-        return _make_report([*findings, *environment.environment()])
+        return _make_report([*findings, *environment.environment(environment.active_session())])
     job = CheckedJob(settings, parsed, schema, timeout_s, probe_write)
     return _make_report([*_check_options(job), *_run_probes(job)])
 
@@ -98,9 +98,10 @@ def _columns(job: CheckedJob, schema: Any) -> Iterator[ProbeResult]:
 
 def _run_probes(job: CheckedJob) -> list[ProbeResult]:
     deadline = time.monotonic() + job.timeout_s
+    session = environment.active_session()  # a session is active in one thread: the caller's
     found = run_side_by_side(
         {
-            "python": environment.environment,
+            "python": lambda: environment.environment(session),
             "bootstrap": lambda: _probe_bootstrap_and_login(job),
             "registry": lambda: registry.registry(job),
         },
@@ -148,6 +149,10 @@ def run_side_by_side(work: Mapping[str, Callable[[], Iterable[ProbeResult]]], li
                 boxes[name].append(each)
         except KafkaSinkError as error:
             boxes[name].append(ProbeResult(name, FAIL, str(error), _ANY_ADVICE))
+        except Exception as error:
+            # Without a line the report would look as if all had been checked.
+            text = f"this could not be checked: {type(error).__name__}: {error}"
+            boxes[name].append(ProbeResult(name, FAIL, text, _ANY_ADVICE))
 
     threads = {name: threading.Thread(target=collect, args=(name,), daemon=True) for name in work}
     for thread in threads.values():
