@@ -98,11 +98,11 @@ def add_open_decisions(application_folder: str, figures: StreamFigures) -> Strea
 def commit_error(application_folder: str, report: BatchReport) -> str:
     """The error of the batch's commit, in whichever process; empty if none is known."""
     figures = _read(_path(application_folder, report))
-    if figures is None or not figures.recent:
-        return ""
-    newest = figures.recent[-1]
-    is_same = (newest["outcome"], newest["batch_id"], newest["run"]) == (FAILED, report.key.batch_id, report.run)
-    return str(newest["error_text"]) if is_same else ""
+    # Newer ones may be of other batches: batch writes at the same time count as one stream.
+    for each in reversed(figures.recent if figures is not None else ()):
+        if (each["batch_id"], each["run"]) == (report.key.batch_id, report.run):
+            return str(each["error_text"]) if each["outcome"] == FAILED else ""
+    return ""
 
 
 def read_streams(application_folder: str) -> list[StreamFigures]:

@@ -47,7 +47,7 @@ from kafka_sink.errors import CommitAborted, TransportError
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.metrics import breaker, launch, store
 from kafka_sink.metrics.definitions import METRICS
-from kafka_sink.metrics.figures import DELIVERED, BatchReport
+from kafka_sink.metrics.figures import ABORTED, DELIVERED, FAILED, BatchReport
 from kafka_sink.metrics.prometheus_text import family_name, prometheus_text
 from kafka_sink.metrics.store import figures_folder, note, read_streams
 from kafka_sink.metrics.stream_figures import RECENT_MAX
@@ -342,6 +342,18 @@ def test_a_note_that_was_not_written_to_its_end_leaves_the_one_before(folder: st
     store._cached_notes.cache_clear()  # another process continues from there
     note(folder, BatchReport("s", "", BatchKey("", "3"), "run", "c", DELIVERED, (), (), 0, 10, 5.0))
     assert read_streams(folder)[0].value("batches") == 3
+
+
+def test_an_abort_finds_the_error_of_its_commit_behind_other_writes_of_the_same_sink(folder: str) -> None:
+    def report(label: str, outcome: str, text: str = "") -> BatchReport:
+        return BatchReport("s", "", BatchKey("", label), "run", "c", outcome, (), (), 0, 10, 5.0, error_text=text)
+
+    note(folder, report("a", FAILED, "because"))
+    note(folder, report("b", DELIVERED))
+    assert store.commit_error(folder, report("a", ABORTED)) == "because"
+    assert store.commit_error(folder, report("b", ABORTED)) == ""
+    note(folder, report("a", ABORTED))
+    assert store.commit_error(folder, report("a", ABORTED)) == ""  # foreachBatch may write it again in the same run
 
 
 def test_a_message_of_the_release_before_is_committed_and_its_rows_are_counted(
