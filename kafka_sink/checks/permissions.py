@@ -34,9 +34,9 @@ _LOG_ADVICE = (
 
 
 def permissions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
-    mode = job.options.is_exactly_once
-    wanted = [(topic, (WRITE, READ) if mode else (WRITE,)) for topic in job.topics]
-    if mode:
+    is_exactly_once = job.is_exactly_once(client)
+    wanted = [(topic, (WRITE, READ) if is_exactly_once else (WRITE,)) for topic in job.topics]
+    if is_exactly_once:
         wanted.append((job.options.ledger_topic, (WRITE, READ)))
     for topic, operations in wanted:
         yield from _on_topic(client, topic, operations)
@@ -67,7 +67,7 @@ def _on_topic(client: Client, topic: str, operations: tuple[int, ...]) -> Iterat
 
 def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     """Checks that there is one, and that ids of this sink may be used."""
-    if not job.options.is_exactly_once or client.transaction_support().missing:
+    if not job.is_exactly_once(client) or client.transaction_support().missing:
         return
     seen = metadata_of(client, _TRANSACTION_LOG)["error_code"]
     if seen == UNKNOWN_TOPIC:

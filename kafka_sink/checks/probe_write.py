@@ -24,7 +24,7 @@ _TIMEOUT_MS = 10_000
 
 
 def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
-    if not job.options.is_exactly_once:
+    if not job.is_exactly_once(client):
         yield ProbeResult("write", OK, "not tried: under at-least-once a record could not be taken back")
         return
     if job.options.topic is None:

@@ -73,7 +73,7 @@ def time_limits(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     """How many ids of this sink the coordinators have, and whether there are open transactions."""
     sink_id = job.sink_id
-    if not job.options.is_exactly_once or sink_id is None or LIST_TRANSACTIONS.key not in client.list_apis():
+    if not job.is_exactly_once(client) or sink_id is None or LIST_TRANSACTIONS.key not in client.list_apis():
         return
     prefix = transactional_id_prefix(sink_id)
     states = [

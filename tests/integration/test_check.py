@@ -23,7 +23,7 @@ from kafka_sink.checks import environment
 from kafka_sink.checks.environment import pyspark_zip, sockets, versions
 from kafka_sink.checks.finding import FAIL, OK, WARN
 from kafka_sink.spark import files
-from kafka_sink.testing import BrokerCluster, EmbeddedRegistry
+from kafka_sink.testing import BrokerCluster, EmbeddedBroker, EmbeddedRegistry
 from tests.certificates import Authority
 from tests.integration.asking import client_of
 from tests.integration.commanding import Shell
@@ -134,6 +134,14 @@ def test_what_could_not_be_taken_back_is_not_written(place: Planting) -> None:
     report = kafka_sink.check(job(kafka, {"delivery.guarantee": "at-least-once"}), probe_write=True, timeout_s=AMPLE_S)
     (write,) = [each for each in report if each.name == "write"]
     assert "could not be taken back" in write.text and kafka.do(state_of) == before
+
+
+def test_a_job_that_may_fall_back_needs_neither_ledger_nor_transaction(place: Planting) -> None:
+    kafka = place.stack.enter_context(EmbeddedBroker(3, topics={TOPIC: 3}, quirks="event-hubs"))
+    options = job(kafka, {"delivery.fallback": "at-least-once"})
+    report = kafka_sink.check(options, place.schema, probe_write=True, timeout_s=AMPLE_S)
+    assert report.is_ok and "ledger" not in {each.name for each in report}, report
+    assert [each.text for each in report if each.name == "permissions"] == [f"topic {TOPIC}: Write"]
 
 
 @pytest.mark.parametrize("refused_by", ["permission", "size"])
