@@ -22,11 +22,12 @@ from kafka_sink.admin.topics import topic_state
 from kafka_sink.checks import environment
 from kafka_sink.checks.environment import pyspark_zip, sockets, versions
 from kafka_sink.checks.finding import FAIL, OK, WARN
+from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark import files
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, EmbeddedRegistry
 from tests.certificates import Authority
 from tests.integration.asking import client_of
-from tests.integration.commanding import Shell
+from tests.integration.commanding import Shell, Sink
 from tests.integration.planted_mistakes import LEDGER, MISTAKES, SHORT_S, SINK_ID, TOPIC, Mistake, Planting, job, login
 from tests.secured_kafka import SecuredKafka
 from tools.foreign_reader import read_topic
@@ -236,6 +237,15 @@ def test_a_registry_is_asked_again_by_each_check(place: Planting) -> None:
             report = kafka_sink.check(wanted, place.schema, timeout_s=AMPLE_S)
             verdicts += [each.verdict for each in report if each.name == "schema"]
     assert verdicts == [FAIL, OK]
+
+
+def test_ids_are_counted_for_their_own_sink(place: Planting) -> None:
+    kafka = place.broker()
+    for sink_id in (SINK_ID, f"{SINK_ID}-eu"):
+        Sink(kafka.bootstrap_servers, TOPIC, sink_id, LEDGER).task(BatchKey("query-1", 0), 0)
+    report = kafka_sink.check(job(kafka), timeout_s=AMPLE_S)
+    (line,) = [each for each in report if each.name == "ids"]
+    assert line.text == f"1 of 2 transactional ids are of sink {SINK_ID}, 1 transactions open"
 
 
 # ---- the machine ---------------------------------------------------------------------------------------------------
