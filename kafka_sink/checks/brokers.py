@@ -126,10 +126,8 @@ def listeners(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
             "versions", WARN, f"brokers offer different versions of the protocol; features: {levels}",
             "fine during a rolling upgrade; else bring all brokers to one release",
         )  # fmt: skip
-    else:
-        yield ProbeResult(
-            "versions", OK, f"{len(next(iter(offered), ()))} requests of the protocol; features: {levels}"
-        )
+    elif offered:
+        yield ProbeResult("versions", OK, f"{len(next(iter(offered)))} requests of the protocol; features: {levels}")
 
 
 def clock(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:

@@ -27,7 +27,6 @@ FOLDER, SLOTS = "metrics", (".0", ".1")
 # Before the JSON: the number of the note, length and checksum of the JSON.
 HEADER = b"%020d %010d %010d\n"
 HEADER_BYTES, NUMBER_BYTES = len(HEADER % (0, 0, 0)), 20
-BYTES_MAX = 16 * 1024 * 1024
 
 
 def figures_folder(application_folder: str) -> Path:
@@ -147,7 +146,7 @@ def _parse(newest: tuple[int, bytes]) -> StreamFigures | None:
 
 def _number_and_text(slot: int) -> tuple[int, bytes]:
     """Zero and empty if it is empty or incomplete."""
-    content = os.pread(slot, BYTES_MAX, 0)
+    content = os.pread(slot, os.fstat(slot).st_size, 0)
     try:
         number, length, checksum = (int(word) for word in content[:HEADER_BYTES].split())
     except ValueError:

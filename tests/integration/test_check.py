@@ -28,7 +28,18 @@ from kafka_sink.testing import BrokerCluster, EmbeddedBroker, EmbeddedRegistry
 from tests.certificates import Authority
 from tests.integration.asking import client_of
 from tests.integration.commanding import Shell, Sink
-from tests.integration.planted_mistakes import LEDGER, MISTAKES, SHORT_S, SINK_ID, TOPIC, Mistake, Planting, job, login
+from tests.integration.planted_mistakes import (
+    LEDGER,
+    MISTAKES,
+    SHORT_S,
+    SINK_ID,
+    TOPIC,
+    Mistake,
+    Planting,
+    closed_port,
+    job,
+    login,
+)
 from tests.secured_kafka import SecuredKafka
 from tools.foreign_reader import read_topic
 from tools.waiting import wait_until
@@ -342,6 +353,17 @@ def test_replicas_that_need_not_acknowledge_do_not_count(place: Planting) -> Non
     kafka.stop_broker(3)
     report = kafka_sink.check(options, timeout_s=AMPLE_S)
     assert [each for each in report if each.name == "replicas"] == [] and report.is_ok, report
+
+
+def test_of_brokers_that_do_not_answer_no_versions_are_told(place: Planting) -> None:
+    kafka = place.broker()
+    options = job(kafka)
+    with kafka.control() as core:
+        for broker in core.cluster.brokers.values():
+            broker.port = closed_port()
+    report = kafka_sink.check(options, timeout_s=2.0)
+    told = [each.name for each in report if each.name in ("brokers", "versions")]
+    assert told.count("brokers") >= 3 and "versions" not in told, report
 
 
 # ---- Apache Kafka ----------------------------------------------------------------------------------------------------

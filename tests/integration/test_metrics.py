@@ -344,6 +344,14 @@ def test_a_note_that_was_not_written_to_its_end_leaves_the_one_before(folder: st
     assert read_streams(folder)[0].value("batches") == 3
 
 
+def test_figures_of_very_many_topics_are_read_again(folder: str) -> None:
+    for label in ("a", "b"):
+        store._cached_notes.cache_clear()  # by another process
+        report = BatchReport("s", "", BatchKey("", label), "run", "c", ABORTED, (), (), 0, 10, 5.0)
+        note(folder, replace(report, error_text="x" * 17_000_000))  # in place of names
+    assert read_streams(folder)[0].value("batches") == 2
+
+
 def test_an_abort_finds_the_error_of_its_commit_behind_other_writes_of_the_same_sink(folder: str) -> None:
     def report(label: str, outcome: str, text: str = "") -> BatchReport:
         return BatchReport("s", "", BatchKey("", label), "run", "c", outcome, (), (), 0, 10, 5.0, error_text=text)
