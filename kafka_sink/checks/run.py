@@ -49,7 +49,8 @@ def check(
 
     Nothing is written, unless `probe_write`: then one record in a transaction that is aborted.
     """
-    if environment.active_session() is not None:
+    session = environment.active_session()  # of this thread; the probes have threads of their own
+    if session is not None:
         from kafka_sink.spark.files import look_in_spark_files
 
         look_in_spark_files()  # options may name files that Spark has distributed
@@ -59,9 +60,9 @@ def check(
         parsed = parse_sink_options(settings)
     except ConfigError as error:
         findings = [ProbeResult("options", FAIL, problem, "docs/options.md") for problem in _problems(str(error))]
-        return _make_report([*findings, *environment.environment(environment.active_session())])
+        return _make_report([*findings, *environment.environment(session)])
     job = CheckedJob(settings, parsed, schema, timeout_s, probe_write)
-    return _make_report([*_check_options(job), *_run_probes(job)])
+    return _make_report([*_check_options(job), *_run_probes(job, session)])
 
 
 def _problems(text: str) -> list[str]:
@@ -96,9 +97,8 @@ def _columns(job: CheckedJob, schema: Any) -> Iterator[ProbeResult]:
     yield ProbeResult("columns", OK, f"written: {', '.join(written)}{ignored}")
 
 
-def _run_probes(job: CheckedJob) -> list[ProbeResult]:
+def _run_probes(job: CheckedJob, session: Any | None) -> list[ProbeResult]:
     deadline = time.monotonic() + job.timeout_s
-    session = environment.active_session()  # a session is active in one thread: the caller's
     found = run_side_by_side(
         {
             "python": lambda: environment.environment(session),
