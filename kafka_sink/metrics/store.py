@@ -36,8 +36,10 @@ def figures_folder(application_folder: str) -> Path:
 def note(application_folder: str, report: BatchReport) -> StreamFigures:
     """Adds the batch to its stream, and returns the stream's metrics."""
     path = _path(application_folder, report)
-    slots = _open_slots(path)
+    slots: list[int] = []
     try:
+        for suffix in SLOTS:
+            slots.append(_open_slot(path + suffix))
         fcntl.flock(slots[0], fcntl.LOCK_EX)
         known = _cached_notes(os.getpid()).get(path)
         newest, older = _newest_of_this_process(slots, known) or _newest_of_all(slots)
@@ -61,12 +63,12 @@ def _write(slot: int, content: bytes) -> None:
         written += os.pwrite(slot, content[written:], written)
 
 
-def _open_slots(path: str) -> list[int]:
+def _open_slot(path: str) -> int:
     try:
-        return [os.open(path + slot, os.O_RDWR | os.O_CREAT, 0o600) for slot in SLOTS]
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        return [os.open(path + slot, os.O_RDWR | os.O_CREAT, 0o600) for slot in SLOTS]
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def _newest_of_this_process(

@@ -29,7 +29,7 @@ from kafka_sink.metrics.figures import DELIVERED, BatchReport
 from kafka_sink.metrics.launch import LOG, ensure_exporter
 from kafka_sink.metrics.otlp import export
 from kafka_sink.metrics.push import push
-from kafka_sink.metrics.store import figures_folder, read_streams
+from kafka_sink.metrics.store import figures_folder, note, read_streams
 from kafka_sink.metrics.stream_figures import stream_of
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions, TelemetryOptions
@@ -141,6 +141,19 @@ def test_a_full_disk_leaves_neither_half_a_note_nor_half_an_event(tmp_path: Path
     (stream,) = read_streams(str(tmp_path))
     assert stream.value("batches") == 3
     assert [json.loads(line)["number"] for line in events.read_text().splitlines()] == [1, 3]
+
+
+def test_notes_that_cannot_be_opened_keep_no_file_open(tmp_path: Path) -> None:
+    """As on a disk that has no room for the second file."""
+    note(str(tmp_path), REPORT)
+    (second,) = figures_folder(str(tmp_path)).glob("*.1")
+    second.unlink()
+    second.mkdir()
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(20):
+        with pytest.raises(OSError):
+            note(str(tmp_path), REPORT)
+    assert len(os.listdir("/dev/fd")) < before + 10
 
 
 # ---- the exporter ----------------------------------------------------------------------------------------------------
