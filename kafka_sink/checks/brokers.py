@@ -11,7 +11,7 @@ from kafka_sink.admin.client import ABOUT_US, Client
 from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.client.admin_request import Controller
-from kafka_sink.errors import BrokerError, KafkaSinkError
+from kafka_sink.errors import KafkaSinkError
 from kafka_sink.wire.apis import API_VERSIONS, DESCRIBE_QUORUM
 
 # Shares of the timeout, one after the other: a host that drops packets must not use it up.
@@ -131,20 +131,20 @@ def listeners(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 
 
 def clock(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
-    """Compares with the controller's time. No result without it: no KRaft, or no Describe on the cluster."""
+    """Compares with the controller's time. No result without it: no KRaft, no Describe on the cluster, or no
+    answer. The job needs none."""
     before_ms = time.time() * 1000
     try:
         answer = client.ask(Controller(), DESCRIBE_QUORUM, _QUORUM, changes_nothing=True)
-    except BrokerError:
+    except KafkaSinkError:
         return
     after_ms = time.time() * 1000
-    if answer["error_code"] or not answer["topics"]:
-        return
-    (row,) = answer["topics"][0]["partitions"]
     told = [
-        each["last_caught_up_timestamp"] for each in row["current_voters"] if each["replica_id"] == row["leader_id"]
-    ]
-    if told and told[0] > 0:
+        each["last_caught_up_timestamp"]
+        for topic in answer["topics"] for row in topic["partitions"] for each in row["current_voters"]
+        if each["replica_id"] == row["leader_id"]
+    ]  # fmt: skip
+    if not answer["error_code"] and told and told[0] > 0:
         yield clock_finding(told[0], before_ms, after_ms, "the controller's")
 
 

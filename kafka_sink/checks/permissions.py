@@ -16,6 +16,7 @@ from kafka_sink.client.admin_request import Coordinator
 from kafka_sink.client.outcome import describe
 from kafka_sink.errors import AuthorizationError, KafkaSinkError
 from kafka_sink.wire.apis import END_TXN
+from kafka_sink.wire.codes import code
 
 # Kafka's AclOperation codes, which are bit positions here.
 READ, WRITE = 3, 4
@@ -95,6 +96,9 @@ def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     elif error_code in NOT_KNOWN:
         yield ProbeResult("permissions", OK, f"transactional ids that begin with {prefix}: Write")
         yield ProbeResult("coordinator", OK, "the coordinator of this sink's transactions answers")
+    elif code(error_code).retriable:
+        text = f"the coordinator answers {describe(error_code)}"
+        yield ProbeResult("coordinator", WARN, text, "repeat the check; tasks wait for it up to kafka.max.block.ms")
     else:
         yield ProbeResult("coordinator", FAIL, f"the coordinator answers {describe(error_code)}", _LOG_ADVICE)
 

@@ -24,7 +24,8 @@ from kafka_sink.checks.environment import pyspark_zip, sockets, versions
 from kafka_sink.checks.finding import FAIL, OK, WARN
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark import files
-from kafka_sink.testing import BrokerCluster, EmbeddedBroker, EmbeddedRegistry
+from kafka_sink.testing import BrokerCluster, EmbeddedBroker, EmbeddedRegistry, Fault
+from kafka_sink.testing.errors import Code
 from tests.certificates import Authority
 from tests.integration.asking import client_of
 from tests.integration.commanding import Shell, Sink
@@ -353,6 +354,19 @@ def test_replicas_that_need_not_acknowledge_do_not_count(place: Planting) -> Non
     kafka.stop_broker(3)
     report = kafka_sink.check(options, timeout_s=AMPLE_S)
     assert [each for each in report if each.name == "replicas"] == [] and report.is_ok, report
+
+
+def test_what_a_job_does_not_need_or_has_only_to_wait_for_fails_no_check(place: Planting) -> None:
+    """There is no controller at this moment, and the coordinator has just begun to lead."""
+    kafka = place.broker()
+    with kafka.control() as core:  # as in a cluster that has used transactions
+        core.cluster.coordinator_partition("__transaction_state", "")
+    kafka.inject(Fault("DescribeQuorum", disconnect=True, times=None))
+    kafka.inject(Fault("EndTxn", error_code=Code.COORDINATOR_LOAD_IN_PROGRESS))
+    report = kafka_sink.check(job(kafka), timeout_s=2.0)
+    assert report.is_ok and "clock" not in {each.name for each in report}, report
+    (line,) = [each for each in report if each.name == "coordinator"]
+    assert line.verdict == WARN and "COORDINATOR_LOAD_IN_PROGRESS" in line.text
 
 
 def test_of_brokers_that_do_not_answer_no_versions_are_told(place: Planting) -> None:
