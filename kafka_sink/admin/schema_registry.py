@@ -101,8 +101,11 @@ def resolve(
 def _subject(
     registry: RegistryOptions | None, options: SchemaOptions, topic: str | None, record_name: str | None
 ) -> str:
-    if registry is None or options.identity is not None:
+    if registry is None:
         return ""
+    if options.identity is not None:
+        # An id needs no subject, but each context has its own ids.
+        return add_context(registry.context, "")
     return add_context(registry.context, subject_name(options.strategy, options.side, topic, record_name))
 
 
@@ -223,7 +226,7 @@ class RegistryClient:
             body=request.body,
             method=request.method,
             bytes_max=ANSWER_BYTES_MAX,
-            timeout_ms=TIMEOUT_MS,
+            timeouts_ms=web.login_timeouts_ms(self._options.login, TIMEOUT_MS),
             context=tls_context,
         )
         return RegistryAnswer(

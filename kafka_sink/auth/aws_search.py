@@ -20,6 +20,7 @@ from kafka_sink.auth.aws import AwsRole
 from kafka_sink.auth.aws_failures import explain_failure
 from kafka_sink.error_table.brokers import AWS_LOGIN
 from kafka_sink.errors import ConfigError, KafkaSinkError, TransportError
+from kafka_sink.io.web import login_timeouts_ms
 from kafka_sink.options import ProducerOptions
 from kafka_sink.security.sigv4 import AwsCredentials
 
@@ -83,10 +84,7 @@ def _muted_warnings() -> Iterator[None]:
 
 def _new_session(options: ProducerOptions, profile: str | None) -> Any:
     session = botocore.session.Session(profile=profile)
-    connect_s, read_s = (
-        (TIMEOUT_MS if each is None else each) / 1000
-        for each in (options.sasl_login_connect_timeout_ms, options.sasl_login_read_timeout_ms)
-    )
+    connect_s, read_s = (each / 1000 for each in login_timeouts_ms(options, TIMEOUT_MS))
     # As the session's default it also holds for the clients that botocore makes itself. No retries by botocore:
     # sasl.login.retry.backoff.ms is for that.
     config = Config(connect_timeout=connect_s, read_timeout=read_s, retries={"max_attempts": 0})

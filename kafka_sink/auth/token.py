@@ -75,7 +75,7 @@ def _fetch_token(options: ProducerOptions, module_options: Mapping[str, str]) ->
         headers=headers,
         body=urllib.parse.urlencode(form).encode(),
         bytes_max=ANSWER_BYTES_MAX,
-        timeout_ms=DEFAULT_TIMEOUT_MS,
+        timeouts_ms=web.login_timeouts_ms(options, DEFAULT_TIMEOUT_MS),
     )
     if answer.is_good:
         return parse_token_answer(answer.body, source)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from threading import Thread
 
 from kafka_sink.admin.client import ABOUT_US, Client
 from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.client.admin_request import Controller
-from kafka_sink.errors import BrokerError, KafkaSinkError
+from kafka_sink.errors import KafkaSinkError
 from kafka_sink.wire.apis import API_VERSIONS, DESCRIBE_QUORUM
 
 # Shares of the timeout, one after the other: a host that drops packets must not use it up.
@@ -37,15 +37,28 @@ ANY_LOGIN_ADVICE = "see docs/security.md, what an error means"
 def bootstrap(job: CheckedJob) -> Iterator[ProbeResult]:
     """Resolves names and opens ports, for each server; without login."""
     servers = job.options.producer.bootstrap_servers
-    limit_s = job.timeout_s * CONNECT_SHARE
-    with ThreadPoolExecutor(len(servers)) as threads:
-        troubles = list(threads.map(lambda server: trouble_of(server, limit_s), servers))
-    dead = [trouble for trouble in troubles if trouble is not None]
+    dead = [trouble for trouble in troubles_of(servers, job.timeout_s * CONNECT_SHARE) if trouble is not None]
     for trouble in dead:
         verdict = FAIL if len(dead) == len(servers) else WARN
         yield ProbeResult("bootstrap", verdict, trouble, "compare kafka.bootstrap.servers with the brokers' listeners")
     if len(dead) < len(servers):
         yield ProbeResult("bootstrap", OK, f"{len(servers) - len(dead)} of {len(servers)} servers accept connections")
+
+
+def troubles_of(servers: Sequence[tuple[str, int]], limit_s: float) -> list[str | None]:
+    """A lookup of a name has no time limit, so a late thread is abandoned: the program must not wait for it."""
+    found: dict[tuple[str, int], str | None] = {}
+
+    def look(server: tuple[str, int]) -> None:
+        found[server] = trouble_of(server, limit_s)
+
+    threads = [Thread(target=look, args=(server,), daemon=True) for server in servers]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + limit_s
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return [found.get(server, _silence(server, limit_s)) for server in servers]
 
 
 def trouble_of(server: tuple[str, int], limit_s: float) -> str | None:
@@ -54,10 +67,15 @@ def trouble_of(server: tuple[str, int], limit_s: float) -> str | None:
         socket.create_connection(server, limit_s).close()
     except socket.gaierror as error:
         return f"{title}: this host name is not known here ({error.strerror})"
+    except UnicodeError:
+        return f"{title}: this is no host name"
     except OSError as error:
-        said = error.strerror or f"no answer within {limit_s:.1f} s"
-        return f"{title}: {said}"
+        return f"{title}: {error.strerror}" if error.strerror else _silence(server, limit_s)
     return None
+
+
+def _silence(server: tuple[str, int], limit_s: float) -> str:
+    return f"{server[0]}:{server[1]}: no answer within {limit_s:.1f} s"
 
 
 def login(job: CheckedJob) -> Iterator[ProbeResult]:
@@ -108,27 +126,25 @@ def listeners(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
             "versions", WARN, f"brokers offer different versions of the protocol; features: {levels}",
             "fine during a rolling upgrade; else bring all brokers to one release",
         )  # fmt: skip
-    else:
-        yield ProbeResult(
-            "versions", OK, f"{len(next(iter(offered), ()))} requests of the protocol; features: {levels}"
-        )
+    elif offered:
+        yield ProbeResult("versions", OK, f"{len(next(iter(offered)))} requests of the protocol; features: {levels}")
 
 
 def clock(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
-    """Compares with the controller's time. No result without it: no KRaft, or no Describe on the cluster."""
+    """Compares with the controller's time. No result without it: no KRaft, no Describe on the cluster, or no
+    answer. The job needs none."""
     before_ms = time.time() * 1000
     try:
         answer = client.ask(Controller(), DESCRIBE_QUORUM, _QUORUM, changes_nothing=True)
-    except BrokerError:
+    except KafkaSinkError:
         return
     after_ms = time.time() * 1000
-    if answer["error_code"] or not answer["topics"]:
-        return
-    (row,) = answer["topics"][0]["partitions"]
     told = [
-        each["last_caught_up_timestamp"] for each in row["current_voters"] if each["replica_id"] == row["leader_id"]
-    ]
-    if told and told[0] > 0:
+        each["last_caught_up_timestamp"]
+        for topic in answer["topics"] for row in topic["partitions"] for each in row["current_voters"]
+        if each["replica_id"] == row["leader_id"]
+    ]  # fmt: skip
+    if not answer["error_code"] and told and told[0] > 0:
         yield clock_finding(told[0], before_ms, after_ms, "the controller's")
 
 

@@ -17,9 +17,8 @@ SOCKETS = "spark.python.unix.domain.socket.enabled"
 _ON_SPARK = "pip install 'pykafka-sink[spark]', or run this where the driver runs"
 
 
-def environment() -> Iterator[ProbeResult]:
+def environment(session: Any | None) -> Iterator[ProbeResult]:
     yield from versions(sys.version_info[:3], _version_of("pyarrow"), _spark_version())
-    session = active_session()
     yield from sockets(session, os.environ)
     yield from pyspark_zip(os.environ)
 
@@ -111,11 +110,12 @@ def defaults_file(environment: Mapping[str, str]) -> Path | None:
 
 
 def _default_of(path: Path, name: str) -> str | None:
+    found = None
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         words = line.replace("=", " ", 1).split(None, 1)
         if len(words) == 2 and words[0] == name:
-            return words[1].strip()
-    return None
+            found = words[1].strip()  # of several lines Spark uses the last one
+    return found
 
 
 def _spark_version() -> str | None:

@@ -49,6 +49,12 @@ class CheckedJob:
         named = (self.options.topic, self.options.dead_letter_topic)
         return tuple(topic for topic in named if topic is not None)
 
+    def is_exactly_once(self, client: Client) -> bool:
+        """As planning decides it: with delivery.fallback not if the brokers have no transactions."""
+        if self.options.is_exactly_once and self.options.falls_back:
+            return not client.transaction_support(is_sweeping=False).missing
+        return self.options.is_exactly_once
+
     def options_with_deadline(self, share: float = 1.0) -> ProducerOptions:
         """The job's own connection options, with this share of the timeout."""
         limit_ms = max(1, int(self.timeout_s * share * 1000))

@@ -25,7 +25,7 @@ from kafka_sink.options.sink_options import TopicPlan
 
 
 def ledger(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
-    if not job.options.is_exactly_once:
+    if not job.is_exactly_once(client):
         return
     topic = job.options.ledger_topic
     state = topic_state(client, topic, CHECKED)

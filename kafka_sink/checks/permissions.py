@@ -16,6 +16,7 @@ from kafka_sink.client.admin_request import Coordinator
 from kafka_sink.client.outcome import describe
 from kafka_sink.errors import AuthorizationError, KafkaSinkError
 from kafka_sink.wire.apis import END_TXN
+from kafka_sink.wire.codes import code
 
 # Kafka's AclOperation codes, which are bit positions here.
 READ, WRITE = 3, 4
@@ -34,9 +35,9 @@ _LOG_ADVICE = (
 
 
 def permissions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
-    mode = job.options.is_exactly_once
-    wanted = [(topic, (WRITE, READ) if mode else (WRITE,)) for topic in job.topics]
-    if mode:
+    is_exactly_once = job.is_exactly_once(client)
+    wanted = [(topic, (WRITE, READ) if is_exactly_once else (WRITE,)) for topic in job.topics]
+    if is_exactly_once:
         wanted.append((job.options.ledger_topic, (WRITE, READ)))
     for topic, operations in wanted:
         yield from _on_topic(client, topic, operations)
@@ -67,7 +68,7 @@ def _on_topic(client: Client, topic: str, operations: tuple[int, ...]) -> Iterat
 
 def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     """Checks that there is one, and that ids of this sink may be used."""
-    if not job.options.is_exactly_once or client.transaction_support().missing:
+    if not job.is_exactly_once(client) or client.transaction_support().missing:
         return
     seen = metadata_of(client, _TRANSACTION_LOG)["error_code"]
     if seen == UNKNOWN_TOPIC:
@@ -95,6 +96,9 @@ def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     elif error_code in NOT_KNOWN:
         yield ProbeResult("permissions", OK, f"transactional ids that begin with {prefix}: Write")
         yield ProbeResult("coordinator", OK, "the coordinator of this sink's transactions answers")
+    elif code(error_code).retriable:
+        text = f"the coordinator answers {describe(error_code)}"
+        yield ProbeResult("coordinator", WARN, text, "repeat the check; tasks wait for it up to kafka.max.block.ms")
     else:
         yield ProbeResult("coordinator", FAIL, f"the coordinator answers {describe(error_code)}", _LOG_ADVICE)
 

@@ -24,7 +24,7 @@ _TIMEOUT_MS = 10_000
 
 
 def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
-    if not job.options.is_exactly_once:
+    if not job.is_exactly_once(client):
         yield ProbeResult("write", OK, "not tried: under at-least-once a record could not be taken back")
         return
     if job.options.topic is None:
@@ -47,8 +47,9 @@ def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
             producer.begin_transaction()
             before_ms = time.time() * 1000
             # A key, for a compacted topic.
-            producer.send(job.options.topic, value=PROBE, key=b"pykafka-sink-check")
+            record = producer.send(job.options.topic, value=PROBE, key=b"pykafka-sink-check")
             producer.flush(job.timeout_s)
+            record.result(0)  # a flush does not raise the error of a record
             after_ms = time.time() * 1000
             started_ms = _ask_start_ms(job, client)
             producer.abort_transaction()

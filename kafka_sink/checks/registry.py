@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
 from kafka_sink.checks.job import CheckedJob
-from kafka_sink.errors import KafkaSinkError
+from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.options.format_names import ENCODED
-from kafka_sink.options.format_options import SideFormat
+from kafka_sink.options.format_options import FormatOptions, RegistryOptions, SideFormat
 
 # Texts of registry/resolution.py.
 _TO_REGISTER, _MISFIT = "set auto.register.schemas=true", "is not compatible with"
@@ -18,38 +19,45 @@ _REACH_ADVICE = "compare schema.registry.url, its TLS options and credentials wi
 
 def registry(job: CheckedJob) -> Iterator[ProbeResult]:
     formats = job.options.formats
-    if formats is None or formats.registry is None:
+    if formats is None:
         return
+    if formats.registry is not None:
+        answered = _reach(formats.registry)
+        yield answered
+        if answered.verdict != OK:
+            return
+    for side, chosen in (("value", formats.value), ("key", formats.key)):
+        if chosen is not None and chosen.format in ENCODED and job.schema is not None:
+            yield from _schema(job, job.schema, formats, side, chosen)
+
+
+def _reach(options: RegistryOptions) -> ProbeResult:
     from kafka_sink.admin.schema_registry import RegistryClient
     from kafka_sink.registry.request import RegistryRequest
 
-    urls = ", ".join(formats.registry.urls)
+    urls = ", ".join(options.urls)
     try:
-        answer = RegistryClient(formats.registry).ask(RegistryRequest("/subjects"), retries_max=0)
+        answer = RegistryClient(options).ask(RegistryRequest("/subjects"), retries_max=0)
     except KafkaSinkError as error:
-        yield ProbeResult("registry", FAIL, f"{urls}: {error}", _REACH_ADVICE)
-        return
+        return ProbeResult("registry", FAIL, f"{urls}: {error}", _REACH_ADVICE)
     if answer.status in (401, 403):
         text = f"{urls} refuses this login (HTTP {answer.status})"
-        yield ProbeResult("registry", FAIL, text, "set basic.auth.user.info or the bearer options of docs/schemas.md")
-    elif answer.status >= 300:
-        yield ProbeResult(
-            "registry", WARN, f"{urls} answers HTTP {answer.status} when asked for its subjects", _REACH_ADVICE
-        )
-    else:
-        yield ProbeResult("registry", OK, f"{urls} answers")
-        for side, chosen in (("value", formats.value), ("key", formats.key)):
-            if chosen is not None and chosen.format in ENCODED:
-                yield from _schema(job, side, chosen)
+        advice = "set schema.registry.basic.auth.user.info or the bearer options of docs/schemas.md"
+        return ProbeResult("registry", FAIL, text, advice)
+    if answer.status >= 300:
+        text = f"{urls} answers HTTP {answer.status} when asked for its subjects"
+        return ProbeResult("registry", WARN, text, _REACH_ADVICE)
+    return ProbeResult("registry", OK, f"{urls} answers")
 
 
-def _schema(job: CheckedJob, side: str, chosen: SideFormat) -> Iterator[ProbeResult]:
-    if job.schema is None:
-        return
+def _schema(
+    job: CheckedJob, schema: Any, formats: FormatOptions, side: str, chosen: SideFormat
+) -> Iterator[ProbeResult]:
     from kafka_sink.admin.side_planning import plan_side
     from kafka_sink.schemas.spark_types import arrow_type_from_json
     from kafka_sink.spark.columns import choose_columns
 
+<<<<<<< HEAD
     assert job.options.formats is not None
     columns = choose_columns(job.schema, job.options.topic, job.options.formats)
     if side == "value" and columns.record:
@@ -59,12 +67,25 @@ def _schema(job: CheckedJob, side: str, chosen: SideFormat) -> Iterator[ProbeRes
         index = columns.indices[columns.names.index(side)]
         kind = arrow_type_from_json(job.schema.fields[index].dataType.jsonValue(), side)
     looked_up = replace(chosen, schema=replace(chosen.schema, registers=False))
+=======
+>>>>>>> 3debf2965dfcec79c7007dac65f8bc6770e0a83f
     try:
-        plan_side(side, looked_up, job.options.formats.registry, kind, job.options.topic)
+        columns = choose_columns(schema, job.options.topic, formats)
+    except ConfigError:
+        return  # reported by another probe
+    if side == "value" and columns.record:
+        found = type(schema)([schema.fields[index] for _, index in columns.record])
+    else:
+        found = schema.fields[columns.indices[columns.names.index(side)]].dataType
+    looked_up = replace(chosen, schema=replace(chosen.schema, registers=False))
+    # Not from the cache: a schema may have been registered since the last check in this process.
+    asked = None if formats.registry is None else replace(formats.registry, latest_life_s=0)
+    try:
+        plan_side(side, looked_up, asked, arrow_type_from_json(found.jsonValue(), ""), job.options.topic)
     except KafkaSinkError as error:
         if chosen.schema.registers and _TO_REGISTER in str(error) and _MISFIT not in str(error):
             yield ProbeResult("schema", OK, f"{side}: not registered yet; the job does it")
         else:
             yield ProbeResult("schema", FAIL, str(error), f"pykafka-sink schema check --side {side} --help")
         return
-    yield ProbeResult("schema", OK, f"{side}: the columns fit the schema")
+    yield ProbeResult("schema", OK, f"{side}: the columns can be written as {chosen.format}")

@@ -49,7 +49,8 @@ def check(
 
     Nothing is written, unless `probe_write`: then one record in a transaction that is aborted.
     """
-    if environment.active_session() is not None:
+    session = environment.active_session()  # of this thread; the probes have threads of their own
+    if session is not None:
         from kafka_sink.spark.files import look_in_spark_files
 
         look_in_spark_files()  # options may name files that Spark has distributed
@@ -59,9 +60,9 @@ def check(
         parsed = parse_sink_options(settings)
     except ConfigError as error:
         findings = [ProbeResult("options", FAIL, problem, "docs/options.md") for problem in _problems(str(error))]
-        return _make_report([*findings, *environment.environment()])
+        return _make_report([*findings, *environment.environment(session)])
     job = CheckedJob(settings, parsed, schema, timeout_s, probe_write)
-    return _make_report([*_check_options(job), *_run_probes(job)])
+    return _make_report([*_check_options(job), *_run_probes(job, session)])
 
 
 def _problems(text: str) -> list[str]:
@@ -96,11 +97,11 @@ def _columns(job: CheckedJob, schema: Any) -> Iterator[ProbeResult]:
     yield ProbeResult("columns", OK, f"written: {', '.join(written)}{ignored}")
 
 
-def _run_probes(job: CheckedJob) -> list[ProbeResult]:
+def _run_probes(job: CheckedJob, session: Any | None) -> list[ProbeResult]:
     deadline = time.monotonic() + job.timeout_s
     found = run_side_by_side(
         {
-            "python": environment.environment,
+            "python": lambda: environment.environment(session),
             "bootstrap": lambda: _probe_bootstrap_and_login(job),
             "registry": lambda: registry.registry(job),
         },
@@ -149,8 +150,14 @@ def run_side_by_side(work: Mapping[str, Callable[[], Iterable[ProbeResult]]], li
         except KafkaSinkError as error:
             boxes[name].append(ProbeResult(name, FAIL, str(error), _ANY_ADVICE))
         except Exception as error:
+<<<<<<< HEAD
             boxes[name].append(ProbeResult(name, FAIL, f"unexpected {type(error).__name__}", _ANY_ADVICE))
             raise
+=======
+            # Without a line the report would look as if all had been checked.
+            text = f"this could not be checked: {type(error).__name__}: {error}"
+            boxes[name].append(ProbeResult(name, FAIL, text, _ANY_ADVICE))
+>>>>>>> 3debf2965dfcec79c7007dac65f8bc6770e0a83f
 
     threads = {name: threading.Thread(target=collect, args=(name,), daemon=True) for name in work}
     for thread in threads.values():

@@ -18,6 +18,7 @@ from kafka_sink.wire.apis import CREATE_TOPICS
 
 IN_SYNC, MESSAGE_BYTES, CLEANUP = "min.insync.replicas", "max.message.bytes", "cleanup.policy"
 REPLICAS_WANTED = 3
+ALL = -1
 _LOOKED_AT = (IN_SYNC, MESSAGE_BYTES, CLEANUP)
 _AUTO_CREATE = "auto.create.topics.enable"
 
@@ -38,7 +39,7 @@ def topic_findings(job: CheckedJob, client: Client, topic: str) -> Iterator[Prob
         yield from _missing(job, client, topic)
         return
     brokers = len(client.ask_metadata(topic_query(topic))["brokers"])
-    yield from replica_findings(topic, state, brokers)
+    yield from replica_findings(job, topic, state, brokers)
     if state.configs is None:
         yield ProbeResult(
             "topic", WARN, f"the configuration of {topic} is not told",
@@ -59,7 +60,7 @@ def plan_of(job: CheckedJob, topic: str) -> TopicPlan | None:
     return plan if plan is None or topic == job.options.topic else replace(plan, configs=())
 
 
-def replica_findings(topic: str, state: TopicState, brokers: int) -> Iterator[ProbeResult]:
+def replica_findings(job: CheckedJob, topic: str, state: TopicState, brokers: int) -> Iterator[ProbeResult]:
     headless = [index for index, leader in enumerate(state.leaders) if leader == -1]
     if headless:
         text = f"{topic} has no leader for partition {', '.join(map(str, headless))}"
@@ -73,8 +74,8 @@ def replica_findings(topic: str, state: TopicState, brokers: int) -> Iterator[Pr
         text = f"{topic} has {replicas} replica{'s' if replicas > 1 else ''}, and there are {brokers} brokers"
         yield ProbeResult("replicas", WARN, text, "rows are lost with a broker's disk: give it three with "
                       "kafka-reassign-partitions")  # fmt: skip
-    if least is None or headless:
-        return
+    if least is None or headless or job.options.producer.acks != ALL:
+        return  # brokers compare the two only if all replicas in sync have to acknowledge
     if in_sync < least:
         text = f"{topic} has a partition with {in_sync} replicas in sync, and {IN_SYNC}={least}: no row is accepted"
         yield ProbeResult("replicas", FAIL, text, f"start the brokers that are down, or {alter}{max(1, in_sync)}")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kafka_sink.admin.client import Client
 from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
 from kafka_sink.checks.job import CheckedJob
-from kafka_sink.exactly_once.identity import transactional_id_prefix
+from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity
 from kafka_sink.exactly_once.listing import SingleStep, TransactionListing
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.exactly_once.sweep import NOT_VERIFIED
@@ -73,13 +73,12 @@ def time_limits(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     """How many ids of this sink the coordinators have, and whether there are open transactions."""
     sink_id = job.sink_id
-    if not job.options.is_exactly_once or sink_id is None or LIST_TRANSACTIONS.key not in client.list_apis():
+    if not job.is_exactly_once(client) or sink_id is None or LIST_TRANSACTIONS.key not in client.list_apis():
         return
-    prefix = transactional_id_prefix(sink_id)
     states = [
         state for body in client.answers_of_all(LIST_TRANSACTIONS, _EVERY) for state in body["transaction_states"]
     ]
-    mine = [state for state in states if state["transactional_id"].startswith(prefix)]
+    mine = [state for state in states if _is_of_sink(state["transactional_id"], sink_id)]
     listing = TransactionListing(settings_of(job, client), sink_id, client.now_ms())
     found = client.run(SingleStep(listing, client.now_ms() + client.options.max_block_ms))
     if found.failure is not None:
@@ -95,6 +94,13 @@ def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         yield ProbeResult("ids", WARN, f"{text}, {len(old)} of them for more than half of their time", advice)
     else:
         yield ProbeResult("ids", OK, text)
+
+
+def _is_of_sink(transactional_id: str, sink_id: str) -> bool:
+    """Not by the prefix alone: a sink `orders` has none of the ids of a sink `orders-eu`."""
+    identity = parse_task_identity(transactional_id)
+    owner = transactional_id.rpartition("-")[0] if identity is None else identity.sink_id
+    return belongs_to(owner, sink_id)
 
 
 def settings_of(job: CheckedJob, client: Client) -> DeliverySettings:

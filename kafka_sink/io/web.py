@@ -122,25 +122,28 @@ class _Https(urllib.request.HTTPSHandler):
         return Connection(host, context=self._tls, **more)
 
 
+def login_timeouts_ms(options: ProducerOptions, default_ms: int) -> tuple[int, int]:
+    """For connecting, and for the response."""
+    connect_ms, read_ms = options.sasl_login_connect_timeout_ms, options.sasl_login_read_timeout_ms
+    return default_ms if connect_ms is None else connect_ms, default_ms if read_ms is None else read_ms
+
+
 def ask(
     source: str,
     options: ProducerOptions,
     url: str,
     *,
     bytes_max: int,
-    timeout_ms: int,
+    timeouts_ms: tuple[int, int],
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
     method: str | None = None,
     context: Callable[[ProducerOptions], ssl.SSLContext] = endpoint_context,
 ) -> HttpAnswer:
-    """`source` names the endpoint in errors; `timeout_ms` is the default of both timeouts. `context` makes the TLS
-    context, if needed."""
+    """`source` names the endpoint in errors; `timeouts_ms` are for connecting and for the response. `context` makes the
+    TLS context, if needed."""
     is_https = url[:6].lower() == "https:"
-    connect_s, read_s = (
-        (timeout_ms if each is None else each) / 1000
-        for each in (options.sasl_login_connect_timeout_ms, options.sasl_login_read_timeout_ms)
-    )
+    connect_s, read_s = (each / 1000 for each in timeouts_ms)
     # An unencrypted request must not go through a proxy.
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler(None if is_https else {}), _NoRedirect()]
     handlers.append(_Https(context(options), read_s) if is_https else _Http(read_s))

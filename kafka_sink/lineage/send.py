@@ -6,7 +6,7 @@ import json
 import os
 from urllib.parse import urlsplit
 
-from kafka_sink.errors import TransportError
+from kafka_sink.errors import ConfigError, TransportError
 from kafka_sink.io.files import read_file
 from kafka_sink.io.web import ask, redact_url
 from kafka_sink.lineage.events import run_event
@@ -17,6 +17,7 @@ from kafka_sink.options.sink_options import TelemetryOptions
 
 PATH = "/api/v1/lineage"
 ANSWER_BYTES_MAX = 64 * 1024
+_KEY_FILE = "lineage.api.key.file"
 
 
 def send(telemetry: TelemetryOptions, report: BatchReport, event_type: str, options: ProducerOptions) -> None:
@@ -28,10 +29,17 @@ def send(telemetry: TelemetryOptions, report: BatchReport, event_type: str, opti
 
 
 def append_line(path: str, text: str) -> None:
-    """Appends in one write, so that lines of several processes do not mix."""
+    """Appends in one write, so that lines of several processes do not mix. A full disk takes a part of it, which
+    must not stay: the next event would continue that line."""
+    line, written = text.encode() + b"\n", 0
     opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(opened, text.encode() + b"\n")
+        while written < len(line):
+            written += os.write(opened, line[written:])
+    except OSError:
+        if written:
+            os.ftruncate(opened, os.fstat(opened).st_size - written)
+        raise
     finally:
         os.close(opened)
 
@@ -43,11 +51,21 @@ def _post(url: str, text: str, telemetry: TelemetryOptions, options: ProducerOpt
         if not is_wanted:
             return
         if telemetry.lineage_api_key_file is not None:
-            key = read_file("lineage.api.key.file", telemetry.lineage_api_key_file).decode().strip()
-            headers["Authorization"] = f"Bearer {key}"
+            headers["Authorization"] = f"Bearer {_read_key(telemetry.lineage_api_key_file)}"
         answer = ask(
             f"lineage.url {redact_url(address)}", options, address, method="POST", headers=headers, body=text.encode(),
-            bytes_max=ANSWER_BYTES_MAX, timeout_ms=telemetry.timeout_ms,
+            bytes_max=ANSWER_BYTES_MAX, timeouts_ms=(telemetry.timeout_ms, telemetry.timeout_ms),
         )  # fmt: skip
         if not answer.is_good:
             raise TransportError(f"lineage.url {redact_url(address)} answered {answer.status}")
+
+
+def _read_key(name: str) -> str:
+    """Checked here: the error of an invalid header would contain it."""
+    key = read_file(_KEY_FILE, name).strip()
+    if not key or any(not 32 < byte < 127 for byte in key):
+        raise ConfigError(
+            f"{_KEY_FILE}={name} holds no key: it is empty, or has several lines or other characters that a key cannot "
+            "have"
+        )
+    return key.decode()

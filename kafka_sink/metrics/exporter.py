@@ -66,6 +66,11 @@ class Server(ThreadingHTTPServer):
         self.socket = listener
         self._free_clients = threading.Semaphore(CLIENTS_MAX)
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """No page of the log per client that goes away."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)

@@ -71,8 +71,8 @@ class BatchReport:
 
     @property
     def first_task_ms(self) -> int:
-        """When its first task began, or the commit if no task has reported it."""
-        return min((each.began_ms for each in self.figures if each is not None), default=self.began_ms)
+        """When its first task began, or the commit if no task has reported it, or by a clock that is ahead."""
+        return min((self.began_ms, *(each.began_ms for each in self.figures if each is not None)))
 
 
 DELIVERED, ALREADY_DELIVERED, ABORTED, LEFT_OPEN, FAILED = (

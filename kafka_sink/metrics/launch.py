@@ -33,10 +33,11 @@ def ensure_exporter(application_folder: str, address: str, port: int) -> str:
         except BlockingIOError:
             return ""  # an exporter holds it while it is alive
         try:
-            with _open_listener(address, port) as listener:
-                _start(application_folder, folder, listener, lock)
+            listener = _open_listener(address, port)
         except OSError as error:
             return f"{address}:{port} cannot be listened at: {error.strerror or error}"
+        with listener:
+            _start(application_folder, folder, listener, lock)
         return ""
     finally:
         os.close(lock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import http.client
 import json
 import os
 import urllib.request
@@ -93,11 +94,11 @@ def application_folder_of(spark: SparkSession) -> str:
             'the stream and call sink_metrics("http://<the driver\'s host>:<that port>")',
             FIGURES_MISSING,
         )
-    found = None
+    found: Any = None
     for owner, method, result in _WAY_TO_FOLDERS:
         found = _call_java(jvm, found, owner, method, result)
-    if found is None:
-        raise ConfigError("this session has no running Spark application, or it has been stopped", FIGURES_MISSING)
+        if found is None:
+            raise ConfigError("this session has no running Spark application, or it has been stopped", FIGURES_MISSING)
     return os.path.join(str(found[0].getPath()), OWN_FOLDER)
 
 
@@ -135,5 +136,8 @@ def _fetch(url: str) -> list[StreamFigures]:
     try:
         with opener.open(address, timeout=TIMEOUT_S) as answer:
             return [from_json(json.dumps(stream)) for stream in json.load(answer)["streams"]]
+    except http.client.HTTPException as error:
+        # Its text may contain what the peer sent.
+        raise TransportError(f"no figures at {address}: {type(error).__name__}", FIGURES_MISSING) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TransportError(f"no figures at {address}: {error}", FIGURES_MISSING) from None

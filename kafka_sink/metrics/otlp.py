@@ -9,7 +9,8 @@ messaging where there are any.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from threading import Thread
 from typing import Any, cast
@@ -63,30 +64,36 @@ def export(
         spans, metrics = _exporters(endpoint, timeout_ms / 1000, os.getpid())
         now_ns = report.ended_ms * NS_PER_MS
         of_batch, of_stream = spans_of(report, options), metrics_of(figures, now_ns)
-        sent = _ends_well(lambda: spans.export(of_batch) is SpanExportResult.SUCCESS, timeout_ms)
-        told = _ends_well(lambda: metrics.export(of_stream, timeout_ms) is MetricExportResult.SUCCESS, timeout_ms)
-        if not (sent and told):
+        exports = (
+            lambda: spans.export(of_batch) is SpanExportResult.SUCCESS,
+            lambda: metrics.export(of_stream, timeout_ms) is MetricExportResult.SUCCESS,
+        )
+        if not _end_well(exports, timeout_ms):
             raise TransportError(f"{endpoint} did not take figures and spans within {timeout_ms} ms")
 
 
-def _ends_well(export: Callable[[], bool], timeout_ms: int) -> bool:
-    """The exporters' own timeout is per read, and a collector, or a proxy in front of it, may send a byte at a time.
-    The thread of a slow one is abandoned."""
+def _end_well(exports: Sequence[Callable[[], bool]], timeout_ms: int) -> bool:
+    """Side by side, within one time limit. The exporters' own timeout is per read, and a collector, or a proxy in front
+    of it, may send a byte at a time. The thread of a slow one is abandoned."""
     answers: list[bool | Exception] = []
 
-    def run() -> None:
+    def run(export: Callable[[], bool]) -> None:
         try:
             answers.append(export())
         except Exception as error:
             answers.append(error)
 
-    thread = Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(timeout_ms / 1000)
-    answer = answers[0] if answers else False
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
+    threads = [Thread(target=run, args=(export,), daemon=True) for export in exports]
+    for thread in threads:
+        thread.start()
+    deadline_s = time.monotonic() + timeout_ms / 1000
+    for thread in threads:
+        thread.join(max(0.0, deadline_s - time.monotonic()))
+    told = list(answers)
+    for answer in told:
+        if isinstance(answer, Exception):
+            raise answer
+    return len(told) == len(exports) and all(told)
 
 
 @cache

@@ -22,7 +22,7 @@ def push(url: str, figures: StreamFigures, options: ProducerOptions, timeout_ms:
         answer = ask(
             f"the Pushgateway {redact_url(url)}", options, url + group_path(figures), method="PUT",
             headers={"Content-Type": CONTENT_TYPE}, body=prometheus_text([figures]).encode(),
-            bytes_max=ANSWER_BYTES_MAX, timeout_ms=timeout_ms,
+            bytes_max=ANSWER_BYTES_MAX, timeouts_ms=(timeout_ms, timeout_ms),
         )  # fmt: skip
         if not answer.is_good:
             text = answer.body.decode(errors="replace").strip()[:200]

@@ -27,7 +27,6 @@ FOLDER, SLOTS = "metrics", (".0", ".1")
 # Before the JSON: the number of the note, length and checksum of the JSON.
 HEADER = b"%020d %010d %010d\n"
 HEADER_BYTES, NUMBER_BYTES = len(HEADER % (0, 0, 0)), 20
-BYTES_MAX = 16 * 1024 * 1024
 
 
 def figures_folder(application_folder: str) -> Path:
@@ -37,8 +36,10 @@ def figures_folder(application_folder: str) -> Path:
 def note(application_folder: str, report: BatchReport) -> StreamFigures:
     """Adds the batch to its stream, and returns the stream's metrics."""
     path = _path(application_folder, report)
-    slots = _open_slots(path)
+    slots: list[int] = []
     try:
+        for suffix in SLOTS:
+            slots.append(_open_slot(path + suffix))
         fcntl.flock(slots[0], fcntl.LOCK_EX)
         known = _cached_notes(os.getpid()).get(path)
         newest, older = _newest_of_this_process(slots, known) or _newest_of_all(slots)
@@ -47,7 +48,7 @@ def note(application_folder: str, report: BatchReport) -> StreamFigures:
         text = to_json(figures).encode()
         number = newest[0] + 1
         # The rest of a longer earlier note is not read.
-        os.pwrite(slots[older], HEADER % (number, len(text), zlib.crc32(text)) + text, 0)
+        _write(slots[older], HEADER % (number, len(text), zlib.crc32(text)) + text)
     finally:
         for slot in slots:
             os.close(slot)
@@ -55,12 +56,19 @@ def note(application_folder: str, report: BatchReport) -> StreamFigures:
     return figures
 
 
-def _open_slots(path: str) -> list[int]:
+def _write(slot: int, content: bytes) -> None:
+    """A full disk takes a part before it refuses: a note of which a part is missing is not this process's newest."""
+    written = 0
+    while written < len(content):
+        written += os.pwrite(slot, content[written:], written)
+
+
+def _open_slot(path: str) -> int:
     try:
-        return [os.open(path + slot, os.O_RDWR | os.O_CREAT, 0o600) for slot in SLOTS]
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        return [os.open(path + slot, os.O_RDWR | os.O_CREAT, 0o600) for slot in SLOTS]
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def _newest_of_this_process(
@@ -91,11 +99,11 @@ def add_open_decisions(application_folder: str, figures: StreamFigures) -> Strea
 def commit_error(application_folder: str, report: BatchReport) -> str:
     """The error of the batch's commit, in whichever process; empty if none is known."""
     figures = _read(_path(application_folder, report))
-    if figures is None or not figures.recent:
-        return ""
-    newest = figures.recent[-1]
-    is_same = (newest["outcome"], newest["batch_id"], newest["run"]) == (FAILED, report.key.batch_id, report.run)
-    return str(newest["error_text"]) if is_same else ""
+    # Newer ones may be of other batches: batch writes at the same time count as one stream.
+    for each in reversed(figures.recent if figures is not None else ()):
+        if (each["batch_id"], each["run"]) == (report.key.batch_id, report.run):
+            return str(each["error_text"]) if each["outcome"] == FAILED else ""
+    return ""
 
 
 def read_streams(application_folder: str) -> list[StreamFigures]:
@@ -140,7 +148,7 @@ def _parse(newest: tuple[int, bytes]) -> StreamFigures | None:
 
 def _number_and_text(slot: int) -> tuple[int, bytes]:
     """Zero and empty if it is empty or incomplete."""
-    content = os.pread(slot, BYTES_MAX, 0)
+    content = os.pread(slot, os.fstat(slot).st_size, 0)
     try:
         number, length, checksum = (int(word) for word in content[:HEADER_BYTES].split())
     except ValueError:

@@ -79,7 +79,7 @@ class StreamFigures:
                 "tasks": len(report.receipts),
                 "ended_ms": report.ended_ms,
                 "commit_ms": round(report.commit_ms, 3),
-                "batch_ms": max(0, report.ended_ms - report.first_task_ms),
+                "batch_ms": report.ended_ms - report.first_task_ms,
                 "error": report.error,
                 "error_text": report.error_text,
             }
@@ -100,7 +100,7 @@ class StreamFigures:
         self.count("tasks", len(report.receipts))
         self._take_tasks(report)
         self.observe("commit_seconds", report.commit_ms / MS)
-        self.observe("batch_seconds", max(0, report.ended_ms - report.first_task_ms) / MS)
+        self.observe("batch_seconds", (report.ended_ms - report.first_task_ms) / MS)
         if isinstance(report.key.batch_id, int):
             self.set("last_batch_id", report.key.batch_id)
         self.set("last_batch_rows", sum(rows.values()))
@@ -148,6 +148,6 @@ def from_json(text: str) -> StreamFigures:
         known = {name: read[name] for name in StreamFigures.__dataclass_fields__ if name in read}
         figures = StreamFigures(**known)
         figures.histograms = {name: (list(found[0]), found[1]) for name, found in figures.histograms.items()}
-    except (KeyError, TypeError, IndexError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
         raise ValueError(f"no figures of a stream: {error!r}") from None
     return figures

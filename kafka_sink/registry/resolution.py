@@ -188,7 +188,9 @@ def _get_dependencies(
                     f"the schema of {query.subject!r} refers to more than {DEPENDENCIES_MAX} others",
                     REGISTRY_REFUSED,
                 )
-            found = yield from _get(ask.by_version(*where), query)
+            # Errors are about the referenced schema.
+            referenced = SchemaQuery(query.side, subject=where[0], version=where[1])
+            found = yield from _get(ask.by_version(*where), referenced)
             asked[where] = found.schema
             work.append((reference, True))
             work.extend((each, False) for each in reversed(found.schema.references))

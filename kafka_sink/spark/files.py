@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 
-from pyspark import SparkFiles
-
 from kafka_sink.io.files import add_search_folder
 
 # Spark sets it for every Python process, over Spark Connect as well, to folders that it deletes with the application.
@@ -20,8 +18,10 @@ def look_in_spark_files() -> None:
 
 def spark_folder() -> str | None:
     try:
+        from pyspark import SparkFiles  # a client of Spark Connect alone has none
+
         return SparkFiles.getRootDirectory() or None
-    except AssertionError:
+    except (ImportError, AssertionError):
         return None  # neither a worker nor a process with a SparkContext
 
 

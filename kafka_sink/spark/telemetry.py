@@ -126,14 +126,14 @@ def _publish(batch: FinishedBatch, report: BatchReport) -> None:
     if telemetry.pushgateway_url is not None or telemetry.otlp_endpoint is not None:
         figures = add_open_decisions(folder, figures)
     if telemetry.pushgateway_url is not None:
-        from kafka_sink.metrics.push import push
-
         with _log_failure("the Pushgateway"):
+            from kafka_sink.metrics.push import push
+
             push(telemetry.pushgateway_url, figures, batch.options.producer, telemetry.timeout_ms)
     if telemetry.otlp_endpoint is not None:
-        from kafka_sink.metrics.otlp import export
-
         with _log_failure("the OpenTelemetry collector"):
+            from kafka_sink.metrics.otlp import export  # its packages may be missing
+
             export(telemetry.otlp_endpoint, figures, report, batch.options.producer, telemetry.timeout_ms)
 
 

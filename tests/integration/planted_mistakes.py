@@ -111,6 +111,11 @@ def _one_server_dead(place: Planting) -> Mapping[str, str]:
     return job(kafka, {"kafka.bootstrap.servers": f"{kafka.bootstrap_servers},127.0.0.1:{closed_port()}"})
 
 
+def _no_host_name(place: Planting) -> Mapping[str, str]:
+    kafka = place.broker()
+    return job(kafka, {"kafka.bootstrap.servers": f"{kafka.bootstrap_servers},broker..example:9092"})
+
+
 def _advertised_elsewhere(place: Planting) -> Mapping[str, str]:
     kafka = place.broker()
     options = job(kafka)
@@ -308,10 +313,18 @@ def _registry_refuses(place: Planting) -> Mapping[str, str]:
     return job(place.broker(), options)
 
 
+def _columns_do_not_fit(place: Planting) -> Mapping[str, str]:
+    """There is no registry: the job would write by a schema of its own."""
+    schema = '{"type": "record", "name": "Row", "fields": [{"name": "value", "type": "long"}]}'
+    options = {"value.format": "avro", "value.columns": "value", "value.schema": schema, "value.schema.framing": "none"}
+    return job(place.broker(), options)
+
+
 MISTAKES = (
     Mistake("wrong port", _wrong_port, "bootstrap", "fail", "Connection refused"),
     Mistake("unknown host", _unknown_host, "bootstrap", "fail", "broker.invalid:9092: this host name is not known"),
     Mistake("one server dead", _one_server_dead, "bootstrap", "warn", "Connection refused"),
+    Mistake("no host name", _no_host_name, "bootstrap", "warn", "broker..example:9092: this is no host name"),
     Mistake("advertised elsewhere", _advertised_elsewhere, "brokers", "fail", "broker 2 is not reached"),
     Mistake("no leader", _no_leader, "topic", "fail", "lonely has no leader for partition 2"),
     Mistake("plaintext to TLS", _plain_to_tls, "login", "fail", "is a TLS listener behind this port?"),
@@ -351,4 +364,5 @@ MISTAKES = (
     Mistake("clocks", _other_time, "clock", "warn", "this clock is 600 s behind the controller's"),
     Mistake("no registry", _no_registry, "registry", "fail", "Connection refused"),
     Mistake("registry refuses", _registry_refuses, "registry", "fail", "HTTP 401"),
+    Mistake("columns do not fit", _columns_do_not_fit, "schema", "fail", "the columns do not fit the Avro schema"),
 )  # fmt: skip

@@ -6,7 +6,10 @@ The assumption under test: brokers say beforehand what they would refuse, and th
 from __future__ import annotations
 
 import json
+import runpy
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,14 +19,34 @@ import pytest
 
 import kafka_sink
 from kafka_sink.admin.topics import topic_state
+from kafka_sink.checks import environment
 from kafka_sink.checks.environment import pyspark_zip, sockets, versions
+<<<<<<< HEAD
 from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
 from kafka_sink.checks.run import run_side_by_side
 from kafka_sink.testing import BrokerCluster, EmbeddedRegistry
+=======
+from kafka_sink.checks.finding import FAIL, OK, WARN
+from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.spark import files
+from kafka_sink.testing import BrokerCluster, EmbeddedBroker, EmbeddedRegistry, Fault
+from kafka_sink.testing.errors import Code
+>>>>>>> 3debf2965dfcec79c7007dac65f8bc6770e0a83f
 from tests.certificates import Authority
 from tests.integration.asking import client_of
-from tests.integration.commanding import Shell
-from tests.integration.planted_mistakes import LEDGER, MISTAKES, SHORT_S, SINK_ID, TOPIC, Mistake, Planting, job, login
+from tests.integration.commanding import Shell, Sink
+from tests.integration.planted_mistakes import (
+    LEDGER,
+    MISTAKES,
+    SHORT_S,
+    SINK_ID,
+    TOPIC,
+    Mistake,
+    Planting,
+    closed_port,
+    job,
+    login,
+)
 from tests.secured_kafka import SecuredKafka
 from tools.foreign_reader import read_topic
 from tools.waiting import wait_until
@@ -142,6 +165,27 @@ def test_what_could_not_be_taken_back_is_not_written(place: Planting) -> None:
     assert "could not be taken back" in write.text and kafka.do(state_of) == before
 
 
+def test_a_job_that_may_fall_back_needs_neither_ledger_nor_transaction(place: Planting) -> None:
+    kafka = place.stack.enter_context(EmbeddedBroker(3, topics={TOPIC: 3}, quirks="event-hubs"))
+    options = job(kafka, {"delivery.fallback": "at-least-once"})
+    report = kafka_sink.check(options, place.schema, probe_write=True, timeout_s=AMPLE_S)
+    assert report.is_ok and "ledger" not in {each.name for each in report}, report
+    assert [each.text for each in report if each.name == "permissions"] == [f"topic {TOPIC}: Write"]
+
+
+@pytest.mark.parametrize("refused_by", ["permission", "size"])
+def test_a_record_that_brokers_refuse_was_not_written(place: Planting, refused_by: str) -> None:
+    if refused_by == "permission":
+        options = login(place.guarded(("write", "topic", TOPIC)))
+    else:
+        kafka = place.broker()
+        kafka.create_topic("tiny", 1, {"max.message.bytes": "20"})
+        options = job(kafka, {"topic": "tiny"})
+    report = kafka_sink.check(options, probe_write=True, timeout_s=AMPLE_S)
+    (write,) = [each for each in report if each.name == "write"]
+    assert write.verdict == FAIL and "refused" in write.text, report
+
+
 # ---- the command ---------------------------------------------------------------------------------------------------
 
 
@@ -202,6 +246,36 @@ def test_a_schema_is_looked_for_and_not_registered(place: Planting) -> None:
         assert not registry.do(lambda core: [each.subjects for each in core.store.contexts.values() if each.subjects])
 
 
+def test_a_registry_is_asked_again_by_each_check(place: Planting) -> None:
+    kafka = place.broker()
+    with EmbeddedRegistry() as registry:
+
+        def register(kind: str) -> None:
+            text = f'{{"type": "record", "name": "Row", "fields": [{{"name": "value", "type": "{kind}"}}]}}'
+            body = json.dumps({"schema": text}).encode()
+            path = f"/subjects/{TOPIC}-value/versions"
+            assert registry.do(lambda core: core.answer("POST", path, {}, body).status) == 200
+
+        registry.do(lambda core: core.store.levels.update({"": "NONE"}))
+        options = {"value.format": "avro", "value.columns": "value", "schema.registry.url": registry.url}
+        wanted = job(kafka, {**options, "use.latest.version": "true"})
+        verdicts = []
+        for kind in ("long", "string"):
+            register(kind)
+            report = kafka_sink.check(wanted, place.schema, timeout_s=AMPLE_S)
+            verdicts += [each.verdict for each in report if each.name == "schema"]
+    assert verdicts == [FAIL, OK]
+
+
+def test_ids_are_counted_for_their_own_sink(place: Planting) -> None:
+    kafka = place.broker()
+    for sink_id in (SINK_ID, f"{SINK_ID}-eu"):
+        Sink(kafka.bootstrap_servers, TOPIC, sink_id, LEDGER).task(BatchKey("query-1", 0), 0)
+    report = kafka_sink.check(job(kafka), timeout_s=AMPLE_S)
+    (line,) = [each for each in report if each.name == "ids"]
+    assert line.text == f"1 of 2 transactional ids are of sink {SINK_ID}, 1 transactions open"
+
+
 # ---- the machine ---------------------------------------------------------------------------------------------------
 
 
@@ -214,22 +288,32 @@ def test_versions_that_are_too_old_are_named() -> None:
 
 
 def test_sockets_are_read_from_the_defaults_that_a_new_session_would_have(tmp_path: Path) -> None:
-    environment = {"SPARK_CONF_DIR": str(tmp_path)}
-    assert list(sockets(None, environment)) == []  # the defaults are unknown
+    settings = {"SPARK_CONF_DIR": str(tmp_path)}
+    assert list(sockets(None, settings)) == []  # the defaults are unknown
     defaults = tmp_path / "spark-defaults.conf"
     defaults.write_text("# none\nspark.executor.memory 2g\n")
-    (off,) = sockets(None, environment)
+    (off,) = sockets(None, settings)
     defaults.write_text("spark.python.unix.domain.socket.enabled   true\n")
-    (on,) = sockets(None, environment)
+    (on,) = sockets(None, settings)
     assert (off.verdict, on.verdict) == (WARN, OK) and off.advice
+    name = "spark.python.unix.domain.socket.enabled"
+    defaults.write_text(f"{name} true\n{name}=false\n")
+    (last,) = sockets(None, settings)
+    assert last.verdict == WARN
+
+
+def test_a_client_of_spark_connect_alone_has_no_files_of_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyspark-client lacks SparkFiles."""
+    monkeypatch.delattr("pyspark.SparkFiles")
+    assert runpy.run_path(str(files.__file__))["spark_folder"]() is None
 
 
 def test_a_zip_that_is_compiled_in_every_process_is_advised_against(tmp_path: Path) -> None:
-    environment = {"SPARK_HOME": str(tmp_path)}
-    (without,) = pyspark_zip(environment)
+    settings = {"SPARK_HOME": str(tmp_path)}
+    (without,) = pyspark_zip(settings)
     (tmp_path / "python" / "lib").mkdir(parents=True)
     (tmp_path / "python" / "lib" / "pyspark.zip").touch()
-    (zipped,) = pyspark_zip(environment)
+    (zipped,) = pyspark_zip(settings)
     assert without.advice == "" and "pyspark.zip" in zipped.text and zipped.advice
 
 
@@ -254,6 +338,62 @@ def test_a_broker_that_is_silent_where_it_advertises_itself_is_named_and_holds_n
     (line,) = [each for each in report if each.name == "brokers"]
     assert line.verdict == FAIL and "broker 2 is not reached" in line.text, report
     assert {each.verdict for each in report if each.name in ("topic", "permissions")} == {OK}, report
+
+
+def test_what_could_not_be_checked_is_a_line(place: Planting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Mapping[str, str]) -> None:
+        raise PermissionError(13, "Permission denied", "/conf/spark-defaults.conf")
+
+    monkeypatch.setattr(environment, "defaults_file", refuse)
+    report = kafka_sink.check(job(place.broker()), timeout_s=AMPLE_S)
+    (line,) = [each for each in report if each.verdict == FAIL]
+    assert line.name == "python" and "could not be checked: PermissionError" in line.text
+
+
+SLOW_NAMES = """
+import socket, time
+socket.getaddrinfo = lambda *_, **__: time.sleep(600)
+import kafka_sink
+print(kafka_sink.check({"kafka.bootstrap.servers": "a.example:9092", "topic": "t"}, timeout_s=0.5))
+"""
+
+
+def test_a_name_server_that_is_silent_does_not_hold_the_program_up() -> None:
+    said = subprocess.run([sys.executable, "-c", SLOW_NAMES], capture_output=True, text=True, timeout=60)
+    assert "a.example:9092: no answer within 0.2 s" in said.stdout, said.stderr
+
+
+def test_replicas_that_need_not_acknowledge_do_not_count(place: Planting) -> None:
+    kafka = place.broker()
+    kafka.create_topic("strict", 1, {"min.insync.replicas": "3"})
+    options = job(kafka, {"topic": "strict", "delivery.guarantee": "at-least-once", "kafka.acks": "1"})
+    kafka.stop_broker(3)
+    report = kafka_sink.check(options, timeout_s=AMPLE_S)
+    assert [each for each in report if each.name == "replicas"] == [] and report.is_ok, report
+
+
+def test_what_a_job_does_not_need_or_has_only_to_wait_for_fails_no_check(place: Planting) -> None:
+    """There is no controller at this moment, and the coordinator has just begun to lead."""
+    kafka = place.broker()
+    with kafka.control() as core:  # as in a cluster that has used transactions
+        core.cluster.coordinator_partition("__transaction_state", "")
+    kafka.inject(Fault("DescribeQuorum", disconnect=True, times=None))
+    kafka.inject(Fault("EndTxn", error_code=Code.COORDINATOR_LOAD_IN_PROGRESS))
+    report = kafka_sink.check(job(kafka), timeout_s=2.0)
+    assert report.is_ok and "clock" not in {each.name for each in report}, report
+    (line,) = [each for each in report if each.name == "coordinator"]
+    assert line.verdict == WARN and "COORDINATOR_LOAD_IN_PROGRESS" in line.text
+
+
+def test_of_brokers_that_do_not_answer_no_versions_are_told(place: Planting) -> None:
+    kafka = place.broker()
+    options = job(kafka)
+    with kafka.control() as core:
+        for broker in core.cluster.brokers.values():
+            broker.port = closed_port()
+    report = kafka_sink.check(options, timeout_s=2.0)
+    told = [each.name for each in report if each.name in ("brokers", "versions")]
+    assert told.count("brokers") >= 3 and "versions" not in told, report
 
 
 # ---- Apache Kafka ----------------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ from kafka_sink.errors import CommitAborted, TransportError
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.metrics import breaker, launch, store
 from kafka_sink.metrics.definitions import METRICS
-from kafka_sink.metrics.figures import DELIVERED, BatchReport
+from kafka_sink.metrics.figures import ABORTED, DELIVERED, FAILED, BatchReport
 from kafka_sink.metrics.prometheus_text import family_name, prometheus_text
 from kafka_sink.metrics.store import figures_folder, note, read_streams
 from kafka_sink.metrics.stream_figures import RECENT_MAX
@@ -344,6 +344,26 @@ def test_a_note_that_was_not_written_to_its_end_leaves_the_one_before(folder: st
     assert read_streams(folder)[0].value("batches") == 3
 
 
+def test_figures_of_very_many_topics_are_read_again(folder: str) -> None:
+    for label in ("a", "b"):
+        store._cached_notes.cache_clear()  # by another process
+        report = BatchReport("s", "", BatchKey("", label), "run", "c", ABORTED, (), (), 0, 10, 5.0)
+        note(folder, replace(report, error_text="x" * 17_000_000))  # in place of names
+    assert read_streams(folder)[0].value("batches") == 2
+
+
+def test_an_abort_finds_the_error_of_its_commit_behind_other_writes_of_the_same_sink(folder: str) -> None:
+    def report(label: str, outcome: str, text: str = "") -> BatchReport:
+        return BatchReport("s", "", BatchKey("", label), "run", "c", outcome, (), (), 0, 10, 5.0, error_text=text)
+
+    note(folder, report("a", FAILED, "because"))
+    note(folder, report("b", DELIVERED))
+    assert store.commit_error(folder, report("a", ABORTED)) == "because"
+    assert store.commit_error(folder, report("b", ABORTED)) == ""
+    note(folder, report("a", ABORTED))
+    assert store.commit_error(folder, report("a", ABORTED)) == ""  # foreachBatch may write it again in the same run
+
+
 def test_a_message_of_the_release_before_is_committed_and_its_rows_are_counted(
     broker: EmbeddedBroker, folder: str
 ) -> None:
@@ -532,6 +552,16 @@ def test_receivers_that_fail_are_told_once_and_left_alone_and_no_batch_fails(
     assert [path for _, path, _, _ in receiver.got] == ["/api/v1/lineage", receiver.got[1][1]]
     assert caplog.text.count("Batches go on") == caplog.text.count("PKS-3013 ") == 2
     assert read_streams(folder)[0].value("rows") == 6
+
+
+def test_a_collector_whose_package_is_missing_fails_no_batch_that_is_committed(
+    broker: EmbeddedBroker, folder: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delitem(sys.modules, "kafka_sink.metrics.otlp", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
+    Export(broker, "a", metrics_otlp_endpoint="http://127.0.0.1:9").deliver(["rows"] * 2)
+    assert "PKS-3013 the OpenTelemetry collector: ModuleNotFoundError" in caplog.text
+    assert read_streams(folder)[0].value("rows") == 2
 
 
 def test_receivers_that_never_come_to_an_end_hold_no_commit_up(broker: EmbeddedBroker, folder: str) -> None:

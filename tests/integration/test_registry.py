@@ -157,9 +157,10 @@ def test_a_context_is_a_registry_of_its_own(registry: EmbeddedRegistry) -> None:
     resolved(registry.url, REGISTER, schema=TWO)
     found = resolved(registry.url, REGISTER, {"schema.registry.context": "eu"})
     assert (found.subject, found.schema_id) == (":.eu:orders-value", 1)
-    by_id = resolved(registry.url, {"schema.registry.context": "eu", "value.schema.id": "1",
-                                    "value.subject.name": "orders-value"}, schema=None)  # fmt: skip
-    assert by_id.schema == ONE
+    by_id = {"schema.registry.context": "eu", "value.schema.id": "1"}
+    for subject in ({}, {"value.subject.name": "orders-value"}):
+        assert resolved(registry.url, by_id, subject, schema=None).schema == ONE
+    assert resolved(registry.url, {"value.schema.id": "1"}, schema=None).schema == TWO
 
 
 # ---- what a new process remembers ------------------------------------------------------------------------------------

@@ -75,6 +75,13 @@ def test_a_commit_that_raises_is_an_error_and_its_abort_the_outcome() -> None:
     assert [each["error_text"] for each in found.recent] == ["why", ""]
 
 
+def test_an_executor_whose_clock_is_ahead_makes_no_batch_end_before_it_began() -> None:
+    """Spans, lineage and the histogram of batches use this time."""
+    ahead = replace(REPORT, figures=(FIGURES._replace(began_ms=60_000),))
+    assert ahead.first_task_ms == ahead.began_ms
+    assert after(ahead).recent[0]["batch_ms"] == ahead.ended_ms - ahead.began_ms
+
+
 def test_a_task_without_figures_has_its_rows_counted() -> None:
     found = after(replace(REPORT, figures=(None,)))
     assert (found.value("rows"), found.java) == (4, {})

@@ -188,6 +188,29 @@ def test_a_reference_of_a_context_stays_in_it(registry: CountedRegistry) -> None
     assert [each.name for each in found.dependencies] == ["D"]
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        (404, 40401, "there is no subject 'addresses'"),
+        (404, 40402, "there is no version 1 of 'addresses'"),
+        (403, 40301, "the user may not read subject 'addresses'"),
+    ],
+)
+@pytest.mark.parametrize("question", [{"version": LATEST}, {"identity": 2}])
+def test_a_reference_that_is_refused_is_named_and_not_the_schema_that_refers_to_it(
+    registry: CountedRegistry, question: dict[str, Any], status: int, code: int, words: str
+) -> None:
+    registry.register("addresses", avro("street", name="shop.Address"))
+    registry.register(SUBJECT, referring("A", ("shop.Address", "addresses")))
+
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        if "addresses" not in request.path:
+            return registry.answer(request)
+        return RegistryAnswer(SOURCE, status, json.dumps({"error_code": code}).encode())
+
+    assert words in str(refusal(question, answer))
+
+
 def test_references_without_end_come_to_one() -> None:
     def ever_deeper(request: RegistryRequest) -> RegistryAnswer:
         number = len(asked)

@@ -1,0 +1,211 @@
+"""Receivers of metrics and lineage that fail: a commit waits for each only as long as it may, and nothing is half told.
+
+A full disk is a limit on the size of files, for a process of its own: like a full disk, it lets the first part of a
+write pass.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka_sink import sink_metrics
+from kafka_sink.errors import ConfigError, KafkaSinkError, TransportError
+from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.lineage.send import send
+from kafka_sink.metrics import breaker, launch
+from kafka_sink.metrics.figures import DELIVERED, BatchReport
+from kafka_sink.metrics.launch import LOG, ensure_exporter
+from kafka_sink.metrics.otlp import export
+from kafka_sink.metrics.push import push
+from kafka_sink.metrics.store import figures_folder, note, read_streams
+from kafka_sink.metrics.stream_figures import stream_of
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.options.sink_options import SinkOptions, TelemetryOptions
+from tests.integration.hostile_peer import HostilePeer
+from tests.integration.test_metrics import answers
+from tools.kafka_node import free_port
+from tools.waiting import wait_until
+
+REPORT = BatchReport("s", "", BatchKey("", "a"), "run", "c", DELIVERED, (), (), 0, 10, 5.0)
+TIMEOUT_MS = 1500
+# A process that is busy elsewhere needs some of it; a second timeout, or that of a token endpoint, is more.
+AMPLE_S = 2.7
+FULL_DISK = """
+import json, resource, signal, sys
+from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.lineage.send import append_line
+from kafka_sink.metrics.figures import DELIVERED, BatchReport
+from kafka_sink.metrics.store import note
+
+def noted(label):
+    note(sys.argv[1], BatchReport("s", "", BatchKey("", label), "run", "c", DELIVERED, (), (), 0, 10, 5.0))
+
+def told(number):
+    append_line(sys.argv[2], json.dumps({"number": number, "more": "x" * 80}))
+
+def refused(call, *given):
+    try:
+        call(*given)
+    except OSError:
+        return
+    sys.exit(f"{call.__name__} takes half a write for a whole one")
+
+for label in "abc":
+    noted(label)
+told(1)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (150, limits[1]))
+for number in range(3):
+    refused(noted, f"full {number}")
+refused(told, 2)
+resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+told(3)
+"""
+
+
+def options(**more: str) -> SinkOptions:
+    named = {name.replace("_", "."): value for name, value in more.items()}
+    given = {"kafka.bootstrap.servers": "b:1", "topic": "t", "sink.id": "s", "metrics.timeout.ms": str(TIMEOUT_MS)}
+    return parse_sink_options({**given, **named})
+
+
+def telemetry_of(given: SinkOptions) -> TelemetryOptions:
+    assert given.telemetry is not None
+    return given.telemetry
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """Accepts connections and says nothing."""
+    breaker.pauses.cache_clear()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    gc.collect()  # the exporter's abandoned sockets, which have no owner
+
+
+def _push(url: str) -> None:
+    given = options(metrics_pushgateway_url=url, kafka_sasl_login_read_timeout_ms="60000")
+    push(url, stream_of(REPORT), given.producer, TIMEOUT_MS)
+
+
+def _lineage(url: str) -> None:
+    given = options(lineage_url=url, kafka_sasl_login_read_timeout_ms="60000")
+    send(telemetry_of(given), REPORT, "START", given.producer)
+
+
+def _export(url: str) -> None:
+    export(url, stream_of(REPORT), REPORT, options(metrics_otlp_endpoint=url).producer, TIMEOUT_MS)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("tell", [_push, _lineage, _export])
+def test_a_receiver_that_is_silent_is_waited_for_once_whatever_the_time_limit_of_a_login(
+    silent: str, tell: Callable[[str], None]
+) -> None:
+    began_s = time.monotonic()
+    with pytest.raises(TransportError):
+        tell(silent)
+    assert time.monotonic() - began_s < AMPLE_S
+
+
+@pytest.mark.parametrize(
+    "content", ["top-secret\nof two lines", "top-secret key", "top-sécret", " \n", "top-secret\x00"]
+)
+def test_what_is_no_key_is_refused_without_being_printed(tmp_path: Path, silent: str, content: str) -> None:
+    key = tmp_path / "key"
+    key.write_text(content)
+    given = options(lineage_url=silent, lineage_api_key_file=str(key))
+    with pytest.raises(ConfigError, match=r"lineage.api.key.file=.*holds no key") as caught:
+        send(telemetry_of(given), REPORT, "START", given.producer)
+    assert "top-s" not in str(caught.value)
+
+
+def test_a_full_disk_leaves_neither_half_a_note_nor_half_an_event(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    command = [sys.executable, "-c", FULL_DISK, str(tmp_path), str(events)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert said.returncode == 0, said.stderr
+    (stream,) = read_streams(str(tmp_path))
+    assert stream.value("batches") == 3
+    assert [json.loads(line)["number"] for line in events.read_text().splitlines()] == [1, 3]
+
+
+def test_notes_that_cannot_be_opened_keep_no_file_open(tmp_path: Path) -> None:
+    """As on a disk that has no room for the second file."""
+    note(str(tmp_path), REPORT)
+    (second,) = figures_folder(str(tmp_path)).glob("*.1")
+    second.unlink()
+    second.mkdir()
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(20):
+        with pytest.raises(OSError):
+            note(str(tmp_path), REPORT)
+    assert len(os.listdir("/dev/fd")) < before + 10
+
+
+# ---- the exporter ----------------------------------------------------------------------------------------------------
+
+
+def test_clients_that_go_away_fill_no_log(tmp_path: Path) -> None:
+    """As scrapes that time out, and probes of load balancers."""
+    port = free_port()
+    assert ensure_exporter(str(tmp_path / "application"), "127.0.0.1", port) == ""
+    exporter = launch.started_exporters(os.getpid())[-1]
+    try:
+        wait_until(lambda: answers(port), "the exporter to answer")
+        for _ in range(5):
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closes by a reset
+                client.sendall(b"G")
+        assert answers(port)
+    finally:
+        exporter.terminate()
+        exporter.wait(30)
+    assert (figures_folder(str(tmp_path / "application")) / LOG).read_text() == ""
+
+
+def test_an_exporter_that_cannot_be_started_says_nothing_about_its_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/no such python")
+    with pytest.raises(FileNotFoundError, match="no such python"):
+        ensure_exporter(str(tmp_path), "127.0.0.1", free_port())
+
+
+# ---- sink_metrics ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("url", ["http://driver:94oo", "http://dri ver:9400", "http://[::1", "http://"])
+def test_what_is_no_address_is_an_error_of_this_package(url: str) -> None:
+    with pytest.raises(KafkaSinkError, match=r"no figures at|is no address"):
+        sink_metrics(url)
+
+
+NO_FIGURES = '{"format": 1, "sink": "s", "query": "", "query_id": "", "client_id": "", "began_ms": 0, "histograms": []}'
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["no HTTP\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}", "HTTP/1.1 200 OK\r\n\r\n[]",
+     f'HTTP/1.1 200 OK\r\n\r\n{{"streams": [{NO_FIGURES}]}}'],
+)  # fmt: skip
+def test_what_answers_without_figures_is_an_error_of_this_package(answer: str) -> None:
+    def behave(client: socket.socket, _: threading.Event) -> None:
+        client.recv(10_000)
+        client.sendall(answer.encode())
+
+    with HostilePeer(behave) as peer, pytest.raises(TransportError, match="no figures at"):
+        sink_metrics(f"http://{peer.address}")
