@@ -57,31 +57,19 @@ def _schema(
     from kafka_sink.schemas.spark_types import arrow_type_from_json
     from kafka_sink.spark.columns import choose_columns
 
-<<<<<<< HEAD
-    assert job.options.formats is not None
-    columns = choose_columns(job.schema, job.options.topic, job.options.formats)
-    if side == "value" and columns.record:
-        fields = [job.schema.fields[index] for _, index in columns.record]
-        kind = arrow_type_from_json(type(job.schema)(fields).jsonValue(), "")
-    else:
-        index = columns.indices[columns.names.index(side)]
-        kind = arrow_type_from_json(job.schema.fields[index].dataType.jsonValue(), side)
-    looked_up = replace(chosen, schema=replace(chosen.schema, registers=False))
-=======
->>>>>>> 3debf2965dfcec79c7007dac65f8bc6770e0a83f
     try:
         columns = choose_columns(schema, job.options.topic, formats)
     except ConfigError:
         return  # reported by another probe
     if side == "value" and columns.record:
-        found = type(schema)([schema.fields[index] for _, index in columns.record])
+        name, found = "", type(schema)([schema.fields[index] for _, index in columns.record])
     else:
-        found = schema.fields[columns.indices[columns.names.index(side)]].dataType
+        name, found = side, schema.fields[columns.indices[columns.names.index(side)]].dataType
     looked_up = replace(chosen, schema=replace(chosen.schema, registers=False))
     # Not from the cache: a schema may have been registered since the last check in this process.
     asked = None if formats.registry is None else replace(formats.registry, latest_life_s=0)
     try:
-        plan_side(side, looked_up, asked, arrow_type_from_json(found.jsonValue(), ""), job.options.topic)
+        plan_side(side, looked_up, asked, arrow_type_from_json(found.jsonValue(), name), job.options.topic)
     except KafkaSinkError as error:
         if chosen.schema.registers and _TO_REGISTER in str(error) and _MISFIT not in str(error):
             yield ProbeResult("schema", OK, f"{side}: not registered yet; the job does it")
