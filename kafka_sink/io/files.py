@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kafka_sink.error_table.writes import FILE_UNREADABLE
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.properties import ENCODING, parse_properties
+from kafka_sink.options.properties import parse_properties
 from kafka_sink.security.reference import replace_references
 
 # A key, a certificate with its chain, a list of authorities: the largest known is below 1 MiB.
@@ -58,7 +58,8 @@ def read_file(option: str, name: str) -> bytes:
 
 
 def resolve_references(option: str, text: str) -> str:
-    """The text with all references replaced by values of this process's environment and of files."""
+    """The text with all references replaced by values of this process's environment and of files, which are in UTF-8
+    as for Kafka's FileConfigProvider."""
 
     def look_up(provider: str, place: str) -> str | None:
         if provider == "env":
@@ -68,6 +69,15 @@ def resolve_references(option: str, text: str) -> str:
             raise ConfigError(
                 f"{option}: a file is referred to as ${{file:/path/to/file:key}}, with a key", FILE_UNREADABLE
             )
-        return parse_properties(read_file(option, name).decode(ENCODING)).get(key)
+        try:
+            return parse_properties(read_file(option, name).decode()).get(key)
+        except UnicodeDecodeError:
+            raise ConfigError(f"{option}={name} is no text in UTF-8", FILE_UNREADABLE) from None
 
-    return replace_references(option, text, look_up)
+    resolved = replace_references(option, text, look_up)
+    try:
+        resolved.encode()
+    except UnicodeEncodeError:
+        # Python has surrogates for such bytes of an environment variable.
+        raise ConfigError(f"{option} is not valid: expected text in UTF-8 (on this host, in this process)") from None
+    return resolved

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from kafka_sink.error_table.writes import FILE_UNREADABLE
 from kafka_sink.errors import ConfigError
 
-# The encoding that Java's class assumes.
+# The encoding that Kafka's tools assume for their file of options. Files of references are in UTF-8.
 ENCODING = "iso-8859-1"
 _BLANKS = " \t\f"
 _ENTRY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
@@ -57,4 +57,6 @@ def _unescape(text: str) -> str:
             )
         return _LETTERS.get(escaped, escaped)
 
-    return _ESCAPE.sub(replace_escape, text)
+    unescaped = _ESCAPE.sub(replace_escape, text)
+    # The escapes are of UTF-16, where some characters have two halves.
+    return unescaped.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
