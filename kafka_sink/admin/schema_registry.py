@@ -308,4 +308,4 @@ def _spellings(secret: str) -> set[str]:
 
 
 def _parse_seconds(text: str) -> float:
-    return float(text) if text.isdigit() and len(text) < 10 else 0.0
+    return float(text) if text.isdecimal() and len(text) < 10 else 0.0

@@ -296,11 +296,12 @@ def recorded_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waits
 
 
+@pytest.mark.parametrize("unclear", ["soon", "\u00b2", "-1", "9999999999"])
 def test_retry_after_is_obeyed_up_to_the_longest_wait(
-    registry: EmbeddedRegistry, monkeypatch: pytest.MonkeyPatch
+    unclear: str, registry: EmbeddedRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = recorded_waits(monkeypatch)
-    for seconds in ("7", "100000", "soon"):
+    for seconds in ("7", "100000", unclear):
         registry.inject(RegistryFault(status=429, headers={"Retry-After": seconds}))
     wait = {"schema.registry.retries.wait.ms": "1000", "schema.registry.retries.max.wait.ms": "20000"}
     assert resolved(registry.url, REGISTER, wait).schema_id == 1

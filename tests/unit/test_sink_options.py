@@ -159,10 +159,22 @@ def test_a_key_goes_to_nobody_who_could_read_it_on_the_way() -> None:
     assert parsed({"lineage.api.key.file": "k", "lineage.url": "http://127.0.0.1:5000"}).telemetry is not None
 
 
-@pytest.mark.parametrize("url", ["marquez:5000", "http://user:word@marquez", "http://marquez/?key=1", "ftp://m", ""])
-def test_addresses_hold_no_secret(url: str) -> None:
+@pytest.mark.parametrize(
+    "url",
+    ["marquez:5000", "http://user:word@m", "http://m/?key=word", "http://m/?from=a@b&key=word", "http://user:word", ""]
+    + ["ftp://m", "http://", "http://m:0", "http://[m", "http://m/a b", "http://m/\x07", "http://m/\u00fc"],
+)
+def test_addresses_hold_no_secret_and_can_be_asked(url: str) -> None:
     text = refusal({"lineage.url": url})
     assert "without user and query" in text and "word" not in text
+
+
+def test_an_address_may_have_a_path_and_a_host_of_any_letters() -> None:
+    telemetry = parsed(
+        {"lineage.url": "http://[::1]:5000/a%20b/", "metrics.pushgateway.url": "http://b\u00fccher"}
+    ).telemetry
+    assert telemetry is not None
+    assert (telemetry.lineage_url, telemetry.pushgateway_url) == ("http://[::1]:5000/a%20b", "http://b\u00fccher")
 
 
 OF_SINK = sorted(name for name in SINK_OPTIONS if not name.startswith(("metrics.", "traceparent.", "lineage.")))
