@@ -48,7 +48,7 @@ from kafka_sink.options.sink_table import (
     TOPIC_CONFIG,
 )
 from kafka_sink.options.table import OPTIONS
-from kafka_sink.options.values import FUNCTION_NAME
+from kafka_sink.options.values import FUNCTION_NAME, invalid_value_error
 
 if TYPE_CHECKING:
     from kafka_sink.options.format_options import FormatOptions
@@ -62,6 +62,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "lineage.namespace": ("lineage.file", "lineage.url"),
     "lineage.job": ("lineage.file", "lineage.url"),
 }
+_POLICY, _COMPACT = "cleanup.policy", "compact"
 _ASKING = ("metrics.prometheus.port", "metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.file", "lineage.url")
 _LOCAL = re.compile(r"http://(localhost|127\.[0-9.]+|\[::1\])([:/]|$)")
 
@@ -99,6 +100,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     problems.attempt(_check_unsupported, of_producer)
     problems.attempt(_check_together, own)
     problems.attempt(_check_topic_creation, own, configs[TOPIC_CONFIG], settings)
+    problems.attempt(_check_ledger_configs, configs[LEDGER_CONFIG])
     problems.attempt(_check_telemetry, own)
     producer = problems.attempt(_parse_producer_options, of_producer)
     if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
@@ -257,6 +259,13 @@ def _check_topic_creation(own: Mapping[str, Any], configs: Mapping[str, str], gi
     without_effect += [f"{TOPIC_CONFIG}{name}" for name in configs]
     if without_effect:
         raise ConfigError(f"{', '.join(without_effect)}: set topic.create=true, or leave it out", TOPIC_OPTION)
+
+
+def _check_ledger_configs(configs: Mapping[str, str]) -> None:
+    """A ledger with another policy would be refused, too, but only by the next process that plans a write."""
+    policy = configs.get(_POLICY, _COMPACT)
+    if policy != _COMPACT:
+        raise invalid_value_error(f"{LEDGER_CONFIG}{_POLICY}", policy, f"{_COMPACT}: any other one deletes decisions")
 
 
 def _check_telemetry(own: Mapping[str, Any]) -> None:

@@ -170,7 +170,7 @@ SINK_PREFIXES: Mapping[str, Option] = {
                        "such as topic.config.retention.ms. It does not apply to dead.letter.topic."),
     LEDGER_CONFIG: _row(f"{LEDGER_CONFIG}NAME", None, ANY_TEXT, "A configuration of the ledger topic when the sink "
                         "creates it. It adds to or replaces the sink's own configurations. An empty value selects the "
-                        "broker's default."),
+                        "broker's default. cleanup.policy can only be compact."),
 }  # fmt: skip
 
 # A Spark task writes as fast as it can: with Java's 16 KiB a batch costs more than the rows in it. A task flushes at

@@ -338,6 +338,12 @@ def test_options_of_a_topic_that_is_not_created_are_refused() -> None:
     assert "'topic.config.' is not an option of this sink" in refusal({"topic.config.": "3"})
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact,delete", ""])
+def test_a_ledger_is_never_created_as_one_that_deletes_decisions(policy: str) -> None:
+    assert "expected compact" in refusal({"ledger.config.cleanup.policy": policy})
+    assert parsed({"ledger.config.cleanup.policy": " compact "}).ledger_configs == (("cleanup.policy", "compact"),)
+
+
 def test_what_is_set_wins_over_a_preset_under_whatever_name() -> None:
     login = {"preset": "event-hubs", "kafka.sasl.username": "u", "kafka.sasl.password": "p"}
     options = parsed(login)
