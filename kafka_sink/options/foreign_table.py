@@ -94,6 +94,10 @@ _ALIASES = (
 ALIASES: dict[str, Alias] = {alias.name: alias for alias in _ALIASES}
 
 
+def canonical_name(name: str) -> str:
+    return ALIASES[name].target if name in ALIASES else name
+
+
 def _row(name: str, origin: str, meaning: str, instead: str, rule: Rule = ANY_TEXT, *same: object,
          treatment: Treatment = Treatment.REFUSED) -> Option:  # fmt: skip
     default = same[0] if same else None

@@ -20,7 +20,7 @@ from kafka_sink.error_table.writes import (
     TOPIC_OPTION,
 )
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.foreign_table import ALIASES
+from kafka_sink.options.foreign_table import ALIASES, canonical_name
 from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
 from kafka_sink.options.parse import OptionProblems, parse_producer_options, suggest_name
 from kafka_sink.options.presets import PREFIX, apply_preset
@@ -48,7 +48,7 @@ from kafka_sink.options.sink_table import (
     TOPIC_CONFIG,
 )
 from kafka_sink.options.table import OPTIONS
-from kafka_sink.options.values import FUNCTION_NAME, invalid_value_error
+from kafka_sink.options.values import FUNCTION_NAME, invalid_value_error, two_values_error
 
 if TYPE_CHECKING:
     from kafka_sink.options.format_options import FormatOptions
@@ -141,7 +141,7 @@ def _sort_configs(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _parse_producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
-    named = {ALIASES[name].target if name in ALIASES else name for name in of_producer}
+    named = set(map(canonical_name, of_producer))
     defaults = {name: value for name, value in PRODUCER_DEFAULTS.items() if name not in named}
     if "delivery.timeout.ms" in named:
         # It may leave no room for more than Java's linger.ms.
@@ -181,16 +181,18 @@ def _parse_envelope_options(
 
 
 def _check_unsupported(of_producer: Mapping[str, str]) -> None:
+    named = {canonical_name(name): name for name in of_producer}
     for side in ("key", "value"):
-        if f"{side}.serializer" in of_producer:
+        if f"{side}.serializer" in named:
             raise ConfigError(
-                f"{PREFIX}{side}.serializer is not supported: the column {side} is written as it is, binary as bytes "
-                "and string as UTF-8; use DataFrame operations to serialize it",
+                f"{PREFIX}{named[f'{side}.serializer']} is not supported: the column {side} is written as it is, "
+                "binary as bytes and string as UTF-8; use DataFrame operations to serialize it",
                 OPTION_NOT_SUPPORTED,
             )
-    if "interceptor.classes" in of_producer and of_producer["interceptor.classes"].strip():
+    interceptors = named.get("interceptor.classes", "")
+    if of_producer.get(interceptors, "").strip():
         raise ConfigError(
-            f"{PREFIX}interceptor.classes is not supported: columns are written whole, no code sees single records; "
+            f"{PREFIX}{interceptors} is not supported: columns are written whole, no code sees single records; "
             "change rows with DataFrame operations, watch batches with summary.listener",
             OPTION_NOT_SUPPORTED,
         )
@@ -203,10 +205,13 @@ def _check_unsupported(of_producer: Mapping[str, str]) -> None:
 
 def _take_partitioner(of_producer: dict[str, str]) -> str | None:
     """`module:function` is a user function; anything else is left to the producer's rule."""
-    for name in ("partitioner.class", "partitioner"):
-        if ":" in of_producer.get(name, ""):
-            return FUNCTION_NAME.parse(f"{PREFIX}{name}", of_producer.pop(name))
-    return None
+    named = [name for name in of_producer if canonical_name(name) == "partitioner.class"]
+    if not any(":" in of_producer[name] for name in named):
+        return None
+    if len({of_producer[name] for name in named}) > 1:
+        raise two_values_error(*(f"{PREFIX}{name}" for name in named))
+    functions = [FUNCTION_NAME.parse(f"{PREFIX}{name}", of_producer.pop(name)) for name in named]
+    return functions[0]
 
 
 def _check_exactly_once(producer: ProducerOptions, of_spark: Mapping[str, str]) -> None:

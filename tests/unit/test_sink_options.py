@@ -253,16 +253,17 @@ def test_every_other_producer_option_keeps_javas_default() -> None:
     assert set(PRODUCER_DEFAULTS) <= {"batch.size", "linger.ms", "transaction.timeout.ms"}
 
 
-@pytest.mark.parametrize("side", ["key", "value"])
-def test_serializers_are_refused_in_the_words_of_columns(side: str) -> None:
-    text = refusal({f"kafka.{side}.serializer": "org.apache.kafka.common.serialization.StringSerializer"})
-    assert f"kafka.{side}.serializer is not supported" in text
+@pytest.mark.parametrize("name", ["key.serializer", "value.serializer", "serializer.class", "key.serializer.class"])
+def test_serializers_are_refused_in_the_words_of_columns(name: str) -> None:
+    text = refusal({f"kafka.{name}": "org.apache.kafka.common.serialization.StringSerializer"})
+    assert f"kafka.{name} is not supported: the column {'key' if 'key' in name else 'value'} is written" in text
     assert "use DataFrame operations" in text
 
 
 def test_interceptors_and_transactional_ids_are_refused_with_the_reason() -> None:
     assert "no code sees single records" in refusal({"kafka.interceptor.classes": "com.example.Audit"})
     assert "chosen by the sink" in refusal({"kafka.transactional.id": "mine"})
+    assert "kafka.interceptors is not supported: columns are written whole" in refusal({"kafka.interceptors": "m:f"})
     parsed({"kafka.interceptor.classes": " "})
 
 
@@ -272,6 +273,14 @@ def test_a_partitioner_is_a_function_by_name_or_a_name_that_the_producer_knows()
     java = parsed({"kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"})
     assert (java.partitioner, java.producer.partitioner) == (None, "round_robin")
     assert "kafka.partitioner.class=module:function" in refusal({"kafka.partitioner.class": "com.example.Mine"})
+
+
+def test_a_partitioner_under_both_of_its_names_is_the_same_one() -> None:
+    twice = parsed({"kafka.partitioner.class": "my.module:place", "kafka.partitioner": "my.module:place"})
+    assert (twice.partitioner, twice.producer.partitioner) == ("my.module:place", "default")
+    for other in ("random", "my.module:other"):
+        text = refusal({"kafka.partitioner.class": "my.module:place", "kafka.partitioner": other})
+        assert "kafka.partitioner.class and kafka.partitioner mean the same and have different values" in text
 
 
 @pytest.mark.parametrize("value", ["my.module:", ":place", "my module:place", "a:b:c"])
