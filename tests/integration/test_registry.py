@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -314,6 +314,22 @@ def test_a_registry_that_says_nothing_is_given_up(registry: EmbeddedRegistry) ->
     error = refusal(registry.url, slow, REGISTER)
     assert isinstance(error, TransportError) and f"{registry.url} did not answer: timed out" in str(error)
     assert len(registry.requests()) == 2
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_registry_that_accepts_no_connection_is_given_up_after_the_time_for_connecting(scheme: str) -> None:
+    with ExitStack() as opened:
+        listener = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        port = listener.getsockname()[1]
+        for _ in range(3):  # the queue is full, and the next one waits
+            waiting = opened.enter_context(socket.socket())
+            waiting.setblocking(False)
+            with suppress(BlockingIOError):
+                waiting.connect(("127.0.0.1", port))
+        limits = {"schema.registry.http.connect.timeout.ms": "200", "schema.registry.http.read.timeout.ms": "20000"}
+        began_s = time.monotonic()
+        error = refusal(f"{scheme}://127.0.0.1:{port}", limits, {"schema.registry.max.retries": "0"})
+        assert isinstance(error, TransportError) and time.monotonic() - began_s < 10
 
 
 def test_a_registry_that_answers_a_byte_at_a_time_is_given_up(registry: EmbeddedRegistry) -> None:
