@@ -101,8 +101,10 @@ def resolve(
 def _subject(
     registry: RegistryOptions | None, options: SchemaOptions, topic: str | None, record_name: str | None
 ) -> str:
-    if registry is None or options.identity is not None:
+    if registry is None:
         return ""
+    if options.identity is not None:
+        return add_context(registry.context, "")  # only for the context: each has its own ids
     return add_context(registry.context, subject_name(options.strategy, options.side, topic, record_name))
 
 

@@ -93,6 +93,19 @@ def test_a_process_asks_once_for_a_thousand_batches_and_goes_on_without_the_regi
     assert len(registry.requests()) - before == (0 if choice == REGISTER else 1)
 
 
+def test_an_id_is_one_of_the_chosen_context(registry: EmbeddedRegistry) -> None:
+    """Each context counts its own ids."""
+    context = {"schema.registry.context": "eu"}
+    assert [
+        resolved(registry.url, REGISTER, context).schema_id,
+        resolved(registry.url, REGISTER, schema=TWO).schema_id,
+    ] == [1, 1]
+    by_id = {"value.schema.id": "1"}
+    assert resolved(registry.url, by_id, context, schema=None).schema == ONE
+    assert resolved(registry.url, by_id, context, {"value.subject.name": ":.:s"}, schema=None).schema == TWO
+    assert resolved(registry.url, by_id, schema=None).schema == TWO
+
+
 def test_a_query_goes_on_with_its_version_while_the_subject_gets_a_new_one(registry: EmbeddedRegistry) -> None:
     resolved(registry.url, REGISTER)
     first = resolved(registry.url, LATEST, schema=None)
