@@ -117,6 +117,18 @@ def test_a_query_goes_on_with_its_version_while_the_subject_gets_a_new_one(regis
     assert (again.version, again.schema) == (2, TWO)
 
 
+def test_an_answer_that_has_expired_is_used_while_the_registry_is_down(
+    registry: EmbeddedRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing but this process remembers it: the disk with Spark's folders may be full."""
+    resolved(registry.url, REGISTER)
+    short = {"schema.registry.latest.cache.ttl.sec": "0"}
+    first = resolved(registry.url, LATEST, short, schema=None)
+    registry.stop()
+    assert resolved(registry.url, LATEST, short, schema=None) == first
+    assert "the schema is the one of an earlier answer" in caplog.text
+
+
 def test_a_forked_child_asks_for_itself(registry: EmbeddedRegistry) -> None:
     resolved(registry.url, REGISTER)
     asked = len(registry.requests())
@@ -200,7 +212,7 @@ def test_a_new_process_goes_on_while_the_registry_is_down(
     forgotten()
     registry.stop()
     assert resolved(registry.url, choice, user, schema=schema) == first
-    assert "did not answer: Connection refused; the schema is the one that an earlier process was told" in caplog.text
+    assert "did not answer: Connection refused; the schema is the one of an earlier answer" in caplog.text
     texts = [path.read_text() for path in folder.rglob("*") if path.is_file()]
     assert texts and not any(PASSWORD in text for text in texts)
     assert PASSWORD not in caplog.text
