@@ -54,10 +54,14 @@ class PartitionReader:
             answer = read_fetch_answer(body)
             found = meaning(FETCH, answer.error_code)
             if found is Meaning.OUT_OF_RANGE:
-                # Retention has deleted the records meanwhile.
-                offset = max(offset + 1, self._offset(EARLIEST))
-                yield [], min(offset, end)
-                continue
+                first = self._offset(EARLIEST)
+                if first > offset:
+                    # Retention has deleted the records meanwhile.
+                    offset = first
+                    yield [], min(offset, end)
+                    continue
+                # Records that are there must not be skipped: this leader is behind, too.
+                found = Meaning.REPEAT
             find_again = found is not Meaning.DONE
             if find_again:
                 self._wait_or_raise(found, FETCH, answer.error_code, give_up_ms)

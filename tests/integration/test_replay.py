@@ -23,9 +23,11 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_sink import Producer
 from kafka_sink.admin.ledger_topic import LEDGER_PARTITION
+from kafka_sink.admin.topic_reader import PartitionReader
 from kafka_sink.errors import DataError
 from kafka_sink.spark.unsendable import Unsendable
 from kafka_sink.testing import EmbeddedBroker, Fault
+from tests.integration.asking import client_of
 from tests.integration.commanding import Shell
 from tools.foreign_reader import ForeignRecord, end_offsets, read_topic
 from tools.kafka_cluster import KafkaCluster
@@ -34,7 +36,7 @@ from tools.waiting import wait_until
 ROOT = Path(__file__).parents[2]
 DEAD, BACK, LEDGER = "orders-dead", "orders", "__pykafka_sink_ledger"
 PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-NOT_LEADER = 6
+OFFSET_OUT_OF_RANGE, NOT_LEADER = 1, 6
 TIME_MS = 1_700_000_000_000
 
 
@@ -242,6 +244,33 @@ def test_a_ledger_that_nobody_leads_is_asked_until_the_time_is_over(broker: Embe
     broker.inject(Fault("ListOffsets", NOT_LEADER, topic=LEDGER, times=None))
     stopped = shell(*words(servers, "--yes", "--timeout", "1"))
     assert stopped.exit_code != 0 and "the ledger was not available" in stopped.err and "PKS-8006" in stopped.err
+
+
+def test_a_leader_that_is_behind_hides_no_letter(broker: EmbeddedBroker, shell: Shell) -> None:
+    """One that was cut off answers for a moment, and has a shorter log."""
+    servers, given = broker.bootstrap_servers, rows(20)
+    send(servers, letters(given))
+    behind = broker.inject(Fault("Fetch", OFFSET_OUT_OF_RANGE, topic=DEAD, times=3))
+    assert shell(*words(servers, "--yes")).exit_code == 0 and behind.times == 0
+    assert back(servers) == expected(given)
+    send(servers, letters(rows(1)))
+    broker.inject(Fault("Fetch", OFFSET_OUT_OF_RANGE, topic=DEAD, times=None))
+    stopped = shell(*words(servers, "--yes", "--timeout", "1"))
+    assert stopped.exit_code != 0 and "OFFSET_OUT_OF_RANGE" in stopped.err
+    broker.do(lambda core: core.faults.clear())
+    assert shell(*words(servers, "--yes", "--json")).content["written_now"] == 1
+
+
+def test_letters_that_retention_deletes_during_a_run_are_passed_over(broker: EmbeddedBroker) -> None:
+    send(broker.bootstrap_servers, letters(rows(20)))
+    with client_of(broker.bootstrap_servers) as client:
+        reader = PartitionReader(client, DEAD, 0, 20_000)
+        first, end = reader.extent()
+        broker.do(lambda core: core.cluster.topics[DEAD].partitions[0].log.delete_before(first + 3))
+        passed, *read = reader.read(first, end)
+        assert passed == ([], first + 3)
+        offsets = [offset for records, _ in read for offset, _ in records]
+        assert offsets and min(offsets) == first + 3 and read[-1][1] == end
 
 
 def test_a_letter_that_cannot_be_sent_is_named_and_those_before_it_stay(broker: EmbeddedBroker, shell: Shell) -> None:
