@@ -115,7 +115,7 @@ def schema_text(options: SchemaOptions) -> str | None:
         return options.text
     name = f"{options.side}.schema"
     try:
-        return read_file(name, options.text).decode()
+        return read_file(name, options.text).decode("utf-8-sig")  # some editors begin a file with this mark
     except UnicodeDecodeError:
         raise ConfigError(f"{name}={options.text} is no text in UTF-8", SCHEMA_INVALID) from None
 
