@@ -50,7 +50,11 @@ OPTION_NOT_SUPPORTED = ErrorEntry(
     "Another client has this option, but this sink does not support it.",
     BEFORE,
     "Use the alternative that the text names.",
-    ("is not supported", "serializer is not supported", "is not possible with asyncProgressTrackingEnabled=true"),
+    (
+        "is not supported",
+        "is written as it is, binary as bytes",
+        "is not possible with asyncProgressTrackingEnabled=true",
+    ),
     "options.md",
 )
 OPTIONS_WRONG = ErrorEntry(
