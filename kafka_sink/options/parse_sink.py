@@ -237,6 +237,12 @@ def _check_together(own: Mapping[str, Any]) -> None:
         raise ConfigError(
             "query.id needs batch.id: it says whose micro-batch a write inside foreachBatch is", OPTION_MISSING
         )
+    for name in ("topic", "dead.letter.topic"):
+        if own["delivery.guarantee"] == EXACTLY_ONCE and own[name] is not None and own[name] == own["ledger.topic"]:
+            raise ConfigError(
+                f"{name} and ledger.topic are the same: rows in a ledger could be taken for decisions",
+                OPTIONS_CONTRADICT,
+            )
     wants_topic = own["record.errors"] == DEAD_LETTER
     if wants_topic and own["dead.letter.topic"] is None:
         raise ConfigError(f"record.errors={DEAD_LETTER} needs the option dead.letter.topic", OPTION_MISSING)

@@ -353,6 +353,14 @@ def test_a_ledger_is_never_created_as_one_that_deletes_decisions(policy: str) ->
     assert parsed({"ledger.config.cleanup.policy": " compact "}).ledger_configs == (("cleanup.policy", "compact"),)
 
 
+@pytest.mark.parametrize("name", ["topic", "dead.letter.topic"])
+def test_rows_are_not_written_to_a_ledger(name: str) -> None:
+    chosen = {name: "led", "ledger.topic": "led", **({"record.errors": "dead-letter"} if name != "topic" else {})}
+    assert f"{name} and ledger.topic are the same" in refusal(chosen)
+    # A ledger may be copied to another cluster.
+    parsed({**chosen, "delivery.guarantee": "at-least-once"})
+
+
 def test_what_is_set_wins_over_a_preset_under_whatever_name() -> None:
     login = {"preset": "event-hubs", "kafka.sasl.username": "u", "kafka.sasl.password": "p"}
     options = parsed(login)
