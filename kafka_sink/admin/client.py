@@ -283,18 +283,11 @@ class Client:
         """For every broker of the cluster its response, or why there is none."""
         self.reach()
         limit_ms = self.options.request_timeout_ms
-        requests = {
-            AdminRequest(OneBroker(node_id), api, body, limit_ms): node_id
-            for node_id in self._ensure_open()[1].cluster.brokers
+        requests = {AdminRequest(OneBroker(node), api, body, limit_ms): node for node in self.cluster.brokers}
+        return {
+            requests[response.request]: response.bodies[0] if response.error is None else response.error
+            for response in self._send_and_wait(tuple(requests), count=len(requests))
         }
-        answers: dict[int, Mapping[str, Any] | KafkaSinkError] = {}
-        responses = self._send_and_wait(tuple(requests))
-        while True:
-            for response in responses:
-                answers[requests[response.request]] = response.bodies[0] if response.error is None else response.error
-            if len(answers) == len(requests):
-                return answers
-            responses = self._send_and_wait(())
 
     def ask_metadata(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         return self.ask(AnyBroker(), METADATA, body, changes_nothing=True)
@@ -366,7 +359,7 @@ class Client:
         metadata.request_update()
         while True:
             if creates:
-                self._ask_to_create(topic)
+                self._ask_to_create(topic, max(0, deadline_ms - self.now_ms()))
             patience_ms = min(deadline_ms, self.now_ms() + CREATION_REPEATED_MS)
             if self._wait_until(lambda: self._is_topic_settled(topic, seen), patience_ms):
                 break
@@ -466,9 +459,10 @@ class Client:
     def _limit_text(self, timeout_ms: int | None) -> str:
         return f"max.block.ms={self.options.max_block_ms}" if timeout_ms is None else f"{timeout_ms} ms"
 
-    def _ask_to_create(self, topic: str) -> None:
+    def _ask_to_create(self, topic: str, left_ms: int) -> None:
         body = {"topics": [{"name": topic}], "allow_auto_topic_creation": True}
-        (response,) = self._send_and_wait((AdminRequest(AnyBroker(), METADATA, body, self.options.request_timeout_ms),))
+        timeout_ms = min(left_ms, self.options.request_timeout_ms)
+        (response,) = self._send_and_wait((AdminRequest(AnyBroker(), METADATA, body, timeout_ms),))
         if isinstance(response.error, (AuthenticationError, ConfigError)):
             raise response.error
         for answer in response.bodies:
@@ -513,12 +507,18 @@ class Client:
 
     # ---- polling ---------------------------------------------------------------------------------------------------
 
-    def _send_and_wait(self, requests: Sequence[AdminRequest], until_ms: int | None = None) -> list[AdminResponse]:
-        """Sends the requests and steps until there are responses, to them or to earlier ones, or until that time."""
-        responses = self._turn(requests, 0)
-        while not responses and (until_ms is None or self.now_ms() < until_ms):
-            responses = self._turn((), until_ms)
-        return responses
+    def _send_and_wait(
+        self, requests: Sequence[AdminRequest], until_ms: int | None = None, count: int = 1
+    ) -> list[AdminResponse]:
+        """Sends the requests and steps until there are `count` responses, to these or earlier ones, or until then."""
+        try:
+            responses = self._turn(requests, 0)
+            while len(responses) < count and (until_ms is None or self.now_ms() < until_ms):
+                responses += self._turn((), until_ms)
+            return responses
+        except BaseException:
+            self._drop()  # also if it comes between two turns: nobody waits for the responses any more
+            raise
 
     def _wait_until(self, is_true: Callable[[], bool], deadline_ms: int) -> bool:
         """Steps until it is true or the deadline has passed. Metadata changes meanwhile."""

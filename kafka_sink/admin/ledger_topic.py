@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from kafka_sink.admin.client import Client
-from kafka_sink.admin.configs import ConfigAnswer
+from kafka_sink.admin.configs import ConfigAnswer, found_or_raise
 from kafka_sink.error_table.brokers import LEDGER_FORGETS
 from kafka_sink.errors import BrokerError, ConfigError
 from kafka_sink.frozen import frozen
@@ -86,20 +86,26 @@ def check_ledger_topic(client: Client, wanted: LedgerOptions) -> None:
 def check_ledger_configs(client: Client, wanted: LedgerOptions, configs: ConfigAnswer) -> None:
     """Like `check_ledger_topic`, for a caller that has just requested the values of CHECKED and the metadata."""
     topic = wanted.ledger_topic
-    if isinstance(configs, BrokerError):
-        if configs.code != UNKNOWN_TOPIC:
-            raise configs
+    if _is_missing(client, topic, configs):
         if not wanted.ledger_is_created:
             raise ConfigError(missing_ledger_text(topic))
         _create(client, wanted)
         return
-    if configs is None:
-        client.describe_topic(topic, create=False)  # unknown; it is enough that the topic exists
-    else:
+    configs = found_or_raise(configs)
+    if configs is not None:
         check_cleanup_policy(topic, configs)
     brokers, replicas = ledger_counts(client, topic)
     for text in troubles(topic, configs or {}, replicas, brokers):
         _warn_once(text, os.getpid())
+
+
+def _is_missing(client: Client, topic: str, configs: ConfigAnswer) -> bool:
+    if configs is None:
+        # Without permission the answer is the same for a topic that does not exist.
+        from kafka_sink.admin.topics import topic_state
+
+        return topic_state(client, topic) is None
+    return isinstance(configs, BrokerError) and configs.code == UNKNOWN_TOPIC
 
 
 def missing_ledger_text(topic: str) -> str:
@@ -175,7 +181,7 @@ def troubles(topic: str, configs: Mapping[str, str | None], replicas: int | None
 
 def _number(configs: Mapping[str, str | None], name: str, unknown: int) -> int:
     text = configs.get(name) or ""
-    return int(text) if text.isdigit() else unknown
+    return int(text) if text.isdecimal() else unknown
 
 
 def _alter(topic: str, name: str, value: str) -> str:

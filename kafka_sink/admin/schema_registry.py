@@ -6,7 +6,8 @@ is cached as well (`latest.cache.ttl.sec`, by default forever): a query continue
 or while the registry is down. The schema of a batch is fixed in its plan, so a batch never mixes two schemas.
 
 A refusal is not cached: a missing schema may be registered the next minute. Another process asks again; while the
-registry does not answer, it uses the responses of an earlier one (registry_memory.py).
+registry does not answer, it uses the responses of an earlier one (registry_memory.py). So does one whose own responses
+have expired.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ def schema_text(options: SchemaOptions) -> str | None:
         return options.text
     name = f"{options.side}.schema"
     try:
-        return read_file(name, options.text).decode()
+        return read_file(name, options.text).decode("utf-8-sig")  # some editors begin a file with this mark
     except UnicodeDecodeError:
         raise ConfigError(f"{name}={options.text} is no text in UTF-8", SCHEMA_INVALID) from None
 
@@ -140,23 +141,22 @@ class RegistryClient:
         known = self._known.get(query)
         if known is not None and (query.is_immutable or self._is_fresh(known[0])):
             return known[1]
-        found = self._ask_or_recall(query)
+        found = self._ask_or_recall(query, None if known is None else known[1])
         self._known[query] = time.monotonic(), found
         while len(self._known) > KNOWN_MAX:
             self._known.pop(next(iter(self._known)))
         return found
 
-    def _ask_or_recall(self, query: SchemaQuery) -> ResolvedSchema:
-        before = recall(self._options.urls, query)
+    def _ask_or_recall(self, query: SchemaQuery, known: ResolvedSchema | None) -> ResolvedSchema:
+        """`known`: this process's own answer, which has expired."""
+        before = recall(self._options.urls, query) if known is None else known
         try:
             # Do not wait for a registry that is not needed.
             found = self._run_resolution(query, self._options.retries_max if before is None else 0)
         except TransportError as error:
             if before is None:
                 raise
-            _LOGGER.warning(
-                "%s; the schema is the one that an earlier process was told: %s", error, before.subject or before.guid
-            )
+            _LOGGER.warning("%s; the schema is the one of an earlier answer: %s", error, before.subject or before.guid)
             return before
         remember(self._options.urls, query, found)
         return found
@@ -311,4 +311,4 @@ def _spellings(secret: str) -> set[str]:
 
 
 def _parse_seconds(text: str) -> float:
-    return float(text) if text.isdigit() and len(text) < 10 else 0.0
+    return float(text) if text.isdecimal() and len(text) < 10 else 0.0

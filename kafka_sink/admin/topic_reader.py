@@ -55,19 +55,16 @@ class PartitionReader:
             found = meaning(FETCH, answer.error_code)
             if found is Meaning.OUT_OF_RANGE:
                 first = self._offset(EARLIEST)
-                if first <= offset:
-                    text = (
-                        f"{self.topic}-{self.partition} ends before offset {offset}: it was created again meanwhile, "
-                    )
-                    text += "or has lost records"
-                    raise BrokerError(text, code=answer.error_code, api=FETCH.name, topic=self.topic)
-                # Retention has deleted the records meanwhile.
-                offset = first
-                yield [], min(offset, end)
-                continue
+                if first > offset:
+                    # Retention has deleted the records meanwhile.
+                    offset = first
+                    yield [], min(offset, end)
+                    continue
+                # Records that are there must not be skipped: this leader may be behind, too.
+                found = Meaning.REPEAT
             find_again = found is not Meaning.DONE
             if find_again:
-                self._wait_or_raise(found, FETCH, answer.error_code, give_up_ms)
+                self._wait_or_raise(found, FETCH, answer.error_code, give_up_ms, offset)
                 continue
             (partition,) = (each for topic in body["responses"] for each in topic["partitions"])
             records, next_offset = committed_records(answer.records, partition["aborted_transactions"], offset)
@@ -95,8 +92,10 @@ class PartitionReader:
             find_again = True
             self._wait_or_raise(found, LIST_OFFSETS, error_code, give_up_ms)
 
-    def _wait_or_raise(self, found: Meaning, api: Api, error_code: int, give_up_ms: int) -> None:
+    def _wait_or_raise(self, found: Meaning, api: Api, error_code: int, give_up_ms: int, offset: int = -1) -> None:
         text = f"{self.topic}-{self.partition}: {describe_answer(api.name, error_code)}"
+        if meaning(api, error_code) is Meaning.OUT_OF_RANGE:
+            text += f". It ends before offset {offset}: it was created again meanwhile, or has lost records"
         if found not in AGAIN:
             raise BrokerError(text, code=error_code, api=api.name, topic=self.topic)
         if self._client.now_ms() >= give_up_ms:

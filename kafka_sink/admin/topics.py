@@ -51,13 +51,23 @@ def topic_state(client: Client, name: str, configs: Iterable[str] | None = ()) -
     if row["error_code"] and row["error_code"] not in UNSETTLED:
         raise BrokerError(f"topic {name}: {describe(row['error_code'])}", code=row["error_code"], topic=name)
     partitions = sorted(row["partitions"], key=lambda each: int(each["partition_index"]))
-    names = None if configs is None else list(configs)
     return TopicState(
         tuple(tuple(each["replica_nodes"]) for each in partitions),
         tuple(tuple(each["isr_nodes"]) for each in partitions),
         tuple(each["leader_id"] for each in partitions),
-        client.topic_configs(name, names) if names != [] else {},
+        _topic_configs(client, name, None if configs is None else list(configs)),
     )
+
+
+def _topic_configs(client: Client, name: str, wanted: list[str] | None) -> Mapping[str, str | None] | None:
+    if wanted == []:
+        return {}
+    try:
+        return client.topic_configs(name, wanted)
+    except BrokerError as error:
+        if error.code != UNKNOWN_TOPIC:
+            raise
+        return None  # this broker does not know it yet, unlike the one before
 
 
 def create_where_missing(client: Client, name: str, plan: TopicPlan) -> list[str] | None:

@@ -50,7 +50,11 @@ OPTION_NOT_SUPPORTED = ErrorEntry(
     "Another client has this option, but this sink does not support it.",
     BEFORE,
     "Use the alternative that the text names.",
-    ("is not supported", "serializer is not supported", "is not possible with asyncProgressTrackingEnabled=true"),
+    (
+        "is not supported",
+        "is written as it is, binary as bytes",
+        "is not possible with asyncProgressTrackingEnabled=true",
+    ),
     "options.md",
 )
 OPTIONS_WRONG = ErrorEntry(
@@ -84,8 +88,7 @@ FILE_UNREADABLE = ErrorEntry(
 REFERENCE_UNRESOLVED = ErrorEntry(
     "PKS-1009",
     "unresolved reference to a secret",
-    "An option refers to an environment variable or to a key of a file that does not exist on this host, or is not "
-    "UTF-8.",
+    "An option refers to an environment variable or to a key of a file that does not exist on this host.",
     BEFORE,
     "Set it where connections are opened: on the driver and on each executor.",
     ("which is not there (on this host, in this process)",),

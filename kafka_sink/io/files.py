@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from kafka_sink.error_table.writes import FILE_UNREADABLE, REFERENCE_UNRESOLVED
+from kafka_sink.error_table.writes import FILE_UNREADABLE
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.properties import parse_properties
 from kafka_sink.security.reference import replace_references
@@ -58,32 +58,26 @@ def read_file(option: str, name: str) -> bytes:
 
 
 def resolve_references(option: str, text: str) -> str:
-    """The text with all references replaced by values of this process's environment and of files."""
+    """The text with all references replaced by values of this process's environment and of files, which are in UTF-8
+    as for Kafka's FileConfigProvider."""
 
     def look_up(provider: str, place: str) -> str | None:
         if provider == "env":
-            return _read_variable(option, place)
+            return os.environ.get(place)
         name, _, key = place.rpartition(":")
         if not name:
             raise ConfigError(
                 f"{option}: a file is referred to as ${{file:/path/to/file:key}}, with a key", FILE_UNREADABLE
             )
         try:
-            # Unlike Java's other properties files, those of its config providers are UTF-8.
             return parse_properties(read_file(option, name).decode()).get(key)
         except UnicodeDecodeError:
-            raise _not_utf8_error(option, name) from None
+            raise ConfigError(f"{option}={name} is no text in UTF-8", FILE_UNREADABLE) from None
 
-    return replace_references(option, text, look_up)
-
-
-def _read_variable(option: str, name: str) -> str | None:
-    found = os.environ.get(name)
-    # Python keeps bytes that it cannot decode as surrogates.
-    if found is not None and any("\ud800" <= letter <= "\udfff" for letter in found):
-        raise _not_utf8_error(option, f"${{env:{name}}}")
-    return found
-
-
-def _not_utf8_error(option: str, name: str) -> ConfigError:
-    return ConfigError(f"{option} refers to {name}, which is not UTF-8", REFERENCE_UNRESOLVED)
+    resolved = replace_references(option, text, look_up)
+    try:
+        resolved.encode()
+    except UnicodeEncodeError:
+        # Python has surrogates for such bytes of an environment variable.
+        raise ConfigError(f"{option} is not valid: expected text in UTF-8 (on this host, in this process)") from None
+    return resolved

@@ -16,7 +16,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka_sink.errors import ConfigError, TransportError
 from kafka_sink.frozen import frozen
@@ -74,52 +74,44 @@ class _AnswerBytes(io.RawIOBase):
         super().close()
 
 
-def _answer_class(read_timeout_s: float) -> type[http.client.HTTPResponse]:
+C = TypeVar("C", bound=http.client.HTTPConnection)
+
+
+def _connection_class(base: type[C], read_timeout_s: float) -> type[C]:
+    """With separate timeouts for connecting, which is that of the request, and for everything after it."""
+
     class Answer(http.client.HTTPResponse):
         def __init__(self, sock: Any, *positional: Any, **more: Any) -> None:
             super().__init__(sock, *positional, **more)
             self.fp = io.BufferedReader(_AnswerBytes(self.fp.detach(), sock, read_timeout_s))
 
-    return Answer
+    class Connection(base):  # type: ignore[misc, valid-type]
+        response_class = Answer
+
+        def connect(self) -> None:
+            super().connect()
+            self.sock.settimeout(read_timeout_s)
+
+    return Connection
 
 
 class _Http(urllib.request.HTTPHandler):
     def __init__(self, read_timeout_s: float) -> None:
         super().__init__()
-        self._answer = _answer_class(read_timeout_s)
+        self._connection = _connection_class(http.client.HTTPConnection, read_timeout_s)
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         return self.do_open(self._connection, req)
 
-    def _connection(self, host: str, /, **more: Any) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection(host, **more)
-        connection.response_class = self._answer
-        return connection
-
 
 class _Https(urllib.request.HTTPSHandler):
-    """Separate timeouts for connecting and reading."""
-
     def __init__(self, context: ssl.SSLContext, read_timeout_s: float) -> None:
         super().__init__(context=context)
         self._tls = context
-        self._read_timeout_s = read_timeout_s
-        self._answer = _answer_class(read_timeout_s)
+        self._connection = _connection_class(http.client.HTTPSConnection, read_timeout_s)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(self._connection, req)
-
-    def _connection(self, host: str, /, **more: Any) -> http.client.HTTPSConnection:
-        read_timeout_s = self._read_timeout_s
-
-        class Connection(http.client.HTTPSConnection):
-            response_class = self._answer
-
-            def connect(self) -> None:
-                super().connect()
-                self.sock.settimeout(read_timeout_s)
-
-        return Connection(host, context=self._tls, **more)
+        return self.do_open(self._connection, req, context=self._tls)
 
 
 def login_timeouts_ms(options: ProducerOptions, default_ms: int) -> tuple[int, int]:
@@ -150,7 +142,7 @@ def ask(
     opener = urllib.request.build_opener(*handlers)
     request = urllib.request.Request(url, body, dict(headers or {}), method=method)
     try:
-        with opener.open(request, timeout=connect_s if is_https else read_s) as answer:
+        with opener.open(request, timeout=connect_s) as answer:
             return _make_answer(answer.status, answer.headers, _read(answer, bytes_max + 1))
     except urllib.error.HTTPError as error:
         with error:

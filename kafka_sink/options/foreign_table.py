@@ -51,8 +51,7 @@ def _socket_buffer(name: str, value: object) -> object:
 def _codec(name: str, value: object) -> object:
     names = ("none", "gzip", "snappy", "lz4", "zstd")
     text = str(value).strip().lower() if isinstance(value, (str, int)) and not isinstance(value, bool) else "?"
-    if text.isdigit() and int(text) < len(names):
-        return names[int(text)]
+    text = {str(number): codec for number, codec in enumerate(names)}.get(text, text)
     if text not in names:
         raise invalid_value_error(
             name, value, "one of " + ", ".join(f"{codec} ({number})" for number, codec in enumerate(names))
@@ -93,6 +92,10 @@ _ALIASES = (
     Alias("sasl.oauthbearer.client.secret", "sasl.oauthbearer.client.credentials.client.secret", _RD),
 )  # fmt: skip
 ALIASES: dict[str, Alias] = {alias.name: alias for alias in _ALIASES}
+
+
+def canonical_name(name: str) -> str:
+    return ALIASES[name].target if name in ALIASES else name
 
 
 def _row(name: str, origin: str, meaning: str, instead: str, rule: Rule = ANY_TEXT, *same: object,

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 from uuid import UUID
 
 from kafka_sink.errors import ConfigError
@@ -20,12 +19,25 @@ from kafka_sink.options.format_options import (
     USER_INFO,
 )
 from kafka_sink.options.option import Option
-from kafka_sink.options.values import FUNCTION_NAME, Choice, Flag, Names, Rule, Text, Whole, invalid_value_error
+from kafka_sink.options.values import (
+    FUNCTION_NAME,
+    Choice,
+    Flag,
+    Names,
+    Pattern,
+    Rule,
+    Text,
+    Whole,
+    check_web_address,
+    invalid_value_error,
+)
 from kafka_sink.registry.framing import FRAMINGS, PREFIX
 from kafka_sink.registry.request import LATEST
 from kafka_sink.registry.subject import STRATEGIES, TOPIC_NAME
 
 _WHOLE = re.compile(r"[0-9]{1,19}")
+# For headers of requests.
+_VISIBLE = Pattern("visible characters of ASCII", re.compile(r"[!-~]+"))
 _CONTEXT = re.compile(r"[A-Za-z0-9._\-]{1,200}")
 _SUBJECT_PACKAGE = "io.confluent.kafka.serializers.subject."
 # Other clients' names for the strategies.
@@ -36,25 +48,22 @@ _STRATEGY_WORDS = {"TOPIC": STRATEGIES[0], "RECORD": STRATEGIES[1], "TOPIC_RECOR
 class Urls:
     """Refuses a user and password in an address, since addresses are logged."""
 
-    valid: str = "addresses that begin with http:// or https://, separated by commas"
+    valid: str = "addresses that begin with http:// or https://, without query, separated by commas"
 
     def parse(self, name: str, value: object) -> tuple[str, ...]:
         urls = Names(self.valid).parse(name, value)
-        for url in urls:
-            try:
-                parts = urlsplit(url)
-                is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-            except ValueError:
-                raise ConfigError(f"{name} is not valid: expected {self.valid}") from None
-            if "@" in url:
-                raise ConfigError(f"{name} holds a user and password: set {REGISTRY}basic.auth.user.info instead")
-            if not is_address or parts.query or parts.fragment:
-                raise invalid_value_error(name, url, self.valid)
         if not urls:
             raise ConfigError(f"{name} is empty: expected {self.valid}")
+        return tuple(self._parse_url(name, url) for url in urls)
+
+    def _parse_url(self, name: str, url: str) -> str:
+        if "@" in url:
+            raise ConfigError(f"{name} holds a user and password: set {REGISTRY}basic.auth.user.info instead")
         # Schemes are case-insensitive.
-        parted = (url.rstrip("/").partition(":") for url in urls)
-        return tuple(f"{scheme.lower()}:{rest}" for scheme, _, rest in parted)
+        scheme, _, rest = url.rstrip("/").partition(":")
+        address = f"{scheme.lower()}:{rest}"
+        check_web_address(name, address, self.valid)
+        return address
 
 
 @frozen
@@ -161,10 +170,10 @@ _LOGIN = (
     _text(f"{REGISTRY}bearer.auth.scope", "OAUTHBEARER: scope to request."),
     _row(f"{REGISTRY}bearer.auth.token.provider", None, FUNCTION_NAME, "CUSTOM: a function without arguments that "
          "returns the token as text. It is called on the driver."),
-    _text(f"{REGISTRY}bearer.auth.logical.cluster", "Confluent Cloud: id of the registry's cluster, sent as the header "
-          "target-sr-cluster."),
-    _text(f"{REGISTRY}bearer.auth.identity.pool.id", "Confluent Cloud: id of the identity pool, sent as the header "
-          "Confluent-Identity-Pool-Id."),
+    _row(f"{REGISTRY}bearer.auth.logical.cluster", None, _VISIBLE, "Confluent Cloud: id of the registry's cluster, "
+         "sent as the header target-sr-cluster."),
+    _row(f"{REGISTRY}bearer.auth.identity.pool.id", None, _VISIBLE, "Confluent Cloud: id of the identity pool, sent as "
+         "the header Confluent-Identity-Pool-Id."),
 )  # fmt: skip
 
 _CHOICE = (

@@ -16,7 +16,7 @@ from kafka_sink.error_table.writes import (
     OPTIONS_WRONG,
 )
 from kafka_sink.errors import ConfigError, common_entry
-from kafka_sink.options.foreign_table import ALIASES, CONSUMER_OPTIONS, FOREIGN_OPTIONS
+from kafka_sink.options.foreign_table import ALIASES, CONSUMER_OPTIONS, FOREIGN_OPTIONS, canonical_name
 from kafka_sink.options.option import Option, Treatment
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.rules import RULES, Draft
@@ -79,8 +79,7 @@ def _read_option(draft: Draft, name: str, value: object) -> None:
     """Reads one entry of the user's mapping into the draft."""
     if not isinstance(name, str):
         raise ConfigError(f"an option name must be text, not {type(name).__name__}")
-    alias = ALIASES.get(name)
-    canonical = alias.target if alias else name
+    alias, canonical = ALIASES.get(name), canonical_name(name)
     option = OPTIONS.get(canonical) or FOREIGN_OPTIONS.get(canonical)
     if option is None:
         raise _unknown_option_error(name)

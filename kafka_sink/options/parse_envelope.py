@@ -66,7 +66,7 @@ def parse_envelope_options(settings: Mapping[str, str], value_format: str | None
             mode = problems.attempt(_MODE.parse, name, text)
         elif name.startswith(HEADER):
             problems.attempt(_take_header, headers, name, text)
-        elif name.endswith(COLUMN):
+        elif name.endswith(COLUMN) and name != f"{CLOUDEVENTS}{COLUMN}":  # that one is the attribute called column
             problems.attempt(_take_column, columns, name, text)
         else:
             problems.attempt(_take_attribute, attributes, name, text)

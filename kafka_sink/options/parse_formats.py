@@ -182,6 +182,9 @@ def _make_registry_options(
     notices = list(login.notices)
     if of_tls and not any(url.startswith("https:") for url in urls):
         notices.append(f"{SSL}* has no effect: no address of {REGISTRY}url begins with https://")
+    if credentials not in _NEEDS:
+        of_cloud = [f"{_BEARER}{each}" for each in ("logical.cluster", "identity.pool.id")]
+        notices += [f"{name} has no effect without a bearer token" for name in of_cloud if values[name] is not None]
     if credentials is not None and not is_encrypted:
         notices.append(f"credentials are readable on the network: {REGISTRY}url does not begin with https://")
     options = RegistryOptions(
@@ -290,6 +293,9 @@ def _check_without_registry(values: dict[str, Any], named: list[str], sides: Map
         if values[name]:
             raise ConfigError(f"{name} needs {REGISTRY}url", OPTION_MISSING)
     for side, options in sides.items():
+        for name in (f"{side}.subject.name", f"{side}.subject.name.strategy"):
+            if name in named:
+                raise ConfigError(f"{name} needs {REGISTRY}url", OPTION_MISSING)
         if options.version is not None:
             raise ConfigError(f"{side}.schema.version needs {REGISTRY}url", OPTION_MISSING)
         if options.identity is not None and options.text is None:

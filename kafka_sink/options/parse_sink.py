@@ -20,7 +20,7 @@ from kafka_sink.error_table.writes import (
     TOPIC_OPTION,
 )
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.foreign_table import ALIASES
+from kafka_sink.options.foreign_table import ALIASES, canonical_name
 from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
 from kafka_sink.options.parse import OptionProblems, parse_producer_options, suggest_name
 from kafka_sink.options.presets import PREFIX, apply_preset
@@ -48,7 +48,7 @@ from kafka_sink.options.sink_table import (
     TOPIC_CONFIG,
 )
 from kafka_sink.options.table import OPTIONS
-from kafka_sink.options.values import FUNCTION_NAME
+from kafka_sink.options.values import FUNCTION_NAME, invalid_value_error, two_values_error
 
 if TYPE_CHECKING:
     from kafka_sink.options.format_options import FormatOptions
@@ -62,6 +62,7 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "lineage.namespace": ("lineage.file", "lineage.url"),
     "lineage.job": ("lineage.file", "lineage.url"),
 }
+_POLICY, _COMPACT = "cleanup.policy", "compact"
 _ASKING = ("metrics.prometheus.port", "metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.file", "lineage.url")
 _LOCAL = re.compile(r"http://(localhost|127\.[0-9.]+|\[::1\])([:/]|$)")
 
@@ -99,6 +100,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     problems.attempt(_check_unsupported, of_producer)
     problems.attempt(_check_together, own)
     problems.attempt(_check_topic_creation, own, configs[TOPIC_CONFIG], settings)
+    problems.attempt(_check_ledger_configs, configs[LEDGER_CONFIG])
     problems.attempt(_check_telemetry, own)
     producer = problems.attempt(_parse_producer_options, of_producer)
     if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
@@ -139,7 +141,7 @@ def _sort_configs(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _parse_producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
-    named = {ALIASES[name].target if name in ALIASES else name for name in of_producer}
+    named = set(map(canonical_name, of_producer))
     defaults = {name: value for name, value in PRODUCER_DEFAULTS.items() if name not in named}
     if "delivery.timeout.ms" in named:
         # It may leave no room for more than Java's linger.ms.
@@ -179,16 +181,18 @@ def _parse_envelope_options(
 
 
 def _check_unsupported(of_producer: Mapping[str, str]) -> None:
+    named = {canonical_name(name): name for name in of_producer}
     for side in ("key", "value"):
-        if f"{side}.serializer" in of_producer:
+        if f"{side}.serializer" in named:
             raise ConfigError(
-                f"{PREFIX}{side}.serializer is not supported: the column {side} is written as it is, binary as bytes "
-                "and string as UTF-8; use DataFrame operations to serialize it",
+                f"{PREFIX}{named[f'{side}.serializer']} is not supported: the column {side} is written as it is, "
+                "binary as bytes and string as UTF-8; use DataFrame operations to serialize it",
                 OPTION_NOT_SUPPORTED,
             )
-    if "interceptor.classes" in of_producer and of_producer["interceptor.classes"].strip():
+    interceptors = named.get("interceptor.classes", "")
+    if of_producer.get(interceptors, "").strip():
         raise ConfigError(
-            f"{PREFIX}interceptor.classes is not supported: columns are written whole, no code sees single records; "
+            f"{PREFIX}{interceptors} is not supported: columns are written whole, no code sees single records; "
             "change rows with DataFrame operations, watch batches with summary.listener",
             OPTION_NOT_SUPPORTED,
         )
@@ -201,10 +205,13 @@ def _check_unsupported(of_producer: Mapping[str, str]) -> None:
 
 def _take_partitioner(of_producer: dict[str, str]) -> str | None:
     """`module:function` is a user function; anything else is left to the producer's rule."""
-    for name in ("partitioner.class", "partitioner"):
-        if ":" in of_producer.get(name, ""):
-            return FUNCTION_NAME.parse(f"{PREFIX}{name}", of_producer.pop(name))
-    return None
+    named = [name for name in of_producer if canonical_name(name) == "partitioner.class"]
+    if not any(":" in of_producer[name] for name in named):
+        return None
+    if len({of_producer[name] for name in named}) > 1:
+        raise two_values_error(*(f"{PREFIX}{name}" for name in named))
+    functions = [FUNCTION_NAME.parse(f"{PREFIX}{name}", of_producer.pop(name)) for name in named]
+    return functions[0]
 
 
 def _check_exactly_once(producer: ProducerOptions, of_spark: Mapping[str, str]) -> None:
@@ -230,6 +237,12 @@ def _check_together(own: Mapping[str, Any]) -> None:
         raise ConfigError(
             "query.id needs batch.id: it says whose micro-batch a write inside foreachBatch is", OPTION_MISSING
         )
+    for name in ("topic", "dead.letter.topic"):
+        if own["delivery.guarantee"] == EXACTLY_ONCE and own[name] is not None and own[name] == own["ledger.topic"]:
+            raise ConfigError(
+                f"{name} and ledger.topic are the same: rows in a ledger could be taken for decisions",
+                OPTIONS_CONTRADICT,
+            )
     wants_topic = own["record.errors"] == DEAD_LETTER
     if wants_topic and own["dead.letter.topic"] is None:
         raise ConfigError(f"record.errors={DEAD_LETTER} needs the option dead.letter.topic", OPTION_MISSING)
@@ -257,6 +270,13 @@ def _check_topic_creation(own: Mapping[str, Any], configs: Mapping[str, str], gi
     without_effect += [f"{TOPIC_CONFIG}{name}" for name in configs]
     if without_effect:
         raise ConfigError(f"{', '.join(without_effect)}: set topic.create=true, or leave it out", TOPIC_OPTION)
+
+
+def _check_ledger_configs(configs: Mapping[str, str]) -> None:
+    """A ledger with another policy would be refused, too, but only by the next process that plans a write."""
+    policy = configs.get(_POLICY, _COMPACT)
+    if policy != _COMPACT:
+        raise invalid_value_error(f"{LEDGER_CONFIG}{_POLICY}", policy, f"{_COMPACT}: any other one deletes decisions")
 
 
 def _check_telemetry(own: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from kafka_sink.error_table.writes import PRESET_UNKNOWN
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
-from kafka_sink.options.foreign_table import ALIASES
+from kafka_sink.options.foreign_table import canonical_name
 
 PRESET, PREFIX = "preset", "kafka."
 
@@ -201,5 +201,4 @@ def get_preset(name: str) -> Preset:
 
 def _canonical_name(name: str) -> str:
     """Of an option of the producer, as it is called in Spark: other clients have names of their own for some."""
-    alias = ALIASES.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
-    return name if alias is None else f"{PREFIX}{alias.target}"
+    return PREFIX + canonical_name(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else name

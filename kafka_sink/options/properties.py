@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from kafka_sink.error_table.writes import FILE_UNREADABLE
 from kafka_sink.errors import ConfigError
 
-# The encoding that Java's class assumes.
+# The encoding that Kafka's tools assume for their file of options. Files of references are in UTF-8.
 ENCODING = "iso-8859-1"
 _BLANKS = " \t\f"
 _ENTRY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)

@@ -19,6 +19,7 @@ from kafka_sink.options.values import (
     Rule,
     Text,
     Whole,
+    check_web_address,
     invalid_value_error,
 )
 
@@ -31,7 +32,6 @@ METRICS_ENABLED = "metrics.enabled"
 
 # Part of transactional ids and of the ACL for them.
 _SINK_ID = Pattern("1 to 200 letters, digits, dots, underscores and hyphens", re.compile(r"[a-zA-Z0-9._-]{1,200}"))
-_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#@]*)?")
 _TEXT = Text(empty_allowed=False)
 LABEL_CHARACTERS_MAX = 200
 
@@ -69,8 +69,7 @@ class PlainUrl:
 
     def parse(self, name: str, value: object) -> str:
         text = value.strip() if isinstance(value, str) else ""
-        if not _URL.fullmatch(text):
-            raise invalid_value_error(name, "***@" + text.rpartition("@")[2] if "@" in text else value, self.valid)
+        check_web_address(name, text, self.valid)
         return text.rstrip("/")
 
 
@@ -171,7 +170,7 @@ SINK_PREFIXES: Mapping[str, Option] = {
                        "such as topic.config.retention.ms. It does not apply to dead.letter.topic."),
     LEDGER_CONFIG: _row(f"{LEDGER_CONFIG}NAME", None, ANY_TEXT, "A configuration of the ledger topic when the sink "
                         "creates it. It adds to or replaces the sink's own configurations. An empty value selects the "
-                        "broker's default."),
+                        "broker's default. cleanup.policy can only be compact."),
 }  # fmt: skip
 
 # A Spark task writes as fast as it can: with Java's 16 KiB a batch costs more than the rows in it. A task flushes at

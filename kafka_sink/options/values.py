@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
@@ -233,6 +234,21 @@ def parse_schemes(value: object) -> set[str]:
     return {str(entry).partition("://")[0].strip().upper() for entry in entries if "://" in str(entry)}
 
 
+# What a request can contain: a path is of ASCII, a host's name may have other letters.
+_WEB_ADDRESS = re.compile(r"https?://[^\x00-\x20\x7f/?#@]+(/[^\x00-\x20\x7f-\U0010ffff?#@]*)?")
+
+
+def check_web_address(name: str, text: str, valid: str) -> None:
+    """The error does not contain the address: its user, its query or a mistyped port may be a secret."""
+    try:
+        parts = urlsplit(text)
+        is_address = bool(_WEB_ADDRESS.fullmatch(text) and parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise ConfigError(f"{name} is not valid: expected {valid}")
+
+
 # ---- TLS and SASL ----------------------------------------------------------------------------------------------------
 
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
@@ -322,7 +338,7 @@ class Fraction:
     def parse(self, name: str, value: object) -> float:
         try:
             number = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else -1.0
-        except ValueError:
+        except (ValueError, OverflowError):
             number = -1.0
         if not self.least <= number <= self.most:
             raise invalid_value_error(name, value, self.valid)

@@ -93,10 +93,13 @@ def _match_object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, p
     properties = properties if isinstance(properties, dict) else {}
     required = said.get("required")
     required = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-    fields = []
+    fields: list[JsonObjectField] = []
     for index in range(kind.num_fields):
         field = kind.field(index)
         inner = join_path(path, field.name)
+        if any(field.name == other.name for other in fields):
+            # A reader keeps one of two values, and nobody would know of the other.
+            problems.add(f"two columns are called {inner}; rename one")
         if field.name not in properties and said.get("additionalProperties") is False:
             problems.add(f"the schema has no property for column {inner}; it has {', '.join(properties) or 'none'}")
         part = _inner_schema(None if schema is None else properties, field.name)

@@ -37,8 +37,8 @@ def new_exchange(login: Login, nonce: str) -> Exchange:
     if login.mechanism == OAUTHBEARER:
         return OAuthBearerExchange(login.token, login.extensions)
     for name, value in (("user name", login.username), ("password", login.password)):
-        fault = _find_fault(value)
-        if fault:
+        if not value or "\0" in value:
+            fault = "is missing or empty" if not value else "contains a NUL character"
             raise ConfigError(
                 f"the {name} for sasl.mechanism={login.mechanism} {fault}: set it in sasl.jaas.config, or as "
                 "sasl.username and sasl.password",
@@ -47,13 +47,3 @@ def new_exchange(login: Login, nonce: str) -> Exchange:
     if login.mechanism == PLAIN:
         return PlainExchange(login.username, login.password)
     return ScramExchange(login.mechanism, login.username, login.password, nonce, is_token=login.is_token)
-
-
-def _find_fault(value: str) -> str:
-    """Why it cannot be sent; empty if it can."""
-    if not value:
-        return "is missing or empty"
-    # As a word of a command line in another encoding is read.
-    if any("\ud800" <= letter <= "\udfff" for letter in value):
-        return "contains bytes that are not UTF-8"
-    return "contains a NUL character" if "\0" in value else ""

@@ -136,6 +136,8 @@ class Task:
         self._envelope = _make_envelope(options, place)
         self._producer_options = _producer_options(options)
         self._identity = self._choose_identity()
+        # Without transactions it is a topic like others, which may be copied to another cluster.
+        self._ledger_topic = None if self._identity is None else options.ledger_topic
         self._producer = self._borrow(self._identity)
         self._started_s = time.monotonic()
         self._pending: deque[ArrowFuture] = deque()
@@ -287,7 +289,9 @@ class Task:
         if misfits:
             rows, places, unfit = split_misfits(rows, given, misfits, self._encoding)
             self._leave_out(unfit)
-        sendable, unsendable = split_unsendable(rows, self._options.topic, self._producer, self._producer_options)
+        sendable, unsendable = split_unsendable(
+            rows, self._options.topic, self._producer, self._producer_options, self._ledger_topic
+        )
         if sendable.num_rows:
             self._pending.append(self._producer.send_arrow(sendable, self._options.topic))
         if unsendable is not None:
@@ -317,6 +321,11 @@ class Task:
         self._delivered_count += metadata.row_count
         self._byte_count += metadata.byte_count
         for (topic, partition), extent in metadata.partitions.items():
+            if topic == self._ledger_topic:
+                # Nothing of this task becomes visible. Names are not compared before: that would cost time per row.
+                from kafka_sink.spark.unsendable import ledger_row_error
+
+                raise ledger_row_error(topic)
             known = self._written.get((topic, partition))
             added = WrittenPartition(topic, partition, extent.record_count, extent.first_offset, extent.last_offset)
             self._written[topic, partition] = added if known is None else known.merge(added)

@@ -93,11 +93,22 @@ class Unsendable:
         return pa.RecordBatch.from_arrays(arrays, ["key", "value", "headers", "timestamp"])
 
 
+def ledger_row_error(topic: str) -> DataError:
+    """A ledger does not know who wrote a record: a row could settle a batch that was never delivered."""
+    return DataError(
+        f"a row is for the topic {topic}, which holds the decisions of sinks: choose another", column="topic"
+    )
+
+
 def split_unsendable(
-    rows: pa.RecordBatch, topic: str | None, producer: Producer, options: ProducerOptions
+    rows: pa.RecordBatch,
+    topic: str | None,
+    producer: Producer,
+    options: ProducerOptions,
+    ledger_topic: str | None = None,
 ) -> tuple[pa.RecordBatch, Unsendable | None]:
     """The sendable rows, and the others."""
-    check = _Check(topic, producer, options)
+    check = _Check(topic, producer, options, ledger_topic)
     found = list(_find_refused(rows, 0, check))
     if not found:
         return rows, None
@@ -140,8 +151,11 @@ def _find_refused(rows: pa.RecordBatch, first: int, check: _Check) -> Iterator[t
 class _Check:
     """Every check of `send_arrow`, without sending."""
 
-    def __init__(self, topic: str | None, producer: Producer, options: ProducerOptions) -> None:
+    def __init__(
+        self, topic: str | None, producer: Producer, options: ProducerOptions, ledger_topic: str | None
+    ) -> None:
         self._topic = topic
+        self._ledger_topic = ledger_topic
         self._producer = producer
         self._request_bytes_max = options.max_request_size
         self._partition_counts: dict[str, int] = {}
@@ -159,6 +173,8 @@ class _Check:
                 raise DataError(text, ROW_PARTITION, row=row, column="partition")
 
     def _check_topic_name(self, topic: str) -> None:
+        if topic == self._ledger_topic:
+            raise ledger_row_error(topic)
         try:
             TOPIC_NAME.parse("topic", topic)
         except ConfigError as error:

@@ -6,19 +6,22 @@ confluent-kafka shows what was carried out.
 from __future__ import annotations
 
 import _thread
+import itertools
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from kafka_sink.admin.client import Client
+from kafka_sink.admin.client import ABOUT_US, Client
 from kafka_sink.admin.client_pool import ClientPool
+from kafka_sink.admin.topics import topic_query
 from kafka_sink.client.admin_request import (
     AdminRequest,
     AllBrokers,
@@ -38,7 +41,14 @@ from kafka_sink.errors import (
 from kafka_sink.exactly_once.commit_step import Progress
 from kafka_sink.testing import EmbeddedBroker, Fault
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
-from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID, LIST_TRANSACTIONS, PRODUCE
+from kafka_sink.wire.apis import (
+    API_VERSIONS,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    LIST_TRANSACTIONS,
+    PRODUCE,
+)
 from tests.integration.asking import (
     LIST_BODY,
     Once,
@@ -332,6 +342,17 @@ def test_a_topic_is_created_although_the_answer_got_lost_or_the_controller_was_a
         client.create_topic("third", 1, 9)
 
 
+@pytest.mark.parametrize("create", [True, False])
+def test_a_silent_broker_is_waited_for_no_longer_than_the_call_may_take(kafka: EmbeddedBroker, create: bool) -> None:
+    with client_of(kafka.bootstrap_servers, request_timeout_ms=15_000) as client:
+        client.reach()
+        kafka.inject(Fault("Metadata", delay_before_ms=FOR_EVER_MS, times=None))
+        began_ms = client.now_ms()
+        with pytest.raises(OperationTimeout, match="t is not known within 300 ms"):
+            client.describe_topic("t", create=create, timeout_ms=300)
+        assert client.now_ms() - began_ms < 10_000
+
+
 # ---- interrupts, wake-ups, closing, forks ----------------------------------------------------------------------
 
 
@@ -366,6 +387,29 @@ def test_an_interrupt_in_the_middle_leaves_a_client_that_goes_on(
         core.faults.clear()
     (answer,) = answers_to(client, end)
     assert answer.bodies[0]["error_code"] == 0
+
+
+@pytest.mark.parametrize("ask", [Client.features, lambda client: client.answers_by_broker(API_VERSIONS, ABOUT_US)])
+def test_an_interrupt_between_two_turns_leaves_no_response_for_the_next_call(
+    client: Client, ask: Callable[[Client], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.reach()
+    turn = client._turn
+    for wanted in itertools.count(1):
+        turns = itertools.count(1)
+
+        def interrupted(*arguments: Any, wanted: int = wanted, turns: Iterator[int] = turns) -> Any:
+            responses = turn(*arguments)
+            if next(turns) == wanted:
+                raise KeyboardInterrupt
+            return responses
+
+        with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+            patch.setattr(client, "_turn", interrupted)
+            ask(client)
+            break
+        assert client.ask_metadata(topic_query("t"))["topics"][0]["name"] == "t"
+    assert wanted > 2
 
 
 def test_a_closed_client_says_so(client: Client) -> None:

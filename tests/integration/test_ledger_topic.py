@@ -18,13 +18,14 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.ledger_topic import check_ledger_topic
-from kafka_sink.errors import ConfigError
+from kafka_sink.errors import AuthorizationError, ConfigError
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry
 from kafka_sink.exactly_once.ledger_codec import encode_record
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.testing import EmbeddedBroker
+from kafka_sink.testing import Acl, EmbeddedBroker
+from kafka_sink.testing.acl import ANONYMOUS
 from tests.integration.asking import client_of
 from tests.integration.commanding import Sink, rows
 from tests.releases import BEFORE_NAMES, BEFORE_QUERY_IDS, release_of
@@ -81,6 +82,21 @@ def test_a_new_ledger_on_apache_kafka_has_three_replicas_of_which_two_acknowledg
         configs = client.topic_configs(ledger, ["min.insync.replicas", "cleanup.policy"])
         assert configs == {"min.insync.replicas": "2", "cleanup.policy": "compact"}
         assert warned(client, ledger, caplog) == "", "the second look finds what the first one made"
+
+
+@pytest.mark.parametrize("on", [Acl(ANONYMOUS, "create", "topic", "led"), Acl(ANONYMOUS, "create", "cluster")])
+def test_a_new_ledger_needs_no_permission_to_read_configurations(on: Acl, caplog: pytest.LogCaptureFixture) -> None:
+    """Without it brokers answer the same about a topic that does not exist."""
+    acls = [Acl(ANONYMOUS, operation, "topic", "led") for operation in ("write", "read")]
+    with EmbeddedBroker(acls=acls) as broker, client_of(broker.bootstrap_servers, max_block_ms=5_000) as client:
+        with pytest.raises(AuthorizationError, match="The principal needs Create on topic 'led'"):
+            check_ledger_topic(client, about("led"))
+        with pytest.raises(ConfigError, match="there is no ledger topic led"):
+            check_ledger_topic(client, about("led", **{"ledger.create": "false"}))
+        broker.do(lambda core: core.authorizer.add(on))
+        check_ledger_topic(client, about("led"))
+        assert broker.do(lambda core: core.cluster.topics["led"].configs)["cleanup.policy"] == "compact"
+        assert warned(client, "led", caplog) == "", "the second look finds what the first one made"
 
 
 # ---- refused ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -93,6 +93,19 @@ def test_a_process_asks_once_for_a_thousand_batches_and_goes_on_without_the_regi
     assert len(registry.requests()) - before == (0 if choice == REGISTER else 1)
 
 
+def test_an_id_is_one_of_the_chosen_context(registry: EmbeddedRegistry) -> None:
+    """Each context counts its own ids."""
+    context = {"schema.registry.context": "eu"}
+    assert [
+        resolved(registry.url, REGISTER, context).schema_id,
+        resolved(registry.url, REGISTER, schema=TWO).schema_id,
+    ] == [1, 1]
+    by_id = {"value.schema.id": "1"}
+    assert resolved(registry.url, by_id, context, schema=None).schema == ONE
+    assert resolved(registry.url, by_id, context, {"value.subject.name": ":.:s"}, schema=None).schema == TWO
+    assert resolved(registry.url, by_id, schema=None).schema == TWO
+
+
 def test_a_query_goes_on_with_its_version_while_the_subject_gets_a_new_one(registry: EmbeddedRegistry) -> None:
     resolved(registry.url, REGISTER)
     first = resolved(registry.url, LATEST, schema=None)
@@ -102,6 +115,18 @@ def test_a_query_goes_on_with_its_version_while_the_subject_gets_a_new_one(regis
     # Another process, or one whose answer has expired.
     again = resolved(registry.url, LATEST, {"schema.registry.latest.cache.ttl.sec": "0"}, schema=None)
     assert (again.version, again.schema) == (2, TWO)
+
+
+def test_an_answer_that_has_expired_is_used_while_the_registry_is_down(
+    registry: EmbeddedRegistry, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing but this process remembers it: the disk with Spark's folders may be full."""
+    resolved(registry.url, REGISTER)
+    short = {"schema.registry.latest.cache.ttl.sec": "0"}
+    first = resolved(registry.url, LATEST, short, schema=None)
+    registry.stop()
+    assert resolved(registry.url, LATEST, short, schema=None) == first
+    assert "the schema is the one of an earlier answer" in caplog.text
 
 
 def test_a_forked_child_asks_for_itself(registry: EmbeddedRegistry) -> None:
@@ -136,6 +161,9 @@ def test_a_schema_may_stand_in_a_file(tmp_path: Path, registry: EmbeddedRegistry
         formats = parse_sink_options({**sink, "value.format": "avro", "value.schema": name}).formats
         assert formats is not None and formats.value is not None
         assert (schema_text(formats.value.schema) or "").strip() == ONE.text
+    (tmp_path / "order.avsc").write_text(ONE.text, "utf-8-sig")
+    marked = parse_sink_options({**sink, "value.format": "avro", "value.schema": str(tmp_path / "order.avsc")}).formats
+    assert marked is not None and marked.value is not None and schema_text(marked.value.schema) == ONE.text
     kafka = parse_producer_options({"bootstrap.servers": "b:1"})
     missing = registry_settings({"schema.registry.url": registry.url, "value.schema": "missing.avsc"}, kafka)
     with pytest.raises(ConfigError, match=r"value.schema=missing.avsc: there is no such file"):
@@ -188,7 +216,7 @@ def test_a_new_process_goes_on_while_the_registry_is_down(
     forgotten()
     registry.stop()
     assert resolved(registry.url, choice, user, schema=schema) == first
-    assert "did not answer: Connection refused; the schema is the one that an earlier process was told" in caplog.text
+    assert "did not answer: Connection refused; the schema is the one of an earlier answer" in caplog.text
     texts = [path.read_text() for path in folder.rglob("*") if path.is_file()]
     assert texts and not any(PASSWORD in text for text in texts)
     assert PASSWORD not in caplog.text
@@ -297,11 +325,12 @@ def recorded_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waits
 
 
+@pytest.mark.parametrize("unclear", ["soon", "\u00b2", "-1", "9999999999"])
 def test_retry_after_is_obeyed_up_to_the_longest_wait(
-    registry: EmbeddedRegistry, monkeypatch: pytest.MonkeyPatch
+    unclear: str, registry: EmbeddedRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = recorded_waits(monkeypatch)
-    for seconds in ("7", "100000", "soon"):
+    for seconds in ("7", "100000", unclear):
         registry.inject(RegistryFault(status=429, headers={"Retry-After": seconds}))
     wait = {"schema.registry.retries.wait.ms": "1000", "schema.registry.retries.max.wait.ms": "20000"}
     assert resolved(registry.url, REGISTER, wait).schema_id == 1
@@ -314,6 +343,22 @@ def test_a_registry_that_says_nothing_is_given_up(registry: EmbeddedRegistry) ->
     error = refusal(registry.url, slow, REGISTER)
     assert isinstance(error, TransportError) and f"{registry.url} did not answer: timed out" in str(error)
     assert len(registry.requests()) == 2
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_registry_that_accepts_no_connection_is_given_up_after_the_time_for_connecting(scheme: str) -> None:
+    with ExitStack() as opened:
+        listener = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        port = listener.getsockname()[1]
+        for _ in range(3):  # the queue is full, and the next one waits
+            waiting = opened.enter_context(socket.socket())
+            waiting.setblocking(False)
+            with suppress(BlockingIOError):
+                waiting.connect(("127.0.0.1", port))
+        limits = {"schema.registry.http.connect.timeout.ms": "200", "schema.registry.http.read.timeout.ms": "20000"}
+        began_s = time.monotonic()
+        error = refusal(f"{scheme}://127.0.0.1:{port}", limits, {"schema.registry.max.retries": "0"})
+        assert isinstance(error, TransportError) and time.monotonic() - began_s < 10
 
 
 def test_a_registry_that_answers_a_byte_at_a_time_is_given_up(registry: EmbeddedRegistry) -> None:

@@ -74,6 +74,22 @@ def test_the_receipt_says_what_was_written_where(broker: EmbeddedBroker) -> None
     assert len(read(broker, "rows")) == 30
 
 
+@pytest.mark.parametrize("record_errors", ["fail", "drop"])
+def test_no_row_gets_among_the_decisions_of_a_ledger(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, record_errors: str
+) -> None:
+    """A ledger believes its records. A column topic may come from anywhere, and the sink may write to its ledger."""
+    monkeypatch.setattr(f"{__name__}.PLACE", replace(PLACE, sink_id="orders"))
+    batch = rows(*({"value": f"{n}", "topic": "bad" if n == 1 else "rows"} for n in range(3)))
+    chosen = {"ledger_topic": "bad", "sink_id": "orders", "record_errors": record_errors}
+    if record_errors == "fail":
+        with pytest.raises(DataError, match="a row is for the topic bad, which holds the decisions of sinks"):
+            write(broker, [batch], **chosen)
+    else:
+        assert write(broker, [batch], **chosen).record_errors == {"no topic": 1}
+    assert read(broker, "bad") == []
+
+
 def test_a_task_without_rows_touches_no_broker() -> None:
     options = parse_sink_options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "rows"})
     columns = choose_columns(StructType().add("value", StringType()), "rows")

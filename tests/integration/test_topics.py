@@ -103,6 +103,17 @@ def test_a_topic_that_is_there_and_is_as_wanted_is_no_warning(
     assert "stays as it is" not in caplog.text
 
 
+def test_a_topic_that_another_write_has_just_created_is_used(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One broker knows it already; the one that is asked for its configuration does not."""
+    plan(broker.bootstrap_servers)
+    fault = broker.inject(Fault("DescribeConfigs", UNKNOWN_TOPIC))
+    with caplog.at_level(logging.WARNING, logger="kafka_sink"):
+        plan(broker.bootstrap_servers, **{"kafka.client.id": "another"})
+    assert fault.times == 0 and "was there before" not in caplog.text
+
+
 def test_no_schema_is_registered_for_a_topic_that_cannot_be_made(broker: EmbeddedBroker) -> None:
     with EmbeddedRegistry() as registry:
         options = {

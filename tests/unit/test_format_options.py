@@ -113,6 +113,14 @@ def test_several_problems_are_told_in_one_list(settings: dict[str, str], parts: 
     assert [part in line for part, line in zip(parts, lines, strict=True)] == [True] * len(parts)
 
 
+def test_an_attribute_may_be_called_column() -> None:
+    event = {**SERVERS, "cloudevents": "binary", "cloudevents.type.column": "t", "cloudevents.source": "s"}
+    constant = parse_sink_options({**event, "cloudevents.column": "a text"}).envelope
+    assert constant is not None and constant.attributes == (("column", "a text"), ("source", "s"))
+    of_rows = parse_sink_options({**event, "cloudevents.column.column": "c"}).envelope
+    assert of_rows is not None and of_rows.attribute_columns == (("column", "c"), ("type", "t"))
+
+
 def test_values_of_secrets_are_in_no_text() -> None:
     options = parsed(
         {"value.format": "avro", **REGISTRY, "schema.registry.basic.auth.user.info": "user:hunter2"}

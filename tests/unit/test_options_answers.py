@@ -34,6 +34,11 @@ def test_a_name_that_is_not_text_is_refused() -> None:
     assert "must be text" in refusal({5: "x"})  # type: ignore[dict-item]
 
 
+@pytest.mark.parametrize("value", ["x", "nan", 0.4, 10**400, True])
+def test_what_is_no_share_is_refused(value: object) -> None:
+    assert "expected a number from 0.5 to 1.0" in refusal({"sasl.login.refresh.window.factor": value})
+
+
 def test_all_problems_of_one_call_are_reported_together() -> None:
     text = refusal({"acks": "2", "lingerms": 1, "batch.size": -1})
     assert text.startswith("3 problems:\n- acks=")
@@ -171,7 +176,7 @@ def test_compression_codec_takes_names_and_numbers(value: object, codec: str) ->
     assert parse_named({"compression.codec": value}).compression_type == codec
 
 
-@pytest.mark.parametrize("value", [5, "-1", "brotli", True, ""])
+@pytest.mark.parametrize("value", [5, "-1", "\u00b2", "9" * 5000, "brotli", True, ""])
 def test_other_compression_codecs_are_refused(value: object) -> None:
     assert "compression.codec" in refusal({"compression.codec": value})
 

@@ -159,10 +159,22 @@ def test_a_key_goes_to_nobody_who_could_read_it_on_the_way() -> None:
     assert parsed({"lineage.api.key.file": "k", "lineage.url": "http://127.0.0.1:5000"}).telemetry is not None
 
 
-@pytest.mark.parametrize("url", ["marquez:5000", "http://user:word@marquez", "http://marquez/?key=1", "ftp://m", ""])
-def test_addresses_hold_no_secret(url: str) -> None:
+@pytest.mark.parametrize(
+    "url",
+    ["marquez:5000", "http://user:word@m", "http://m/?key=word", "http://m/?from=a@b&key=word", "http://user:word", ""]
+    + ["ftp://m", "http://", "http://m:0", "http://[m", "http://m/a b", "http://m/\x07", "http://m/\u00fc"],
+)
+def test_addresses_hold_no_secret_and_can_be_asked(url: str) -> None:
     text = refusal({"lineage.url": url})
     assert "without user and query" in text and "word" not in text
+
+
+def test_an_address_may_have_a_path_and_a_host_of_any_letters() -> None:
+    telemetry = parsed(
+        {"lineage.url": "http://[::1]:5000/a%20b/", "metrics.pushgateway.url": "http://b\u00fccher"}
+    ).telemetry
+    assert telemetry is not None
+    assert (telemetry.lineage_url, telemetry.pushgateway_url) == ("http://[::1]:5000/a%20b", "http://b\u00fccher")
 
 
 OF_SINK = sorted(name for name in SINK_OPTIONS if not name.startswith(("metrics.", "traceparent.", "lineage.")))
@@ -241,16 +253,17 @@ def test_every_other_producer_option_keeps_javas_default() -> None:
     assert set(PRODUCER_DEFAULTS) <= {"batch.size", "linger.ms", "transaction.timeout.ms"}
 
 
-@pytest.mark.parametrize("side", ["key", "value"])
-def test_serializers_are_refused_in_the_words_of_columns(side: str) -> None:
-    text = refusal({f"kafka.{side}.serializer": "org.apache.kafka.common.serialization.StringSerializer"})
-    assert f"kafka.{side}.serializer is not supported" in text
+@pytest.mark.parametrize("name", ["key.serializer", "value.serializer", "serializer.class", "key.serializer.class"])
+def test_serializers_are_refused_in_the_words_of_columns(name: str) -> None:
+    text = refusal({f"kafka.{name}": "org.apache.kafka.common.serialization.StringSerializer"})
+    assert f"kafka.{name} is not supported: the column {'key' if 'key' in name else 'value'} is written" in text
     assert "use DataFrame operations" in text
 
 
 def test_interceptors_and_transactional_ids_are_refused_with_the_reason() -> None:
     assert "no code sees single records" in refusal({"kafka.interceptor.classes": "com.example.Audit"})
     assert "chosen by the sink" in refusal({"kafka.transactional.id": "mine"})
+    assert "kafka.interceptors is not supported: columns are written whole" in refusal({"kafka.interceptors": "m:f"})
     parsed({"kafka.interceptor.classes": " "})
 
 
@@ -260,6 +273,14 @@ def test_a_partitioner_is_a_function_by_name_or_a_name_that_the_producer_knows()
     java = parsed({"kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"})
     assert (java.partitioner, java.producer.partitioner) == (None, "round_robin")
     assert "kafka.partitioner.class=module:function" in refusal({"kafka.partitioner.class": "com.example.Mine"})
+
+
+def test_a_partitioner_under_both_of_its_names_is_the_same_one() -> None:
+    twice = parsed({"kafka.partitioner.class": "my.module:place", "kafka.partitioner": "my.module:place"})
+    assert (twice.partitioner, twice.producer.partitioner) == ("my.module:place", "default")
+    for other in ("random", "my.module:other"):
+        text = refusal({"kafka.partitioner.class": "my.module:place", "kafka.partitioner": other})
+        assert "kafka.partitioner.class and kafka.partitioner mean the same and have different values" in text
 
 
 @pytest.mark.parametrize("value", ["my.module:", ":place", "my module:place", "a:b:c"])
@@ -324,6 +345,20 @@ def test_options_of_a_topic_that_is_not_created_are_refused() -> None:
         assert f"{name}: set topic.create=true, or leave it out" in refusal({"topic": "t", name: "3"})
     assert "topic.create=true needs the option topic" in refusal({"topic.create": "true"})
     assert "'topic.config.' is not an option of this sink" in refusal({"topic.config.": "3"})
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete", ""])
+def test_a_ledger_is_never_created_as_one_that_deletes_decisions(policy: str) -> None:
+    assert "expected compact" in refusal({"ledger.config.cleanup.policy": policy})
+    assert parsed({"ledger.config.cleanup.policy": " compact "}).ledger_configs == (("cleanup.policy", "compact"),)
+
+
+@pytest.mark.parametrize("name", ["topic", "dead.letter.topic"])
+def test_rows_are_not_written_to_a_ledger(name: str) -> None:
+    chosen = {name: "led", "ledger.topic": "led", **({"record.errors": "dead-letter"} if name != "topic" else {})}
+    assert f"{name} and ledger.topic are the same" in refusal(chosen)
+    # A ledger may be copied to another cluster.
+    parsed({**chosen, "delivery.guarantee": "at-least-once"})
 
 
 def test_what_is_set_wins_over_a_preset_under_whatever_name() -> None:

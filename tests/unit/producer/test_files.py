@@ -70,15 +70,29 @@ def test_references_are_looked_up_in_the_environment_and_in_files(
     for wrong in ("${env:NOBODY_SET_THIS}", f"${{file:{path}:missing}}"):
         with pytest.raises(ConfigError, match="which is not there"):
             resolve_references("o", wrong)
-    path.write_text("password = p\u00e4ss\n", encoding="utf-8")
-    assert resolve_references("o", f"${{file:{path}:password}}") == "p\u00e4ss"
-    path.write_text("password = p\u00e4ss\n", encoding="latin-1")
-    monkeypatch.setitem(os.environb, b"KAFKA_USER", b"al\xefce")
-    for reference in ("${env:KAFKA_USER}", f"${{file:{path}:password}}"):
-        with pytest.raises(ConfigError, match="which is not UTF-8"):
-            resolve_references("o", reference)
     with pytest.raises(ConfigError, match="with a key"):
         resolve_references("o", "${file:password}")
+
+
+def test_a_file_of_secrets_is_in_utf_8_as_for_kafkas_own_provider(tmp_path: Path) -> None:
+    path = tmp_path / "kafka.properties"
+    path.write_text("plain=pässwörd😀\nescaped=p\\u00e4ss\\ud83d\\ude00\n", "utf-8")
+    reference = f"${{file:{path}:plain}}"
+    assert first_message(sasl_username="u", sasl_password=reference) == "\0u\0pässwörd😀".encode()
+    assert resolve_references("o", f"${{file:{path}:escaped}}") == "päss😀"
+    path.write_text("plain=pässwörd\n", "latin-1")
+    with pytest.raises(ConfigError, match="is no text in UTF-8") as caught:
+        first_message(sasl_username="u", sasl_password=reference)
+    assert caught.value.name == "PKS-1008" and "ö" not in str(caught.value)
+
+
+def test_a_secret_that_is_no_text_is_an_error_of_its_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "half").write_text("word=secret\\ud83d\n")
+    monkeypatch.setitem(os.environb, b"WORD", "sécret".encode("latin-1"))
+    for password in ("${env:WORD}", f"${{file:{tmp_path}/half:word}}", os.environ["WORD"]):
+        with pytest.raises(ConfigError, match=r"sasl\.password is not valid: expected text in UTF-8") as caught:
+            first_message(sasl_username="u", sasl_password=password)
+        assert "cret" not in str(caught.value)
 
 
 def test_a_secret_with_quotes_is_no_part_of_the_syntax_around_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,10 +82,13 @@ def test_a_scheme_in_capitals_is_the_same_scheme() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", " , ", "registry:8081", "ftp://r", "http://", "http://r?x=1", "http://r#x", "http://[::1"]
+    "url",
+    ["", " , ", "registry:8081", "ftp://r", "http://", "http://r?token=hunter2", "http://r#hunter2", "http://[::1"]
+    + ["https://me:hunter2", "http://r:0", "http://r/a b", "http://r/\u00fc"],
 )
 def test_what_is_no_address_is_refused(url: str) -> None:
-    assert "http" in refusal({"schema.registry.url": url})
+    said = refusal({"schema.registry.url": url})
+    assert "expected addresses that begin with http" in said and "hunter2" not in said
 
 
 def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
@@ -127,6 +130,7 @@ def test_what_is_set_says_where_credentials_come_from() -> None:
         ({"bearer.auth.credentials.source": "CUSTOM"}, "needs schema.registry.bearer.auth.token.provider"),
         ({"basic.auth.credentials.source": "URL"}, "one of USER_INFO, SASL_INHERIT"),
         ({"basic.auth.credentials.source": "SASL_INHERIT"}, "needs a connection to Kafka with user and password"),
+        ({"bearer.auth.token": "hunter2", "bearer.auth.logical.cluster": "lsrc\u00e4"}, "visible characters of ASCII"),
         ({"schema.registry.ssl.truststore.type": "JKS"}, "keytool"),
         ({"schema.registry.ssl.nonsense": "x"}, "each of these options has the prefix schema.registry."),
     ],
@@ -143,6 +147,15 @@ def test_credentials_without_encryption_are_told() -> None:
     assert "has no effect" in parsed(plain, {"schema.registry.ssl.truststore.location": "ca.pem"}).notices[0]
     unchecked = {"schema.registry.ssl.endpoint.identification.algorithm": ""}
     assert parsed(URL, unchecked).notices[0].startswith("schema.registry.*: the host names")
+
+
+def test_what_is_only_sent_with_a_token_is_said_to_have_no_effect_without_one() -> None:
+    cloud = {"bearer.auth.logical.cluster": "lsrc-1", "bearer.auth.identity.pool.id": "pool-1,pool-2"}
+    assert parsed(URL, OAUTH, cloud).notices == ()
+    assert parsed(URL, {"basic.auth.user.info": "a:b"}, cloud).notices == (
+        "schema.registry.bearer.auth.logical.cluster has no effect without a bearer token",
+        "schema.registry.bearer.auth.identity.pool.id has no effect without a bearer token",
+    )
 
 
 # ---- which schema ----------------------------------------------------------------------------------------------------
@@ -180,6 +193,8 @@ def test_what_is_said_of_one_side_counts_more_than_what_is_said_of_both() -> Non
         ({"auto.register.schemas": "true"}, "auto.register.schemas needs schema.registry.url"),
         ({"use.latest.version": "true"}, "use.latest.version needs schema.registry.url"),
         ({"value.schema.version": "1"}, "value.schema.version needs schema.registry.url"),
+        ({"value.subject.name": "s"}, "value.subject.name needs schema.registry.url"),
+        ({"key.subject.name.strategy": "RECORD"}, "key.subject.name.strategy needs schema.registry.url"),
         ({"value.schema.id": "1"}, "value.schema.id needs schema.registry.url, or the text"),
         ({"value.schema": TEXT, "value.schema.framing": "prefix"}, "framing=prefix needs schema.registry.url, or"),
     ],

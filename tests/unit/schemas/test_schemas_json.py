@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from kafka_sink.errors import ConfigError
 from kafka_sink.schemas.jsonschema import JsonSchema
 from kafka_sink.schemas.match import plan
 
@@ -87,6 +88,15 @@ def test_within_a_schema_every_number_is_a_number(schema: Any, wrapped: str) -> 
     array = pa.array([{"x": each} for each in value], pa.struct([("x", kind)]))
     (row, said), *more = misfits(array, schema).items()
     assert (row, more) == (1, []) and "is not a finite number" in said
+
+
+@pytest.mark.parametrize("schema", [None, JsonSchema.parse("{}")])
+def test_two_columns_of_one_name_are_refused_because_readers_keep_one(schema: JsonSchema | None) -> None:
+    twice = pa.struct([("id", pa.int32()), ("ID", pa.int32()), ("id", pa.string())])
+    for kind, name in ((twice, "id"), (pa.struct([("x", pa.list_(twice))]), r"x\[\]\.id")):
+        with pytest.raises(ConfigError, match=f"two columns are called {name}; rename one"):
+            plan(kind, schema)
+    assert texts(pa.array([{"id": 1, "ID": 2}])) == ['{"id":1,"ID":2}']
 
 
 def test_an_array_without_elements_may_have_an_empty_buffer_of_offsets() -> None:

@@ -28,9 +28,9 @@ def test_plain_is_name_and_password_in_one_message() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-@pytest.mark.parametrize("login", [("", "p"), ("u", ""), ("u\0", "p"), ("u", "p\0q"), ("u", "p\udcff")])
+@pytest.mark.parametrize("login", [("", "p"), ("u", ""), ("u\0", "p"), ("u", "p\0q")])
 def test_a_missing_or_impossible_credential_is_named_and_not_shown(mechanism: str, login: tuple[str, str]) -> None:
-    with pytest.raises(ConfigError, match=f"for sasl.mechanism={mechanism} (is missing|contains )"):
+    with pytest.raises(ConfigError, match=f"for sasl.mechanism={mechanism} (is missing|contains a NUL)"):
         new_exchange(Login(mechanism=mechanism, username=login[0], password=login[1]), "n")
 
 
