@@ -509,8 +509,8 @@ class Committer:
     def _discard(self, now_ms: int) -> None:
         self._move(PhaseEvent.DISCARD)
         self._deadline_ms = now_ms + self._settings.patience_ms
-        # After the batch counts as delivered, tasks of the next one may use the same transactional ids.
-        waits = self._intended.conclusion is Conclusion.ALREADY_DELIVERED
+        # After the batch of a stream counts as delivered, tasks of the next one may use the same transactional ids.
+        waits = self._intended.conclusion is Conclusion.ALREADY_DELIVERED and isinstance(self._key.batch_id, int)
         known = (self._settings, self._receipts, self._decided, now_ms)
         self._part = AbortTransactions.for_receipts(*known, waits_for_leaders=waits)
 

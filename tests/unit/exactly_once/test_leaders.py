@@ -222,3 +222,13 @@ def test_a_repeated_batch_whose_partition_stays_without_a_leader_ends_the_run(be
     bench.settle()
     assert {bench.state_of(receipt) for receipt in again} == {"CompleteAbort"}
     assert bench.seen() == [2, 2]
+
+
+def test_a_repeated_export_does_not_wait_since_nobody_uses_its_ids_again(bench: Bench) -> None:
+    bench.commit(bench.receipts("a", query=""))
+    again = bench.receipts("a", query="", run=SECOND)
+    bench.broker.leaderless.add(("t", 0))
+    began_ms = bench.now_ms
+    verdict = bench.commit(again, bench.session(SECOND))
+    assert verdict.conclusion is Conclusion.ALREADY_DELIVERED and bench.now_ms - began_ms < 10_000
+    assert "could not be aborted" in verdict.notes[0]
