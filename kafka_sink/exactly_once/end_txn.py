@@ -38,7 +38,7 @@ from kafka_sink.exactly_once.outcome import Meaning, describe_answer, end_meanin
 from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import DeliverySettings
-from kafka_sink.wire.apis import END_TXN, FETCH, LIST_OFFSETS
+from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, FETCH, LIST_OFFSETS
 
 # The last EndTxn version with the rules of transaction version 1: the request's version selects them, not the cluster's
 # feature level (KIP-890).
@@ -49,6 +49,7 @@ WITHOUT_LEADER = (
     "docs/troubleshooting.md)"
 )
 COMMIT, MARKER, MARKER_START, ABORT = "commit transaction", "look for marker", "find log start", "abort transaction"
+PARTITIONS = "find partitions of transaction"
 
 
 class LastWrite(NamedTuple):
@@ -93,8 +94,8 @@ def ask_end(
 class CommitTransactions(CommitStep):
     """`outcomes[i]` belongs to `endings[i]`; None if it is still unknown at the end.
 
-    `are_leaders_known`: the partitions had leaders just now, so only retries look at them: at all that a transaction
-    wrote to if its receipt is at hand, else at the one of its witness.
+    `are_leaders_known`: the partitions had leaders just now, so only retries look at them. The partitions are those of
+    the receipt if it is at hand, else those that the coordinator names; the ledger names one.
     """
 
     def __init__(
@@ -153,6 +154,8 @@ class CommitTransactions(CommitStep):
         for key in self.queue.keys:
             if self.queue.has_tried(key) and not self.queue.is_out(key):
                 self.queue.drop(key)
+                if key.purpose == PARTITIONS:
+                    self._ask_end(now_ms, key.number, are_leaders_known=True)
                 if key.purpose == COMMIT and key.number in self._leaderless:
                     self.notes.append(WITHOUT_LEADER.format(self._leaderless.pop(key.number)))
                     self._ask_end(now_ms, key.number, are_leaders_known=True)
@@ -161,8 +164,34 @@ class CommitTransactions(CommitStep):
     def _ask_more(self, now_ms: int) -> None:
         """At most `parallel_requests` requests are in flight, however many transactions there are."""
         while self._next_index < len(self._endings) and self.queue.count < self.settings.parallel_requests:
-            self._ask_end(now_ms, self._next_index, are_leaders_known=self._are_leaders_known)
+            if self._are_leaders_known or self._endings[self._next_index].transactional_id in self._written:
+                self._ask_end(now_ms, self._next_index, are_leaders_known=self._are_leaders_known)
+            else:
+                self._ask_partitions(now_ms, self._next_index)
             self._next_index += 1
+
+    def _ask_partitions(self, now_ms: int, index: int) -> None:
+        ending = self._endings[index]
+        body = {"transactional_ids": [ending.transactional_id]}
+        target = Coordinator(ending.transactional_id)
+        self.queue.ask(now_ms, RequestKey(PARTITIONS, index), target, DESCRIBE_TRANSACTIONS, body)
+
+    def _on_described(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        ending = self._endings[key.number]
+        for state in body["transaction_states"]:
+            error_code = state["error_code"]
+            found = meaning(DESCRIBE_TRANSACTIONS, error_code)
+            if self.repeat_if_needed(now_ms, key, found, DESCRIBE_TRANSACTIONS.name, error_code):
+                return
+            is_its_own = (state["producer_id"], state["producer_epoch"]) == (ending.producer_id, ending.producer_epoch)
+            if found is Meaning.DONE and is_its_own:
+                named = ((topic["topic"], one) for topic in state["topics"] for one in topic["partitions"])
+                self._written[ending.transactional_id] = tuple(named)
+        self._go_on_to_end(now_ms, key)
+
+    def _go_on_to_end(self, now_ms: int, key: RequestKey) -> None:
+        self.queue.drop(key)
+        self._ask_end(now_ms, key.number, are_leaders_known=False)
 
     def _ask_end(self, now_ms: int, index: int, *, are_leaders_known: bool) -> None:
         topic, partition, _ = self._witnesses[index]
@@ -189,11 +218,16 @@ class CommitTransactions(CommitStep):
 
     def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
         """The decision stands; only further requests are pointless for now."""
+        if key.purpose == PARTITIONS:
+            self._go_on_to_end(now_ms, key)
+            return
         self.obstacles[key.number] = reason
         self.queue.drop(key)
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        if key.purpose == COMMIT:
+        if key.purpose == PARTITIONS:
+            self._on_described(now_ms, key, body)
+        elif key.purpose == COMMIT:
             self._on_ended(now_ms, key, body["error_code"])
         elif key.purpose == MARKER:
             self._on_fetched(now_ms, key, body)

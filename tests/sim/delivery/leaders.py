@@ -7,7 +7,6 @@ leaders before it ends a transaction, and waits. Each dropped marker has a cause
   after the check a broker had told the client in time that the partition has a leader
   late news       there is a leader again, a broker had told the client, but the coordinator had not heard of it
   deadline        time was up, and the decided batch had to be committed
-  not in ledger   a driver that finishes an earlier decision knows only one partition of each transaction
 
 Any other cause is a violation. "In time" means: for the first EndTxn of a batch, since the check before the decision;
 for a repetition, since the EndTxn before it; for all other requests of a driver, since its operation began. A task must
@@ -30,7 +29,6 @@ from random import Random
 from typing import Any
 
 from kafka_sink.exactly_once.end_txn import CommitTransactions
-from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.testing.batches import Marker
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.topics import NO_LEADER
@@ -46,8 +44,8 @@ from tests.sim.scenario import TOPICS
 from tests.sim.trace import Trace, Violation
 
 TIME_OUT, AFTER_THE_CHECK, LATE_NEWS = "time-out", "after the check", "late news"
-DEADLINE, NOT_IN_LEDGER = "deadline", "not in ledger"
-CAUSES = (TIME_OUT, AFTER_THE_CHECK, LATE_NEWS, DEADLINE, NOT_IN_LEDGER)
+DEADLINE = "deadline"
+CAUSES = (TIME_OUT, AFTER_THE_CHECK, LATE_NEWS, DEADLINE)
 OPEN_SHARE = 0.8
 # Longer than most answers take.
 LATENCY_MS = 50
@@ -180,7 +178,7 @@ class Leaders:
             if any(is_led and at_ms >= since_ms for at_ms, is_led, _ in told):
                 found[partition] = AFTER_THE_CHECK
             elif is_commit:
-                found[partition] = _excuse_of_driver(host, transactional_id, partition)
+                found[partition] = _excuse_of_driver(host)
             else:
                 found[partition] = None
             if found[partition] == DEADLINE:
@@ -275,17 +273,6 @@ def _is_led_by_the_newest(told: Sequence[tuple[int, bool, int]]) -> bool:
     return next((is_led for _, is_led, epoch in reversed(told) if epoch == newest_epoch), False)
 
 
-def _excuse_of_driver(host: DriverHost, transactional_id: str, partition: TopicPartition) -> str | None:
-    machine = host.machine
-    if machine is None:
-        return None
-    part = machine._part
-    if isinstance(part, CommitTransactions) and part._stops_retrying:
-        return DEADLINE
-    record = machine._record
-    if record is None or machine.phase is not Phase.FINISHING:
-        return None
-    named = {
-        (entry.topic, entry.partition) for entry in record.entries if record.transactional_id(entry) == transactional_id
-    }
-    return None if partition in named else NOT_IN_LEDGER
+def _excuse_of_driver(host: DriverHost) -> str | None:
+    part = None if host.machine is None else host.machine._part
+    return DEADLINE if isinstance(part, CommitTransactions) and part._stops_retrying else None

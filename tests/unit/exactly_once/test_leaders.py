@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,8 @@ from tests.unit.exactly_once.test_commit import without_rows
 
 SECOND, THIRD = "2" * 16, "3" * 16
 LEADERS, DESCRIBE = "find partitions without a leader", "describe transactions"
-END, COMMIT = "end ledger transaction", "commit transaction"
+END, COMMIT, PARTITIONS = "end ledger transaction", "commit transaction", "find partitions of transaction"
+COORDINATOR_LOADS, UNAUTHORIZED, NOT_KNOWN = 14, 53, 105
 # Longer than the time-out of the driver's own transactions.
 LONGER_THAN_A_DRAFT_LIVES_MS = 90_000
 
@@ -159,16 +161,14 @@ def test_a_batch_without_rows_asks_for_no_leaders(bench: Bench) -> None:
 def test_commits_look_at_leaders_only_when_they_are_repeated(bench: Bench) -> None:
     """The first try needs no check: the check before the decision has just been made."""
     assert bench.commit(bench.receipts(0), answers={COMMIT: [LOST, 0]}).conclusion is Conclusion.DELIVERED
-    looked_at = [request.led_partitions for request in bench.asked if request.key.purpose == COMMIT]
-    assert looked_at == [(), (), (("t", 0),)]
+    assert looked_at(bench) == [(), (), (("t", 0),)]
 
 
 def test_a_repeated_commit_looks_at_every_partition_that_its_transaction_wrote_to(bench: Bench) -> None:
     first, second = bench.receipts(0)
     both = replace(first, written=(*first.written, *second.written))
     assert bench.commit([both, second], answers={COMMIT: [LOST, 0]}).conclusion is Conclusion.DELIVERED
-    looked_at = [request.led_partitions for request in bench.asked if request.key.purpose == COMMIT]
-    assert looked_at == [(), (), (("t", 0), ("t", 1))]
+    assert looked_at(bench) == [(), (), (("t", 0), ("t", 1))]
 
 
 def test_a_decision_of_an_earlier_driver_is_finished_when_its_partitions_have_leaders(bench: Bench) -> None:
@@ -179,6 +179,45 @@ def test_a_decision_of_an_earlier_driver_is_finished_when_its_partitions_have_le
     assert verdict.conclusion is Conclusion.RECOVERED and verdict.notes == ()
     assert bench.now_ms >= began_ms + 20_000
     assert bench.seen() == [1, 1]
+
+
+def looked_at(bench: Bench) -> list[tuple[tuple[str, int], ...]]:
+    return [request.led_partitions for request in bench.asked if request.key.purpose == COMMIT]
+
+
+def decide_about_two_partitions(bench: Bench) -> None:
+    """The ledger names one partition of each transaction."""
+    receipts = bench.receipts(0)
+    assert receipts[0].transaction is not None
+    bench.broker._begin(receipts[0].transaction.transactional_id, ("t", 1))
+    bench.decide(receipts)
+    bench.asked.clear()
+
+
+def test_an_earlier_decision_looks_at_every_partition_that_coordinators_name(bench: Bench) -> None:
+    decide_about_two_partitions(bench)
+    answers = {PARTITIONS: [LOST, COORDINATOR_LOADS, None]}
+    verdict = bench.run(DriverOperation.RECOVER, session=bench.session(SECOND), answers=answers)
+    assert verdict.conclusion is Conclusion.RECOVERED and bench.seen() == [1, 1]
+    assert sorted(looked_at(bench)) == [(("t", 0), ("t", 1)), (("t", 1),)]
+
+
+@pytest.mark.parametrize("answer", [ResponseKind.UNSUPPORTED, UNAUTHORIZED, NOT_KNOWN])
+def test_an_earlier_decision_is_finished_with_what_the_ledger_names_if_a_coordinator_names_nothing(
+    bench: Bench, answer: Any
+) -> None:
+    decide_about_two_partitions(bench)
+    answers = {PARTITIONS: [answer, answer]}
+    verdict = bench.run(DriverOperation.RECOVER, session=bench.session(SECOND), answers=answers)
+    assert verdict.conclusion is Conclusion.RECOVERED and bench.seen() == [1, 1]
+    assert sorted(looked_at(bench)) == [(("t", 0),), (("t", 1),)]
+
+
+def test_a_coordinator_that_never_names_partitions_keeps_no_decision_open(bench: Bench) -> None:
+    decide_about_two_partitions(bench)
+    answers = {PARTITIONS: [LOST] * 2_000}
+    verdict = bench.run(DriverOperation.RECOVER, session=bench.session(SECOND), answers=answers)
+    assert verdict.conclusion is Conclusion.RECOVERED and bench.seen() == [1, 1]
 
 
 def test_a_decided_transaction_is_committed_without_a_leader_rather_than_left_to_its_time_out(bench: Bench) -> None:
