@@ -70,8 +70,15 @@ class PlainUrl:
     def parse(self, name: str, value: object) -> str:
         text = value.strip() if isinstance(value, str) else ""
         if not _URL.fullmatch(text):
-            raise invalid_value_error(name, "***@" + text.rpartition("@")[2] if "@" in text else value, self.valid)
+            raise invalid_value_error(name, _hide_secrets(text) if text else value, self.valid)
         return text.rstrip("/")
+
+
+def _hide_secrets(url: str) -> str:
+    """With both an @ and a ? it is unknown which belongs to a password."""
+    if "?" not in url:
+        return "***@" + url.rpartition("@")[2] if "@" in url else url
+    return "***" if "@" in url else url.partition("?")[0] + "?***"
 
 
 def _row(name: str, default: object, rule: Rule, meaning: str) -> Option:

@@ -159,7 +159,11 @@ def test_a_key_goes_to_nobody_who_could_read_it_on_the_way() -> None:
     assert parsed({"lineage.api.key.file": "k", "lineage.url": "http://127.0.0.1:5000"}).telemetry is not None
 
 
-@pytest.mark.parametrize("url", ["marquez:5000", "http://user:word@marquez", "http://marquez/?key=1", "ftp://m", ""])
+@pytest.mark.parametrize(
+    "url",
+    ["marquez:5000", "http://user:word@marquez", "http://marquez/?key=word", "http://u:wo?word@m", "ftp://m", ""]
+    + ["http://m/?to=a@b&key=word"],
+)
 def test_addresses_hold_no_secret(url: str) -> None:
     text = refusal({"lineage.url": url})
     assert "without user and query" in text and "word" not in text
