@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from kafka_sink.spark.encoding import RowEncoding
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+# Columns of which a letter has the content. Python's dates end long before those of other columns.
+_KEPT = frozenset({"key", "value", "headers", "topic", "partition"})
 # What a record has besides key, value and headers (request header included), and the two headers for sizes.
 _LETTER_OVERHEAD_BYTES = 256
 # Of a text in a header. A topic's name has up to 249 characters; a column topic may hold anything.
@@ -61,7 +63,7 @@ class Unsendable:
     ) -> pa.RecordBatch:
         keys, values, headers = [], [], []
         timestamps, untold = _timestamps(self.rows)
-        rows = _as_binary(_drop_timestamp(self.rows)).to_pylist()
+        rows = _as_binary(self.rows.select([name for name in self.rows.schema.names if name in _KEPT])).to_pylist()
         for number, (row, position, error) in enumerate(zip(rows, self.positions, self.errors, strict=True)):
             about = {
                 ERROR: str(error).replace(f"row {error.row}", f"row {first_row + position}", 1),
@@ -183,10 +185,6 @@ def _as_binary(rows: pa.RecordBatch) -> pa.RecordBatch:
         else:
             columns.append(column)
     return pa.RecordBatch.from_arrays(columns, rows.schema.names)
-
-
-def _drop_timestamp(rows: pa.RecordBatch) -> pa.RecordBatch:
-    return rows.drop_columns(["timestamp"]) if "timestamp" in rows.schema.names else rows
 
 
 def _timestamps(rows: pa.RecordBatch) -> tuple[pa.Array, list[str | None]]:
