@@ -6,7 +6,7 @@ is created anew for each micro-batch, and the instance for commits only at the f
 and 4.3). So a commit leaves a mark. If planning finds one whose commit failed or whose process is gone, it asks again,
 and an open decision is finished before the first task runs.
 
-A mark only causes a check; open decisions are in the ledger. Without a folder there are no marks, and the next commit
+A mark only causes a check; open decisions are in the ledger, so a commit without one leaves no mark. Without a folder there are no marks, and the next commit
 finishes an open decision. The folder is deleted with the application, and a new one checks anyway.
 """
 
