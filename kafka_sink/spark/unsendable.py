@@ -59,7 +59,7 @@ class Unsendable:
         return Counter(reason_of(error) for error in self.errors)
 
     def make_letters(
-        self, *, place: Mapping[str, str], topic: str | None, first_row: int, request_bytes_max: int
+        self, *, place: Mapping[str, str], topic: str | None, first_row: int, bytes_max: int
     ) -> pa.RecordBatch:
         keys, values, headers = [], [], []
         timestamps, untold = _timestamps(self.rows)
@@ -79,7 +79,7 @@ class Unsendable:
             about |= {f"{side}.format": JSON for side in self.told}
             key, value = row.get("key"), row["value"]
             kept, own = _pairs(row.get("headers")), _own_headers(about)
-            room = request_bytes_max - _LETTER_OVERHEAD_BYTES - len(encode_headers([*kept, *own]))
+            room = bytes_max - _LETTER_OVERHEAD_BYTES - len(encode_headers([*kept, *own]))
             sizes = {}
             if _size(key) + _size(value) > room:
                 sizes[VALUE_BYTES] = str(_size(value))
@@ -145,12 +145,12 @@ class _Check:
     def __init__(self, topic: str | None, producer: Producer, options: ProducerOptions) -> None:
         self._topic = topic
         self._producer = producer
-        self._request_bytes_max = options.max_request_size
+        self._options = options
         self._partition_counts: dict[str, int] = {}
 
     def check_rows(self, rows: pa.RecordBatch) -> None:
         for topic, columns in columns_by_topic(rows, topic=self._topic):
-            columns.check_record_sizes(self._request_bytes_max)
+            columns.check_record_sizes(self._options.max_request_size, self._options.buffer_memory)
             self._check_topic_name(topic)
             if columns.partitions is None:
                 continue

@@ -187,6 +187,22 @@ def test_a_row_of_which_nothing_fits_leaves_a_letter_with_sizes_only(broker: Emb
     assert "h" not in said
 
 
+@pytest.mark.parametrize("record_errors", ["drop", "dead-letter"])
+def test_a_row_that_no_memory_is_enough_for_is_left_out_as_one_that_no_request_is(
+    broker: EmbeddedBroker, record_errors: str
+) -> None:
+    """max.request.size was raised, and buffer.memory was not."""
+    own = {"dead_letter_topic": "bad"} if record_errors == "dead-letter" else {}
+    limits = {"kafka_max_request_size": "1000000", "kafka_buffer_memory": "300000"}
+    good = {"value": "v", "topic": "rows"}
+    given = [rows(good, {**good, "value": "x" * 600_000}, good)]
+    assert write(broker, given, record_errors=record_errors, **own, **limits).record_errors == {"too large": 1}
+    assert [record.value for record in read(broker, "rows")] == [b"v", b"v"]
+    assert len(read(broker, "bad")) == len(own)
+    with pytest.raises(DataError, match=r"the record of row 1 takes 600026 bytes and never fits into buffer\.memory="):
+        write(broker, given, **limits)
+
+
 SMALL_HEADERS = [{"key": "a", "value": b"b"}] * 1500
 
 
