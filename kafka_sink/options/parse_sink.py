@@ -63,6 +63,11 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "lineage.job": ("lineage.file", "lineage.url"),
 }
 _POLICY, _COMPACT = "cleanup.policy", "compact"
+# Options about transactions, the ledger and repetitions; sink.id is also a label of metrics.
+_OF_EXACTLY_ONCE = frozenset(
+    {"batch.id", "query.id", "delivery.fallback", "replay.mismatch", "commit.visible.timeout.ms", "ledger.topic"}
+    | {"ledger.create", "ledger.replication.factor", "ledger.accept.new.sink"}
+)
 _ASKING = ("metrics.prometheus.port", "metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.file", "lineage.url")
 _LOCAL = re.compile(r"http://(localhost|127\.[0-9.]+|\[::1\])([:/]|$)")
 
@@ -102,6 +107,8 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     problems.attempt(_check_topic_creation, own, configs[TOPIC_CONFIG], settings)
     problems.attempt(_check_ledger_configs, configs[LEDGER_CONFIG])
     problems.attempt(_check_telemetry, own)
+    if own["delivery.guarantee"] == AT_LEAST_ONCE:
+        notices += _notices_of_at_least_once(settings)
     producer = problems.attempt(_parse_producer_options, of_producer)
     if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
         problems.attempt(_check_exactly_once, producer, of_spark)
@@ -255,6 +262,18 @@ def _check_together(own: Mapping[str, Any]) -> None:
             "dead.letter.topic and topic are the same: rows that cannot be sent need a topic of their own",
             OPTIONS_CONTRADICT,
         )
+
+
+def _notices_of_at_least_once(given: Mapping[str, str]) -> list[str]:
+    """`given` does not include a preset's values, as below."""
+    idle = [
+        name for name in sorted(map(str.lower, given)) if name in _OF_EXACTLY_ONCE or name.startswith(LEDGER_CONFIG)
+    ]
+    text = (
+        f"without effect with delivery.guarantee={AT_LEAST_ONCE}: {', '.join(idle)}. There is no ledger, so a batch "
+        "that is written again has its rows twice"
+    )
+    return [text] if idle else []
 
 
 def _check_topic_creation(own: Mapping[str, Any], configs: Mapping[str, str], given: Mapping[str, str]) -> None:

@@ -154,7 +154,7 @@ class Producer:
         options, mailbox = self._options, self._mailbox
         by_topic = [(name, columns) for name, columns in columns_by_topic(data, topic=topic) if columns.row_count]
         for _, columns in by_topic:
-            columns.check_record_sizes(options.max_request_size)
+            columns.check_record_sizes(options.max_request_size, options.buffer_memory)
         wanted = [(self._find_collector_of(name, columns), columns) for name, columns in by_topic]
         future = ArrowFuture(mailbox, data.num_rows, sum(_byte_count(columns) for _, columns in by_topic))
         if not wanted:

@@ -153,20 +153,25 @@ class RecordColumns:
         total = sizes * self.row_count if isinstance(sizes, int) else int(sizes.sum())
         return total + RECORD_OVERHEAD_BYTES_MAX * self.row_count
 
-    def check_record_sizes(self, request_bytes_max: int) -> None:
-        """Each record must fit a request of its own; Java's client uses the same size."""
-        sizes = self.sizes + (HEADER_BYTES + RECORD_OVERHEAD_BYTES_MAX)
+    def check_record_sizes(self, request_bytes_max: int, buffer_bytes_max: int | None = None) -> None:
+        """Each record must fit a request of its own (Java's client uses the same size), and the memory for records."""
+        found = self._first_larger(request_bytes_max, HEADER_BYTES + RECORD_OVERHEAD_BYTES_MAX)
+        says = f"bytes in a request; max.request.size allows {request_bytes_max}"
+        if found is None and buffer_bytes_max is not None and buffer_bytes_max < request_bytes_max:
+            found = self._first_larger(buffer_bytes_max, RECORD_OVERHEAD_BYTES_MAX)
+            says = f"bytes and never fits into buffer.memory={buffer_bytes_max}"
+        if found is not None:
+            row, size = found
+            raise DataError(f"the record of row {row} takes {size} {says}", ROW_TOO_LARGE, row=row)
+
+    def _first_larger(self, bytes_max: int, overhead_bytes: int) -> tuple[int, int] | None:
+        """The row of the first record that is larger, and its size."""
+        sizes = self.sizes + overhead_bytes
         largest = sizes if isinstance(sizes, int) else int(sizes.max(initial=0))
-        if largest <= request_bytes_max or not self.row_count:
-            return
-        index = 0 if isinstance(sizes, int) else int(np.argmax(sizes > request_bytes_max))
-        size = sizes if isinstance(sizes, int) else int(sizes[index])
-        row = int(self.row_ids[index])
-        raise DataError(
-            f"the record of row {row} takes {size} bytes in a request; max.request.size allows {request_bytes_max}",
-            ROW_TOO_LARGE,
-            row=row,
-        )
+        if largest <= bytes_max or not self.row_count:
+            return None
+        index = 0 if isinstance(sizes, int) else int(np.argmax(sizes > bytes_max))
+        return int(self.row_ids[index]), sizes if isinstance(sizes, int) else int(sizes[index])
 
     def timestamp_span_ms(self) -> int:
         """The largest difference between two rows' own timestamps."""

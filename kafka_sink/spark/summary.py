@@ -59,10 +59,9 @@ def report_aborted(
         )
     else:
         _LOGGER.warning(
-            "%s: they could not all be aborted. If its commit had begun, because every task had succeeded, some or "
-            "all of them may be visible, and nothing finishes it later: look into the topic before it is written "
-            "again. The others end by their time-out. With sink.id and batch.id a write has a ledger, and can be "
-            "repeated",
+            "%s: they could not all be aborted. If its commit had begun, because every task had succeeded, some or all "
+            "of them may be visible, and nothing finishes it later: look into the topic before it is written again. "
+            "The others end by their time-out. With sink.id and batch.id a write has a ledger, and can be repeated",
             figures,
         )
 

@@ -312,7 +312,7 @@ class Task:
             },
             topic=self._options.topic,
             first_row=self._row_count,
-            request_bytes_max=self._producer_options.max_request_size,
+            bytes_max=min(self._producer_options.max_request_size, self._producer_options.buffer_memory),
         )
         self._pending.append(self._producer.send_arrow(letters, topic))
 

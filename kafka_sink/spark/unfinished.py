@@ -6,8 +6,9 @@ is created anew for each micro-batch, and the instance for commits only at the f
 and 4.3). So a commit leaves a mark. If planning finds one whose commit failed or whose process is gone, it asks again,
 and an open decision is finished before the first task runs.
 
-A mark only causes a check; open decisions are in the ledger. Without a folder there are no marks, and the next commit
-finishes an open decision. The folder is deleted with the application, and a new one checks anyway.
+A mark only causes a check; open decisions are in the ledger, so a commit without one leaves no mark. Without a folder
+there are no marks, and the next commit finishes an open decision. The folder is deleted with the application, and a new
+one checks anyway.
 """
 
 from __future__ import annotations

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from kafka_sink.spark.encoding import RowEncoding
 
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+# Columns of which a letter has the content. Python's dates end long before those of other columns.
+_KEPT = frozenset({"key", "value", "headers", "topic", "partition"})
 # What a record has besides key, value and headers (request header included), and the two headers for sizes.
 _LETTER_OVERHEAD_BYTES = 256
 # Of a text in a header. A topic's name has up to 249 characters; a column topic may hold anything.
@@ -57,11 +59,11 @@ class Unsendable:
         return Counter(reason_of(error) for error in self.errors)
 
     def make_letters(
-        self, *, place: Mapping[str, str], topic: str | None, first_row: int, request_bytes_max: int
+        self, *, place: Mapping[str, str], topic: str | None, first_row: int, bytes_max: int
     ) -> pa.RecordBatch:
         keys, values, headers = [], [], []
         timestamps, untold = _timestamps(self.rows)
-        rows = _as_binary(_drop_timestamp(self.rows)).to_pylist()
+        rows = _as_binary(self.rows.select([name for name in self.rows.schema.names if name in _KEPT])).to_pylist()
         for number, (row, position, error) in enumerate(zip(rows, self.positions, self.errors, strict=True)):
             about = {
                 ERROR: str(error).replace(f"row {error.row}", f"row {first_row + position}", 1),
@@ -77,7 +79,7 @@ class Unsendable:
             about |= {f"{side}.format": JSON for side in self.told}
             key, value = row.get("key"), row["value"]
             kept, own = _pairs(row.get("headers")), _own_headers(about)
-            room = request_bytes_max - _LETTER_OVERHEAD_BYTES - len(encode_headers([*kept, *own]))
+            room = bytes_max - _LETTER_OVERHEAD_BYTES - len(encode_headers([*kept, *own]))
             sizes = {}
             if _size(key) + _size(value) > room:
                 sizes[VALUE_BYTES] = str(_size(value))
@@ -157,12 +159,12 @@ class _Check:
         self._topic = topic
         self._ledger_topic = ledger_topic
         self._producer = producer
-        self._request_bytes_max = options.max_request_size
+        self._options = options
         self._partition_counts: dict[str, int] = {}
 
     def check_rows(self, rows: pa.RecordBatch) -> None:
         for topic, columns in columns_by_topic(rows, topic=self._topic):
-            columns.check_record_sizes(self._request_bytes_max)
+            columns.check_record_sizes(self._options.max_request_size, self._options.buffer_memory)
             self._check_topic_name(topic)
             if columns.partitions is None:
                 continue
@@ -199,10 +201,6 @@ def _as_binary(rows: pa.RecordBatch) -> pa.RecordBatch:
         else:
             columns.append(column)
     return pa.RecordBatch.from_arrays(columns, rows.schema.names)
-
-
-def _drop_timestamp(rows: pa.RecordBatch) -> pa.RecordBatch:
-    return rows.drop_columns(["timestamp"]) if "timestamp" in rows.schema.names else rows
 
 
 def _timestamps(rows: pa.RecordBatch) -> tuple[pa.Array, list[str | None]]:

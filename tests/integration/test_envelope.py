@@ -366,6 +366,17 @@ def test_rows_that_make_no_event_follow_record_errors(broker: EmbeddedBroker, to
     assert said == [b"1", b"2", b"3"]
 
 
+def test_a_row_with_a_time_that_python_has_no_date_for_leaves_a_letter_too(broker: EmbeddedBroker, topic: str) -> None:
+    rows = batch([["k", "{}", None, "", None, None, None]])
+    year_10000 = pa.array([253_402_300_800_000_000], pa.int64()).view(rows.schema.field("seen").type)
+    rows = rows.set_column(rows.schema.get_field_index("seen"), "seen", year_10000)
+    options = {**EVENT, "cloudevents": "binary", "cloudevents.id.column": "order", "cloudevents.time.column": "seen"}
+    dead = {"record.errors": "dead-letter", "dead.letter.topic": f"{topic}-dead"}
+    receipt = write(broker, topic, rows, {**options, **dead, "delivery.guarantee": "at-least-once"})
+    assert receipt.record_errors == {"bad cloudevents.id": 1}
+    assert [letter.value for letter in read(broker, f"{topic}-dead")] == [b"{}"]
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -67,7 +67,7 @@ def letters(given: pa.RecordBatch, reason: str | None = None, told: tuple[str, .
     errors = [DataError(f"row {row} is bad", row=row, column=reason) for row in range(given.num_rows)]
     unsendable = Unsendable(given, list(range(given.num_rows)), errors, told)
     place = {"batch.id": "7", "query.id": "q"}
-    return unsendable.make_letters(place=place, topic="t", first_row=0, request_bytes_max=1_000_000)
+    return unsendable.make_letters(place=place, topic="t", first_row=0, bytes_max=1_000_000)
 
 
 def send(servers: str, batch: pa.RecordBatch, *, aborted: bool = False, topic: str = DEAD) -> None:

@@ -15,12 +15,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructType
 
-from kafka_sink.errors import BrokerError, BufferExhausted, DataError, DeliveryError, OperationTimeout
+from kafka_sink.errors import BrokerError, BufferExhausted, CommitAborted, DataError, DeliveryError, OperationTimeout
 from kafka_sink.exactly_once.identity import PARTITION_STEP, run_hash
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.columns import choose_columns
+from kafka_sink.spark.driver import UNNAMED_BATCH, commit_batch
 from kafka_sink.spark.planning import plan_stream
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.testing import EmbeddedBroker, Fault
@@ -202,6 +203,22 @@ def test_a_row_of_which_nothing_fits_leaves_a_letter_with_sizes_only(broker: Emb
     assert "h" not in said
 
 
+@pytest.mark.parametrize("record_errors", ["drop", "dead-letter"])
+def test_a_row_that_no_memory_is_enough_for_is_left_out_as_one_that_no_request_is(
+    broker: EmbeddedBroker, record_errors: str
+) -> None:
+    """max.request.size was raised, and buffer.memory was not."""
+    own = {"dead_letter_topic": "bad"} if record_errors == "dead-letter" else {}
+    limits = {"kafka_max_request_size": "1000000", "kafka_buffer_memory": "300000"}
+    good = {"value": "v", "topic": "rows"}
+    given = [rows(good, {**good, "value": "x" * 600_000}, good)]
+    assert write(broker, given, record_errors=record_errors, **own, **limits).record_errors == {"too large": 1}
+    assert [record.value for record in read(broker, "rows")] == [b"v", b"v"]
+    assert len(read(broker, "bad")) == len(own)
+    with pytest.raises(DataError, match=r"the record of row 1 takes 600026 bytes and never fits into buffer\.memory="):
+        write(broker, given, **limits)
+
+
 SMALL_HEADERS = [{"key": "a", "value": b"b"}] * 1500
 
 
@@ -223,6 +240,17 @@ def test_a_letter_is_never_too_large_whatever_made_the_row_so(broker: EmbeddedBr
     (letter,) = read(broker, "bad")
     # Longer than any name of a topic: a replay must not take it for one.
     assert len(dict(letter.headers)["pykafka-sink.topic"]) in (4, 1000, 2000)
+
+
+@pytest.mark.parametrize("key", [UNNAMED_BATCH, BatchKey("", "monday"), BatchKey("q-1", 7)])
+def test_a_commit_that_finds_no_broker_says_that_the_batch_is_not_committed(key: BatchKey) -> None:
+    """In a process that has no connection yet. The error of planning would say that nothing was written."""
+    options = parse_sink_options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t", "kafka.max.block.ms": "300"})
+    written = (WrittenPartition("t", 0, 2, 0, 1),)
+    prepared = PreparedTransaction("s-run-3-11", 1, 0, 2)
+    receipt = TaskReceipt(key, "run", 3, 11, transaction=prepared, written=written, row_count=2)
+    with pytest.raises(CommitAborted, match=r"2 rows.* was not committed: no broker has answered .*127\.0\.0\.1:1"):
+        commit_batch(options, "s", "run", key, [receipt])
 
 
 def test_a_refusal_of_the_broker_fails_the_task_and_its_producer_is_thrown_away(broker: EmbeddedBroker) -> None:

@@ -96,7 +96,7 @@ def test_halving_finds_the_rows_that_a_look_at_each_row_finds(rows: list[dict[st
 
 def check_letters(unsendable: Unsendable, rows: list[dict[str, Any]], topic: str | None) -> None:
     """A dead letter can itself be sent, says where its row was, and keeps the parts that were valid."""
-    letters = unsendable.make_letters(place={"batch.id": "7"}, topic=topic, first_row=100, request_bytes_max=10_000)
+    letters = unsendable.make_letters(place={"batch.id": "7"}, topic=topic, first_row=100, bytes_max=10_000)
     assert letters.num_rows == len(unsendable.positions)
     good, bad = split_unsendable(letters, "one", Topics(), OPTIONS_OF_LETTERS)  # type: ignore[arg-type]
     assert bad is None and good.num_rows == letters.num_rows
@@ -132,6 +132,6 @@ def test_text_that_is_no_utf_8_does_not_stop_the_sorting() -> None:
     _, unsendable = split_unsendable(batch, None, Topics(), OPTIONS)  # type: ignore[arg-type]
     assert unsendable is not None
     assert [reason_of(error) for error in unsendable.errors] == ["no topic", "bad headers", "no topic"]
-    letters = unsendable.make_letters(place={}, topic=None, first_row=0, request_bytes_max=10_000).to_pylist()
+    letters = unsendable.make_letters(place={}, topic=None, first_row=0, bytes_max=10_000).to_pylist()
     assert [letter["value"] for letter in letters] == raw.to_pylist()
     assert "the topic of row 0 is not UTF-8" in str(unsendable.errors[0])

@@ -324,6 +324,15 @@ def test_options_without_effect_are_told_and_taken() -> None:
     assert notice == "includeHeaders has no effect: a column headers is written whenever there is one"
 
 
+def test_at_least_once_options_about_repetitions_cause_a_notice() -> None:
+    """A user of batch.id relies on a second run that delivers nothing."""
+    given = {"sink.id": "exports", "batch.id": "monday", "Ledger.Config.retention.ms": "1", "preset": "msk-serverless"}
+    assert parsed(given).notices == ()
+    (notice,) = parsed({**given, "delivery.guarantee": "at-least-once"}).notices
+    assert "without effect with delivery.guarantee=at-least-once: batch.id, ledger.config.retention.ms. " in notice
+    assert parsed({"delivery.guarantee": "at-least-once", "sink.id": "s", "preset": "msk-serverless"}).notices == ()
+
+
 def test_notices_of_the_producer_are_told_by_the_sink_and_not_again_by_each_producer() -> None:
     options = parsed({"kafka.message.timeout.ms": "60000"})
     assert any("message.timeout.ms" in notice for notice in options.notices)

@@ -170,7 +170,7 @@ def test_rows_that_do_not_fit_are_told_in_order_and_set_apart_as_json() -> None:
     assert kept.to_pylist() == [{"value": b"\x02", "key": "b"}, {"value": None, "key": "c"}]
     assert (places, unfit.positions) == ([1, 2], [0, 3])
     assert unfit.rows.column("value").to_pylist() == [b'{"id":1099511627776}', b"{}"]
-    letters = unfit.make_letters(place={}, topic="t", first_row=100, request_bytes_max=10_000)
+    letters = unfit.make_letters(place={}, topic="t", first_row=100, bytes_max=10_000)
     said = [dict(row["headers"][0].items())["value"] for row in letters.to_pylist()]
     assert said[1] == b"value.id of row 103 is null, and the schema has no null there"
 
