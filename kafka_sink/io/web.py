@@ -180,6 +180,8 @@ def _read_refusal(error: urllib.error.HTTPError, bytes_max: int) -> bytes:
 def _describe_failure(error: Exception) -> str:
     if isinstance(error, http.client.HTTPException):
         return f"{type(error).__name__}, that is no HTTP"  # its text would contain what the peer sent
+    if isinstance(error, ValueError) and not isinstance(error, OSError):
+        return "the request or its answer has characters that HTTP does not allow"  # its text could contain a secret
     reason = getattr(error, "reason", error)
     return str(getattr(reason, "strerror", None) or reason)
 

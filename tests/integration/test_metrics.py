@@ -662,3 +662,13 @@ def test_lineage_goes_to_an_address_with_the_key_of_a_file(broker: EmbeddedBroke
         "Bearer first-key", "Bearer first-key", "Bearer second-key", "Bearer second-key",
     ]  # fmt: skip
     assert [json.loads(body)["eventType"] for body in receiver.bodies("/api/v1/lineage")] == ["START", "COMPLETE"] * 2
+
+
+def test_a_key_that_no_header_can_hold_is_not_logged(
+    broker: EmbeddedBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "key").write_text("hunter2\nof the second line\n")
+    receiver = Receiver()
+    with receiver.server as server:
+        Export(broker, "x", lineage_url=server.url, lineage_api_key_file=str(tmp_path / "key")).deliver(["rows"])
+    assert receiver.got == [] and "PKS-3013 lineage: TransportError" in caplog.text and "hunter2" not in caplog.text
