@@ -28,10 +28,10 @@ def read_options(given: argparse.Namespace) -> dict[str, str]:
     return {**read_properties(given.properties), **unique_options(given.option)}
 
 
-def unique_options(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
+def unique_options(pairs: Sequence[tuple[str, str]], word: str = "--option") -> Mapping[str, str]:
     named = dict(pairs)
     if len(named) < len(pairs):
-        raise ConfigError("--option names the same option twice", COMMAND_WRONG)
+        raise ConfigError(f"{word} names the same option twice", COMMAND_WRONG)
     return named
 
 

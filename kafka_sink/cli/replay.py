@@ -194,16 +194,17 @@ class ReplaySession:
 
     # ---- writing ---------------------------------------------------------------------------------------------------
 
-    def run(self, plan: Plan, display: Display) -> ReplayProgress:
+    def run(self, plan: Plan, display: Display) -> tuple[ReplayProgress, ReplayProgress]:
+        """The progress before and after. That of the plan may be older: another run may have gone on meanwhile."""
         check_ledger_topic(self.client, PlainLedger(self.ledger_topic))
         with Producer(_transactional(self._options, self.name)) as producer:
             writer = _Writer(producer, self.ledger_topic)
             claim_offset = writer.claim(self.name)
-            progress = self.resume(self.list_replays(claim_offset).get(self.name), plan.progress.source_id)
+            progress = before = self.resume(self.list_replays(claim_offset).get(self.name), plan.progress.source_id)
             for partition, (planned, end) in plan.extents.items():
                 begin = max(planned, progress.next_offsets.get(partition, 0))
                 progress = self._replay_partition(writer, progress, partition, begin, end, display)
-        return progress
+        return before, progress
 
     def _replay_partition(
         self, writer: _Writer, progress: ReplayProgress, partition: int, begin: int, end: int, display: Display
@@ -363,11 +364,11 @@ def replay(session: ReplaySession, given: argparse.Namespace) -> Report:
     confirm(given, [])
     with Display(plan, is_silent=given.json) as display:
         try:
-            progress = session.run(plan, display)
+            before, after = session.run(plan, display)
         except KafkaSinkError as error:
             hint = "what is committed stays; the same command goes on from there"
             raise copy_error(error, f"{error} ({hint})") from error
-    return _report(plan.progress, progress, "done")
+    return _report(before, after, "done")
 
 
 def _dry_run(session: ReplaySession, plan: Plan) -> Report:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def _format(given: argparse.Namespace) -> tuple[RegistryOptions | None, SideForm
 def parse_columns(columns: str) -> pa.StructType:
     """From a text or a file."""
     is_text = any(mark in columns for mark in " {<")
-    if not is_text:
+    if not is_text or os.path.isfile(columns):  # unlike the method of a path it never raises
         try:
             columns = Path(columns).read_text(encoding="utf-8")
         except OSError as error:

@@ -19,7 +19,7 @@ from kafka_sink.options.values import TOPIC_NAME
 class TopicSession:
     def __init__(self, given: argparse.Namespace) -> None:
         self.topic = TOPIC_NAME.parse("--topic", given.topic)
-        configs = tuple(sorted(unique_options(given.config).items()))
+        configs = tuple(sorted(unique_options(given.config, "--config").items()))
         self.plan = TopicPlan(given.partitions, given.replication_factor, configs)
         if not given.create and self.plan != TopicPlan():
             raise ConfigError(

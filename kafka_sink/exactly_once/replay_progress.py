@@ -109,7 +109,7 @@ class ReplayListing(LedgerRead):
         self.unreadable: dict[str, str] = {}
         # Replays whose newest record has no marker: whether it was committed is unknown.
         self.in_doubt: frozenset[str] = frozenset()
-        super().__init__(settings, "", now_ms, claim_offset=claim_offset)
+        super().__init__(settings, "", now_ms, claim_offset=claim_offset, awaits_markers=claim_offset is None)
 
     @property
     def is_finished(self) -> bool:

@@ -28,7 +28,7 @@ from kafka_sink.cli.replay import ReplaySession
 from kafka_sink.errors import DataError, OperationTimeout
 from kafka_sink.exactly_once import log_scan
 from kafka_sink.spark.unsendable import Unsendable
-from kafka_sink.testing import EmbeddedBroker, Fault, acl
+from kafka_sink.testing import EmbeddedBroker, Fault, acl, settings
 from kafka_sink.testing.acl import Acl
 from tests.integration.asking import client_of
 from tests.integration.commanding import Shell
@@ -326,6 +326,27 @@ def test_a_letter_that_cannot_be_sent_is_named_and_those_before_it_stay(broker: 
     done = shell(*words(servers, "--yes"))
     assert done.exit_code == 0
     assert sorted(len(record.value or b"") for record in read_topic(servers, BACK)) == [3, 5000]
+
+
+def test_a_second_run_right_after_the_first_counts_nothing_twice(
+    broker: EmbeddedBroker, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = broker.bootstrap_servers
+    send(servers, letters(rows(4)))
+    monkeypatch.setattr(settings, "DEFAULT_DELAYS_MS", {"marker": 200})
+    assert shell(*words(servers, "--yes", "--json")).content["written_now"] == 4
+    assert shell(*words(servers, "--dry-run", "--json")).content["would_write"] == 0
+    # Later than a look waits for: only the run itself finds what the first one has written.
+    monkeypatch.setattr(settings, "DEFAULT_DELAYS_MS", {"marker": 2_000})
+    send_one(servers)
+    assert shell(*words(servers, "--yes", "--json")).content["written_now"] == 1
+    assert shell(*words(servers, "--yes", "--json")).content["written_now"] == 0
+    assert sum(back(servers).values()) == 5
+
+
+def send_one(servers: str) -> None:
+    with Producer({"bootstrap.servers": servers}) as producer:
+        producer.send_arrow(letters(rows(1, first=10)), DEAD)
 
 
 def test_a_topic_that_was_made_anew_has_letters_of_its_own(broker: EmbeddedBroker, shell: Shell) -> None:

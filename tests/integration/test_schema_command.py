@@ -23,7 +23,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str,
 
 
 def test_show_prints_what_would_be_registered(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    path = tmp_path / "columns"
+    path = tmp_path / "my columns"
     path.write_text(COLUMNS)
     code, found = run(capsys, "show", "--format", "avro", "--record-name", "shop.Order", "--columns", str(path))
     assert (code, found["schema"]["namespace"], found["schema"]["fields"][0]) == (

@@ -164,5 +164,7 @@ def test_the_command_shows_creates_and_compares(
 
 
 def test_the_command_needs_a_person_or_a_yes(broker: EmbeddedBroker, shell: Shell, tmp_path: Path) -> None:
+    twice = shell("topic", "--topic", "t", "--create", "--config", "retention.ms=1", "--config", "retention.ms=2")
+    assert twice.exit_code == 2 and "--config names the same option twice" in twice.err
     said = shell("topic", "--bootstrap-server", broker.bootstrap_servers, "--topic", "../x")
     assert said.exit_code == 2 and "a topic name" in said.err
