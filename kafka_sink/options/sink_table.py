@@ -31,7 +31,8 @@ METRICS_ENABLED = "metrics.enabled"
 
 # Part of transactional ids and of the ACL for them.
 _SINK_ID = Pattern("1 to 200 letters, digits, dots, underscores and hyphens", re.compile(r"[a-zA-Z0-9._-]{1,200}"))
-_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#@]*)?")
+# A name or an address in brackets, then port and path.
+_URL = re.compile(r"https?://(?:[^\s/?#@:\[\]]+|\[[0-9a-zA-Z:.%]+\])(?::([0-9]{1,5}))?(?:/[^\s?#@]*)?")
 _TEXT = Text(empty_allowed=False)
 LABEL_CHARACTERS_MAX = 200
 
@@ -69,7 +70,8 @@ class PlainUrl:
 
     def parse(self, name: str, value: object) -> str:
         text = value.strip() if isinstance(value, str) else ""
-        if not _URL.fullmatch(text):
+        found = _URL.fullmatch(text)
+        if found is None or not 1 <= int(found[1] or 1) <= 65535:
             raise invalid_value_error(name, "***@" + text.rpartition("@")[2] if "@" in text else value, self.valid)
         return text.rstrip("/")
 

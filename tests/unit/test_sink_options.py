@@ -165,6 +165,13 @@ def test_addresses_hold_no_secret(url: str) -> None:
     assert "without user and query" in text and "word" not in text
 
 
+@pytest.mark.parametrize("host", ["h:port", "h:65536", "h:0", "h:", "[::1", ":80", "h h", "h:12345678901"])
+def test_an_address_that_no_request_can_be_sent_to_is_refused(host: str) -> None:
+    assert "is not valid" in refusal({"metrics.otlp.endpoint": f"http://{host}"})
+    for good in ("h:65535/", "[::1]:80", "[fe80::1%eth0]", "127.0.0.1/v1"):
+        assert parsed({"metrics.otlp.endpoint": f"http://{good}"}).telemetry is not None
+
+
 OF_SINK = sorted(name for name in SINK_OPTIONS if not name.startswith(("metrics.", "traceparent.", "lineage.")))
 
 
