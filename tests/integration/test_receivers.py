@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -16,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ from kafka_sink.errors import ConfigError, KafkaSinkError, TransportError
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.lineage.send import send
 from kafka_sink.metrics import breaker, launch, notebook
+from kafka_sink.metrics.exporter import CLIENTS_MAX
 from kafka_sink.metrics.figures import DELIVERED, BatchReport
 from kafka_sink.metrics.launch import LOG, ensure_exporter
 from kafka_sink.metrics.otlp import export
@@ -175,6 +178,27 @@ def test_clients_that_go_away_fill_no_log(tmp_path: Path) -> None:
         exporter.terminate()
         exporter.wait(30)
     assert (figures_folder(str(tmp_path / "application")) / LOG).read_text() == ""
+
+
+def test_clients_that_never_come_to_an_end_keep_no_exporter_from_ending(tmp_path: Path) -> None:
+    port, application = free_port(), tmp_path / "application"
+    assert ensure_exporter(str(application), "127.0.0.1", port) == ""
+    exporter = launch.started_exporters(os.getpid())[-1]
+    wait_until(lambda: answers(port), "the exporter to answer")
+    with ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(CLIENTS_MAX + 2)]
+
+        def has_ended() -> bool:
+            with suppress(OSError):
+                for client in clients:
+                    client.sendall(b"G")
+            return exporter.poll() is not None
+
+        for _ in range(5):
+            assert not has_ended()
+            time.sleep(0.2)
+        shutil.rmtree(application)
+        wait_until(has_ended, "the exporter to end")
 
 
 def test_an_exporter_that_cannot_be_started_says_nothing_about_its_port(
