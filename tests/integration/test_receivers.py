@@ -186,6 +186,7 @@ def test_clients_that_never_come_to_an_end_keep_no_exporter_from_ending(tmp_path
     exporter = launch.started_exporters(os.getpid())[-1]
     wait_until(lambda: answers(port), "the exporter to answer")
     with ExitStack() as stack:
+        stack.callback(exporter.kill)
         clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(CLIENTS_MAX + 2)]
 
         def has_ended() -> bool:
