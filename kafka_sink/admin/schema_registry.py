@@ -19,7 +19,7 @@ import os
 import random
 import time
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 
 from kafka_sink.admin.registry_memory import recall, remember
 from kafka_sink.auth.login import read_login_options
@@ -220,14 +220,13 @@ class RegistryClient:
             headers["Content-Type"] = CONTENT_TYPE
         answer = web.ask(
             source,
-            self._options.login,
+            partial(tls_context, self._options.login),
             url + request.path,
             headers=headers,
             body=request.body,
             method=request.method,
             bytes_max=ANSWER_BYTES_MAX,
             timeouts_ms=web.login_timeouts_ms(self._options.login, TIMEOUT_MS),
-            context=tls_context,
         )
         return RegistryAnswer(
             source,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import urllib.parse
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from kafka_sink.auth.renewal import Renewed
@@ -15,6 +16,7 @@ from kafka_sink.error_table.brokers import TOKEN_UNUSABLE
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.io import web
 from kafka_sink.io.files import read_file, resolve_references
+from kafka_sink.io.tls import endpoint_context
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import JWT_BEARER
@@ -70,7 +72,7 @@ def _fetch_token(options: ProducerOptions, module_options: Mapping[str, str]) ->
     headers, form = _make_request(options, module_options)
     answer = web.ask(
         source,
-        options,
+        partial(endpoint_context, options),
         url,
         headers=headers,
         body=urllib.parse.urlencode(form).encode(),

@@ -86,6 +86,8 @@ def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
             "ids", WARN, f"open transactions were not listed: {found.failure.reason}", "see the other lines"
         )
         return
+    for note in dict.fromkeys(found.notes):
+        yield ProbeResult("ids", WARN, note, "there may be more transactions than the next line counts")
     now_ms = time.time() * 1000
     old = [one for one in found.found if now_ms - one.start_ms > one.timeout_ms / 2]
     text = f"{len(mine)} of {len(states)} transactional ids are of sink {sink_id}, {len(found.found)} transactions open"

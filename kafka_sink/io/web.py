@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 
 from kafka_sink.errors import ConfigError, TransportError
 from kafka_sink.frozen import frozen
-from kafka_sink.io.tls import endpoint_context
 from kafka_sink.options import ProducerOptions
 
 PIECE_BYTES = 64 * 1024
@@ -122,7 +121,7 @@ def login_timeouts_ms(options: ProducerOptions, default_ms: int) -> tuple[int, i
 
 def ask(
     source: str,
-    options: ProducerOptions,
+    context: Callable[[], ssl.SSLContext],
     url: str,
     *,
     bytes_max: int,
@@ -130,15 +129,14 @@ def ask(
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
     method: str | None = None,
-    context: Callable[[ProducerOptions], ssl.SSLContext] = endpoint_context,
 ) -> HttpAnswer:
-    """`source` names the endpoint in errors; `timeouts_ms` are for connecting and for the response. `context` makes the
-    TLS context, if needed."""
+    """`source` names the endpoint in errors; `context` makes the TLS context, if needed; `timeouts_ms` are for
+    connecting and for the response."""
     is_https = url[:6].lower() == "https:"
     connect_s, read_s = (each / 1000 for each in timeouts_ms)
     # An unencrypted request must not go through a proxy.
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler(None if is_https else {}), _NoRedirect()]
-    handlers.append(_Https(context(options), read_s) if is_https else _Http(read_s))
+    handlers.append(_Https(context(), read_s) if is_https else _Http(read_s))
     opener = urllib.request.build_opener(*handlers)
     request = urllib.request.Request(url, body, dict(headers or {}), method=method)
     try:

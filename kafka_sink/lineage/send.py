@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from urllib.parse import urlsplit
 
 from kafka_sink.errors import ConfigError, TransportError
 from kafka_sink.io.files import read_file
+from kafka_sink.io.tls import endpoint_context
 from kafka_sink.io.web import ask, redact_url
 from kafka_sink.lineage.events import run_event
 from kafka_sink.metrics.breaker import circuit_breaker
@@ -53,8 +55,9 @@ def _post(url: str, text: str, telemetry: TelemetryOptions, options: ProducerOpt
         if telemetry.lineage_api_key_file is not None:
             headers["Authorization"] = f"Bearer {_read_key(telemetry.lineage_api_key_file)}"
         answer = ask(
-            f"lineage.url {redact_url(address)}", options, address, method="POST", headers=headers, body=text.encode(),
-            bytes_max=ANSWER_BYTES_MAX, timeouts_ms=(telemetry.timeout_ms, telemetry.timeout_ms),
+            f"lineage.url {redact_url(address)}", partial(endpoint_context, options), address, method="POST",
+            headers=headers, body=text.encode(), bytes_max=ANSWER_BYTES_MAX,
+            timeouts_ms=(telemetry.timeout_ms, telemetry.timeout_ms),
         )  # fmt: skip
         if not answer.is_good:
             raise TransportError(f"lineage.url {redact_url(address)} answered {answer.status}")

@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -87,15 +88,14 @@ def json_of(streams: list[StreamFigures]) -> str:
 
 
 def serve(application_folder: str, listener: socket.socket, jvm: int) -> None:
+    """Returns without a shutdown of the server, which would wait for clients; the process ends, and its threads."""
     handler = type("ApplicationHandler", (Handler,), {"application_folder": application_folder})
     server = Server(listener, handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     known = facts_of(jvm)
-    is_over = threading.Event()
     # Also ends if the JVM is gone before the first check.
     while os.path.isdir(application_folder) and (not jvm or (known is not None and facts_of(jvm) == known)):
-        is_over.wait(LOOK_S)
-    server.shutdown()
+        time.sleep(LOOK_S)
 
 
 def main(words: list[str]) -> None:

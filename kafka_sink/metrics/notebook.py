@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import html
-import http.client
 import json
 import os
-import urllib.request
+import ssl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafka_sink.error_table.writes import FIGURES_MISSING
 from kafka_sink.errors import ConfigError, TransportError
+from kafka_sink.io.web import ask
 from kafka_sink.metrics.store import read_streams
 from kafka_sink.metrics.stream_figures import StreamFigures, from_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TIMEOUT_S = 5.0
+TIMEOUTS_MS = (5_000, 5_000)
+ANSWER_BYTES_MAX = 256 * 1024 * 1024
 # The name of the sink's own folder below Spark's (spark/files.py).
 OWN_FOLDER = "pykafka-sink"
 _TITLES = ("sink", "query", "batches", "rows", "bytes", "retried", "commit s", "open")
@@ -132,12 +133,12 @@ def _fetch(url: str) -> list[StreamFigures]:
         raise ConfigError(
             f"{url!r} is no address: http://<the driver's host>:<metrics.prometheus.port>", FIGURES_MISSING
         )
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(address, timeout=TIMEOUT_S) as answer:
-            return [from_json(json.dumps(stream)) for stream in json.load(answer)["streams"]]
-    except http.client.HTTPException as error:
-        # Its text may contain what the peer sent.
-        raise TransportError(f"no figures at {address}: {type(error).__name__}", FIGURES_MISSING) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        answer = ask(
+            "the endpoint", ssl.create_default_context, address, bytes_max=ANSWER_BYTES_MAX, timeouts_ms=TIMEOUTS_MS
+        )
+        if not answer.is_good:
+            raise ValueError(f"it answered {answer.status}")
+        return [from_json(json.dumps(stream)) for stream in json.loads(answer.body)["streams"]]
+    except (TransportError, ValueError, KeyError, TypeError) as error:
         raise TransportError(f"no figures at {address}: {error}", FIGURES_MISSING) from None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+from functools import partial
 
 from kafka_sink.errors import TransportError
+from kafka_sink.io.tls import endpoint_context
 from kafka_sink.io.web import ask, redact_url
 from kafka_sink.metrics.breaker import circuit_breaker
 from kafka_sink.metrics.prometheus_text import CONTENT_TYPE, prometheus_text
@@ -20,8 +22,8 @@ def push(url: str, figures: StreamFigures, options: ProducerOptions, timeout_ms:
         if not is_wanted:
             return
         answer = ask(
-            f"the Pushgateway {redact_url(url)}", options, url + group_path(figures), method="PUT",
-            headers={"Content-Type": CONTENT_TYPE}, body=prometheus_text([figures]).encode(),
+            f"the Pushgateway {redact_url(url)}", partial(endpoint_context, options), url + group_path(figures),
+            method="PUT", headers={"Content-Type": CONTENT_TYPE}, body=prometheus_text([figures]).encode(),
             bytes_max=ANSWER_BYTES_MAX, timeouts_ms=(timeout_ms, timeout_ms),
         )  # fmt: skip
         if not answer.is_good:

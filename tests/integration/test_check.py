@@ -274,6 +274,15 @@ def test_ids_are_counted_for_their_own_sink(place: Planting) -> None:
     assert line.text == f"1 of 2 transactional ids are of sink {SINK_ID}, 1 transactions open"
 
 
+def test_transactions_that_a_broker_does_not_list_are_not_taken_for_none(place: Planting) -> None:
+    kafka = place.broker()
+    kafka.inject(Fault("ListTransactions", error_code=Code.COORDINATOR_LOAD_IN_PROGRESS, times=None))
+    report = kafka_sink.check(job(kafka), timeout_s=AMPLE_S)
+    told, counted = [each for each in report if each.name == "ids"]
+    assert told.verdict == WARN and "ListTransactions was answered with COORDINATOR_LOAD_IN_PROGRESS" in told.text
+    assert counted.text.startswith("0 of 0 ")
+
+
 # ---- the machine ---------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -16,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,8 @@ from kafka_sink import sink_metrics
 from kafka_sink.errors import ConfigError, KafkaSinkError, TransportError
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.lineage.send import send
-from kafka_sink.metrics import breaker, launch
+from kafka_sink.metrics import breaker, launch, notebook
+from kafka_sink.metrics.exporter import CLIENTS_MAX
 from kafka_sink.metrics.figures import DELIVERED, BatchReport
 from kafka_sink.metrics.launch import LOG, ensure_exporter
 from kafka_sink.metrics.otlp import export
@@ -33,7 +36,7 @@ from kafka_sink.metrics.store import figures_folder, note, read_streams
 from kafka_sink.metrics.stream_figures import stream_of
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions, TelemetryOptions
-from tests.integration.hostile_peer import HostilePeer
+from tests.integration.hostile_peer import HostilePeer, web_drips
 from tests.integration.test_metrics import answers
 from tools.kafka_node import free_port
 from tools.waiting import wait_until
@@ -177,6 +180,28 @@ def test_clients_that_go_away_fill_no_log(tmp_path: Path) -> None:
     assert (figures_folder(str(tmp_path / "application")) / LOG).read_text() == ""
 
 
+def test_clients_that_never_come_to_an_end_keep_no_exporter_from_ending(tmp_path: Path) -> None:
+    port, application = free_port(), tmp_path / "application"
+    assert ensure_exporter(str(application), "127.0.0.1", port) == ""
+    exporter = launch.started_exporters(os.getpid())[-1]
+    wait_until(lambda: answers(port), "the exporter to answer")
+    with ExitStack() as stack:
+        stack.callback(exporter.kill)
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(CLIENTS_MAX + 2)]
+
+        def has_ended() -> bool:
+            with suppress(OSError):
+                for client in clients:
+                    client.sendall(b"G")
+            return exporter.poll() is not None
+
+        for _ in range(5):
+            assert not has_ended()
+            time.sleep(0.2)
+        shutil.rmtree(application)
+        wait_until(has_ended, "the exporter to end")
+
+
 def test_an_exporter_that_cannot_be_started_says_nothing_about_its_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +217,13 @@ def test_an_exporter_that_cannot_be_started_says_nothing_about_its_port(
 def test_what_is_no_address_is_an_error_of_this_package(url: str) -> None:
     with pytest.raises(KafkaSinkError, match=r"no figures at|is no address"):
         sink_metrics(url)
+
+
+@pytest.mark.parametrize("drips", ["status", "header", "chunk"])
+def test_an_endpoint_that_never_comes_to_an_end_is_given_up(drips: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notebook, "TIMEOUTS_MS", (300, 300))
+    with HostilePeer(web_drips[drips]) as peer, pytest.raises(TransportError, match="did not answer: timed out"):
+        sink_metrics(f"http://{peer.address}")
 
 
 NO_FIGURES = '{"format": 1, "sink": "s", "query": "", "query_id": "", "client_id": "", "began_ms": 0, "histograms": []}'

@@ -177,6 +177,13 @@ def test_an_address_may_have_a_path_and_a_host_of_any_letters() -> None:
     assert (telemetry.lineage_url, telemetry.pushgateway_url) == ("http://[::1]:5000/a%20b", "http://b\u00fccher")
 
 
+@pytest.mark.parametrize("host", ["h:port", "h:65536", "h:0", "[::1", ":80", "h h", "h:12345678901"])
+def test_an_address_that_no_request_can_be_sent_to_is_refused(host: str) -> None:
+    assert "is not valid" in refusal({"metrics.otlp.endpoint": f"http://{host}"})
+    for good in ("h:65535/", "[::1]:80", "[fe80::1%eth0]", "127.0.0.1/v1"):
+        assert parsed({"metrics.otlp.endpoint": f"http://{good}"}).telemetry is not None
+
+
 OF_SINK = sorted(name for name in SINK_OPTIONS if not name.startswith(("metrics.", "traceparent.", "lineage.")))
 
 
