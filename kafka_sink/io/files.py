@@ -27,15 +27,26 @@ def add_search_folder(folder: Callable[[], str | None]) -> None:
         _more_folders.append(folder)
 
 
+def _working_folder() -> str | None:
+    """None: it was deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
 def locate_file(option: str, name: str) -> Path:
     path = Path(name)
-    places = [path] if path.is_absolute() else [Path.cwd() / path]
-    if not path.is_absolute():
+    if path.is_absolute():
+        places = [path]
+    else:
+        here = _working_folder()
+        places = [] if here is None else [Path(here) / path]
         places += [Path(folder) / path.name for folder in (each() for each in _more_folders) if folder is not None]
     for place in places:
         if os.path.exists(place):  # unlike the method of a path it never raises
             return place
-    looked = ", ".join(str(place.parent) for place in places)
+    looked = ", ".join(str(place.parent) for place in places) or "the working directory, which was deleted"
     raise ConfigError(
         f"{option}={name}: there is no such file in {looked}. The file has to be on every host that connects; with "
         "spark-submit --files FILE name it here without its folder",

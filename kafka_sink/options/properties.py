@@ -57,4 +57,6 @@ def _unescape(text: str) -> str:
             )
         return _LETTERS.get(escaped, escaped)
 
-    return _ESCAPE.sub(replace_escape, text)
+    unescaped = _ESCAPE.sub(replace_escape, text)
+    # Java writes a letter beyond 16 bits as two escapes.
+    return unescaped.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

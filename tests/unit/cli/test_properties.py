@@ -23,6 +23,7 @@ from kafka_sink.options.properties import parse_properties
         ("a=b\\\n   c\\\r\n  d\re=f", {"a": "bcd", "e": "f"}),
         ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
         ("a=\\t\\n\\u0041\\q\\\\", {"a": "\t\nAq\\"}),
+        ("a=\\ud83d\\ude00\\u00e4", {"a": "\U0001f600\u00e4"}),
         ("a=b\\", {"a": "b"}),
         ("a=1\na=2", {"a": "2"}),
         ("a=b\\\n# no comment", {"a": "b# no comment"}),
