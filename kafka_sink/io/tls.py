@@ -24,6 +24,8 @@ _LOGGER = logging.getLogger("kafka_sink")
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _PEM = b"-----BEGIN "
 _JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+# Options that take PEM only, and OpenSSL's command that converts their DER.
+_CONVERTERS = {"ssl.certificate.location": "x509", "ssl.key.location": "pkey", "ssl.crl.location": "crl"}
 _FILE_OPTIONS = ("truststore", "keystore", "certificate", "key", "crl")
 
 
@@ -39,9 +41,11 @@ class TlsContexts:
         """Uses changed files, unless they are invalid: one may be in the middle of being written."""
         now = _stat_files(self._options)
         if now != self._seen:
-            self._seen = now
             try:
                 self._context = tls_context(self._options)
+                # Not after an error: what caused it may be over, although none of these files changes again, as with
+                # a password behind a reference.
+                self._seen = now
             except ConfigError as error:
                 _LOGGER.warning("changed files for TLS are not used, the former ones are: %s", error)
         return self._context
@@ -51,6 +55,10 @@ def tls_context(options: ProducerOptions) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _choose_versions(context, options)
     _choose_trust(context, options)
+    if options.ssl_crl_location is not None:
+        lists = _read_pem("ssl.crl.location", options.ssl_crl_location, "crl")
+        _load_trust(context, f"ssl.crl.location={options.ssl_crl_location}", lists)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     _load_own_certificate(context, options)
     context.check_hostname = bool(options.ssl_endpoint_identification_algorithm)
     if not options.enable_ssl_certificate_verification:
@@ -60,7 +68,11 @@ def tls_context(options: ProducerOptions) -> ssl.SSLContext:
 
 
 def endpoint_context(options: ProducerOptions) -> ssl.SSLContext:
-    """For a token endpoint: always verified, by the system's trusted authorities and those of the options."""
+    """For a token endpoint: always verified, by the system's trusted authorities and those of the options.
+
+    Without the lists of revoked certificates: they are those of the brokers' authorities, and OpenSSL refuses every
+    certificate whose authority has none.
+    """
     context = ssl.create_default_context()
     if options.ssl_truststore_certificates is not None or options.ssl_truststore_location is not None:
         _choose_trust(context, options)
@@ -98,10 +110,6 @@ def _choose_trust(context: ssl.SSLContext, options: ProducerOptions) -> None:
             _load_trust(context, f"ssl.truststore.location={name}", trusted)
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    if options.ssl_crl_location is not None:
-        lists = _read_pem("ssl.crl.location", options.ssl_crl_location, "crl")
-        _load_trust(context, f"ssl.crl.location={options.ssl_crl_location}", lists)
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def _load_trust(context: ssl.SSLContext, option: str, content: bytes) -> None:
@@ -155,6 +163,12 @@ def _read_pem(option: str, name: str, side: str, password: str | None = None) ->
     if content.startswith(_JKS):
         raise ConfigError(f"{option}={name} is a JKS file: {conversion_hint('JKS', name, side)}", KEY_FILE)
     if content.startswith(DER) and _PEM not in content:
+        if option in _CONVERTERS:
+            command = f"openssl {_CONVERTERS[option]} -inform DER -in {name} -out {side}.pem"
+            raise ConfigError(
+                f"{option}={name} is no file of PEM: convert DER with `{command}`; PKCS12 is for ssl.keystore.location",
+                KEY_FILE,
+            )
         word = None if password is None else resolve_references(f"ssl.{side}.password", password)
         return pkcs12_to_pem(f"{option}={name}", name, side, content, word)
     if _PEM not in content:
