@@ -39,7 +39,8 @@ def next_token(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> byt
     try:
         return exchange.step(answer["auth_bytes"])
     except AuthenticationError as error:
-        raise AuthenticationError(f"{title}: {error}. Nothing was sent to it but what the mechanism demands") from None
+        text = f"{title}: {error}. Nothing was sent to it but what the mechanism demands"
+        raise AuthenticationError(text, error.entry) from None
 
 
 def check_handshake(exchange: Exchange, title: str, answer: Mapping[str, Any], *, is_renewal: bool) -> None:

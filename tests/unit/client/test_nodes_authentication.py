@@ -14,6 +14,7 @@ from network_history import check
 from kafka_sink.client.authentication import session_end_ms
 from kafka_sink.client.connection import NEGOTIATION_FRAME_BYTES_MAX
 from kafka_sink.engine.commands import Append
+from kafka_sink.error_table.brokers import KERBEROS_LOGIN
 from kafka_sink.errors import (
     AuthenticationError,
     ConfigError,
@@ -157,6 +158,15 @@ def test_a_server_that_does_not_prove_itself_is_refused_by_us() -> None:
     driver = authenticated(lambda _host: TwoSteps())
     driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {**accepted(asked), "auth_bytes": b"wrong"}
     assert "the server did not prove itself. Nothing was sent to it but" in refused(driver)
+
+
+def test_a_refusal_of_ours_keeps_its_name() -> None:
+    class NoTicket(TwoSteps):
+        def step(self, challenge: bytes) -> bytes | None:
+            raise AuthenticationError("Kerberos gives no proof", KERBEROS_LOGIN)
+
+    text = refused(authenticated(lambda _host: NoTicket()))
+    assert text.startswith(f"{KERBEROS_LOGIN.name}: ") and "Kerberos gives no proof. Nothing was sent" in text
 
 
 def test_credentials_that_are_not_there_end_it_before_anything_is_sent() -> None:
