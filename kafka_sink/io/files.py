@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kafka_sink.error_table.writes import FILE_UNREADABLE
 from kafka_sink.errors import ConfigError
+from kafka_sink.io.plain_connection import NO_DESCRIPTOR_ERRNOS, failure_of
 from kafka_sink.options.properties import ENCODING, parse_properties
 from kafka_sink.security.reference import replace_references
 
@@ -60,6 +61,8 @@ def read_file(option: str, name: str) -> bytes:
         with path.open("rb") as opened:
             content = opened.read(FILE_BYTES_MAX + 1)
     except OSError as error:
+        if error.errno in NO_DESCRIPTOR_ERRNOS:  # not the file's fault, and it may pass
+            raise failure_of(f"{option}={name}", error) from None
         raise ConfigError(f"{option}={name} cannot be read: {error.strerror}", FILE_UNREADABLE) from None
     if len(content) > FILE_BYTES_MAX:
         raise ConfigError(

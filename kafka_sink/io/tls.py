@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kafka_sink.error_table.brokers import KEY_FILE
-from kafka_sink.errors import ConfigError
+from kafka_sink.errors import ConfigError, TransportError
 from kafka_sink.io.files import locate_file, read_file, resolve_references
 from kafka_sink.io.pkcs12 import DER, pkcs12_to_pem
 from kafka_sink.options import ProducerOptions
@@ -46,7 +46,7 @@ class TlsContexts:
                 # Not after an error: what caused it may be over, although none of these files changes again, as with
                 # a password behind a reference.
                 self._seen = now
-            except ConfigError as error:
+            except (ConfigError, TransportError) as error:
                 _LOGGER.warning("changed files for TLS are not used, the former ones are: %s", error)
         return self._context
 
