@@ -150,6 +150,7 @@ def test_an_answer_that_holds_no_token_is_told_without_its_content(
     server.answers.append(answer)
     error = refusal(options(server))
     assert isinstance(error, kind) and says in str(error), error
+    assert error.name == "PKS-4008"
     assert len(server.requests) == 1
 
 

@@ -137,6 +137,13 @@ def test_wrong_credentials_are_told_once_in_the_words_of_the_broker_and_never_tr
     assert len(text) < 1400 and "hunter2" not in text
 
 
+def test_a_token_that_is_refused_is_no_matter_of_name_and_password() -> None:
+    driver = authenticated(lambda _host: new_exchange(Login(mechanism="OAUTHBEARER", token="a.b.c"), ""))
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {**accepted(asked), "error_code": 58}
+    text = refused(driver)
+    assert "Check issuer, audience, subject and expiry of the token" in text and "sasl.password" not in text
+
+
 def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
     driver = authenticated()
     offered = ["SCRAM-SHA-512", "evil\n"]
