@@ -1,4 +1,4 @@
-"""TLS contexts made from options, and rebuilt when one of their files has changed.
+"""TLS contexts made from options, and rebuilt when one of their files, or a value behind a reference, has changed.
 
 So a certificate replaced on disk is used by the next connection without a restart; open connections keep theirs. All
 TLS files are read here, and every error names the option.
@@ -27,6 +27,11 @@ _JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 # Options that take PEM only, and OpenSSL's command that converts their DER.
 _CONVERTERS = {"ssl.certificate.location": "x509", "ssl.key.location": "pkey", "ssl.crl.location": "crl"}
 _FILE_OPTIONS = ("truststore", "keystore", "certificate", "key", "crl")
+# Options whose text may be a reference.
+_TEXT_OPTIONS = (
+    "truststore.certificates", "truststore.password", "keystore.certificate.chain", "keystore.key",
+    "keystore.password", "key.password",
+)  # fmt: skip
 
 
 class TlsContexts:
@@ -34,17 +39,16 @@ class TlsContexts:
 
     def __init__(self, options: ProducerOptions) -> None:
         self._options = options
-        self._seen = _stat_files(options)
+        self._seen = _look_at_sources(options)
         self._context = tls_context(options)
 
     def current(self) -> ssl.SSLContext:
-        """Uses changed files, unless they are invalid: one may be in the middle of being written."""
-        now = _stat_files(self._options)
+        """Uses what has changed, unless it is invalid: a file may be in the middle of being written."""
+        now = _look_at_sources(self._options)
         if now != self._seen:
             try:
                 self._context = tls_context(self._options)
-                # Not after an error: what caused it may be over, although none of these files changes again, as with
-                # a password behind a reference.
+                # Not after an error, whose cause may be over although none of these changes again.
                 self._seen = now
             except (ConfigError, TransportError) as error:
                 _LOGGER.warning("changed files for TLS are not used, the former ones are: %s", error)
@@ -202,7 +206,8 @@ def _temporary_file(content: bytes) -> Iterator[str]:
         yield opened_file.name
 
 
-def _stat_files(options: ProducerOptions) -> tuple[object, ...]:
+def _look_at_sources(options: ProducerOptions) -> tuple[object, ...]:
+    """It differs if a file, or a value behind a reference, has changed."""
     state: list[object] = []
     for side in _FILE_OPTIONS:
         name = getattr(options, f"ssl_{side}_location")
@@ -212,6 +217,12 @@ def _stat_files(options: ProducerOptions) -> tuple[object, ...]:
             # It is being replaced. Reading it raises the error.
             found = None
         state.append(found and (found.st_ino, found.st_mtime_ns, found.st_size))
+    for each in _TEXT_OPTIONS:
+        text = getattr(options, f"ssl_{each.replace('.', '_')}")
+        try:
+            state.append(text and hash(resolve_references(f"ssl.{each}", text)))
+        except (ConfigError, TransportError):
+            state.append(None)
     return tuple(state)
 
 

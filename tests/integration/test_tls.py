@@ -419,6 +419,32 @@ def test_a_certificate_that_was_replaced_is_used_by_the_next_connection(
     assert "changed files for TLS are not used" in caplog.text and "is no file of PEM" in caplog.text
 
 
+def test_a_key_and_trust_behind_references_are_replaced_without_a_restart(authority: Authority, tmp_path: Path) -> None:
+    values = tmp_path / "tls.properties"
+
+    def write(name: str, trusted: Authority) -> None:
+        issued = authority.issue(name, is_for_clients=True)
+        texts = {"key": issued.key.read_text(), "chain": issued.chain.read_text(), "trust": trusted.text}
+        values.write_text("".join(f"{each}={text.encode('unicode_escape').decode()}\n" for each, text in texts.items()))
+
+    write("first", authority)
+    contexts = TlsContexts(
+        options(
+            authority,
+            ssl_truststore_certificates=f"${{file:{values}:trust}}",
+            ssl_keystore_key=f"${{file:{values}:key}}",
+            ssl_keystore_certificate_chain=f"${{file:{values}:chain}}",
+        )
+    )
+    first = contexts.current()
+    assert contexts.current() is first
+    values.write_text("")
+    assert contexts.current() is first
+    write("second", Authority(tmp_path, "second"))
+    second = contexts.current()
+    assert second.get_ca_certs() != first.get_ca_certs() and contexts.current() is second
+
+
 def test_a_key_that_was_replaced_before_its_password_is_used_once_that_is_there(
     authority: Authority, tmp_path: Path
 ) -> None:
