@@ -184,10 +184,13 @@ def _read_refusal(error: urllib.error.HTTPError, bytes_max: int) -> bytes:
 
 
 def _describe_failure(error: Exception) -> str:
-    if isinstance(error, http.client.HTTPException):
-        return f"{type(error).__name__}, that is no HTTP"  # its text would contain what the peer sent
-    reason = getattr(error, "reason", error)
-    return str(getattr(reason, "strerror", None) or reason)
+    if isinstance(error, OSError):
+        reason = getattr(error, "reason", error)
+        return str(getattr(reason, "strerror", None) or reason)
+    # The texts of the others repeat what was sent or received, secrets among it.
+    if isinstance(error, (ValueError, http.client.InvalidURL)):
+        return f"{type(error).__name__}: its address, or what is sent to it, does not fit into a request"
+    return f"{type(error).__name__}, that is no HTTP"
 
 
 def check_is_safe(what: str, url: str) -> None:

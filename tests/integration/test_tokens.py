@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -15,6 +17,7 @@ import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, Producer, TransportError
 from kafka_sink.auth.secured import authenticator
+from kafka_sink.io import web
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
 from tests.certificates import Authority
@@ -188,6 +191,28 @@ def test_an_answer_in_chunks_is_as_long_as_these_and_not_as_a_proxy_says(server:
     chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
     server.answers.append((200, {"Transfer-Encoding": "chunked"}, chunks))
     assert token.encode() in message(options(server))
+
+
+@pytest.mark.parametrize(("url", "secret"), [("http://127.0.0.1:1/", "hunter2\nmore"), ("http://127.0.0.1:1/ /", "")])
+def test_what_does_not_fit_into_a_request_is_not_shown(url: str, secret: str) -> None:
+    chosen, headers = options(sasl_oauthbearer_token_provider="json:dumps"), {"Authorization": f"Bearer {secret}"}
+    with pytest.raises(TransportError, match="does not fit into a request") as caught:
+        web.ask("the receiver", chosen, url, headers=headers, bytes_max=1, timeout_ms=1000)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_endpoint_that_hangs_up_is_not_taken_for_one_of_another_protocol() -> None:
+    def hear_and_hang_up() -> None:
+        with listener.accept()[0] as accepted:
+            while b"grant_type" not in accepted.recv(1 << 16):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor() as pool:
+        pool.submit(hear_and_hang_up)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        more = {f"{CREDENTIALS}client.id": "me", f"{CREDENTIALS}client.secret": "hunter2"}
+        text = str(refusal(options(**{ENDPOINT: url}, **more)))
+    assert "did not answer: " in text and "no HTTP" not in text
 
 
 @pytest.mark.parametrize(
