@@ -63,7 +63,7 @@ class Renewed(Generic[T]):
             each / 1000
             for each in (self._options.sasl_login_retry_backoff_ms, self._options.sasl_login_retry_backoff_max_ms)
         )
-        given_up_s = time.monotonic() + longest_s
+        wait_s, given_up_s = max(wait_s, RETRY_S_MIN), time.monotonic() + longest_s
         while True:
             try:
                 return self._get()

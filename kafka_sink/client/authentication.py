@@ -13,7 +13,7 @@ from typing import Any
 from kafka_sink.client.outcome import describe
 from kafka_sink.error_table.brokers import MECHANISM_NOT_OFFERED, TLS_MISMATCH
 from kafka_sink.errors import AuthenticationError, KafkaSinkError, TransportError
-from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, Exchange
+from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, Exchange
 
 # Makes the exchange for a new session with the current credentials, for the broker with that host name.
 Authenticator = Callable[[str], Exchange]
@@ -28,7 +28,8 @@ WHERE_OF_AWS = (
     "the policy of the IAM identity (kafka-cluster:Connect), its keys, sasl.aws.region, and this host's clock"
 )
 WHERE_OF_KERBEROS = "sasl.kerberos.service.name, the broker's keytab, and the clocks of both hosts"
-_WHERE_OF = {AWS_MSK_IAM: WHERE_OF_AWS, GSSAPI: WHERE_OF_KERBEROS}
+WHERE_OF_TOKENS = "issuer, audience, subject and expiry of the token against what the broker expects"
+_WHERE_OF = {AWS_MSK_IAM: WHERE_OF_AWS, GSSAPI: WHERE_OF_KERBEROS, OAUTHBEARER: WHERE_OF_TOKENS}
 
 
 def next_token(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> bytes | None:
@@ -39,7 +40,8 @@ def next_token(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> byt
     try:
         return exchange.step(answer["auth_bytes"])
     except AuthenticationError as error:
-        raise AuthenticationError(f"{title}: {error}. Nothing was sent to it but what the mechanism demands") from None
+        text = f"{title}: {error}. Nothing was sent to it but what the mechanism demands"
+        raise AuthenticationError(text, error.entry) from None
 
 
 def check_handshake(exchange: Exchange, title: str, answer: Mapping[str, Any], *, is_renewal: bool) -> None:

@@ -69,8 +69,8 @@ OPTIONS_WRONG = ErrorEntry(
 FUNCTION_UNUSABLE = ErrorEntry(
     "PKS-1007",
     "function cannot be loaded",
-    "`kafka.partitioner.class`, `summary.listener` or another option names a function that does not exist, or an "
-    "object that is not a function.",
+    "`kafka.partitioner.class`, `summary.listener` or another option names a function that does not exist, or "
+    "whose module cannot be loaded, or an object that is not a function.",
     BEFORE,
     "Install its module on the driver and each executor, or pass it with `--py-files`; the name is `module:function`.",
     ("cannot be imported here", "is no function but a"),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kafka_sink.error_table.writes import FILE_UNREADABLE
 from kafka_sink.errors import ConfigError
+from kafka_sink.io.plain_connection import NO_DESCRIPTOR_ERRNOS, failure_of
 from kafka_sink.options.properties import parse_properties
 from kafka_sink.security.reference import replace_references
 
@@ -27,15 +28,26 @@ def add_search_folder(folder: Callable[[], str | None]) -> None:
         _more_folders.append(folder)
 
 
+def _working_folder() -> str | None:
+    """None: it was deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
 def locate_file(option: str, name: str) -> Path:
     path = Path(name)
-    places = [path] if path.is_absolute() else [Path.cwd() / path]
-    if not path.is_absolute():
+    if path.is_absolute():
+        places = [path]
+    else:
+        here = _working_folder()
+        places = [] if here is None else [Path(here) / path]
         places += [Path(folder) / path.name for folder in (each() for each in _more_folders) if folder is not None]
     for place in places:
         if os.path.exists(place):  # unlike the method of a path it never raises
             return place
-    looked = ", ".join(str(place.parent) for place in places)
+    looked = ", ".join(str(place.parent) for place in places) or "the working directory, which was deleted"
     raise ConfigError(
         f"{option}={name}: there is no such file in {looked}. The file has to be on every host that connects; with "
         "spark-submit --files FILE name it here without its folder",
@@ -49,6 +61,8 @@ def read_file(option: str, name: str) -> bytes:
         with path.open("rb") as opened:
             content = opened.read(FILE_BYTES_MAX + 1)
     except OSError as error:
+        if error.errno in NO_DESCRIPTOR_ERRNOS:  # not the file's fault, and it may pass
+            raise failure_of(f"{option}={name}", error) from None
         raise ConfigError(f"{option}={name} cannot be read: {error.strerror}", FILE_UNREADABLE) from None
     if len(content) > FILE_BYTES_MAX:
         raise ConfigError(
@@ -74,10 +88,4 @@ def resolve_references(option: str, text: str) -> str:
         except UnicodeDecodeError:
             raise ConfigError(f"{option}={name} is no text in UTF-8", FILE_UNREADABLE) from None
 
-    resolved = replace_references(option, text, look_up)
-    try:
-        resolved.encode()
-    except UnicodeEncodeError:
-        # Python has surrogates for such bytes of an environment variable.
-        raise ConfigError(f"{option} is not valid: expected text in UTF-8 (on this host, in this process)") from None
-    return resolved
+    return replace_references(option, text, look_up)

@@ -17,6 +17,7 @@ DER = b"\x30"
 def pkcs12_to_pem(what: str, name: str, side: str, content: bytes, password: str | None) -> bytes:
     """`what` names the option and the file, `side` is truststore or keystore."""
     try:
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
     except ImportError:
@@ -33,11 +34,13 @@ def pkcs12_to_pem(what: str, name: str, side: str, content: bytes, password: str
         if store.key is not None:
             kind, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             parts.insert(0, store.key.private_bytes(pem, kind, plain))
+    except UnsupportedAlgorithm as error:
+        raise ConfigError(f"{what} cannot be used by the package cryptography: {error}", KEY_FILE) from None
     except ValueError:
-        raise ConfigError(
-            f"{what} cannot be opened as PKCS12: is ssl.{side}.password the right password for it, and is it whole?",
-            KEY_FILE,
-        ) from None
+        text = f"{what} cannot be opened as PKCS12: is ssl.{side}.password the right password for it, and is it whole?"
+        if side == "truststore":
+            text += f" A certificate in DER is converted by `openssl x509 -inform DER -in {name} -out {side}.pem`"
+        raise ConfigError(text, KEY_FILE) from None
     if not parts:
         raise ConfigError(f"{what} holds neither a key nor a certificate", KEY_FILE)
     return b"".join(parts)

@@ -11,6 +11,7 @@ from itertools import islice
 from kafka_sink.error_table.brokers import NO_DESCRIPTOR
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 
+NO_DESCRIPTOR_ERRNOS = (errno.EMFILE, errno.ENFILE)
 # Linux accepts 1024 buffers per call; the send buffer is full long before.
 BUFFERS_PER_CALL = 256
 
@@ -58,6 +59,6 @@ class PlainConnection:
 def failure_of(peer: str, error: Exception | None) -> TransportError:
     if error is None:
         return TransportError(f"{peer} closed the connection")
-    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+    if isinstance(error, OSError) and error.errno in NO_DESCRIPTOR_ERRNOS:
         return TransportError(f"{peer}: this process cannot open more files ({error.strerror})", NO_DESCRIPTOR)
     return TransportError(f"{peer}: {getattr(error, 'strerror', None) or error}")

@@ -1,4 +1,4 @@
-"""TLS contexts made from options, and rebuilt when one of their files has changed.
+"""TLS contexts made from options, and rebuilt when one of their files, or a value behind a reference, has changed.
 
 So a certificate replaced on disk is used by the next connection without a restart; open connections keep theirs. All
 TLS files are read here, and every error names the option.
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kafka_sink.error_table.brokers import KEY_FILE
-from kafka_sink.errors import ConfigError
+from kafka_sink.errors import ConfigError, TransportError
 from kafka_sink.io.files import locate_file, read_file, resolve_references
 from kafka_sink.io.pkcs12 import DER, pkcs12_to_pem
 from kafka_sink.options import ProducerOptions
@@ -24,7 +24,14 @@ _LOGGER = logging.getLogger("kafka_sink")
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _PEM = b"-----BEGIN "
 _JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+# Options that take PEM only, and OpenSSL's command that converts their DER.
+_CONVERTERS = {"ssl.certificate.location": "x509", "ssl.key.location": "pkey", "ssl.crl.location": "crl"}
 _FILE_OPTIONS = ("truststore", "keystore", "certificate", "key", "crl")
+# Options whose text may be a reference.
+_TEXT_OPTIONS = (
+    "truststore.certificates", "truststore.password", "keystore.certificate.chain", "keystore.key",
+    "keystore.password", "key.password",
+)  # fmt: skip
 
 
 class TlsContexts:
@@ -32,17 +39,18 @@ class TlsContexts:
 
     def __init__(self, options: ProducerOptions) -> None:
         self._options = options
-        self._seen = _stat_files(options)
+        self._seen = _look_at_sources(options)
         self._context = tls_context(options)
 
     def current(self) -> ssl.SSLContext:
-        """Uses changed files, unless they are invalid: one may be in the middle of being written."""
-        now = _stat_files(self._options)
+        """Uses what has changed, unless it is invalid: a file may be in the middle of being written."""
+        now = _look_at_sources(self._options)
         if now != self._seen:
-            self._seen = now
             try:
                 self._context = tls_context(self._options)
-            except ConfigError as error:
+                # Not after an error, whose cause may be over although none of these changes again.
+                self._seen = now
+            except (ConfigError, TransportError) as error:
                 _LOGGER.warning("changed files for TLS are not used, the former ones are: %s", error)
         return self._context
 
@@ -51,6 +59,10 @@ def tls_context(options: ProducerOptions) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _choose_versions(context, options)
     _choose_trust(context, options)
+    if options.ssl_crl_location is not None:
+        lists = _read_pem("ssl.crl.location", options.ssl_crl_location, "crl")
+        _load_trust(context, f"ssl.crl.location={options.ssl_crl_location}", lists)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     _load_own_certificate(context, options)
     context.check_hostname = bool(options.ssl_endpoint_identification_algorithm)
     if not options.enable_ssl_certificate_verification:
@@ -60,7 +72,11 @@ def tls_context(options: ProducerOptions) -> ssl.SSLContext:
 
 
 def endpoint_context(options: ProducerOptions) -> ssl.SSLContext:
-    """For a token endpoint: always verified, by the system's trusted authorities and those of the options."""
+    """For a token endpoint: always verified, by the system's trusted authorities and those of the options.
+
+    Without the lists of revoked certificates: they are those of the brokers' authorities, and OpenSSL refuses every
+    certificate whose authority has none.
+    """
     context = ssl.create_default_context()
     if options.ssl_truststore_certificates is not None or options.ssl_truststore_location is not None:
         _choose_trust(context, options)
@@ -98,10 +114,6 @@ def _choose_trust(context: ssl.SSLContext, options: ProducerOptions) -> None:
             _load_trust(context, f"ssl.truststore.location={name}", trusted)
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    if options.ssl_crl_location is not None:
-        lists = _read_pem("ssl.crl.location", options.ssl_crl_location, "crl")
-        _load_trust(context, f"ssl.crl.location={options.ssl_crl_location}", lists)
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def _load_trust(context: ssl.SSLContext, option: str, content: bytes) -> None:
@@ -155,6 +167,12 @@ def _read_pem(option: str, name: str, side: str, password: str | None = None) ->
     if content.startswith(_JKS):
         raise ConfigError(f"{option}={name} is a JKS file: {conversion_hint('JKS', name, side)}", KEY_FILE)
     if content.startswith(DER) and _PEM not in content:
+        if option in _CONVERTERS:
+            command = f"openssl {_CONVERTERS[option]} -inform DER -in {name} -out {side}.pem"
+            raise ConfigError(
+                f"{option}={name} is no file of PEM: convert DER with `{command}`; PKCS12 is for ssl.keystore.location",
+                KEY_FILE,
+            )
         word = None if password is None else resolve_references(f"ssl.{side}.password", password)
         return pkcs12_to_pem(f"{option}={name}", name, side, content, word)
     if _PEM not in content:
@@ -188,7 +206,8 @@ def _temporary_file(content: bytes) -> Iterator[str]:
         yield opened_file.name
 
 
-def _stat_files(options: ProducerOptions) -> tuple[object, ...]:
+def _look_at_sources(options: ProducerOptions) -> tuple[object, ...]:
+    """It differs if a file, or a value behind a reference, has changed."""
     state: list[object] = []
     for side in _FILE_OPTIONS:
         name = getattr(options, f"ssl_{side}_location")
@@ -198,6 +217,12 @@ def _stat_files(options: ProducerOptions) -> tuple[object, ...]:
             # It is being replaced. Reading it raises the error.
             found = None
         state.append(found and (found.st_ino, found.st_mtime_ns, found.st_size))
+    for each in _TEXT_OPTIONS:
+        text = getattr(options, f"ssl_{each.replace('.', '_')}")
+        try:
+            state.append(text and hash(resolve_references(f"ssl.{each}", text)))
+        except (ConfigError, TransportError):
+            state.append(None)
     return tuple(state)
 
 

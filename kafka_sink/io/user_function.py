@@ -22,6 +22,10 @@ def load_user_function(name: str, option: str) -> Any:
             "the driver and on each executor",
             FUNCTION_UNUSABLE,
         ) from error
+    except Exception as error:
+        raise ConfigError(
+            f"{option}={name} cannot be imported here: its module raised {type(error).__name__}", FUNCTION_UNUSABLE
+        ) from error
     if not callable(found):
         raise ConfigError(f"{option}={name} is no function but a {type(found).__name__}", FUNCTION_UNUSABLE)
     return found

@@ -154,12 +154,13 @@ def _make_answer(status: int, headers: Any, body: bytes) -> HttpAnswer:
 
 
 def _read(answer: Any, bytes_max: int) -> bytes:
+    # None: the end is marked in another way.
+    told = answer.length
     pieces, count = [], 0
     while count < bytes_max:
         piece = answer.read1(min(PIECE_BYTES, bytes_max - count))
         if not piece:
-            told = answer.headers.get("Content-Length") or ""
-            if told.isdigit() and count < int(told):
+            if told is not None and count < told:
                 raise OSError("the answer broke off")
             break
         pieces.append(piece)
@@ -176,17 +177,27 @@ def _read_refusal(error: urllib.error.HTTPError, bytes_max: int) -> bytes:
 
 
 def _describe_failure(error: Exception) -> str:
-    if isinstance(error, http.client.HTTPException):
-        return f"{type(error).__name__}, that is no HTTP"  # its text would contain what the peer sent
-    if isinstance(error, ValueError) and not isinstance(error, OSError):
-        return "the request or its answer has characters that HTTP does not allow"  # its text could contain a secret
-    reason = getattr(error, "reason", error)
-    return str(getattr(reason, "strerror", None) or reason)
+    if isinstance(error, OSError):
+        reason = getattr(error, "reason", error)
+        return str(getattr(reason, "strerror", None) or reason)
+    # The texts of the others repeat what was sent or received, secrets among it.
+    if isinstance(error, (ValueError, http.client.InvalidURL)):
+        return f"{type(error).__name__}: its address, or what is sent to it, does not fit into a request"
+    return f"{type(error).__name__}, that is no HTTP"
 
 
 def check_is_safe(what: str, url: str) -> None:
-    """Checks an address to which secrets are sent."""
-    parts = urllib.parse.urlsplit(url)
+    """Checks an address to which secrets are sent. It is not shown, because it may contain one itself."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        is_whole = parts.port != 0 and "@" not in parts.netloc and (parts.path + parts.query).isascii()
+    except ValueError:
+        is_whole = False
+    if not is_whole or not url.strip().isprintable() or " " in url.strip():
+        raise ConfigError(
+            f"{what} is no address: expected https://host:port/path without a user, without blanks, and with letters "
+            "other than ASCII in the host name only"
+        )
     if parts.scheme == "https" and parts.hostname:
         return
     if parts.scheme == "http" and _is_this_host(parts.hostname or ""):
@@ -205,6 +216,6 @@ def _is_this_host(host: str) -> bool:
 
 
 def redact_url(url: str) -> str:
-    """Scheme, host and path: user and query may contain secrets."""
+    """Scheme, host, port and path: user and query may contain secrets."""
     parts = urllib.parse.urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname}{parts.path}"
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -145,7 +145,17 @@ def _check_aws(draft: Draft) -> None:
         raise contradiction_error("sasl.aws.access.key.id", "sasl.aws.profile")
     jaas = values["sasl.jaas.config"]
     module = {} if jaas is None or is_reference(jaas) else parse_jaas(jaas).options
-    for name, java in (("profile", "awsProfileName"), ("role.arn", "awsRoleArn"), ("access.key.id", "awsProfileName")):
+    if ("awsRoleAccessKeyId" in module) != ("awsRoleSecretAccessKey" in module):
+        raise ConfigError(
+            "sasl.jaas.config: awsRoleAccessKeyId and awsRoleSecretAccessKey belong together: set both or none",
+            OPTION_MISSING,
+        )
+    for name, java in (
+        ("profile", "awsProfileName"),
+        ("role.arn", "awsRoleArn"),
+        ("access.key.id", "awsProfileName"),
+        ("access.key.id", "awsRoleAccessKeyId"),
+    ):
         if values[f"sasl.aws.{name}"] is not None and java in module:
             raise contradiction_error(f"sasl.aws.{name}", f"{java} of sasl.jaas.config")
 

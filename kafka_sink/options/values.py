@@ -20,6 +20,7 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX, SECRET_NAME
 from kafka_sink.security.mechanisms import MECHANISMS
+from kafka_sink.security.reference import NO_TEXT
 
 LONG_MIN = -LONG_MAX - 1
 INT_MIN = -INT_MAX - 1
@@ -114,7 +115,7 @@ class Text:
         return "any text" if self.empty_allowed else "text that is not empty"
 
     def parse(self, name: str, value: object) -> str:
-        if not isinstance(value, str) or not (self.empty_allowed or value.strip()):
+        if not isinstance(value, str) or not (self.empty_allowed or value.strip()) or NO_TEXT.search(value):
             raise invalid_value_error(name, value, self.valid)
         return value.strip()
 

@@ -13,6 +13,8 @@ from kafka_sink.error_table.writes import REFERENCE_UNRESOLVED
 from kafka_sink.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{(?P<provider>env|file):(?P<place>[^}]+)\}")
+# What Python makes of bytes of the environment that are not UTF-8. It could not be sent.
+NO_TEXT = re.compile(r"[\ud800-\udfff]")
 
 
 def is_reference(text: str) -> bool:
@@ -36,4 +38,7 @@ def replace_references(option: str, text: str, look_up: Callable[[str, str], str
             )
         return found
 
-    return _REFERENCE.sub(replace, text)
+    replaced = _REFERENCE.sub(replace, text)
+    if NO_TEXT.search(replaced):
+        raise ConfigError(f"{option} refers to a value that is not UTF-8 (on this host, in this process)")
+    return replaced

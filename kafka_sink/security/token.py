@@ -59,7 +59,7 @@ def parse_token_answer(body: bytes, source: str) -> str:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
-        raise AuthenticationError(f"{source} did not answer with JSON") from None
+        raise AuthenticationError(f"{source} did not answer with JSON", TOKEN_UNUSABLE) from None
     token = answer.get("access_token") if isinstance(answer, dict) else None
     if not isinstance(token, str) or not token.strip():
         raise AuthenticationError(f"{source} answered without an access_token", TOKEN_UNUSABLE)

@@ -32,7 +32,31 @@ def tell(call: Callable[[], object]) -> None:
             print(error.name, error)
 
 
+def renew_session(bootstrap_servers: str, password_file: str) -> None:
+    """The password is read again while there is no descriptor, and once more when there is one."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "alice",
+            "sasl.password": f"${{file:{password_file}:password}}",
+            "linger.ms": 0,
+        }
+    )
+    producer.send("rows", b"1").result()
+    time.sleep(1.5)  # the session is over
+    with no_descriptor_left():
+        sent = producer.send("rows", b"2")
+        time.sleep(0.5)
+    print(sent.result().offset)
+    producer.close()
+
+
 def main() -> None:
+    if len(sys.argv) > 2:
+        renew_session(*sys.argv[1:])
+        return
     options = parse_producer_options({"bootstrap.servers": sys.argv[1], "max.block.ms": 1500})
     tell(lambda: Producer(options))
     tell(lambda: Client(options).describe_topic("rows"))

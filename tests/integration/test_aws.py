@@ -371,7 +371,7 @@ def test_a_container_that_does_not_answer_is_asked_again_later(monkeypatch: pyte
     with AwsEndpoints() as endpoints:
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{endpoints.url}/container")
     error = refusal()
-    assert isinstance(error, TransportError) and "the endpoint http://127.0.0.1/container of AWS" in str(error)
+    assert isinstance(error, TransportError) and f"the endpoint {endpoints.url}/container of AWS" in str(error)
 
 
 def test_the_log_of_a_command_has_no_keys_of_a_role(endpoints: AwsEndpoints) -> None:
@@ -437,11 +437,12 @@ def test_time_limits_of_the_options_hold_for_each_client_of_sts(
     keys = "aws_access_key_id = AKIDOWN\naws_secret_access_key = hunter2\n"
     write_profiles(tmp_path, f"[profile p]\nrole_arn = {ROLE}\nsource_profile = q\n[profile q]\n{keys}")
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)
         for more in ({"sasl_aws_profile": "p"}, {**KEYS_OF_OPTIONS, "sasl_aws_role_arn": ROLE}):
             error = refusal(**more, sasl_login_read_timeout_ms=50)
             assert isinstance(error, TransportError)
-            assert "the endpoint http://127.0.0.1/ of AWS did not answer: ReadTimeoutError" in str(error)
+            assert f"the endpoint {url}/ of AWS did not answer: ReadTimeoutError" in str(error)
 
 
 TOKEN, NAME = (200, IMDS_TOKEN.encode()), (200, b"my-role")

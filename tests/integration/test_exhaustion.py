@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -33,3 +34,14 @@ def test_a_process_without_descriptors_hears_of_that_and_not_of_its_brokers() ->
         assert told[:2] == [f"PKS-5008 {made}", f"PKS-5008 {made}"]
         assert "could not be established: 127.0.0.1:" in told[2]
         assert told[2].endswith("this process cannot open more files (Too many open files)")
+
+
+def test_a_moment_without_descriptors_while_a_password_is_read_again_ends_no_producer(tmp_path: Path) -> None:
+    (tmp_path / "secrets").write_text("password=secret")
+    properties = {"connections.max.reauth.ms": "1500"}
+    with EmbeddedBroker(users={"alice": "secret"}, topics={"rows": 1}, properties=properties) as kafka:
+        command = [sys.executable, "-m", "tests.integration.exhausted_descriptors", kafka.bootstrap_servers]
+        run = subprocess.run([*command, str(tmp_path / "secrets")], capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0, run.stderr
+        assert run.stdout == "1\n"
+        assert "this process cannot open more files" in run.stderr

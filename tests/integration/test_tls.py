@@ -5,6 +5,7 @@ The peers are listeners of Python's ssl module with one certificate each. test_s
 
 from __future__ import annotations
 
+import base64
 import socket
 import ssl
 import subprocess
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
@@ -417,11 +419,55 @@ def test_a_certificate_that_was_replaced_is_used_by_the_next_connection(
     assert "changed files for TLS are not used" in caplog.text and "is no file of PEM" in caplog.text
 
 
+def test_a_key_and_trust_behind_references_are_replaced_without_a_restart(authority: Authority, tmp_path: Path) -> None:
+    values = tmp_path / "tls.properties"
+
+    def write(name: str, trusted: Authority) -> None:
+        issued = authority.issue(name, is_for_clients=True)
+        texts = {"key": issued.key.read_text(), "chain": issued.chain.read_text(), "trust": trusted.text}
+        values.write_text("".join(f"{each}={text.encode('unicode_escape').decode()}\n" for each, text in texts.items()))
+
+    write("first", authority)
+    contexts = TlsContexts(
+        options(
+            authority,
+            ssl_truststore_certificates=f"${{file:{values}:trust}}",
+            ssl_keystore_key=f"${{file:{values}:key}}",
+            ssl_keystore_certificate_chain=f"${{file:{values}:chain}}",
+        )
+    )
+    first = contexts.current()
+    assert contexts.current() is first
+    values.write_text("")
+    assert contexts.current() is first
+    write("second", Authority(tmp_path, "second"))
+    second = contexts.current()
+    assert second.get_ca_certs() != first.get_ca_certs() and contexts.current() is second
+
+
+def test_a_key_that_was_replaced_before_its_password_is_used_once_that_is_there(
+    authority: Authority, tmp_path: Path
+) -> None:
+    former, new = (authority.issue(name, is_for_clients=True, password=name) for name in ("former", "new"))
+    key, secrets = tmp_path / "used.pem", tmp_path / "secrets.properties"
+    key.write_bytes(former.both.read_bytes())
+    secrets.write_text("password=former")
+    more = {"ssl_keystore_location": str(key), "ssl_key_password": f"${{file:{secrets}:password}}"}
+    contexts = TlsContexts(options(authority, **more))
+    before = contexts.current()
+    key.write_bytes(new.both.read_bytes())
+    assert contexts.current() is before
+    secrets.write_text("password=new")
+    after = contexts.current()
+    assert after is not before and contexts.current() is after
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
         (b"\xfe\xed\xfe\xed\x00\x00\x00\x02", "is a JKS file: convert it to PEM with `keytool -importkeystore"),
         (b"\x30\x82\x01\x00", "cannot be opened as PKCS12: is ssl.truststore.password the right password"),
+        (b"\x30\x82\x01\x00", "A certificate in DER is converted by `openssl x509 -inform DER -in "),
         (b"hello", "is no file of PEM"),
         (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "no certificate that OpenSSL can read"),
     ],
@@ -434,6 +480,19 @@ def test_a_file_of_another_kind_is_refused_with_what_to_do(
     with pytest.raises(ConfigError) as caught:
         tls_context(options(authority, ssl_truststore_location=str(path)))
     assert says in str(caught.value) and str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(("option", "tool"), [("certificate", "x509"), ("key", "pkey"), ("crl", "crl")])
+def test_der_where_only_pem_is_taken_is_refused_with_the_command_that_converts_it(
+    option: str, tool: str, authority: Authority, tmp_path: Path
+) -> None:
+    issued = authority.issue("der", is_for_clients=True)
+    files = {"certificate": issued.chain, "key": issued.key, "crl": authority.revoke()}
+    lines = files[option].read_text().split("-----")[2]
+    files[option] = tmp_path / option
+    files[option].write_bytes(base64.b64decode(lines))
+    with pytest.raises(ConfigError, match=f"is no file of PEM: convert DER with `openssl {tool} -inform DER -in"):
+        tls_context(options(authority, **{f"ssl_{name}_location": str(path) for name, path in files.items()}))
 
 
 def test_a_file_that_is_missing_says_where_it_was_looked_for(authority: Authority) -> None:
@@ -534,6 +593,17 @@ def test_a_pkcs12_file_without_the_package_that_reads_it_says_what_to_install(
     assert "install pykafka-sink[pkcs12] (on the executors, too), or convert it to PEM with `openssl" in str(
         caught.value
     )
+
+
+def test_a_key_that_the_package_does_not_know_is_told(
+    authority: Authority, java_truststore: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise UnsupportedAlgorithm("Curve 1.2 is not supported")
+
+    monkeypatch.setattr(pkcs12, "load_pkcs12", refuse)
+    with pytest.raises(ConfigError, match="cannot be used by the package cryptography: Curve 1"):
+        tls_context(options(authority, ssl_truststore_location=str(java_truststore), ssl_truststore_password="x"))
 
 
 def test_a_password_for_a_file_that_has_none_is_refused(authority: Authority) -> None:

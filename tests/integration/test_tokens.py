@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
+import ssl
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -15,6 +18,7 @@ import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, Producer, TransportError
 from kafka_sink.auth.secured import authenticator
+from kafka_sink.io import web
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
 from tests.certificates import Authority
@@ -115,6 +119,15 @@ def test_an_endpoint_with_a_certificate_is_verified(tmp_path: Path) -> None:
         assert len(server.requests) == 1
 
 
+def test_lists_of_revoked_certificates_are_those_of_brokers_and_not_of_the_endpoint(tmp_path: Path) -> None:
+    brokers, company = Authority(tmp_path, "brokers"), Authority(tmp_path, "company")
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_text(brokers.text + company.text)
+    with TokenServer(company.issue("token", "127.0.0.1")) as server:
+        tls = {"ssl_truststore_location": str(trusted), "ssl_crl_location": str(brokers.revoke())}
+        assert message(options(server, security_protocol="SASL_SSL", **tls))
+
+
 @pytest.mark.parametrize(
     ("answer", "kind", "says"),
     [
@@ -141,6 +154,7 @@ def test_an_answer_that_holds_no_token_is_told_without_its_content(
     server.answers.append(answer)
     error = refusal(options(server))
     assert isinstance(error, kind) and says in str(error), error
+    assert error.name == "PKS-4008"
     assert len(server.requests) == 1
 
 
@@ -148,6 +162,12 @@ def test_an_endpoint_in_trouble_is_asked_again(server: TokenServer) -> None:
     server.answers += [(503, {}, b""), (429, {}, b"")]
     assert message(options(server, sasl_login_retry_backoff_ms=10, sasl_login_retry_backoff_max_ms=5_000))
     assert len(server.requests) == 3
+
+
+def test_an_endpoint_in_trouble_has_a_pause_whatever_the_options_say(server: TokenServer) -> None:
+    server.answers += [(503, {}, b"")] * 100
+    error = refusal(options(server, sasl_login_retry_backoff_ms=0, sasl_login_retry_backoff_max_ms=500))
+    assert isinstance(error, TransportError) and 1 < len(server.requests) < 5
 
 
 def test_a_slow_endpoint_has_the_time_of_the_options(tmp_path: Path) -> None:
@@ -163,7 +183,37 @@ def test_an_endpoint_that_is_down_is_named() -> None:
     with TokenServer() as server:
         chosen = options(server)
     error = refusal(chosen)
-    assert isinstance(error, TransportError) and "did not answer" in str(error)
+    assert isinstance(error, TransportError) and f"{server.url} did not answer" in str(error)
+
+
+def test_an_answer_in_chunks_is_as_long_as_these_and_not_as_a_proxy_says(server: TokenServer) -> None:
+    token = server.token()
+    body = json.dumps({"access_token": token}).encode()
+    chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    server.answers.append((200, {"Transfer-Encoding": "chunked"}, chunks))
+    assert token.encode() in message(options(server))
+
+
+@pytest.mark.parametrize(("url", "secret"), [("http://127.0.0.1:1/", "hunter2\nmore"), ("http://127.0.0.1:1/ /", "")])
+def test_what_does_not_fit_into_a_request_is_not_shown(url: str, secret: str) -> None:
+    headers, timeouts_ms = {"Authorization": f"Bearer {secret}"}, (1000, 1000)
+    with pytest.raises(TransportError, match="does not fit into a request") as caught:
+        web.ask("the receiver", ssl.create_default_context, url, headers=headers, bytes_max=1, timeouts_ms=timeouts_ms)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_endpoint_that_hangs_up_is_not_taken_for_one_of_another_protocol() -> None:
+    def hear_and_hang_up() -> None:
+        with listener.accept()[0] as accepted:
+            while b"grant_type" not in accepted.recv(1 << 16):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor() as pool:
+        pool.submit(hear_and_hang_up)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        more = {f"{CREDENTIALS}client.id": "me", f"{CREDENTIALS}client.secret": "hunter2"}
+        text = str(refusal(options(**{ENDPOINT: url}, **more)))
+    assert "did not answer: " in text and "no HTTP" not in text
 
 
 @pytest.mark.parametrize(
@@ -173,6 +223,26 @@ def test_a_secret_goes_nowhere_but_over_tls_or_to_this_host(url: str) -> None:
     chosen = options(**{ENDPOINT: url, f"{CREDENTIALS}client.id": "me", f"{CREDENTIALS}client.secret": "hunter2"})
     error = refusal(chosen)
     assert isinstance(error, ConfigError) and "must begin with https://" in str(error)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://[::1/hunter2",
+        "https://127.0.0.1:99999/",
+        "https://127.0.0.1:port/",
+        "https://127.0.0.1:1/a b",
+        "https://127.0.0.1:1/\u00e4",
+        "https://127.0.0.1:1/a\nb",
+        "https://me:hunter2@127.0.0.1/",
+        "https://\u2100.com/",
+    ],
+)
+def test_an_address_that_is_none_is_refused_and_nobody_is_asked(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN_URL", url)
+    more = {f"{CREDENTIALS}client.id": "me", f"{CREDENTIALS}client.secret": "hunter2"}
+    error = refusal(options(**{ENDPOINT: "${env:TOKEN_URL}"}, **more))
+    assert isinstance(error, ConfigError) and f"{ENDPOINT} is no address" in str(error)
 
 
 # ---- a function ------------------------------------------------------------------------------------------------
@@ -187,6 +257,17 @@ def test_a_function_is_called_by_its_name(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.syspath_prepend(tmp_path)
     assert b"auth=Bearer a.b.c\x01" in message(options(sasl_oauthbearer_token_provider="my_tokens:get"))
     sys.modules.pop("my_tokens")
+
+
+@pytest.mark.parametrize(("code", "kind"), [("def get(:\n", "SyntaxError"), ("{}['hunter2']\n", "KeyError")])
+def test_a_module_that_cannot_be_loaded_is_named_with_its_option(
+    code: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_broken_tokens.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    error = refusal(options(sasl_oauthbearer_token_provider="my_broken_tokens:get"))
+    assert isinstance(error, ConfigError) and error.name == "PKS-1007"
+    assert f"my_broken_tokens:get cannot be imported here: its module raised {kind}" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from network_history import check
 from kafka_sink.client.authentication import session_end_ms
 from kafka_sink.client.connection import NEGOTIATION_FRAME_BYTES_MAX
 from kafka_sink.engine.commands import Append
+from kafka_sink.error_table.brokers import KERBEROS_LOGIN
 from kafka_sink.errors import (
     AuthenticationError,
     ConfigError,
@@ -136,6 +137,13 @@ def test_wrong_credentials_are_told_once_in_the_words_of_the_broker_and_never_tr
     assert len(text) < 1400 and "hunter2" not in text
 
 
+def test_a_token_that_is_refused_is_no_matter_of_name_and_password() -> None:
+    driver = authenticated(lambda _host: new_exchange(Login(mechanism="OAUTHBEARER", token="a.b.c"), ""))
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {**accepted(asked), "error_code": 58}
+    text = refused(driver)
+    assert "Check issuer, audience, subject and expiry of the token" in text and "sasl.password" not in text
+
+
 def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
     driver = authenticated()
     offered = ["SCRAM-SHA-512", "evil\n"]
@@ -157,6 +165,15 @@ def test_a_server_that_does_not_prove_itself_is_refused_by_us() -> None:
     driver = authenticated(lambda _host: TwoSteps())
     driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {**accepted(asked), "auth_bytes": b"wrong"}
     assert "the server did not prove itself. Nothing was sent to it but" in refused(driver)
+
+
+def test_a_refusal_of_ours_keeps_its_name() -> None:
+    class NoTicket(TwoSteps):
+        def step(self, challenge: bytes) -> bytes | None:
+            raise AuthenticationError("Kerberos gives no proof", KERBEROS_LOGIN)
+
+    text = refused(authenticated(lambda _host: NoTicket()))
+    assert text.startswith(f"{KERBEROS_LOGIN.name}: ") and "Kerberos gives no proof. Nothing was sent" in text
 
 
 def test_credentials_that_are_not_there_end_it_before_anything_is_sent() -> None:

@@ -51,6 +51,21 @@ def test_a_bare_name_is_looked_for_here_and_then_where_spark_keeps_files(
         locate_file("ssl.x", "/nowhere/ca.pem")
 
 
+@pytest.mark.usefixtures("more_folders")
+def test_a_bare_name_is_looked_for_although_the_working_directory_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(ConfigError, match="no such file in the working directory, which was deleted"):
+        locate_file("ssl.x", "ca.pem")
+    (tmp_path / "ca.pem").write_text("spark")
+    add_search_folder(tmp_path.__str__)
+    assert read_file("ssl.x", "ca.pem") == b"spark"
+
+
 def test_a_file_that_cannot_be_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         read_file("ssl.x", str(tmp_path))
@@ -89,10 +104,23 @@ def test_a_file_of_secrets_is_in_utf_8_as_for_kafkas_own_provider(tmp_path: Path
 def test_a_secret_that_is_no_text_is_an_error_of_its_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "half").write_text("word=secret\\ud83d\n")
     monkeypatch.setitem(os.environb, b"WORD", "sécret".encode("latin-1"))
-    for password in ("${env:WORD}", f"${{file:{tmp_path}/half:word}}", os.environ["WORD"]):
-        with pytest.raises(ConfigError, match=r"sasl\.password is not valid: expected text in UTF-8") as caught:
+    for password in ("${env:WORD}", f"${{file:{tmp_path}/half:word}}"):
+        with pytest.raises(ConfigError, match=r"sasl\.password refers to a value that is not UTF-8") as caught:
             first_message(sasl_username="u", sasl_password=password)
         assert "cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_bytes_that_are_no_text_are_refused_by_the_name_of_the_option(
+    mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(os.environb, b"SECRET", "s3cr\u00e4t".encode("latin-1"))
+    login = {"sasl_mechanism": mechanism, "sasl_username": "u"}
+    with pytest.raises(ConfigError, match=r"sasl\.password refers to a value that is not UTF-8") as caught:
+        first_message(**login, sasl_password="${env:SECRET}")
+    assert "s3cr" not in repr(caught.value)
+    with pytest.raises(ConfigError, match=r"sasl\.password=\[hidden\] is not valid"):
+        first_message(**login, sasl_password=os.environ["SECRET"])
 
 
 def test_a_secret_with_quotes_is_no_part_of_the_syntax_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
