@@ -18,6 +18,7 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.options.producer_options import INT_MAX
 from kafka_sink.options.table import OPTIONS, SECURITY_OPTIONS
 from kafka_sink.options.values import TLS_13_SUITES, contradiction_error, conversion_hint, parse_schemes
+from kafka_sink.security.mechanisms import OAUTHBEARER
 
 IN_FLIGHT_MAX_WITH_IDEMPOTENCE = 5
 
@@ -163,7 +164,15 @@ def check_security(draft: Draft) -> None:
     protocol = draft.values["security.protocol"]
     has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL_")
     _check_schemes(draft, protocol)
+    # A token endpoint has TLS whatever the brokers have, and is verified by ssl.truststore.*.
+    is_endpoint_asked = (
+        has_sasl
+        and draft.values["sasl.mechanism"] == OAUTHBEARER
+        and draft.values["sasl.oauthbearer.token.endpoint.url"] is not None
+    )
     for option in SECURITY_OPTIONS:
+        if is_endpoint_asked and option.name.startswith("ssl.truststore."):
+            continue
         prefix = option.name.partition(".")[0]
         is_useless = (prefix in ("ssl", "enable") and not has_tls) or (prefix == "sasl" and not has_sasl)
         if is_useless and option.name in draft.named:

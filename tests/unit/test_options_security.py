@@ -174,6 +174,15 @@ def test_an_option_of_another_protocol_is_said_to_be_useless() -> None:
         assert f"{name} has no effect with security.protocol=PLAINTEXT" in options.notices
 
 
+def test_trust_for_a_token_endpoint_is_of_use_without_encryption_of_the_brokers() -> None:
+    credentials = "sasl.oauthbearer.client.credentials.client"
+    of_endpoint = {ENDPOINT: "https://x", f"{credentials}.id": "a", f"{credentials}.secret": "hunter2"}
+    named = {"sasl.mechanism": "OAUTHBEARER", "ssl.ca.location": "ca.pem", "ssl.key.location": "key.pem"}
+    notices = parse("SASL_PLAINTEXT", {**named, **of_endpoint}).notices
+    useless = [notice for notice in notices if "has no effect" in notice]
+    assert useless == ["ssl.key.location has no effect with security.protocol=SASL_PLAINTEXT"]
+
+
 def test_an_option_of_another_mechanism_is_said_to_be_useless() -> None:
     options = parse("SASL_SSL", {**PLAIN, **AWS_KEYS, ENDPOINT: "https://x"})
     assert options.notices == tuple(f"{name} has no effect with sasl.mechanism=PLAIN" for name in (*AWS_KEYS, ENDPOINT))
