@@ -32,12 +32,11 @@ def read_properties(path: str) -> dict[str, str]:
     rows = {}
     for number, line in enumerate(map(str.strip, lines), 1):
         if line and not line.startswith("#"):
-            try:
-                name, value = parse_pair(line)
-            except argparse.ArgumentTypeError:
-                # The line may be a password, and this text goes to the log of a scheduler.
-                raise argparse.ArgumentTypeError(f"{path}, line {number}: NAME=VALUE is needed") from None
-            rows[name] = value.strip()
+            name, found, value = map(str.strip, line.partition("="))
+            if not found or not name:
+                # The line is not shown: it may hold a password.
+                raise argparse.ArgumentTypeError(f"{path}, line {number}: NAME=VALUE is needed")
+            rows[name] = value
     return rows
 
 

@@ -34,7 +34,14 @@ from kafka_sink.producer.mailbox import CLOSE, CLOSED, deadline_of, refuse_reent
 from kafka_sink.producer.metrics import MetricName
 from kafka_sink.producer.offsets import ConsumerGroup, OffsetAndMetadata, read_offsets
 from kafka_sink.producer.operations import OFFSETS, Operations
-from kafka_sink.producer.serialize import ROW_OVERHEAD_BYTES, check_row, check_size, read_headers, serialize
+from kafka_sink.producer.serialize import (
+    ROW_OVERHEAD_BYTES,
+    check_row,
+    check_size,
+    check_string,
+    read_headers,
+    serialize,
+)
 from kafka_sink.producer.topic_wait import wait_for_topic
 from kafka_sink.records.batch import HEADER_BYTES
 from kafka_sink.records.columns import RECORD_OVERHEAD_BYTES_MAX, ArrowData, RecordColumns, columns_by_topic
@@ -204,6 +211,7 @@ class Producer:
     def look_ahead(self, topic: str) -> None:
         """Requests the topic's partitions in advance, so that the first row need not wait for them."""
         check_row(topic, None, None)
+        check_string("the name of a topic", topic, "topic")
         if self._mailbox.cluster.partition_count(topic) is None:
             self._mailbox.post(c.WantTopic(topic))
             self._mailbox.wake()

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka_sink.error_table.writes import ROW_HEADERS, ROW_PARTITION, ROW_TIMESTAMP
-from kafka_sink.errors import DataError
+from kafka_sink.errors import DataError, LocalProtocolError
 from kafka_sink.options.producer_options import LONG_MAX, Serializer
 from kafka_sink.producer.collector import HeaderPairs
 from kafka_sink.producer.interceptors import HeaderList
 from kafka_sink.records.columns import RecordColumns
+from kafka_sink.wire.primitives import encode_string
 
 # Overhead of a row besides its bytes: record framing and bookkeeping in a batch.
 ROW_OVERHEAD_BYTES = 32
@@ -44,6 +45,8 @@ def serialize(field: str, topic: str, content: Any, serializer: Serializer | Non
 
 def read_headers(topic: str, headers: HeaderList) -> tuple[HeaderPairs | None, int]:
     """Checked pairs and an upper bound of their bytes. Order and duplicates are kept."""
+    if not isinstance(headers, Iterable):
+        raise _headers_error(topic, type(headers).__name__)
     pairs = []
     byte_count = 0
     for item in headers.items() if isinstance(headers, Mapping) else headers:
@@ -76,6 +79,14 @@ def check_row(topic: str, timestamp_ms: int | None, partition: int | None) -> No
         raise DataError(
             f"partition {partition!r} is no number in 0..{PARTITION_MAX}", ROW_PARTITION, column="partition"
         )
+
+
+def check_string(what: str, given: Any, column: str) -> None:
+    """Here the user gets an error. In the engine what no request can hold would spoil other requests too."""
+    try:
+        encode_string(given)
+    except LocalProtocolError as error:
+        raise DataError(f"{what} cannot be sent: {error}", column=column) from None
 
 
 def check_size(

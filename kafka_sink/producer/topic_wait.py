@@ -17,6 +17,7 @@ from kafka_sink.error_table.writes import ROW_PARTITION
 from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout
 from kafka_sink.io.error_copy import copy_error
 from kafka_sink.producer.mailbox import Mailbox
+from kafka_sink.producer.serialize import check_string
 from kafka_sink.records.routing import PartitionView
 
 NEW_PARTITION_WAIT_MS = 5_000
@@ -46,6 +47,7 @@ def wait_for_topic(
     refusal: Callable[[], KafkaSinkError | None],
 ) -> None:
     """Returns when the topic has more than `partition` partitions; -1: any. Raises as soon as the producer refuses."""
+    check_string("the name of a topic", topic, "topic")
     started_ms = mailbox.clock.monotonic_ms()
     deadline_ms = started_ms + max_block_ms
     with mailbox.changed:

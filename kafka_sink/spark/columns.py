@@ -18,12 +18,14 @@ from pyspark.sql.types import (
     BooleanType,
     ByteType,
     DataType,
+    DateType,
     IntegerType,
     LongType,
     MapType,
     ShortType,
     StringType,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
@@ -179,7 +181,10 @@ def _find_index(
         return None
     kind = schema.fields[names.index(column)].dataType
     if not isinstance(kind, kinds):
-        text = f"{option}={column} has type {kind.simpleString()}: CAST({column} AS STRING)"
+        # As text a date or a timestamp without time zone would have another form than CloudEvents demands.
+        is_time = isinstance(kind, (DateType, TimestampNTZType)) and TimestampType in kinds
+        cast = f"CAST({column} AS {'TIMESTAMP' if is_time else 'STRING'})"
+        text = f"{option}={column} has type {kind.simpleString()}: {cast}"
         problems.append(ConfigError(text, COLUMN_TYPE))
     return names.index(column)
 

@@ -110,6 +110,18 @@ def length_error(length: int, data: bytes, position: int) -> RemoteProtocolError
     return RemoteProtocolError(f"a length of {length} at byte {position}, {len(data) - position} bytes are left")
 
 
+def encode_string(value: Any) -> bytes:
+    if not isinstance(value, str):
+        raise LocalProtocolError(f"a string is needed, not {type(value).__name__}")
+    try:
+        encoded = value.encode()
+    except UnicodeEncodeError:
+        raise LocalProtocolError("the string holds a lone surrogate and has no UTF-8 form") from None
+    if len(encoded) > STRING_BYTES_MAX:
+        raise LocalProtocolError(f"the string has {len(encoded)} bytes, at most {STRING_BYTES_MAX} are allowed")
+    return encoded
+
+
 def string_codec(flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
     read_length, write_length = string_length_codec(flexible)
 
@@ -129,14 +141,7 @@ def string_codec(flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
         if value is None and nullable:
             write_length(out, -1)
             return
-        if not isinstance(value, str):
-            raise LocalProtocolError(f"a string is needed, not {type(value).__name__}")
-        try:
-            encoded = value.encode()
-        except UnicodeEncodeError:
-            raise LocalProtocolError("the string holds a lone surrogate and has no UTF-8 form") from None
-        if len(encoded) > STRING_BYTES_MAX:
-            raise LocalProtocolError(f"the string has {len(encoded)} bytes, at most {STRING_BYTES_MAX} are allowed")
+        encoded = encode_string(value)
         write_length(out, len(encoded))
         out += encoded
 

@@ -21,9 +21,12 @@ from pyspark.sql.types import (
     ArrayType,
     BinaryType,
     BooleanType,
+    DateType,
     IntegerType,
     StringType,
+    StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
@@ -403,12 +406,16 @@ def test_a_row_with_a_time_that_python_has_no_date_for_leaves_a_letter_too(broke
             "header.traceparent and traceparent.task are",
         ),
         ({"cloudevents": "binary", **EVENT, "cloudevents.id.column": "headers"}, r"CAST\(headers AS STRING\)"),
+        ({"cloudevents": "binary", **EVENT, "cloudevents.time.column": "day"}, r"CAST\(day AS TIMESTAMP\)"),
+        ({"cloudevents": "binary", **EVENT, "cloudevents.time.column": "local"}, r"CAST\(local AS TIMESTAMP\)"),
+        ({"traceparent.column": "day"}, r"CAST\(day AS STRING\)"),
     ],
 )
 def test_what_cannot_be_is_refused_before_any_task(options: dict[str, str], text: str) -> None:
     def plan() -> None:
         parsed = parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t", **options})
-        choose_columns(SCHEMA, "t", parsed.formats, parsed.envelope)
+        schema = StructType([*SCHEMA.fields, StructField("day", DateType()), StructField("local", TimestampNTZType())])
+        choose_columns(schema, "t", parsed.formats, parsed.envelope)
 
     with pytest.raises(ConfigError, match=text):
         plan()

@@ -261,6 +261,19 @@ def test_partitions_of_a_topic_are_listed_with_their_leaders(kafka_4: KafkaClust
             producer.partitions_for(f"{topic_name}-missing")
 
 
+@pytest.mark.parametrize("name", ["\ud800", "t" * 32_768], ids=["surrogate", "long"])
+def test_a_topic_whose_name_fits_into_no_request_costs_no_other_topic_anything(
+    kafka_4: KafkaCluster, topic_name: str, name: str
+) -> None:
+    kafka_4.create_topic(topic_name)
+    with producer_of(kafka_4, max_block_ms=10_000) as producer:
+        with pytest.raises(DataError, match="name of a topic cannot be sent"):
+            producer.send(name, b"v")
+        with pytest.raises(DataError, match="name of a topic cannot be sent"):
+            producer.look_ahead(name)
+        assert producer.send(topic_name, b"v").result(TIMEOUT_S).offset == 0
+
+
 def test_max_block_ms_zero_never_waits(kafka_4: KafkaCluster, topic_name: str) -> None:
     kafka_4.create_topic(topic_name)
     with producer_of(kafka_4, max_block_ms=0) as producer:

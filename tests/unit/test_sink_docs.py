@@ -42,6 +42,10 @@ def test_the_partitioner_of_the_migration_page_places_rows() -> None:
     (program,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def by_first_byte" in code]
     names: dict[str, Any] = {}
     exec(program, names)
-    columns = RecordColumns.from_rows([b"abc", None, b"", b"\x06"], [b""] * 4)
-    placed = names["by_first_byte"]("t", columns, PartitionView(4, (0, 1, 2, 3)))
-    assert list(placed) == [ord("a") % 4, 0, 0, 2]
+
+    def place(*keys: bytes | None) -> list[int]:
+        columns = RecordColumns.from_rows(keys, [b""] * len(keys))
+        return list(names["by_first_byte"]("t", columns, PartitionView(4, (0, 1, 2, 3))))
+
+    assert place(b"abc", None, b"", b"\x06") == [ord("a") % 4, 0, 0, 2]
+    assert place(None, None) == place(b"", b"") == place(None, b"") == [0, 0]

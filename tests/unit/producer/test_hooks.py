@@ -62,7 +62,7 @@ def test_headers_keep_order_and_duplicates_and_may_be_a_mapping() -> None:
     assert read_headers("t", [])[0] is None
 
 
-@pytest.mark.parametrize("headers", [["ab"], [("a",)], [(b"a", b"1")], [("a", 1)], [7], [("\ud800", b"")]])
+@pytest.mark.parametrize("headers", [["ab"], [("a",)], [(b"a", b"1")], [("a", 1)], [7], [("\ud800", b"")], 5])
 def test_headers_that_are_no_pairs_are_refused(headers: Any) -> None:
     if headers == ["ab"]:
         headers = ["abc"]
@@ -161,13 +161,27 @@ def test_offsets_may_be_numbers_of_numpy() -> None:
     assert read_offsets(from_arrays, "g").offsets == {("t", 1): (7, -1, ""), ("t", 2): (8, 3, "")}
 
 
-@pytest.mark.parametrize("group", [None, "", ConsumerGroup(""), ConsumerGroup("g", 3)])
-def test_a_group_that_is_none_is_refused(group: Any) -> None:
+@pytest.mark.parametrize(
+    "group",
+    [
+        *(None, "", "\ud800", "g" * 32_768, ConsumerGroup(""), ConsumerGroup("g", 3), ConsumerGroup("g", 2**31, "m")),
+        *(ConsumerGroup(*parts) for parts in ((5,), ("g", "1", "m"), ("g", 1, 5), ("g", -1, "", 5))),  # type: ignore[arg-type]
+    ],
+)
+def test_a_group_that_is_none_or_fits_into_no_request_is_refused(group: Any) -> None:
     with pytest.raises(DataError, match="group"):
         read_offsets({("t", 0): 1}, group)
 
 
-@pytest.mark.parametrize("offsets", [{("t", 0): -1}, {("t", "0"): 1}, {"t": 1}, {("t", 0): "1"}, {("t", 0): 1.5}])
-def test_offsets_that_are_none_are_refused(offsets: Any) -> None:
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        *({("t", 0): -1}, {("t", "0"): 1}, {"t": 1}, {("t", 0): "1"}, {("t", 0): 1.5}, [("t", 0)]),
+        *({("t", 0): 2**63}, {("t", -1): 1}, {("t", 2**31): 1}, {("\ud800", 0): 1}),
+        *({("t", 0): OffsetAndMetadata(1, 2**31)}, {("t", 0): OffsetAndMetadata(1, 0, "x" * 32_768)}),
+        {("t", 0): (1, 2, 3, 4)},
+    ],
+)
+def test_offsets_that_are_none_or_fit_into_no_request_are_refused(offsets: Any) -> None:
     with pytest.raises(DataError, match="offset"):
         read_offsets(offsets, "g")
