@@ -42,7 +42,7 @@ def read_offsets(offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], gro
     """The operation id is set later."""
     if not isinstance(offsets, Mapping):
         raise DataError("offsets are given by (topic, partition)", column="offsets")
-    member = _checked(ConsumerGroup(group) if isinstance(group, str) else group)
+    member = _check_member(ConsumerGroup(group) if isinstance(group, str) else group)
     return SendOffsets(
         0,
         member.group_id,
@@ -53,7 +53,7 @@ def read_offsets(offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], gro
     )
 
 
-def _checked(member: Any) -> ConsumerGroup:
+def _check_member(member: Any) -> ConsumerGroup:
     if not isinstance(member, ConsumerGroup) or not member.group_id:
         raise DataError("the consumer group must be a group id or a ConsumerGroup", column="group")
     check_string("the id of the consumer group", member.group_id, "group")
