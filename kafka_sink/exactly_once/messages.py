@@ -218,11 +218,18 @@ def lost_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | Non
 
 def lost_without_ledger_error(
     record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], reason: str
-) -> CommitLost:
+) -> CommitAborted | CommitLost:
+    write = f"the write of {record.row_count} rows to {_names(record.topics)}"
+    if all(outcome is TransactionOutcome.LOST for outcome in outcomes):
+        text = (
+            f"{write} was not committed: its transactions were ended before the driver could commit one of them, most "
+            "likely because they timed out. Nothing of it is visible and nothing is lost: it may run again"
+        )
+        return CommitAborted(text, NOT_COMMITTED, **_record_facts(record))
     committed = sum(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
     open_count = sum(outcome is None for outcome in outcomes)
     text = (
-        f"the write of {record.row_count} rows to {_names(record.topics)} is visible in part: {committed} of "
+        f"{write} is visible in part: {committed} of "
         f"{len(outcomes)} transactions are committed{f', {open_count} are in doubt ({reason})' if open_count else ''}. "
         f"{_slots(record, outcomes, TransactionOutcome.LOST, 'Not committed, rows not visible')}"
         f"{_slots(record, outcomes, TransactionOutcome.UNRESOLVED, 'Ended in a way that can no longer be read')}"

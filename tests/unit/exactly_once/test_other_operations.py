@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_sink.errors import CommitLost, CommitPending
+from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.exactly_once.receipt import TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation
 from tests.unit.exactly_once.driver_bench import LEADERLESS, LOST, REFUSED, UNSUPPORTED, Bench
@@ -143,6 +143,20 @@ def test_a_write_without_a_ledger_repeats_until_time_outs_make_every_answer_defi
     receipts = bench.receipts("", query="")
     verdict = bench.run(DriverOperation.COMMIT_WITHOUT_LEDGER, receipts, answers={COMMIT: [LOST] * 300})
     assert verdict.conclusion is Conclusion.DELIVERED
+
+
+def test_a_write_without_a_ledger_of_which_nothing_was_committed_may_run_again(bench: Bench) -> None:
+    receipts = bench.receipts("", query="")
+
+    def late() -> None:
+        for receipt in receipts:
+            bench.time_out(receipt)
+        bench.settle()
+
+    bench.before_next(COMMIT, late)
+    error = bench.run(DriverOperation.COMMIT_WITHOUT_LEDGER, receipts).error
+    assert isinstance(error, CommitAborted) and error.name == "PKS-6001" and bench.seen() == [0, 0]
+    assert "Nothing of it is visible and nothing is lost: it may run again" in str(error)
 
 
 def test_a_thousand_transactions_are_committed_with_bounded_parallelism(bench: Bench) -> None:
