@@ -205,6 +205,10 @@ class Leaders:
             # The partition was registered, but nothing has arrived there.
             self.trace.count("marker dropped: nothing to end")
             return
+        if self._is_known(forgotten):
+            # The next transaction of the id was registered there, and has written nothing.
+            self.trace.count("marker dropped: forgotten before")
+            return
         transactions = self.core.coordinator.transactions
         name = next(one for one, known in transactions.items() if known.record.producer_id == marker.producer_id)
         cause = self._cause[name]
@@ -218,6 +222,12 @@ class Leaders:
         self.trace.count(f"marker dropped: {why}")
         self.trace.note(self.core.schedule.now_ms, f"{text}, which has no leader: {why}")
         self._forgotten.append(forgotten)
+
+    def _is_known(self, found: Forgotten) -> bool:
+        return any(
+            (one.partition, one.producer_id, one.numbers) == (found.partition, found.producer_id, found.numbers)
+            for one in self._forgotten
+        )
 
     def _has_leader(self, partition: TopicPartition) -> bool:
         known = self.core.cluster.partition(*partition)
