@@ -354,9 +354,14 @@ PARTITIONER_FAILED = ErrorEntry(
 EVENT_INCOMPLETE = ErrorEntry(
     "PKS-2009",
     "row is not a valid CloudEvent",
-    "A row has no id, source or type (null or empty), or its value is not JSON although datacontenttype says so.",
+    "A row has no id, source or type (null or empty), a time outside the years 0 to 9999, or a value that is not JSON "
+    "although datacontenttype says so.",
     TASK,
     "Fill the column, set cloudevents.datacontenttype to the type of the values, or set record.errors=dead-letter.",
-    ("which every CloudEvent must have", "is no JSON, and datacontenttype says that it is"),
+    (
+        "which every CloudEvent must have",
+        "as a CloudEvent must have",
+        "is no JSON, and datacontenttype says that it is",
+    ),
     "headers.md#cloudevents",
 )

@@ -8,7 +8,7 @@ attribute datacontenttype is the header content-type in binary mode, as in the s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -33,6 +33,8 @@ TEXTS = frozenset({*REQUIRED, "subject", "time", "dataschema", DATA_CONTENT_TYPE
 # A constant for all rows, or a column.
 Attribute = str | pa.Array
 _TIMESTAMP = "%Y-%m-%dT%H:%M:%SZ"
+# The years 0 to 9999, which the text can have, in microseconds.
+_FIRST_US, _LAST_US = -62_167_219_200_000_000, 253_402_300_799_999_999
 
 
 class Envelope:
@@ -55,7 +57,8 @@ class Envelope:
         misfits: dict[int, DataError] = {}
         if self._options.mode is not None:
             attributes = self._attributes(rows, first_row)
-            misfits = _find_incomplete(attributes, rows.num_rows)
+            distant = _find_distant_times(rows, [name for name, _ in self._options.attribute_columns])
+            misfits = {**distant, **_find_incomplete(attributes, rows.num_rows)}
             rows = rows.select([name for name in rows.schema.names if not name.startswith(ATTRIBUTE_COLUMN)])
             if self._options.mode == STRUCTURED_MODE:
                 values, unfit = self._events(attributes, to_plain(rows.column("value")))
@@ -136,6 +139,21 @@ def _find_incomplete(attributes: Mapping[str, Attribute], count: int) -> dict[in
         is_bad = pc.fill_null(pc.equal(pc.binary_length(column), 0), True)
         for row in np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist():
             text = f"row {row} has no {name}, which every CloudEvent must have"
+            misfits[row] = DataError(text, EVENT_INCOMPLETE, row=row, column=f"cloudevents.{name}")
+    return misfits
+
+
+def _find_distant_times(rows: pa.RecordBatch, names: Iterable[str]) -> dict[int, DataError]:
+    """Arrow would write another year, or one with five digits. Often it is milliseconds that were cast as seconds."""
+    misfits = {}
+    for name in names:
+        column = to_plain(rows.column(ATTRIBUTE_COLUMN + name))
+        if not pa.types.is_timestamp(column.type):
+            continue
+        microseconds = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        is_bad = pc.or_(pc.less(microseconds, _FIRST_US), pc.greater(microseconds, _LAST_US))
+        for row in np.flatnonzero(pc.fill_null(is_bad, False).to_numpy(zero_copy_only=False)).tolist():
+            text = f"row {row} has a time in {name} whose year is not one of 0 to 9999, as a CloudEvent must have"
             misfits[row] = DataError(text, EVENT_INCOMPLETE, row=row, column=f"cloudevents.{name}")
     return misfits
 

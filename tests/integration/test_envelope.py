@@ -369,14 +369,20 @@ def test_rows_that_make_no_event_follow_record_errors(broker: EmbeddedBroker, to
     assert said == [b"1", b"2", b"3"]
 
 
-def test_a_row_with_a_time_that_python_has_no_date_for_leaves_a_letter_too(broker: EmbeddedBroker, topic: str) -> None:
-    rows = batch([["k", "{}", None, "", None, None, None]])
-    year_10000 = pa.array([253_402_300_800_000_000], pa.int64()).view(rows.schema.field("seen").type)
-    rows = rows.set_column(rows.schema.get_field_index("seen"), "seen", year_10000)
+@pytest.mark.parametrize("year_begin_us", [253_402_300_800_000_000, 2_000_000_000_000_000_000, -62_167_219_200_000_001])
+def test_a_time_without_a_text_makes_no_event(broker: EmbeddedBroker, topic: str, year_begin_us: int) -> None:
+    """Python has no date for it, and Arrow writes it as another year."""
+    rows = batch([["k", "{}", None, "o-1", None, None, None], ["k", "[]", None, "o-2", None, None, None]])
+    last_of_9999 = 253_402_300_799_999_999
+    times = pa.array([year_begin_us, last_of_9999], pa.int64()).view(rows.schema.field("seen").type)
+    rows = rows.set_column(rows.schema.get_field_index("seen"), "seen", times)
     options = {**EVENT, "cloudevents": "binary", "cloudevents.id.column": "order", "cloudevents.time.column": "seen"}
+    with pytest.raises(DataError, match="row 0 has a time in time whose year is not one of 0 to 9999"):
+        write(broker, topic, rows, options)
     dead = {"record.errors": "dead-letter", "dead.letter.topic": f"{topic}-dead"}
     receipt = write(broker, topic, rows, {**options, **dead, "delivery.guarantee": "at-least-once"})
-    assert receipt.record_errors == {"bad cloudevents.id": 1}
+    assert receipt.record_errors == {"bad cloudevents.time": 1}
+    assert [dict(record.headers)["ce_time"] for record in read(broker, topic)] == [b"9999-12-31T23:59:59.999999Z"]
     assert [letter.value for letter in read(broker, f"{topic}-dead")] == [b"{}"]
 
 
