@@ -34,7 +34,14 @@ from kafka_sink.producer.mailbox import CLOSE, CLOSED, deadline_of, refuse_reent
 from kafka_sink.producer.metrics import MetricName
 from kafka_sink.producer.offsets import ConsumerGroup, OffsetAndMetadata, read_offsets
 from kafka_sink.producer.operations import OFFSETS, Operations
-from kafka_sink.producer.serialize import ROW_OVERHEAD_BYTES, check_row, check_size, check_string, read_headers, serialize
+from kafka_sink.producer.serialize import (
+    ROW_OVERHEAD_BYTES,
+    check_row,
+    check_size,
+    check_string,
+    read_headers,
+    serialize,
+)
 from kafka_sink.producer.topic_wait import wait_for_topic
 from kafka_sink.records.batch import HEADER_BYTES
 from kafka_sink.records.columns import RECORD_OVERHEAD_BYTES_MAX, ArrowData, RecordColumns, columns_by_topic
