@@ -71,7 +71,8 @@ Spark looks up formats in a Python process on the driver.
         "`No module named 'kafka_sink'`",
         """\
 The driver has the package, but a worker does not. No code of this sink runs there to report it. Install it on each
-executor, or pass the zip with `--py-files` (Spark Connect: `spark.addArtifacts("pykafka_sink.zip", pyfile=True)`).""",
+executor, or pass the zip with `--py-files`. Over Spark Connect `spark.addArtifacts("pykafka_sink.zip", pyfile=True)` is
+enough for batch writes and not for streams.""",
     ),
     Trouble(
         '`cannot be written in the "ErrorIfExists" mode`',

@@ -42,7 +42,8 @@ def read_offsets(offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], gro
     """The operation id is set later."""
     if not isinstance(offsets, Mapping):
         raise DataError("offsets are given by (topic, partition)", column="offsets")
-    member = _check_member(ConsumerGroup(group) if isinstance(group, str) else group)
+    member = ConsumerGroup(group) if isinstance(group, str) else group
+    _check_member(member)
     return SendOffsets(
         0,
         member.group_id,
@@ -53,7 +54,7 @@ def read_offsets(offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], gro
     )
 
 
-def _check_member(member: Any) -> ConsumerGroup:
+def _check_member(member: Any) -> None:
     if not isinstance(member, ConsumerGroup) or not member.group_id:
         raise DataError("the consumer group must be a group id or a ConsumerGroup", column="group")
     check_string("the id of the consumer group", member.group_id, "group")
@@ -64,7 +65,6 @@ def _check_member(member: Any) -> ConsumerGroup:
     generation = _whole(f"{group}: generation", member.generation_id, -1, INT_MAX, "group")
     if generation >= 0 and not member.member_id:
         raise DataError(f"{group}: generation {generation} without a member id", column="group")
-    return member
 
 
 def _topic_partition(given: Any) -> tuple[str, int]:

@@ -13,6 +13,9 @@ import pyarrow as pa
 
 from kafka_sink.records.assembler import CHUNK_BYTES
 
+# The offsets of a joined column have 32 bits.
+JOINED_MAX_BYTES = 1 << 30
+
 
 def gather_batches(arrow_batches: Iterable[pa.RecordBatch], bytes_min: int = CHUNK_BYTES) -> Iterator[pa.RecordBatch]:
     """The same rows in the same order. Batches are joined until they have `bytes_min`; empty ones are dropped."""
@@ -21,6 +24,9 @@ def gather_batches(arrow_batches: Iterable[pa.RecordBatch], bytes_min: int = CHU
     for arrow_batch in arrow_batches:
         if not arrow_batch.num_rows:
             continue
+        if waiting and byte_count + arrow_batch.nbytes > JOINED_MAX_BYTES:
+            yield _join(waiting)
+            waiting, byte_count = [], 0
         waiting.append(arrow_batch)
         byte_count += arrow_batch.nbytes
         if byte_count >= bytes_min:

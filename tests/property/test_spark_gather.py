@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_sink.spark import gather
 from kafka_sink.spark.gather import gather_batches
 
 SCHEMA = pa.schema(
@@ -75,3 +77,10 @@ def test_batches_are_passed_on_before_the_next_is_asked_for() -> None:
     pieces = gather_batches(source(), bytes_min=1000)  # type: ignore[arg-type]
     next(pieces)
     assert asked == [0]
+
+
+def test_what_would_be_too_large_for_the_offsets_of_a_column_is_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "JOINED_MAX_BYTES", 5_000)
+    small, large = (pa.record_batch([pa.array([bytes(size)])], ["value"]) for size in (500, 4_900))
+    found = list(gather.gather_batches([small, small, large, small], bytes_min=2_000))
+    assert [batch.num_rows for batch in found] == [2, 1, 1]
