@@ -671,4 +671,4 @@ def test_a_key_that_no_header_can_hold_is_not_logged(
     receiver = Receiver()
     with receiver.server as server:
         Export(broker, "x", lineage_url=server.url, lineage_api_key_file=str(tmp_path / "key")).deliver(["rows"])
-    assert receiver.got == [] and "PKS-3013 lineage: TransportError" in caplog.text and "hunter2" not in caplog.text
+    assert receiver.got == [] and "PKS-3013 lineage: ConfigError" in caplog.text and "hunter2" not in caplog.text
