@@ -38,6 +38,7 @@ LARGE_VALUE_BYTES = 3000
 # Means "any partition" (as NO_TIMESTAMP means "now"); valid values are never negative.
 NO_PARTITION = -1
 
+COLUMN_NAMES = ("key", "value", "headers", "topic", "partition", "timestamp")
 INTEGER_TYPES = "int32 and int64"
 _ENTRIES = {"timestamp": ROW_TIMESTAMP, "partition": ROW_PARTITION}
 _EXPECTED = {
@@ -185,6 +186,9 @@ def check_schema(schema: pa.Schema) -> None:
     names = schema.names
     if "value" not in names:
         raise DataError("there is no column value", VALUE_MISSING, column="value")
+    for name in COLUMN_NAMES:
+        if names.count(name) > 1:
+            raise DataError(f"there are {names.count(name)} columns {name}", column=name)
     for name in ("key", "value", "topic"):
         if name in names:
             check_bytes_type(_field(schema, name).type, name, text_only=name == "topic")

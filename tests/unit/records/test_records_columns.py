@@ -241,6 +241,14 @@ def test_missing_value_column_is_refused_and_foreign_columns_are_not_looked_at()
     assert RecordColumns.from_arrow(table).row_count == 1
 
 
+def test_of_two_columns_of_one_name_none_is_chosen() -> None:
+    """As after a join; a foreign name may occur twice."""
+    twice = pa.table([pa.array([b"a"]), pa.array([b"b"]), pa.array([1]), pa.array([2])], ["value", "value", "n", "n"])
+    with pytest.raises(DataError, match="there are 2 columns value"):
+        RecordColumns.from_arrow(twice)
+    assert RecordColumns.from_arrow(twice.select([1, 2, 3])).row_count == 1
+
+
 def test_topic_comes_from_the_option_before_the_column() -> None:
     table = pa.table({"value": pa.array([b"a", b"b"]), "topic": pa.array(["x", None])})
     assert [topic for topic, _ in columns_by_topic(table, topic="option")] == ["option"]
