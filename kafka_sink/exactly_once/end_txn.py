@@ -35,6 +35,7 @@ from kafka_sink.exactly_once.log_scan import (
 )
 from kafka_sink.exactly_once.messages import NAMED_MAX
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, end_meaning, meaning
+from kafka_sink.exactly_once.preflight import described_partitions
 from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import DeliverySettings
@@ -185,8 +186,7 @@ class CommitTransactions(CommitStep):
                 return
             is_its_own = (state["producer_id"], state["producer_epoch"]) == (ending.producer_id, ending.producer_epoch)
             if found is Meaning.DONE and is_its_own:
-                named = ((topic["topic"], one) for topic in state["topics"] for one in topic["partitions"])
-                self._written[ending.transactional_id] = tuple(named)
+                self._written[ending.transactional_id] = described_partitions(state)
         self._go_on_to_end(now_ms, key)
 
     def _go_on_to_end(self, now_ms: int, key: RequestKey) -> None:

@@ -52,6 +52,11 @@ class TransactionDescription:
     partitions: tuple[tuple[str, int], ...] = ()
 
 
+def described_partitions(state: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """Those of one transaction in an answer to DescribeTransactions."""
+    return tuple((topic["topic"], one) for topic in state["topics"] for one in topic["partitions"])
+
+
 class DescribeTransactions(CommitStep):
     """The state of many transactions. An id that no coordinator knows is not in `found`."""
 
@@ -114,7 +119,7 @@ class DescribeTransactions(CommitStep):
                     state["producer_epoch"],
                     state["transaction_timeout_ms"],
                     state["transaction_start_time_ms"],
-                    tuple((topic["topic"], one) for topic in state["topics"] for one in topic["partitions"]),
+                    described_partitions(state),
                 )
             elif found is Meaning.NEVER:
                 del self._missing[transactional_id]
