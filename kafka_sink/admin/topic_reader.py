@@ -23,8 +23,7 @@ from kafka_sink.exactly_once.log_scan import (
 )
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.records.scalar import Record
-from kafka_sink.wire.api import Api
-from kafka_sink.wire.apis import FETCH, LIST_OFFSETS
+from kafka_sink.wire.apis import FETCH, LIST_OFFSETS, Api
 
 AGAIN = (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN)
 WAIT_S = 0.1

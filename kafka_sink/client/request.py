@@ -8,7 +8,7 @@ from typing import Any
 from kafka_sink.client.commands import Buffer
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.frozen import frozen
-from kafka_sink.wire.api import Api
+from kafka_sink.wire.apis import Api
 from kafka_sink.wire.frames import decode_response, encode_request
 
 VERSION_MAX = 32767

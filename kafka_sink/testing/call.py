@@ -16,7 +16,7 @@ from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.faults import Fault
 from kafka_sink.testing.session import Session
 from kafka_sink.wire import frames
-from kafka_sink.wire.api import Api
+from kafka_sink.wire.apis import Api
 
 if TYPE_CHECKING:
     from kafka_sink.testing.broker import BrokerCluster

@@ -15,8 +15,7 @@ from struct import Struct, error
 from typing import Any
 
 from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
-from kafka_sink.wire.api import API_VERSIONS_KEY, Api
-from kafka_sink.wire.apis import APIS
+from kafka_sink.wire.apis import API_VERSIONS, APIS, Api
 from kafka_sink.wire.primitives import string_codec
 from kafka_sink.wire.schema import compile_fields
 
@@ -88,7 +87,7 @@ def decode_response(api: Api, version: int, frame: bytes, expected_correlation_i
     offset = _CORRELATION.size
     if api.response_header_version(version) == 1:
         offset = _read_header_tags(frame, offset)[1]
-    if api.key == API_VERSIONS_KEY and frame[offset : offset + 2] == _UNSUPPORTED_VERSION:
+    if api.key == API_VERSIONS.key and frame[offset : offset + 2] == _UNSUPPORTED_VERSION:
         version = 0
     return api.decode_response(version, frame, offset)
 

@@ -5,7 +5,7 @@ lengths, the 61-byte batch headers) are written into one array, and the result a
 and the payloads. The part before the topics (`head`) is the same in all requests of a producer except for two numbers.
 
 The response: nearly all have no error in any partition, which `read_acknowledgements` decodes in one pass. Anything
-else is left to the generic rows of apis_produce.py, which are the reference for both in tests.
+else is left to the generic rows of messages_data.py, which are the reference for both in tests.
 
 Knows layouts only, not the content of batches.
 """
@@ -17,7 +17,7 @@ from struct import Struct, error
 
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.frozen import frozen
-from kafka_sink.wire.apis_produce import PRODUCE
+from kafka_sink.wire.apis import PRODUCE
 from kafka_sink.wire.frames import encode_request_header
 from kafka_sink.wire.primitives import string_codec
 

@@ -16,7 +16,7 @@ Python objects per byte of a hostile frame (structs with only empty fields), 20 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from struct import Struct, error, unpack_from
 from typing import Any
 
@@ -36,6 +36,8 @@ from kafka_sink.wire.primitives import (
 )
 
 VERSION_LAST = 32767
+INDENT = "    "
+_NAMED = {"true": True, "null": None}
 _TYPE_DEFAULT: Any = object()
 
 
@@ -80,22 +82,44 @@ class Field:
         return bool(value == self.new_default())
 
 
-def array(
-    name: str,
-    *fields: Field,
-    since: int = 0,
-    until: int = VERSION_LAST,
-    nullable: int | None = None,
-    tag: int | None = None,
-    ignorable: bool = False,
-) -> Field:
-    """A field that is an array of structs."""
-    return Field(name, "[]struct", fields, since, until, nullable, tag, ignorable=ignorable)
+def split_blocks(lines: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """Each line that is not indented, with the lines indented below it, which are moved to the left."""
+    blocks: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if line.startswith(INDENT):
+            blocks[-1][1].append(line.removeprefix(INDENT))
+        elif line:
+            blocks.append((line, []))
+    return blocks
 
 
-def struct(name: str, *fields: Field, since: int = 0, until: int = VERSION_LAST, tag: int | None = None) -> Field:
-    """A field that is one struct; Kafka's own are never null in the supported messages."""
-    return Field(name, "struct", fields, since, until, None, tag)
+def parse_fields(lines: Iterable[str]) -> tuple[Field, ...]:
+    """One field per line: name and type, then what else there is to say. The fields of a struct are indented below it.
+
+    `2+` and `0-7` are the versions that have the field; `nullable 5+` means that null is allowed from version 5 on, and
+    `nullable` in all of them.
+    """
+    return tuple(_parse_field(line, parse_fields(below)) for line, below in split_blocks(lines))
+
+
+def _parse_field(line: str, fields: tuple[Field, ...]) -> Field:
+    head, *words = line.split(", ")
+    name, kind = head.split(": ")
+    said: dict[str, Any] = {}
+    for word in words:
+        what, _, value = word.partition(" ")
+        if what == "ignorable":
+            said["ignorable"] = True
+        elif what == "nullable":
+            said["nullable"] = int(value.removesuffix("+") or 0)
+        elif what == "tag":
+            said["tag"] = int(value)
+        elif what == "default":
+            said["default"] = _NAMED[value] if value in _NAMED else int(value)
+        else:
+            since, _, until = what.removesuffix("+").partition("-")
+            said["since"], said["until"] = int(since), int(until or VERSION_LAST)
+    return Field(name, kind, fields, **said)
 
 
 @frozen

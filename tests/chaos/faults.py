@@ -9,8 +9,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from kafka_sink.wire.api import Api
-from kafka_sink.wire.apis import API_VERSIONS, APIS, METADATA
+from kafka_sink.wire.apis import API_VERSIONS, APIS, METADATA, Api
 from kafka_sink.wire.frames import decode_request_header
 from tools.waiting import PATIENCE_S
 

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from kafka_sink import KafkaSinkError, OperationTimeout, Producer
-from kafka_sink.wire.api import Api
 from kafka_sink.wire.apis import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
@@ -24,6 +23,7 @@ from kafka_sink.wire.apis import (
     INIT_PRODUCER_ID,
     METADATA,
     PRODUCE,
+    Api,
 )
 from tests.chaos.extent import IS_FULL
 from tests.chaos.kafka_proxy import Fault, Harm, KafkaProxy

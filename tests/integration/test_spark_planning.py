@@ -25,8 +25,7 @@ from kafka_sink.spark.planning import plan_stream
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, acl
 from kafka_sink.testing.acl import Acl
-from kafka_sink.wire.api import Api
-from kafka_sink.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS
+from kafka_sink.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS, Api
 from tests.chaos.bare_spark import open_transactions
 from tests.integration.asking import client_of
 from tests.integration.commanding import Sink, rows

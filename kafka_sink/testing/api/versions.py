@@ -16,8 +16,7 @@ from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.session import Stage
 from kafka_sink.testing.settings import Settings
-from kafka_sink.wire.api import Api
-from kafka_sink.wire.apis import API_VERSIONS, APIS, PRODUCE
+from kafka_sink.wire.apis import API_VERSIONS, APIS, PRODUCE, Api
 
 TRANSACTION_VERSION = "transaction.version"
 TRANSACTION_VERSION_MAX = 2

@@ -8,19 +8,26 @@ from typing import Any
 import pytest
 
 from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
-from kafka_sink.wire.schema import Codec, Field, array, compile_fields, struct
+from kafka_sink.wire.schema import Codec, compile_fields, parse_fields
 
-ROWS = (
-    Field("code", "int16"),
-    Field("leader_id", "int32", since=1, default=-1),
-    Field("throttle_time_ms", "int32", since=2, ignorable=True),
-    Field("name", "string", until=2),
-    Field("topic_id", "uuid", since=3, ignorable=True),
-    array("items", Field("number", "int8"), Field("label", "string", nullable=2), since=1, nullable=2),
-    Field("sizes", "[]int32", since=1),
-    Field("hint", "string", since=3, nullable=3, tag=0, default=None, ignorable=True),
-    struct("leader", Field("id", "int32", default=-1), Field("epoch", "int32", default=-1), since=3, tag=2),
-    array("features", Field("name", "string"), since=3, tag=5, ignorable=True),
+ROWS = parse_fields(
+    """
+code: int16
+leader_id: int32, 1+, default -1
+throttle_time_ms: int32, 2+, ignorable
+name: string, 0-2
+topic_id: uuid, 3+, ignorable
+items: []struct, 1+, nullable 2+
+    number: int8
+    label: string, nullable 2+
+sizes: []int32, 1+
+hint: string, 3+, tag 0, nullable, default null, ignorable
+leader: struct, 3+, tag 2
+    id: int32, default -1
+    epoch: int32, default -1
+features: []struct, 3+, tag 5, ignorable
+    name: string
+""".splitlines()
 )
 FLEXIBLE_SINCE = 3
 
@@ -190,4 +197,4 @@ def test_memory_is_linear_in_the_message() -> None:
 
 def test_elements_without_size_cannot_be_declared() -> None:
     with pytest.raises(LocalProtocolError, match="would not be bounded"):
-        compile_fields((array("holes", Field("late", "int8", since=9)),), 0, False)
+        compile_fields(parse_fields(["holes: []struct", "    late: int8, 9+"]), 0, False)
