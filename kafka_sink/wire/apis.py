@@ -19,7 +19,8 @@ from typing import Any
 
 from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
 from kafka_sink.wire import messages_coordinators, messages_data
-from kafka_sink.wire.schema import Codec, Field, compile_fields, parse_fields, split_blocks
+from kafka_sink.wire.primitives import Codec
+from kafka_sink.wire.schema import Field, compile_fields, parse_fields, split_blocks
 
 _MESSAGES = dict(split_blocks((messages_data.MESSAGES + messages_coordinators.MESSAGES).splitlines()))
 

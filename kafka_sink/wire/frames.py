@@ -25,7 +25,7 @@ _REQUEST_HEAD = Struct(">hhi")
 _UNSUPPORTED_VERSION = b"\x00\x23"
 
 # Both header versions have a client id with a two-byte length; version 2 adds tagged fields, of which Kafka has none.
-_read_client_id, _write_client_id = string_codec(False, True)
+_read_client_id, _write_client_id, _ = string_codec(False, True)
 _read_header_tags = compile_fields((), 0, True).read
 
 # First bytes from peers that are not Kafka brokers, read as a length. All are far above any sensible limit.

@@ -1,4 +1,4 @@
-"""Kafka's primitive types as pairs of functions: read from bytes at a position, append to a bytearray.
+"""Kafka's primitive types as codecs, pairs of functions: read from bytes at a position, append to a bytearray.
 
 A reader gets bytes and a position and returns the value and the next position, or raises RemoteProtocolError; it checks
 a length before it allocates for it. A writer raises LocalProtocolError for a value that does not fit. Strings, byte
@@ -11,15 +11,22 @@ This module knows neither messages nor versions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct, error, pack, unpack_from
-from typing import Any
+from struct import Struct, error
+from typing import Any, NamedTuple
 
 from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
 
 Reader = Callable[[bytes, int], tuple[Any, int]]
 Writer = Callable[[bytearray, Any], None]
-LengthReader = Callable[[bytes, int], tuple[int, int]]
-LengthWriter = Callable[[bytearray, int], None]
+
+
+class Codec(NamedTuple):
+    """`size_min` is the minimum size of a value, to check an array's count before anything is allocated."""
+
+    read: Reader
+    write: Writer
+    size_min: int
+
 
 # Format letters of `struct` for the types of fixed width that may share one pack call.
 FIXED_FORMATS = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q"}
@@ -61,47 +68,39 @@ def write_uvarint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def _read_int16_length(data: bytes, position: int) -> tuple[int, int]:
-    try:
-        return unpack_from(">h", data, position)[0], position + 2
-    except error:
-        raise RemoteProtocolError(f"ends inside a length at byte {position}") from None
-
-
-def _read_int32_length(data: bytes, position: int) -> tuple[int, int]:
-    try:
-        return unpack_from(">i", data, position)[0], position + 4
-    except error:
-        raise RemoteProtocolError(f"ends inside a length at byte {position}") from None
-
-
 def _read_compact_length(data: bytes, position: int) -> tuple[int, int]:
     length, position = read_uvarint(data, position)
     return length - 1, position
-
-
-def _write_int16_length(out: bytearray, length: int) -> None:
-    out += pack(">h", length)
-
-
-def _write_int32_length(out: bytearray, length: int) -> None:
-    out += pack(">i", length)
 
 
 def _write_compact_length(out: bytearray, length: int) -> None:
     write_uvarint(out, length + 1)
 
 
-def string_length_codec(flexible: bool) -> tuple[LengthReader, LengthWriter]:
-    if flexible:
-        return _read_compact_length, _write_compact_length
-    return _read_int16_length, _write_int16_length
+def _number_codec(primitive: str) -> Codec:
+    packer = Struct(">" + FIXED_FORMATS[primitive])
+
+    def read(data: bytes, position: int) -> tuple[Any, int]:
+        try:
+            return packer.unpack_from(data, position)[0], position + packer.size
+        except error:
+            raise RemoteProtocolError(f"ends inside a number at byte {position}") from None
+
+    def write(out: bytearray, value: Any) -> None:
+        try:
+            out += packer.pack(value)
+        except error:
+            raise LocalProtocolError(f"{value!r} is no {primitive}") from None
+
+    return Codec(read, write, packer.size)
 
 
-def array_length_codec(flexible: bool) -> tuple[LengthReader, LengthWriter]:
-    if flexible:
-        return _read_compact_length, _write_compact_length
-    return _read_int32_length, _write_int32_length
+_NUMBERS = {primitive: _number_codec(primitive) for primitive in FIXED_FORMATS}
+_COMPACT_LENGTH = Codec(_read_compact_length, _write_compact_length, 1)
+
+
+def array_length_codec(flexible: bool) -> Codec:
+    return _COMPACT_LENGTH if flexible else _NUMBERS["int32"]
 
 
 def length_error(length: int, data: bytes, position: int) -> RemoteProtocolError:
@@ -122,8 +121,8 @@ def encode_string(value: Any) -> bytes:
     return encoded
 
 
-def string_codec(flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
-    read_length, write_length = string_length_codec(flexible)
+def string_codec(flexible: bool, nullable: bool) -> Codec:
+    read_length, write_length, size_min = _COMPACT_LENGTH if flexible else _NUMBERS["int16"]
 
     def read(data: bytes, position: int) -> tuple[str | None, int]:
         length, position = read_length(data, position)
@@ -145,11 +144,11 @@ def string_codec(flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
         write_length(out, len(encoded))
         out += encoded
 
-    return read, write
+    return Codec(read, write, size_min)
 
 
-def bytes_codec(flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
-    read_length, write_length = array_length_codec(flexible)
+def bytes_codec(flexible: bool, nullable: bool) -> Codec:
+    read_length, write_length, size_min = array_length_codec(flexible)
 
     def read(data: bytes, position: int) -> tuple[bytes | None, int]:
         length, position = read_length(data, position)
@@ -172,7 +171,7 @@ def bytes_codec(flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
         write_length(out, length)
         out += value
 
-    return read, write
+    return Codec(read, write, size_min)
 
 
 def _read_uuid(data: bytes, position: int) -> tuple[bytes, int]:
@@ -188,38 +187,12 @@ def _write_uuid(out: bytearray, value: bytes) -> None:
     out += value
 
 
-def _fixed_codec(primitive: str) -> tuple[Reader, Writer]:
-    packer = Struct(">" + FIXED_FORMATS[primitive])
-
-    def read(data: bytes, position: int) -> tuple[Any, int]:
-        end = position + packer.size
-        if end > len(data):
-            raise length_error(packer.size, data, position)
-        return packer.unpack_from(data, position)[0], end
-
-    def write(out: bytearray, value: Any) -> None:
-        try:
-            out += packer.pack(value)
-        except error:
-            raise LocalProtocolError(f"{value!r} is no {primitive}") from None
-
-    return read, write
+_UUID = Codec(_read_uuid, _write_uuid, 16)
 
 
-def primitive_codec(primitive: str, flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
+def primitive_codec(primitive: str, flexible: bool, nullable: bool) -> Codec:
     if primitive == "string":
         return string_codec(flexible, nullable)
     if primitive in ("bytes", "records"):
         return bytes_codec(flexible, nullable)
-    if primitive == "uuid":
-        return _read_uuid, _write_uuid
-    return _fixed_codec(primitive)
-
-
-def primitive_size_min(primitive: str, flexible: bool) -> int:
-    """The minimum size of a value, to check an array's count before anything is allocated."""
-    if primitive == "string":
-        return 1 if flexible else 2
-    if primitive in ("bytes", "records"):
-        return 1 if flexible else 4
-    return 16 if primitive == "uuid" else Struct(">" + FIXED_FORMATS[primitive]).size
+    return _UUID if primitive == "uuid" else _NUMBERS[primitive]

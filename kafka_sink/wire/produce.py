@@ -19,7 +19,7 @@ from kafka_sink.errors import LocalProtocolError
 from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis import PRODUCE
 from kafka_sink.wire.frames import encode_request_header
-from kafka_sink.wire.primitives import string_codec
+from kafka_sink.wire.primitives import array_length_codec, string_codec, write_uvarint
 
 Buffer = bytes | bytearray | memoryview
 PartitionBatch = tuple[int, bytes, Buffer]
@@ -31,7 +31,6 @@ _INT32 = Struct(">i")
 _ACKS_AND_TIMEOUT = Struct(">hi")
 _FLEXIBLE_SINCE = 9
 _TOPIC_ID_SINCE = 13
-_TOPIC_ID_BYTES = 16
 # Counts below this take one byte.
 _SMALL_COUNT = 0x7F
 # After the length, the API key and the version.
@@ -41,23 +40,7 @@ _CORRELATION_ID_AT = 8
 _PARTITION = Struct(">ihqqq")
 _NOTHING_ELSE = b"\x01\x00\x00"
 _PARTITION_BYTES = _PARTITION.size + len(_NOTHING_ELSE)
-_write_string = {flexible: string_codec(flexible, False)[1] for flexible in (False, True)}
-
-
-def encode_produce(
-    version: int,
-    *,
-    correlation_id: int,
-    client_id: str | None,
-    transactional_id: str | None,
-    acks: int,
-    timeout_ms: int,
-    topics: Sequence[TopicBatches],
-) -> list[Buffer]:
-    head = encode_produce_head(
-        version, client_id=client_id, transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms
-    )
-    return encode_after_head(head, version, correlation_id, topics)
+_write_string = {flexible: string_codec(flexible, False).write for flexible in (False, True)}
 
 
 def encode_produce_head(
@@ -68,7 +51,7 @@ def encode_produce_head(
         raise LocalProtocolError(f"Produce v{version}: spoken are {PRODUCE.version_min} to {PRODUCE.version_max}")
     head = bytearray(_INT32.size)
     head += encode_request_header(PRODUCE, version, correlation_id=0, client_id=client_id)
-    string_codec(PRODUCE.is_flexible(version), True)[1](head, transactional_id)
+    string_codec(PRODUCE.is_flexible(version), True).write(head, transactional_id)
     try:
         head += _ACKS_AND_TIMEOUT.pack(acks, timeout_ms)
     except error as cause:
@@ -79,6 +62,8 @@ def encode_produce_head(
 def encode_after_head(head: bytes, version: int, correlation_id: int, topics: Sequence[TopicBatches]) -> list[Buffer]:
     """The whole frame of a request that begins with `head`."""
     is_flexible = version >= _FLEXIBLE_SINCE
+    write_count = array_length_codec(is_flexible).write
+    no_tags = b"\x00" if is_flexible else b""
     small = bytearray(head)
     payloads: list[Buffer] = []
     cuts: list[int] = []
@@ -88,30 +73,32 @@ def encode_after_head(head: bytes, version: int, correlation_id: int, topics: Se
         if is_flexible and len(topics) < _SMALL_COUNT:
             small.append(len(topics) + 1)
         else:
-            _write_count(small, is_flexible, len(topics))
+            write_count(small, len(topics))
         for name, topic_id, batches in topics:
-            if version >= _TOPIC_ID_SINCE and topic_id is not None and len(topic_id) == _TOPIC_ID_BYTES:
+            if version < _TOPIC_ID_SINCE:
+                _write_string[is_flexible](small, name)
+            elif topic_id is not None:
                 small += topic_id
             else:
-                _write_name(small, version, is_flexible, name)
+                raise LocalProtocolError(f"Produce request v{version} names topics by id, and topic {name!r} has none")
             if is_flexible and len(batches) < _SMALL_COUNT:
                 small.append(len(batches) + 1)
             else:
-                _write_count(small, is_flexible, len(batches))
+                write_count(small, len(batches))
             for partition, header, payload in batches:
                 size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
                 small += _INT32.pack(partition)
-                _write_count(small, is_flexible, len(header) + size)
+                if is_flexible:
+                    write_uvarint(small, len(header) + size + 1)
+                else:
+                    small += _INT32.pack(len(header) + size)
                 small += header
                 cuts.append(len(small))
                 payloads.append(payload)
                 payload_bytes += size
-                if is_flexible:
-                    small.append(0)
-            if is_flexible:
-                small.append(0)
-        if is_flexible:
-            small.append(0)
+                small += no_tags
+            small += no_tags
+        small += no_tags
         _INT32.pack_into(small, 0, len(small) - _INT32.size + payload_bytes)
     except error as cause:
         raise LocalProtocolError(f"Produce request v{version}: {cause}") from None
@@ -125,23 +112,6 @@ def encode_after_head(head: bytes, version: int, correlation_id: int, topics: Se
     if start < len(view):
         buffers.append(view[start:])
     return buffers
-
-
-def _write_count(out: bytearray, is_flexible: bool, count: int) -> None:
-    if not is_flexible:
-        out += _INT32.pack(count)
-        return
-    count += 1
-    while count > 0x7F:
-        out.append(count & 0x7F | 0x80)
-        count >>= 7
-    out.append(count)
-
-
-def _write_name(small: bytearray, version: int, is_flexible: bool, name: str) -> None:
-    if version >= _TOPIC_ID_SINCE:
-        raise LocalProtocolError(f"Produce request v{version} names topics by id, and topic {name!r} has none")
-    _write_string[is_flexible](small, name)
 
 
 @frozen

@@ -17,6 +17,7 @@ Python objects per byte of a hostile frame (structs with only empty fields), 20 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 from struct import Struct, error, unpack_from
 from typing import Any
 
@@ -25,12 +26,12 @@ from kafka_sink.frozen import frozen
 from kafka_sink.wire.primitives import (
     DEFAULTS,
     FIXED_FORMATS,
+    Codec,
     Reader,
     Writer,
     array_length_codec,
     length_error,
     primitive_codec,
-    primitive_size_min,
     read_uvarint,
     write_uvarint,
 )
@@ -78,7 +79,7 @@ class Field:
         if self.type == "struct" and isinstance(value, Mapping):
             return all(field.is_default(value.get(field.name, field.new_default())) for field in self.fields)
         if self.is_array and self.default is _TYPE_DEFAULT:
-            return value is not None and len(value) == 0
+            return value in ([], ())
         return bool(value == self.new_default())
 
 
@@ -123,18 +124,9 @@ def _parse_field(line: str, fields: tuple[Field, ...]) -> Field:
 
 
 @frozen
-class Codec:
-    """`size_min` is the minimum size of the value on the wire."""
-
-    read: Reader
-    write: Writer
-    size_min: int
-
-
-# One step of a struct: either a run of fixed-width fields (names, defaults, packer) or one field (name, default,
-# codec). A run has no codec, a single field has no packer.
-@frozen
 class _Run:
+    """Adjacent numbers, which share one call of `struct`."""
+
     names: tuple[str, ...]
     defaults: tuple[Any, ...]
     packer: Struct
@@ -162,18 +154,13 @@ def compile_fields(fields: Sequence[Field], version: int, flexible: bool) -> Cod
 
 def _steps(fields: list[Field], version: int, flexible: bool) -> list[_Run | _Single]:
     steps: list[_Run | _Single] = []
-    run: list[Field] = []
-    for field in [*fields, None]:
-        if field is not None and field.type in FIXED_FORMATS:
-            run.append(field)
-            continue
-        if run:
-            names = tuple(f.name for f in run)
-            packer = Struct(">" + "".join(FIXED_FORMATS[f.type] for f in run))
-            steps.append(_Run(names, tuple(f.new_default() for f in run), packer))
-            run = []
-        if field is not None:
-            steps.append(_Single(field.name, field.new_default(), _field_codec(field, version, flexible)))
+    for are_numbers, group in groupby(fields, lambda field: field.type in FIXED_FORMATS):
+        if are_numbers:
+            run = list(group)
+            packer = Struct(">" + "".join(FIXED_FORMATS[field.type] for field in run))
+            steps.append(_Run(tuple(f.name for f in run), tuple(f.new_default() for f in run), packer))
+        else:
+            steps += (_Single(f.name, f.new_default(), _field_codec(f, version, flexible)) for f in group)
     return steps
 
 
@@ -184,19 +171,18 @@ def _field_codec(field: Field, version: int, flexible: bool) -> Codec:
         if element == "struct":
             codec = compile_fields(field.fields, version, flexible)
         else:
-            codec = Codec(*primitive_codec(element, flexible, False), primitive_size_min(element, flexible))
+            codec = primitive_codec(element, flexible, False)
         if codec.size_min == 0:
             raise LocalProtocolError(f"elements of {field.name} may be empty: a count of them would not be bounded")
         return _array_codec(element, codec, flexible, nullable)
     if field.type == "struct":
         return compile_fields(field.fields, version, flexible)
-    read, write = primitive_codec(field.type, flexible, nullable)
-    return Codec(read, write, primitive_size_min(field.type, flexible))
+    return primitive_codec(field.type, flexible, nullable)
 
 
 def _array_codec(element: str, codec: Codec, flexible: bool, nullable: bool) -> Codec:
-    read_length, write_length = array_length_codec(flexible)
-    read_element, write_element, size_min = codec.read, codec.write, codec.size_min
+    read_length, write_length, length_bytes = array_length_codec(flexible)
+    read_element, write_element, size_min = codec
     # bool is left out: lists of it are rare; metadata has lists of integers.
     letter = FIXED_FORMATS.get(element)
 
@@ -224,7 +210,7 @@ def _array_codec(element: str, codec: Codec, flexible: bool, nullable: bool) -> 
         for value in values:
             write_element(out, value)
 
-    return Codec(read, write, 1 if flexible else 4)
+    return Codec(read, write, length_bytes)
 
 
 TagReader = Callable[[bytes, int, dict[str, Any]], int]
@@ -232,12 +218,7 @@ TagWriter = Callable[[bytearray, Mapping[str, Any]], None]
 
 
 def _tag_section(tagged: Mapping[int, Field], version: int) -> tuple[TagReader, TagWriter]:
-    codecs = {tag: (field, _field_codec(field, version, True)) for tag, field in tagged.items()}
-    absent: list[tuple[int, Field, Codec, bytes]] = []
-    for tag, (field, codec) in sorted(codecs.items()):
-        default = bytearray()
-        codec.write(default, field.new_default())
-        absent.append((tag, field, codec, bytes(default)))
+    codecs = {tag: (field, _field_codec(field, version, True)) for tag, field in sorted(tagged.items())}
 
     def read(data: bytes, position: int, values: dict[str, Any]) -> int:
         count, position = read_uvarint(data, position)
@@ -264,12 +245,10 @@ def _tag_section(tagged: Mapping[int, Field], version: int) -> tuple[TagReader, 
 
     def write(out: bytearray, values: Mapping[str, Any]) -> None:
         section: list[tuple[int, bytearray]] = []
-        for tag, field, codec, default in absent:
-            if field.name in values:
-                encoded = bytearray()
-                codec.write(encoded, values[field.name])
-                if encoded != default:
-                    section.append((tag, encoded))
+        for tag, (field, codec) in codecs.items():
+            if field.name in values and not field.is_default(values[field.name]):
+                section.append((tag, bytearray()))
+                codec.write(section[-1][1], values[field.name])
         write_uvarint(out, len(section))
         for tag, encoded in section:
             write_uvarint(out, tag)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from kafka_sink.wire.apis import APIS, Api
 from kafka_sink.wire.codes import code
-from kafka_sink.wire.produce import encode_produce
+from kafka_sink.wire.produce import encode_after_head, encode_produce_head
 from tests.property.wire_values import bodies, encode, message_id, messages, rows
 
 pytest.importorskip("kio", reason="kio needs Python 3.11 or later")
@@ -91,9 +91,8 @@ def test_our_bytes_are_those_of_kio(message: tuple[Api, bool, int], data: st.Dat
 def test_kio_reads_the_produce_request_that_is_written_by_hand(version: int) -> None:
     api = APIS[0]
     topics = [("orders", bytes(range(16)), [(0, b"h" * 61, b"payload"), (1, b"h" * 61, b"")])]
-    ids: dict[str, Any] = {"correlation_id": 5, "client_id": "me"}
-    buffers = encode_produce(version, **ids, transactional_id="tx", acks=-1, timeout_ms=9, topics=topics)
-    frame = b"".join(buffers)[4:]
+    head = encode_produce_head(version, client_id="me", transactional_id="tx", acks=-1, timeout_ms=9)
+    frame = b"".join(encode_after_head(head, version, 5, topics))[4:]
     entity_type = kio_class((api, True, version))
     header, size = entity_reader(entity_type.__header_schema__)(frame, 0)
     assert (header.request_api_key, header.correlation_id, header.client_id) == (0, 5, "me")

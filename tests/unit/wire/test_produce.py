@@ -9,7 +9,7 @@ import pytest
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.wire.apis import PRODUCE
 from kafka_sink.wire.frames import decode_request_header, encode_request
-from kafka_sink.wire.produce import encode_produce
+from kafka_sink.wire.produce import encode_after_head, encode_produce_head
 
 TOPIC_ID = bytes(range(16))
 HEADER = b"h" * 61
@@ -21,17 +21,8 @@ VERSIONS = range(PRODUCE.version_min, PRODUCE.version_max + 1)
 
 
 def joined(version: int, topics: list[Any], transactional_id: str | None = None, acks: int = -1) -> bytes:
-    return b"".join(
-        encode_produce(
-            version,
-            correlation_id=99,
-            client_id="me",
-            transactional_id=transactional_id,
-            acks=acks,
-            timeout_ms=30_000,
-            topics=topics,
-        )
-    )
+    head = encode_produce_head(version, client_id="me", transactional_id=transactional_id, acks=acks, timeout_ms=30_000)
+    return b"".join(encode_after_head(head, version, 99, topics))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -66,15 +57,9 @@ def test_the_frame_is_read_by_the_generic_decoder(version: int) -> None:
 
 def test_payloads_are_the_very_objects_that_were_given() -> None:
     payload = b"p" * 1000
-    buffers = encode_produce(
-        9,
-        correlation_id=1,
-        client_id=None,
-        transactional_id=None,
-        acks=-1,
-        timeout_ms=1,
-        topics=[("t", None, [(0, HEADER, payload), (1, HEADER, payload)])],
-    )
+    head = encode_produce_head(9, client_id=None, transactional_id=None, acks=-1, timeout_ms=1)
+    topics: list[Any] = [("t", None, [(0, HEADER, payload), (1, HEADER, payload)])]
+    buffers = encode_after_head(head, 9, 1, topics)
     assert [buffer is payload for buffer in buffers] == [False, True, False, True, False]
 
 
