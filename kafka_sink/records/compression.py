@@ -7,7 +7,7 @@ input: garbage, truncation, trailing bytes, a decompression bomb.
 A `Compressor` may hold a context that is reused from batch to batch; only one thread may use it at a time.
 
 Snappy and zstd come from pyarrow: as fast as their own packages (zstd takes 8 us more per batch, for its own context),
-with identical output.
+with identical output. It also reads gzip and lz4, which it cannot write as Java does.
 
 Levels of lz4: Java's client takes 1..17 with default 9, but gives level 9 to the *fast* compressor and only the other
 levels to the high-compression one. So 9 (and no level) means level 0 of this library, the rest its high-compression
@@ -20,7 +20,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafka_sink.errors import ConfigError, RemoteProtocolError
 from kafka_sink.frozen import frozen
@@ -43,6 +43,9 @@ XERIAL_BLOCK_BYTES = 32 * 1024
 
 # zlib's wbits for gzip: 15 for a window of 32 KiB, plus 16 for the gzip container.
 GZIP_WINDOW_BITS = 31
+GZIP_DEFAULT_LEVEL = -1
+
+_LEVELS = {"gzip": (1, 9), "lz4": (-(2**16), 17), "zstd": (-(2**17), 22)}
 
 
 @frozen
@@ -54,47 +57,47 @@ class Compressor:
 def make_compressor(codec_name: str, level: int | None = None) -> Compressor:
     if codec_name not in CODEC_IDS:
         raise ConfigError(f"compression codec {codec_name!r} is unknown; known are {', '.join(CODEC_IDS)}")
-    codec_id = CODEC_IDS[codec_name]
-    return Compressor(codec_id, _MAKERS[codec_id](level))
+    if level is not None:
+        _check_level(codec_name, level)
+    return Compressor(CODEC_IDS[codec_name], _MAKERS[codec_name](level))
 
 
 def decompress(codec_id: int, data: Data, *, bytes_max: int) -> bytes:
-    reader = _READERS.get(codec_id)
-    if reader is None:
+    if codec_id == NONE:
+        if len(data) > bytes_max:
+            raise _too_large_error("uncompressed", bytes_max)
+        return bytes(data)
+    if codec_id == SNAPPY:
+        return _read_snappy(data, bytes_max)
+    if codec_id not in CODEC_NAMES:
         raise RemoteProtocolError(f"compression codec {codec_id} is unknown")
-    return reader(data, bytes_max)
+    return _read_stream(CODEC_NAMES[codec_id], data, bytes_max)
 
 
 # ---- compressing -----------------------------------------------------------------------------------------------
 
 
-def _check_level(codec_name: str, level: int, lowest: int, highest: int) -> None:
-    if not lowest <= level <= highest:
+def _check_level(codec_name: str, level: int) -> None:
+    if codec_name not in _LEVELS:
+        raise ConfigError(f"the codec {codec_name} has no compression level")
+    lowest, highest = _LEVELS[codec_name]
+    if not lowest <= level <= highest and (codec_name, level) != ("gzip", GZIP_DEFAULT_LEVEL):
         raise ConfigError(f"compression level {level} of {codec_name} is out of range {lowest}..{highest}")
 
 
-def _make_none(level: int | None) -> Callable[[Data], bytes]:
-    if level is not None:
-        raise ConfigError("the codec none has no compression level")
+def _make_none(_level: int | None) -> Callable[[Data], bytes]:
     return bytes
 
 
 def _make_gzip(level: int | None) -> Callable[[Data], bytes]:
-    if level is None:
-        level = -1
-    if level != -1:
-        _check_level("gzip", level, 1, 9)
-
     def compress(data: Data) -> bytes:
-        stream = zlib.compressobj(level, zlib.DEFLATED, GZIP_WINDOW_BITS)
+        stream = zlib.compressobj(GZIP_DEFAULT_LEVEL if level is None else level, zlib.DEFLATED, GZIP_WINDOW_BITS)
         return stream.compress(data) + stream.flush()
 
     return compress
 
 
-def _make_snappy(level: int | None) -> Callable[[Data], bytes]:
-    if level is not None:
-        raise ConfigError("the codec snappy has no compression level")
+def _make_snappy(_level: int | None) -> Callable[[Data], bytes]:
     codec = _arrow_codec("snappy")
 
     def compress(data: Data) -> bytes:
@@ -115,7 +118,6 @@ def _make_lz4(level: int | None) -> Callable[[Data], bytes]:
     if level is None or level == 9:
         library_level = 0
     else:
-        _check_level("lz4", level, -(2**16), 17)
         library_level = min(max(level, 3), 12) if level > 0 else level
 
     def compress(data: Data) -> bytes:
@@ -135,10 +137,7 @@ def _make_lz4(level: int | None) -> Callable[[Data], bytes]:
 
 
 def _make_zstd(level: int | None) -> Callable[[Data], bytes]:
-    if level is None:
-        level = 3
-    _check_level("zstd", level, -(2**17), 22)
-    codec = _arrow_codec("zstd", level)
+    codec = _arrow_codec("zstd", 3 if level is None else level)
     return lambda data: bytes(codec.compress(data, asbytes=True))
 
 
@@ -150,12 +149,12 @@ def _arrow_codec(name: str, level: int | None = None) -> pa.Codec:
     return pa.Codec(name, compression_level=level)
 
 
-_MAKERS: dict[int, Callable[[int | None], Callable[[Data], bytes]]] = {
-    NONE: _make_none,
-    GZIP: _make_gzip,
-    SNAPPY: _make_snappy,
-    LZ4: _make_lz4,
-    ZSTD: _make_zstd,
+_MAKERS: dict[str, Callable[[int | None], Callable[[Data], bytes]]] = {
+    "none": _make_none,
+    "gzip": _make_gzip,
+    "snappy": _make_snappy,
+    "lz4": _make_lz4,
+    "zstd": _make_zstd,
 }
 
 
@@ -170,76 +169,18 @@ def _broken_error(codec_name: str, reason: str) -> RemoteProtocolError:
     return RemoteProtocolError(f"{codec_name} data is broken: {reason}")
 
 
-def _read_none(data: Data, bytes_max: int) -> bytes:
-    if len(data) > bytes_max:
-        raise _too_large_error("uncompressed", bytes_max)
-    return bytes(data)
-
-
-def _read_frames(
-    codec_name: str,
-    open_frame: Callable[[], tuple[Any, Callable[[bytes, int], bytes]]],
-    failures: tuple[type[Exception], ...],
-    data: Data,
-    bytes_max: int,
-) -> bytes:
-    """Reads frames until the input ends. `open_frame` returns a decompressor and its feed function.
-
-    Requests one byte more than allowed, so that the result shows whether the limit was exceeded.
-    """
-    parts: list[bytes] = []
-    room = bytes_max + 1
-    rest = bytes(data)
-    while True:
-        frame, feed = open_frame()
-        try:
-            part = feed(rest, room)
-            # A decompressor may stop early although it has room; it continues when fed with no input.
-            while not frame.eof and len(part) < room and (more := feed(b"", room - len(part))):
-                part += more
-        except failures:
-            raise _broken_error(codec_name, "not decodable") from None
-        parts.append(part)
-        room -= len(part)
-        if room == 0:
-            raise _too_large_error(codec_name, bytes_max)
-        if not frame.eof:
-            raise _broken_error(codec_name, "truncated")
-        rest = frame.unused_data or b""
-        if not rest:
-            return b"".join(parts)
-
-
-def _read_gzip(data: Data, bytes_max: int) -> bytes:
-    def open_frame() -> tuple[Any, Callable[[bytes, int], bytes]]:
-        frame = zlib.decompressobj(GZIP_WINDOW_BITS)
-        return frame, lambda chunk, room: frame.decompress(chunk or frame.unconsumed_tail, room)
-
-    return _read_frames("gzip", open_frame, (zlib.error,), data, bytes_max)
-
-
-def _read_lz4(data: Data, bytes_max: int) -> bytes:
-    import lz4.frame
-
-    def open_frame() -> tuple[Any, Callable[[bytes, int], bytes]]:
-        frame = lz4.frame.LZ4FrameDecompressor()
-        return frame, lambda chunk, room: frame.decompress(chunk, max_length=room)
-
-    return _read_frames("lz4", open_frame, (RuntimeError, EOFError, ValueError), data, bytes_max)
-
-
-def _read_zstd(data: Data, bytes_max: int) -> bytes:
-    """Requests one byte more than allowed, so that no more than that is ever decompressed."""
+def _read_stream(codec_name: str, data: Data, bytes_max: int) -> bytes:
+    """Frames until the input ends. Requests one byte more than allowed, so no more than that is ever decompressed."""
     import pyarrow as pa
 
     if not data:
-        raise _broken_error("zstd", "truncated")
+        raise _broken_error(codec_name, "truncated")
     try:
-        content = pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(bytes_max + 1)
-    except OSError:
-        raise _broken_error("zstd", "not decodable") from None
+        content = pa.CompressedInputStream(pa.BufferReader(data), codec_name).read(bytes_max + 1)
+    except (OSError, NotImplementedError):  # the latter: this build of pyarrow lacks the codec
+        raise _broken_error(codec_name, "not decodable") from None
     if len(content) > bytes_max:
-        raise _too_large_error("zstd", bytes_max)
+        raise _too_large_error(codec_name, bytes_max)
     return bytes(content)
 
 
@@ -282,12 +223,3 @@ def _read_snappy_block(codec: pa.Codec, block: memoryview, room: int) -> bytes:
         return bytes(codec.decompress(block, decompressed_size=claimed, asbytes=True))
     except OSError:
         raise _broken_error("snappy", "not decodable") from None
-
-
-_READERS: dict[int, Callable[[Data, int], bytes]] = {
-    NONE: _read_none,
-    GZIP: _read_gzip,
-    SNAPPY: _read_snappy,
-    LZ4: _read_lz4,
-    ZSTD: _read_zstd,
-}
