@@ -370,7 +370,7 @@ class BatchSender:
     def _split(self, batch: ProducerBatch) -> None:
         """Too large for the broker: splits it into parts of half the size, in order, with the same sequences."""
         codec = make_compressor(*self._options.compression_of(batch.topic))
-        parts = batch.split(split(batch.encoded, batch_bytes_max=batch.encoded.records_bytes // 2, codec=codec))
+        parts = batch.split(split(batch.encoded, codec))
         if len(parts) < 2:
             raise LocalProtocolError(f"a batch of {batch.record_count} records did not split")
         if self._sequences is not None and batch.has_sequence:

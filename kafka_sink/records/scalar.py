@@ -16,7 +16,7 @@ from kafka_sink.frozen import frozen
 from kafka_sink.records import batch as layout
 from kafka_sink.records.batch import EncodedBatch
 from kafka_sink.records.checksum import crc32c
-from kafka_sink.records.compression import CODEC_NAMES, Compressor, decompress, make_compressor
+from kafka_sink.records.compression import Compressor, decompress
 
 Headers = tuple[tuple[str, bytes | None], ...]
 # Spark's texts, and so the names of headers, may hold bytes that are not UTF-8. They are kept as surrogates.
@@ -38,9 +38,7 @@ class DecodedBatch:
     """A batch with its header. `records[i]` has the offset `offsets[i]`; compaction leaves gaps."""
 
     base_offset: int
-    partition_leader_epoch: int
     codec: int
-    is_log_append_time: bool
     is_transactional: bool
     is_control: bool
     last_offset_delta: int
@@ -70,15 +68,23 @@ class DecodedBatch:
 # ---- encoding --------------------------------------------------------------------------------------------------
 
 
-def encode_varint(value: int) -> bytes:
-    """Zigzag, 7 bits per byte, lowest first; for 32-bit and 64-bit values."""
-    unsigned = (value << 1) ^ (value >> 63)
+def zigzag_number(value: int) -> int:
+    """0, -1, 1, -2 as 0, 1, 2, 3; for 32-bit and 64-bit values."""
+    return (value << 1) ^ (value >> 63)
+
+
+def encode_unsigned_varint(unsigned: int) -> bytes:
+    """7 bits per byte, lowest first."""
     encoded = bytearray()
     while unsigned > 0x7F:
         encoded.append(unsigned & 0x7F | 0x80)
         unsigned >>= 7
     encoded.append(unsigned)
     return bytes(encoded)
+
+
+def encode_varint(value: int) -> bytes:
+    return encode_unsigned_varint(zigzag_number(value))
 
 
 def encode_nullable(content: bytes | None) -> bytes:
@@ -204,7 +210,7 @@ def decode_batch(data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX) -> 
     """Exactly one whole batch with its header."""
     if len(data) < layout.HEADER_BYTES:
         raise RemoteProtocolError(f"batch of {len(data)} bytes is shorter than its header")
-    base_offset, length, leader_epoch, magic, checksum = layout.PREFIX.unpack_from(data)
+    base_offset, length, _, magic, checksum = layout.PREFIX.unpack_from(data)
     if magic != layout.MAGIC:
         raise RemoteProtocolError(f"batch has magic {magic}; only {layout.MAGIC} is read")
     if length != len(data) - layout.LENGTH_STARTS_AT:
@@ -219,9 +225,7 @@ def decode_batch(data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX) -> 
     decoded = decode_records(content, count, base_timestamp_ms)
     return DecodedBatch(
         base_offset=base_offset,
-        partition_leader_epoch=leader_epoch,
         codec=codec,
-        is_log_append_time=bool(attributes & layout.LOG_APPEND_TIME_BIT),
         is_transactional=bool(attributes & layout.TRANSACTIONAL_BIT),
         is_control=bool(attributes & layout.CONTROL_BIT),
         last_offset_delta=last_offset_delta,
@@ -235,56 +239,20 @@ def decode_batch(data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX) -> 
     )
 
 
-def decode_batches(data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX) -> list[DecodedBatch]:
-    """The batches of a fetch response. A broker may cut off the last one, which is ignored."""
-    batches = []
-    position = 0
-    while len(data) - position >= layout.LENGTH_STARTS_AT:
-        length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
-        if length < layout.HEADER_BYTES - layout.LENGTH_STARTS_AT:
-            raise RemoteProtocolError(f"batch names a length of {length}")
-        stop = position + layout.LENGTH_STARTS_AT + length
-        if stop > len(data):
-            break
-        batches.append(decode_batch(data[position:stop], records_bytes_max=records_bytes_max))
-        position = stop
-    return batches
-
-
 # ---- splitting -------------------------------------------------------------------------------------------------
 
 
-def split(encoded: EncodedBatch, *, batch_bytes_max: int, codec: Compressor | None = None) -> list[EncodedBatch]:
-    """The same records in smaller batches, at most `batch_bytes_max` before compression, at least one record each.
-
-    A batch that already fits was rejected because of a broker's limit, so it is halved: the result has more than one
-    part unless there is a single record, so repeated splitting terminates. `codec` keeps the compression level; without
-    it the default level of the batch's codec is used.
-    """
-    if encoded.record_count == 1:
-        return [encoded]
+def split(encoded: EncodedBatch, codec: Compressor) -> list[EncodedBatch]:
+    """The same records in parts of half the size or, if a record is larger than that, of one record."""
     content = decompress(encoded.codec, encoded.payload, bytes_max=encoded.records_bytes)
-    records = [record for _, record in decode_records(content, encoded.record_count, encoded.base_timestamp_ms)]
-    if codec is None:
-        codec = make_compressor(CODEC_NAMES[encoded.codec])
-    part_bytes_max = batch_bytes_max - layout.HEADER_BYTES
-    if encoded.records_bytes <= part_bytes_max:
-        part_bytes_max = encoded.records_bytes // 2
-    return [encode_batch(part, codec) for part in _split_records(records, part_bytes_max)]
-
-
-def _split_records(records: list[Record], part_bytes_max: int) -> list[list[Record]]:
-    parts: list[list[Record]] = []
-    part: list[Record] = []
+    parts: list[list[Record]] = [[]]
     part_bytes = 0
-    for record in records:
-        base_timestamp_ms = part[0].timestamp_ms if part else record.timestamp_ms
-        size = len(encode_record(record, base_timestamp_ms=base_timestamp_ms, offset_delta=len(part)))
-        if part and part_bytes + size > part_bytes_max:
-            parts.append(part)
-            part, part_bytes = [], 0
-            size = len(encode_record(record, base_timestamp_ms=record.timestamp_ms, offset_delta=0))
-        part.append(record)
+    for _, record in decode_records(content, encoded.record_count, encoded.base_timestamp_ms):
+        base_timestamp_ms = encoded.base_timestamp_ms
+        size = len(encode_record(record, base_timestamp_ms=base_timestamp_ms, offset_delta=len(parts[-1])))
+        if parts[-1] and part_bytes + size > encoded.records_bytes // 2:
+            parts.append([])
+            part_bytes = 0
+        parts[-1].append(record)
         part_bytes += size
-    parts.append(part)
-    return parts
+    return [encode_batch(part, codec) for part in parts]

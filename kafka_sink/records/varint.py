@@ -16,6 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kafka_sink.records.scalar import encode_unsigned_varint, zigzag_number
+
 Array = NDArray[Any]
 
 WORD_BYTES = 8
@@ -42,10 +44,6 @@ def zigzag(values: Array) -> Array:
     if smallest(signed, initial=0) < 0:
         doubled ^= signed >> 63
     return doubled.view(np.uint64)
-
-
-def zigzag_number(value: int) -> int:
-    return (value << 1) ^ (value >> 63)
 
 
 def varint_size(value: int) -> int:
@@ -148,15 +146,6 @@ def _as_array(value: Array | int, row_count: int, dtype: Any) -> Array:
 
 def _unsigned_varint_size(unsigned: int) -> int:
     return max(1, -(-unsigned.bit_length() // 7))
-
-
-def encode_unsigned_varint(unsigned: int) -> bytes:
-    """One number, without zigzag."""
-    encoded = bytearray()
-    while unsigned > 0x7F:
-        encoded.append(unsigned & 0x7F | 0x80)
-        unsigned >>= 7
-    return bytes([*encoded, unsigned])
 
 
 def _split_varint(unsigned: int) -> list[VarintField]:

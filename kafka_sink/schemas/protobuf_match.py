@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
-from kafka_sink.records.varint import encode_unsigned_varint
+from kafka_sink.records.scalar import encode_unsigned_varint
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
 from kafka_sink.schemas.naming import Problems, add_unknown_columns, find_column, join_path
 from kafka_sink.schemas.node import UNITS_PER_SECOND, Numbers, ValueNode, integer_dtype, integers

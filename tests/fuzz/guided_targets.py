@@ -15,7 +15,6 @@ from functools import partial
 from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, RemoteProtocolError
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry
 from kafka_sink.exactly_once.ledger_codec import FORMAT, decode_record, encode_record
-from kafka_sink.exactly_once.log_scan import raw_batches
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.properties import parse_properties
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange, region_of
@@ -80,8 +79,6 @@ def _of_records() -> Iterator[Guided]:
     for target in fuzz_wire.record_targets():
         name = target.group.replace(",", "").replace(" ", "-")
         yield Guided(name, _refusing(RemoteProtocolError, target.run), target.valid)
-    batches = next(target.valid for target in fuzz_wire.record_targets() if target.group == "decode_batches")
-    yield Guided("raw_batches", _refusing(RemoteProtocolError, lambda data: list(raw_batches(data))), batches)
 
 
 def _of_the_ledger() -> Iterator[Guided]:

@@ -14,7 +14,7 @@ from kafka_sink.engine.accumulator import Accumulator
 from kafka_sink.engine.producer_batch import NO_IDENTITY, ProducerBatch, ProducerIdentity
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.records.batch import EncodedBatch, Share, seal
-from kafka_sink.records.compression import CODEC_NAMES
+from kafka_sink.records.compression import CODEC_NAMES, make_compressor
 from kafka_sink.records.scalar import Record, decode_batch, split
 
 NOW_MS = START_MS
@@ -344,7 +344,7 @@ def rows_of(batch: ProducerBatch) -> list[tuple[object, list[int], int]]:
 
 
 def halves(batch: ProducerBatch) -> list[ProducerBatch]:
-    return batch.split(split(batch.encoded, batch_bytes_max=batch.encoded.records_bytes // 2))
+    return batch.split(split(batch.encoded, make_compressor("none")))
 
 
 # ---- batches that may be in the log --------------------------------------------------------------------------------
@@ -426,7 +426,7 @@ def test_completing_twice_is_a_bug_and_raises() -> None:
 @pytest.mark.parametrize("codec", sorted(CODEC_NAMES))
 def test_a_split_keeps_records_headers_timestamps_order_and_codec(codec: int) -> None:
     whole = encoded(10, codec=CODEC_NAMES[codec])
-    parts = split(whole, batch_bytes_max=whole.records_bytes // 2)
+    parts = split(whole, make_compressor(CODEC_NAMES[codec]))
     assert len(parts) > 1
     assert {part.codec for part in parts} == {codec}
     assert tuple(chain.from_iterable(records_of(part) for part in parts)) == records_of(whole)
@@ -436,13 +436,13 @@ def test_a_split_keeps_records_headers_timestamps_order_and_codec(codec: int) ->
 
 def test_a_single_record_cannot_be_split() -> None:
     whole = encoded(1)
-    assert split(whole, batch_bytes_max=1) == [whole]
+    assert split(whole, make_compressor("none")) == [whole]
 
 
 def test_splitting_again_and_again_ends_with_single_records() -> None:
     parts = [encoded(13)]
     for _ in range(4):
-        parts = list(chain.from_iterable(split(part, batch_bytes_max=part.records_bytes // 2) for part in parts))
+        parts = list(chain.from_iterable(split(part, make_compressor("none")) for part in parts))
     assert [part.record_count for part in parts] == [1] * 13
 
 

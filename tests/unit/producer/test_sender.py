@@ -22,7 +22,7 @@ from kafka_sink.engine import commands as c
 from kafka_sink.errors import DeliveryError, LocalProtocolError, TransportError
 from kafka_sink.producer import sender as sender_module
 from kafka_sink.producer.mailbox import CLOSE, PendingOperation
-from kafka_sink.records.batch import HEADER_BYTES
+from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import split
 
 from .shell import FakeLogger, SenderShell, cluster_of, delivered, held_by_another_thread
@@ -77,9 +77,10 @@ def test_the_room_of_a_split_batch_is_given_back_once_with_its_last_record() -> 
     flush = shell.appender.post_behind("flush()", c.Flush)
     shell.sender.turn()
     (batch,) = shell.appended()
-    parts = batch.split(split(batch.encoded, batch_bytes_max=HEADER_BYTES + batch.encoded.records_bytes // 2))
+    codec = make_compressor("none")
+    parts = batch.split(split(batch.encoded, codec))
     first, second = parts
-    quarters = first.split(split(first.encoded, batch_bytes_max=1))
+    quarters = first.split(split(first.encoded, codec))
     assert [part.record_count for part in (*quarters, second)] == [1, 1, 2]
     observed: list[c.Command] = [c.BatchObserved("split", batch), c.BatchObserved("split", first)]
     shell.engine.answers = [[*observed, delivered(quarters[0], 0), delivered(second, 2)]]

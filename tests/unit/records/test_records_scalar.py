@@ -8,9 +8,10 @@ import pytest
 from crc32c import crc32c
 
 from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.exactly_once.log_scan import raw_batches
 from kafka_sink.records.batch import EncodedBatch, seal
 from kafka_sink.records.compression import make_compressor
-from kafka_sink.records.scalar import Record, decode_batch, decode_batches, encode_batch, encode_varint, split
+from kafka_sink.records.scalar import Record, decode_batch, encode_batch, encode_varint, split
 
 ROWS = [Record(1000 + number, b"k", b"v" * number, (("h", None),)) for number in range(20)]
 
@@ -72,11 +73,11 @@ def test_broken_batch_is_refused_with_its_reason(batch: bytes, text: str) -> Non
 
 def test_record_set_is_read_batch_by_batch_without_the_part_cut_off() -> None:
     one = sealed(encode_batch(ROWS, make_compressor("gzip")))
-    decoded = decode_batches(one + one + one[:-1])
-    assert [len(batch.records) for batch in decoded] == [20, 20]
-    assert decode_batches(b"") == decode_batches(one[:30]) == []
+    found = list(raw_batches(one + one + one[:-1]))
+    assert [len(batch.decode().records) for batch in found] == [20, 20]
+    assert list(raw_batches(b"")) == list(raw_batches(one[:30])) == []
     with pytest.raises(RemoteProtocolError, match="names a length of 0"):
-        decode_batches(b"\x00" * 20)
+        list(raw_batches(b"\x00" * 16 + b"\x02" + b"\x00" * 60))
 
 
 def test_markers_are_told_only_in_control_batches() -> None:
@@ -90,10 +91,11 @@ def test_varints_have_the_bytes_of_the_protocol() -> None:
     assert encode_varint(-(2**63)).hex() == "ff" * 9 + "01"
 
 
-def test_split_cuts_at_the_limit_and_restarts_offsets() -> None:
-    encoded = encode_batch(ROWS, make_compressor("zstd"))
-    parts = split(encoded, batch_bytes_max=61 + 100)
-    assert all(part.records_bytes <= 100 for part in parts)
+def test_split_cuts_in_half_and_restarts_offsets() -> None:
+    codec = make_compressor("zstd")
+    encoded = encode_batch(ROWS, codec)
+    parts = split(encoded, codec)
+    assert all(part.records_bytes <= encoded.records_bytes // 2 for part in parts)
     decoded = [decode_batch(sealed(part)) for part in parts]
     assert [record for batch in decoded for record in batch.records] == ROWS
     assert all(batch.offsets == tuple(range(len(batch.records))) for batch in decoded)
@@ -106,23 +108,24 @@ def test_names_of_headers_that_are_not_utf8_keep_their_bytes() -> None:
     (record,) = decode_batch(with_records(content)).records
     assert encode_batch([record], make_compressor("none")).payload == content
     twice = EncodedBatch(0, content + content.replace(b"\x00\x00\x00", b"\x00\x00\x02"), 2, 0, 0, 2 * len(content))
-    assert [part.payload for part in split(twice, batch_bytes_max=0)] == [content, content]
+    assert [part.payload for part in split(twice, make_compressor("none"))] == [content, content]
 
 
-def test_split_of_a_batch_within_the_limit_halves_it_until_single_records_are_left() -> None:
-    pending = [encode_batch(ROWS, make_compressor("none"))]
+def test_splitting_again_and_again_ends_with_single_records() -> None:
+    codec = make_compressor("none")
+    pending = [encode_batch(ROWS, codec)]
     rounds = 0
     while any(batch.record_count > 1 for batch in pending):
-        pending = [part for batch in pending for part in split(batch, batch_bytes_max=10**6)]
+        pending = [part for batch in pending for part in split(batch, codec)]
         rounds += 1
     assert (len(pending), rounds < 10) == (20, True)
-    assert split(pending[0], batch_bytes_max=0) == [pending[0]]
+    assert split(pending[0], codec) == [pending[0]]
 
 
 def test_split_with_the_producers_own_codec_keeps_its_level() -> None:
     codec = make_compressor("gzip", 1)
     encoded = encode_batch(ROWS, codec)
-    for part in split(encoded, batch_bytes_max=300, codec=codec):
+    for part in split(encoded, codec):
         assert part.payload == codec.compress(make_compressor("none").compress(gunzip(part)))
 
 
