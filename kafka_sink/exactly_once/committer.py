@@ -390,7 +390,7 @@ class Committer:
         if part.is_supported:
             found = check_transactions(self._receipts, part.found, self._settings.margin_ms)
         else:
-            self._notes.append("the brokers do not speak DescribeTransactions: only the time left was checked")
+            self._notes.append("the brokers do not speak DescribeTransactions: only the time left to transactions was checked")
             found = check_time_left(self._receipts, self._settings.margin_ms)
         if found.problem is not None:
             self._abandon(now_ms, found.problem)

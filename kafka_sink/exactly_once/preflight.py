@@ -80,7 +80,8 @@ class DescribeTransactions(CommitStep):
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         if answer.kind is ResponseKind.UNSUPPORTED:
             self.is_supported = False
-            self.queue.drop_all()
+            # Only this request: leaders and topics can still be looked at.
+            self.queue.drop(answer.key)
             return
         super().on_answer(now_ms, answer)
 
