@@ -140,10 +140,6 @@ class CommitTransactions(CommitStep):
         return found
 
     @property
-    def is_finished(self) -> bool:
-        return self.queue.is_quiet and self._next_index == len(self._endings)
-
-    @property
     def reason(self) -> str:
         if self.failure is None and self.obstacles:
             return next(iter(self.obstacles.values()))
@@ -380,10 +376,6 @@ class AbortTransactions(CommitStep):
         endings = dict.fromkeys(one.transaction for one in receipts if one.transaction is not None)
         left = tuple(ending for ending in endings if ending not in spared)
         return cls(settings, left, _partitions_by_id(receipts), now_ms, waits_for_leaders=waits_for_leaders)
-
-    @property
-    def is_finished(self) -> bool:
-        return self.queue.is_quiet and self._next_index == len(self._endings)
 
     @property
     def notes(self) -> list[str]:

@@ -117,10 +117,6 @@ class LedgerRead(CommitStep):
             wait_ms = 0 if self._stop_offset is None else FETCH_WAIT_MS
             ask_fetch(self.queue, now_ms, READ, topic, partition, next_offset, wait_ms)
 
-    @property
-    def is_finished(self) -> bool:
-        return self.state is not None or self.failure is not None
-
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         if key == READ:
             self._on_fetched(now_ms, body)

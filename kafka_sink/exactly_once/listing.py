@@ -77,10 +77,6 @@ class LedgerListing(LedgerRead):
             settings, sink_id or "", now_ms, claim_offset=claim_offset, is_of_name=True, awaits_markers=is_look
         )
 
-    @property
-    def is_finished(self) -> bool:
-        return self.listed is not None or self.failure is not None
-
     def _own_key(self, key: bytes | None) -> str | None:
         if self._is_of_all:
             text = decode_key(key)
@@ -116,17 +112,8 @@ class OpenTransactions(CommitStep):
         self.ids: dict[str, None] = {}
         self.is_supported = True
         self._sink_ids = sink_ids
-        self._is_listed = False
         body = {"state_filters": list(states), "producer_id_filters": []}
         self.queue.ask(now_ms, LIST, AllBrokers(), LIST_TRANSACTIONS, body)
-
-    @property
-    def is_finished(self) -> bool:
-        return self._is_listed or self.failure is not None
-
-    def end(self) -> None:
-        self.queue.drop_all()
-        self._is_listed = True
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         self.is_supported = answer.kind is not ResponseKind.UNSUPPORTED
@@ -139,7 +126,7 @@ class OpenTransactions(CommitStep):
 
     def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
         super().on_bodies(now_ms, answer)
-        self.end()
+        self.queue.drop_all()
 
     def _is_wanted(self, identity: TaskIdentity) -> bool:
         return identity.sink_id in self._sink_ids
@@ -170,12 +157,6 @@ class TransactionListing(OpenTransactions):
         """Sorted by id. A transaction that ended between the two requests is left out."""
         known = self._describe.found if self._describe is not None else {}
         return [known[one] for one in sorted(known) if known[one].state in OPEN_STATES]
-
-    @property
-    def is_finished(self) -> bool:
-        return super().is_finished and (
-            self.failure is not None or self._describe is None or self._describe.is_finished
-        )
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         if self._describe is None:

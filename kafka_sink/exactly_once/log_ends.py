@@ -38,10 +38,6 @@ class LogEnds(CommitStep):
                 body, target = offsets_body(partitions, LATEST, isolation), Leaders(tuple(partitions))
                 self.queue.ask(now_ms, key, target, LIST_OFFSETS, body, version_min=LIST_OFFSETS_FIRST_ISOLATED)
 
-    @property
-    def is_finished(self) -> bool:
-        return self.queue.is_quiet
-
     def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
         """A leader that is away says nothing; the others are shown."""
         self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
@@ -49,7 +45,7 @@ class LogEnds(CommitStep):
 
     def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
         super().on_bodies(now_ms, answer)
-        if self.failure is None and answer.key in self.queue.keys:
+        if self.failure is None:
             self.queue.drop(answer.key)
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:

@@ -67,10 +67,6 @@ class DescribeTransactions(CommitStep):
         self._missing = dict.fromkeys(transactional_ids)
         self._ask(now_ms)
 
-    @property
-    def is_finished(self) -> bool:
-        return self.queue.is_quiet
-
     def _ask(self, now_ms: int) -> None:
         if self._missing:
             ids = tuple(self._missing)

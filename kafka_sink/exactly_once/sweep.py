@@ -100,7 +100,7 @@ def open_transactions(settings: DeliverySettings, session: DriverSession, now_ms
     listing = OpenTransactions(settings, session.sink_ids, now_ms, [ONGOING])
     if settings.transaction_version == 1 and not settings.brokers_verify:
         listing.notes.append(NOT_VERIFIED)
-        listing.end()
+        listing.queue.drop_all()
     return listing
 
 
@@ -136,12 +136,6 @@ class Sweep(CommitStep):
     @property
     def swept(self) -> tuple[str, ...]:
         return tuple(self._aborts.aborted) if self._aborts is not None else ()
-
-    @property
-    def is_finished(self) -> bool:
-        if self._aborts is not None:
-            return self._aborts.is_finished
-        return self._describe is None and self._listing.is_finished
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         if self._aborts is not None:

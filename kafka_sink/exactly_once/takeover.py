@@ -64,10 +64,6 @@ class Fence(CommitStep):
         }
         self.queue.ask(now_ms, key, Coordinator(self._ids[key]), INIT_PRODUCER_ID, body)
 
-    @property
-    def is_finished(self) -> bool:
-        return (self.identity is not None and self.queue.is_quiet) or self.failure is not None
-
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
         found = meaning(INIT_PRODUCER_ID, error_code)
@@ -97,10 +93,6 @@ class Claim(CommitStep):
         content = Record(NO_TIMESTAMP, claim_key(session.sink_id).encode(), value)
         batch = encode_batch([content], make_compressor("none"))
         ask_append(self.queue, now_ms, CLAIM, settings, seal(batch) + batch.payload)
-
-    @property
-    def is_finished(self) -> bool:
-        return self.offset is not None or self.failure is not None
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code, offset = read_append_answer(body)
