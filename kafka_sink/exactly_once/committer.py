@@ -34,8 +34,8 @@ from kafka_sink.exactly_once.ledger_codec import Unrecordable
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.listing import OpenTransactions
-from kafka_sink.exactly_once.next_step import NextStep, StepKind, first_step, next_step
-from kafka_sink.exactly_once.phase import TRANSITIONS, Phase, PhaseEvent
+from kafka_sink.exactly_once.next_step import NextStep, first_step, next_step
+from kafka_sink.exactly_once.phase import TRANSITIONS, Phase
 from kafka_sink.exactly_once.preflight import Preflight, check_time_left, check_transactions
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, summarize_receipts
 from kafka_sink.exactly_once.session import (
@@ -97,7 +97,11 @@ class Committer:
 
     def step(self, now_ms: int, answers: Sequence[AdminResponse] = ()) -> Progress[CommitResult]:
         if self.phase is Phase.START:
-            self._follow(now_ms, first_step(self._job, self._session))
+            first = first_step(self._job, self._session)
+            if first is None:
+                self._judge(now_ms)
+            else:
+                self._follow(now_ms, first)
             self._conclude(now_ms)
         for answer in answers:
             for part in self._parts():
@@ -128,14 +132,13 @@ class Committer:
             part, self._part = self._part, None
             _ON_FINISHED[self.phase](self, now_ms, part)
 
-    def _move(self, event: PhaseEvent) -> None:
-        target = TRANSITIONS[self.phase].get(event)
-        if target is None:
-            raise LocalProtocolError(f"{event.value} is not possible while {self.phase.value}")
-        self.phase = target
+    def _move(self, phase: Phase) -> None:
+        if phase not in TRANSITIONS[self.phase]:
+            raise LocalProtocolError(f"a commit cannot be {phase.value} after it was {self.phase.value}")
+        self.phase = phase
 
     def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
-        self._move(PhaseEvent.END)
+        self._move(Phase.ENDED)
         self._part = None
         self._verdict = CommitResult(conclusion, error, self._summary, self._intended.swept, tuple(self._notes))
 
@@ -156,31 +159,32 @@ class Committer:
             self._intended = CommitResult(Conclusion.FAILED, step.error)
         elif step.conclusion is not None:
             self._intended = CommitResult(step.conclusion)
-        if step.kind in _WITHOUT_RECORD:
-            _WITHOUT_RECORD[step.kind](self, now_ms)
-        elif step.kind is StepKind.FENCE:
-            self._move(PhaseEvent.FENCE)
-            self._session.forget_identity()
-            self._part = Fence(self._settings, self._session, now_ms)
-        elif step.kind is StepKind.FINISH:
+        if step.phase in _WITHOUT_RECORD:
+            _WITHOUT_RECORD[step.phase](self, now_ms)
+        elif step.phase is Phase.FINISHING:
             assert step.record is not None
             self._finish(now_ms, step.record)
-        elif step.kind is StepKind.RECORD:
+        elif step.phase is Phase.RECORDING:
             assert step.record is not None
-            self._write(now_ms, PhaseEvent.RECORD, step.record)
+            self._write(now_ms, Phase.RECORDING, step.record)
         elif step.error is not None:
             self._fail(step.error)
         else:
             self._end(self._intended.conclusion)
 
+    def _fence(self, now_ms: int) -> None:
+        self._move(Phase.FENCING)
+        self._session.forget_identity()
+        self._part = Fence(self._settings, self._session, now_ms)
+
     def _judge(self, now_ms: int) -> None:
         assert self._ledger is not None
         known = (self._settings, self._ledger, self._summary)
         found = next_step(self._job, self._session, *known, is_remembered=self._is_remembered)
-        if not self._has_decided or found.kind in (StepKind.FENCE, StepKind.FINISH):
+        if not self._has_decided or found.phase in (Phase.FENCING, Phase.FINISHING):
             self._follow(now_ms, found)
         elif self._has_committed and found.conclusion is Conclusion.ALREADY_DELIVERED:
-            self._follow(now_ms, replace(found, kind=StepKind.SWEEP, conclusion=Conclusion.DELIVERED))
+            self._follow(now_ms, replace(found, phase=Phase.SWEEPING, conclusion=Conclusion.DELIVERED))
         else:
             self._fail_after_decision("another driver has taken over")
 
@@ -201,7 +205,7 @@ class Committer:
             return
         self._session.identity = part.identity
         self._session.older_is_fenced = self._session.has_older_driver
-        self._move(PhaseEvent.CLAIM)
+        self._move(Phase.CLAIMING)
         self._part = Claim(self._settings, self._session, self._job.wall_ms, now_ms)
 
     def _on_claimed(self, now_ms: int, part: CommitStep) -> None:
@@ -211,8 +215,8 @@ class Committer:
         else:
             self._read(now_ms, part.offset)
 
-    def _read(self, now_ms: int, claim_offset: int | None = None, *, event: PhaseEvent = PhaseEvent.READ) -> None:
-        self._move(event)
+    def _read(self, now_ms: int, claim_offset: int | None = None) -> None:
+        self._move(Phase.READING)
         self._claim_offset = claim_offset
         self._part = LedgerRead(
             self._settings,
@@ -231,7 +235,7 @@ class Committer:
         again = LOOKS_MAX - self._looks_left
         self._looks_left -= 1
         wait_ms = min(again * self._settings.retry_backoff_ms, self._settings.backoff_max_ms)
-        self._read(now_ms + wait_ms, event=PhaseEvent.LOOK_AGAIN)
+        self._read(now_ms + wait_ms)
         return True
 
     def _on_read(self, now_ms: int, part: CommitStep) -> None:
@@ -250,7 +254,7 @@ class Committer:
                 # The record may be from a driver that fenced this one before this claim was written, and still be open.
                 # If it were believed now and aborted later, the ledger would not contain what Spark was told.
                 self._ended_offset = self._claim_offset
-                self._follow(now_ms, NextStep(StepKind.FENCE))
+                self._fence(now_ms)
                 return
         self._judge(now_ms)
 
@@ -275,7 +279,7 @@ class Committer:
         if record.is_of_another_cluster(self._settings.cluster_id):
             self._fail(messages.other_cluster_error(record, self._settings))
             return
-        self._move(PhaseEvent.FINISH)
+        self._move(Phase.FINISHING)
         self._record = record
         self._end_transactions(now_ms, record)
 
@@ -302,7 +306,7 @@ class Committer:
             return
         closing, self._outcomes = record.with_outcomes(part.outcomes, self._job.wall_ms), outcomes
         if self._session.identity is not None:
-            self._write(now_ms, PhaseEvent.CLOSE, closing)
+            self._write(now_ms, Phase.CLOSING, closing)
             return
         # This operation has fenced no one, so it must not write: the next commit finds the decision and closes it.
         self._ledger = self._ledger.with_record(closing)
@@ -325,28 +329,28 @@ class Committer:
             self._fail(messages.not_recorded_error(part.record, part.reason))
         elif self._session.identity is None:
             # Written, but the producer id and epoch for the next record are lost.
-            self._follow(now_ms, NextStep(StepKind.FENCE))
+            self._fence(now_ms)
         else:
             self._ledger = self._session.ledger
             self._intended = CommitResult(Conclusion.RECOVERED)
             self._judge(now_ms)
 
-    def _write(self, now_ms: int, event: PhaseEvent, record: LedgerRecord) -> None:
+    def _write(self, now_ms: int, phase: Phase, record: LedgerRecord) -> None:
         part = None
-        if event is PhaseEvent.DECIDE:
+        if phase is Phase.DECIDING:
             part, self._draft = self._draft, None
         try:
             part = part or LedgerWrite(self._settings, self._session, record, now_ms)
         except Unrecordable as error:
-            self._on_unrecordable(now_ms, event, record, str(error))
+            self._on_unrecordable(now_ms, phase, record, str(error))
             return
-        self._move(event)
+        self._move(phase)
         self._part = part
         part.release(now_ms)
 
-    def _on_unrecordable(self, now_ms: int, event: PhaseEvent, record: LedgerRecord, reason: str) -> None:
+    def _on_unrecordable(self, now_ms: int, phase: Phase, record: LedgerRecord, reason: str) -> None:
         """A closing record is smaller than its intent, so this only happens for new batches."""
-        if event is PhaseEvent.DECIDE:
+        if phase is Phase.DECIDING:
             self._abandon(now_ms, reason)
         elif self.phase in (Phase.COMMITTING, Phase.FINISHING):
             self._fail(messages.not_recorded_error(record, reason))
@@ -356,7 +360,7 @@ class Committer:
     # ---- C2 ----
 
     def _check(self, now_ms: int) -> None:
-        self._move(PhaseEvent.CHECK)
+        self._move(Phase.CHECKING)
         self._part = Preflight(self._settings, self._receipts, now_ms)
         previous = self._previous()
         if previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME:
@@ -390,7 +394,9 @@ class Committer:
         if part.is_supported:
             found = check_transactions(self._receipts, part.found, self._settings.margin_ms)
         else:
-            self._notes.append("the brokers do not speak DescribeTransactions: only the time left to transactions was checked")
+            self._notes.append(
+                "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"
+            )
             found = check_time_left(self._receipts, self._settings.margin_ms)
         if found.problem is not None:
             self._abandon(now_ms, found.problem)
@@ -400,7 +406,7 @@ class Committer:
         if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
             self._commit(now_ms)
         else:
-            self._write(now_ms, PhaseEvent.DECIDE, self._record)
+            self._write(now_ms, Phase.DECIDING, self._record)
 
     def _abandon(self, now_ms: int, reason: str) -> None:
         """No decision was made and none will be."""
@@ -433,7 +439,7 @@ class Committer:
 
     def _commit(self, now_ms: int) -> None:
         assert self._record is not None
-        self._move(PhaseEvent.COMMIT)
+        self._move(Phase.COMMITTING)
         self._session.remember(self._key, Decision.MADE)
         self._has_decided = True
         if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
@@ -463,7 +469,7 @@ class Committer:
     def _record_outcome(self, now_ms: int, record: LedgerRecord) -> None:
         closing = record.with_outcomes(self._outcomes, self._job.wall_ms)
         if self._session.identity is not None:
-            self._write(now_ms, PhaseEvent.RECORD, closing)
+            self._write(now_ms, Phase.RECORDING, closing)
         elif closing.outcomes:
             self._fail(messages.lost_error(closing, closing.outcomes))
         else:
@@ -494,7 +500,7 @@ class Committer:
         if not self._settings.visible_ms:
             self._sweep(now_ms)
             return
-        self._move(PhaseEvent.VERIFY)
+        self._move(Phase.VERIFYING)
         self._deadline_ms = now_ms + self._settings.visible_ms
         self._part = Visible(self._settings, self._summary.written, now_ms)
 
@@ -507,7 +513,7 @@ class Committer:
     # ---- transactions without a decision ----
 
     def _discard(self, now_ms: int) -> None:
-        self._move(PhaseEvent.DISCARD)
+        self._move(Phase.DISCARDING)
         self._deadline_ms = now_ms + self._settings.patience_ms
         # After the batch of a stream counts as delivered, tasks of the next one may use the same transactional ids.
         waits = self._intended.conclusion is Conclusion.ALREADY_DELIVERED and isinstance(self._key.batch_id, int)
@@ -530,7 +536,7 @@ class Committer:
         self._sweep(now_ms)
 
     def _sweep(self, now_ms: int) -> None:
-        self._move(PhaseEvent.SWEEP)
+        self._move(Phase.SWEEPING)
         self._deadline_ms = now_ms + self._settings.sweep_ms
         listing = self._listing or open_transactions(self._settings, self._session, now_ms)
         # A list that was requested while these were being committed may have them.
@@ -568,12 +574,12 @@ class Committer:
         _ON_FINISHED[self.phase](self, now_ms, part)
 
 
-_WITHOUT_RECORD: Mapping[StepKind, Callable[[Committer, int], None]] = {
-    StepKind.LOOK: Committer._read,
-    StepKind.JUDGE: Committer._judge,
-    StepKind.CHECK: Committer._check,
-    StepKind.DISCARD: Committer._discard,
-    StepKind.SWEEP: Committer._sweep,
+_WITHOUT_RECORD: Mapping[Phase, Callable[[Committer, int], None]] = {
+    Phase.FENCING: Committer._fence,
+    Phase.READING: Committer._read,
+    Phase.CHECKING: Committer._check,
+    Phase.DISCARDING: Committer._discard,
+    Phase.SWEEPING: Committer._sweep,
 }
 
 _ON_FINISHED = {

@@ -13,8 +13,8 @@ from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.ledger import Finding, LedgerRecord, Likeness, TransactionOutcome, finding
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteEvent, WriteState
-from kafka_sink.exactly_once.next_step import NextStep, StepKind
-from kafka_sink.exactly_once.phase import Phase, PhaseEvent
+from kafka_sink.exactly_once.next_step import NextStep
+from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.receipt import BatchSummary
 from kafka_sink.exactly_once.session import DriverOperation, DriverSession
 
@@ -26,11 +26,11 @@ def no_intent() -> Iterator[None]:
     """transactions are committed without a durable decision"""
     write = Committer._write
 
-    def changed(self: Any, now_ms: int, event: PhaseEvent, record: Any) -> None:
-        if event is PhaseEvent.DECIDE:
+    def changed(self: Any, now_ms: int, phase: Phase, record: Any) -> None:
+        if phase is Phase.DECIDING:
             self._commit(now_ms)
         else:
-            write(self, now_ms, event, record)
+            write(self, now_ms, phase, record)
 
     with mock.patch.object(Committer, "_write", changed):
         yield
@@ -121,9 +121,9 @@ def no_fencing() -> Iterator[None]:
     follow = Committer._follow
 
     def changed(self: Any, now_ms: int, found: NextStep) -> None:
-        if found.kind is StepKind.FENCE and self._ledger is None:
+        if found.phase is Phase.FENCING and self._ledger is None:
             self.phase = type(self.phase).CLAIMING
-            follow(self, now_ms, NextStep(StepKind.LOOK))
+            follow(self, now_ms, NextStep(Phase.READING))
         else:
             follow(self, now_ms, found)
 
@@ -133,7 +133,7 @@ def no_fencing() -> Iterator[None]:
         if self._session.identity is None and part.state is not None and self._job.operation.value == "commit":
             self._ledger = part.state
             self.phase = type(self.phase).CLOSING
-            follow(self, now_ms, NextStep(StepKind.FENCE))
+            follow(self, now_ms, NextStep(Phase.FENCING))
         else:
             on_read(self, now_ms, part)
 

@@ -14,8 +14,9 @@ from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.log_scan import RawBatch
-from kafka_sink.exactly_once.next_step import NextStep, StepKind
+from kafka_sink.exactly_once.next_step import NextStep
 from kafka_sink.exactly_once.outcome import Meaning, end_meaning
+from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.preflight import ONGOING
 from kafka_sink.exactly_once.receipt import PreparedTransaction
 from kafka_sink.exactly_once.retry_queue import RetryQueue
@@ -30,7 +31,7 @@ def abort_after_intent() -> Iterator[None]:
     """abort() aborts although the decision was made"""
 
     def changed(*_: Any) -> NextStep:
-        return NextStep(StepKind.DISCARD, conclusion=Conclusion.ABORTED)
+        return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED)
 
     with mock.patch.object(next_step, "_abort_at_start", changed):
         yield
