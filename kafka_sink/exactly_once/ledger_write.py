@@ -57,38 +57,6 @@ class WriteState(Enum):
     NOT_WRITTEN = "not written"
 
 
-class WriteEvent(Enum):
-    RENEWED = "renewed"
-    ADDED = "added"
-    APPENDED = "appended"
-    RELEASED = "released"
-    COMMITTED = "committed"
-    SUPERSEDED = "superseded"
-    REFUSED = "refused"
-
-
-WRITE_TRANSITIONS: Mapping[WriteState, Mapping[WriteEvent, WriteState]] = {
-    WriteState.RENEWING: {WriteEvent.RENEWED: WriteState.ADDING, WriteEvent.REFUSED: WriteState.NOT_WRITTEN},
-    WriteState.ADDING: {WriteEvent.ADDED: WriteState.PRODUCING, WriteEvent.REFUSED: WriteState.NOT_WRITTEN},
-    WriteState.PRODUCING: {
-        WriteEvent.APPENDED: WriteState.HELD,
-        WriteEvent.REFUSED: WriteState.NOT_WRITTEN,
-    },
-    WriteState.HELD: {WriteEvent.RELEASED: WriteState.ENDING, WriteEvent.REFUSED: WriteState.NOT_WRITTEN},
-    WriteState.ENDING: {
-        WriteEvent.COMMITTED: WriteState.WRITTEN,
-        WriteEvent.SUPERSEDED: WriteState.SEARCHING,
-        WriteEvent.REFUSED: WriteState.NOT_WRITTEN,
-    },
-    WriteState.SEARCHING: {
-        WriteEvent.COMMITTED: WriteState.WRITTEN,
-        WriteEvent.REFUSED: WriteState.NOT_WRITTEN,
-    },
-    WriteState.WRITTEN: {},
-    WriteState.NOT_WRITTEN: {},
-}
-
-
 class LedgerWrite(CommitStep):
     """`is_draft`: the record is appended but not committed before `release`."""
 
@@ -147,7 +115,7 @@ class LedgerWrite(CommitStep):
         """Sends EndTxn: from here on the record may be committed."""
         self._is_draft = False
         if self.state is WriteState.HELD:
-            self._move(WriteEvent.RELEASED)
+            self.state = WriteState.ENDING
             self._ask_end(now_ms)
 
     def give_up(self) -> None:
@@ -262,7 +230,7 @@ class LedgerWrite(CommitStep):
             # is not reliable.
             self._refuse(f"{self._session.transactional_id} has expired and is another producer now", is_fenced=True)
             return
-        self._move(WriteEvent.RENEWED)
+        self.state = WriteState.ADDING
         self._identity = renewed
         self._ask_add(now_ms)
 
@@ -275,14 +243,14 @@ class LedgerWrite(CommitStep):
         error_code = next((number for number in codes if number), 0)
         if not self._is_done(now_ms, ADD, ADD_PARTITIONS_TO_TXN, error_code):
             return
-        self._move(WriteEvent.ADDED)
+        self.state = WriteState.PRODUCING
         self._ask_produce(now_ms)
 
     def _on_produced(self, now_ms: int, body: Mapping[str, Any]) -> None:
         error_code, offset = read_append_answer(body)
         if not self._is_done(now_ms, WRITE, PRODUCE, error_code):
             return
-        self._move(WriteEvent.APPENDED)
+        self.state = WriteState.HELD
         self._offset = offset
         if not self._is_draft:
             self.release(now_ms)
@@ -296,7 +264,7 @@ class LedgerWrite(CommitStep):
         if found is Meaning.DONE:
             self._on_committed(body)
         elif found is Meaning.SUPERSEDED and self._end_is_in_doubt:
-            self._move(WriteEvent.SUPERSEDED)
+            self.state = WriteState.SEARCHING
             self._begin_search(now_ms, error_code)
         else:
             is_fenced = found is Meaning.SUPERSEDED
@@ -304,7 +272,7 @@ class LedgerWrite(CommitStep):
 
     def _on_committed(self, body: Mapping[str, Any]) -> None:
         self.queue.drop(END)
-        self._move(WriteEvent.COMMITTED)
+        self.state = WriteState.WRITTEN
         session = self._session
         session.ledger = session.ledger and session.ledger.with_record(self.record)
         is_first = self.settings.transaction_version == 1
@@ -336,7 +304,7 @@ class LedgerWrite(CommitStep):
             return
         outcome = self._search.outcomes[0]
         if outcome is TransactionOutcome.COMMITTED:
-            self._move(WriteEvent.COMMITTED)
+            self.state = WriteState.WRITTEN
         elif outcome is TransactionOutcome.LOST:
             self._refuse(self.last_trouble, is_fenced=True)
         else:
@@ -356,9 +324,6 @@ class LedgerWrite(CommitStep):
         )
 
     def _refuse(self, reason: str, *, is_fenced: bool = False) -> None:
-        self._move(WriteEvent.REFUSED)
+        self.state = WriteState.NOT_WRITTEN
         self._session.forget_identity()
         self.fail(reason, is_fenced=is_fenced)
-
-    def _move(self, event: WriteEvent) -> None:
-        self.state = WRITE_TRANSITIONS[self.state][event]

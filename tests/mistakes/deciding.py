@@ -12,7 +12,7 @@ from kafka_sink.exactly_once import committer, ledger_codec, next_step
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.ledger import Finding, LedgerRecord, Likeness, TransactionOutcome, finding
 from kafka_sink.exactly_once.ledger_read import LedgerRead
-from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteEvent, WriteState
+from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.next_step import NextStep
 from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.receipt import BatchSummary
@@ -42,7 +42,6 @@ def decision_not_durable() -> Iterator[None]:
 
     def produced(self: LedgerWrite, now_ms: int, body: Any) -> None:
         self.queue.drop_all()
-        self._move(WriteEvent.APPENDED)
         self.state = WriteState.WRITTEN
         self._session.forget_identity()
 

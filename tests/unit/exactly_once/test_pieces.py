@@ -14,7 +14,6 @@ from kafka_sink.exactly_once.identity import (
     run_hash,
     sink_id_of_checkpoint,
 )
-from kafka_sink.exactly_once.ledger_write import WRITE_TRANSITIONS, WriteState
 from kafka_sink.exactly_once.log_append import read_append_answer
 from kafka_sink.exactly_once.outcome import Meaning, end_meaning
 from kafka_sink.exactly_once.phase import TRANSITIONS, Phase
@@ -41,11 +40,6 @@ def test_no_way_leads_from_a_decision_to_discarding_but_by_looking_again(phase: 
 def test_every_phase_is_reachable_and_leads_to_the_end() -> None:
     assert reachable(Phase.START) | {Phase.START} == set(Phase) == set(TRANSITIONS)
     assert all(Phase.ENDED in reachable(phase) for phase in Phase if phase is not Phase.ENDED)
-
-
-def test_a_ledger_record_that_may_be_committed_is_refused_only_by_an_answer() -> None:
-    assert set(WRITE_TRANSITIONS) == set(WriteState)
-    assert not WRITE_TRANSITIONS[WriteState.WRITTEN] and not WRITE_TRANSITIONS[WriteState.NOT_WRITTEN]
 
 
 @pytest.mark.parametrize("code", sorted(CODES))
