@@ -34,7 +34,7 @@ from kafka_sink.exactly_once.log_scan import (
     read_offset_answer,
 )
 from kafka_sink.exactly_once.messages import NAMED_MAX
-from kafka_sink.exactly_once.outcome import Meaning, describe_answer, end_meaning, meaning
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.preflight import described_partitions
 from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.exactly_once.retry_queue import RetryQueue
@@ -235,7 +235,7 @@ class CommitTransactions(CommitStep):
         self.queue.drop(key)
 
     def _on_ended(self, now_ms: int, key: RequestKey, error_code: int) -> None:
-        found = end_meaning(error_code, commit=True)
+        found = meaning(END_TXN, error_code)
         if found is Meaning.DONE:
             self._settle(key, TransactionOutcome.COMMITTED)
         elif found is Meaning.SUPERSEDED:
@@ -410,8 +410,9 @@ class AbortTransactions(CommitStep):
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
-        found = end_meaning(error_code, commit=False)
-        if found is Meaning.DONE:
+        found = meaning(END_TXN, error_code)
+        if found in (Meaning.DONE, Meaning.SUPERSEDED):
+            # A transaction that is no longer open need not be aborted, for whichever reason.
             if error_code == 0:
                 self.aborted.append(self._endings[key.number].transactional_id)
             self._drop(key)

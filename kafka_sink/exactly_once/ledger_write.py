@@ -26,7 +26,7 @@ from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome, led
 from kafka_sink.exactly_once.ledger_codec import Unrecordable, encode_record
 from kafka_sink.exactly_once.ledger_read import KEYS_MAX
 from kafka_sink.exactly_once.log_append import PRODUCE_LAST_BY_NAME, ask_append, read_append_answer
-from kafka_sink.exactly_once.outcome import Meaning, describe_answer, end_meaning, meaning
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.receipt import PreparedTransaction
 from kafka_sink.exactly_once.session import DeliverySettings, DriverIdentity, DriverSession
 from kafka_sink.records.batch import NO_TIMESTAMP, seal
@@ -257,7 +257,7 @@ class LedgerWrite(CommitStep):
 
     def _on_ended(self, now_ms: int, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
-        found = end_meaning(error_code, commit=True)
+        found = meaning(END_TXN, error_code)
         if self.repeat_if_needed(now_ms, END, found, END_TXN.name, error_code):
             self._end_is_in_doubt = True
             return

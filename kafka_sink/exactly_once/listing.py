@@ -19,7 +19,7 @@ from kafka_sink.exactly_once.identity import TaskIdentity, belongs_to, parse_tas
 from kafka_sink.exactly_once.ledger import LedgerRecord, decode_key
 from kafka_sink.exactly_once.ledger_codec import decode_newest
 from kafka_sink.exactly_once.ledger_read import LedgerRead
-from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
+from kafka_sink.exactly_once.outcome import describe_answer
 from kafka_sink.exactly_once.preflight import DescribeTransactions, TransactionDescription
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
@@ -132,7 +132,7 @@ class OpenTransactions(CommitStep):
         return identity.sink_id in self._sink_ids
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        if meaning(LIST_TRANSACTIONS, body["error_code"]) is not Meaning.DONE:
+        if body["error_code"]:
             self.notes.append(describe_answer(LIST_TRANSACTIONS.name, body["error_code"]))
             return
         for state in body["transaction_states"]:

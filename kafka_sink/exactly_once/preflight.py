@@ -120,7 +120,7 @@ class DescribeTransactions(CommitStep):
                 )
             elif found is Meaning.NEVER:
                 del self._missing[transactional_id]
-            elif found in (Meaning.UNAUTHORIZED, Meaning.REFUSED):
+            elif found is Meaning.REFUSED:
                 self.fail(f"{transactional_id}: {describe_answer(DESCRIBE_TRANSACTIONS.name, error_code)}")
                 return
             else:

@@ -15,10 +15,11 @@ from kafka_sink.exactly_once.identity import (
     sink_id_of_checkpoint,
 )
 from kafka_sink.exactly_once.log_append import read_append_answer
-from kafka_sink.exactly_once.outcome import Meaning, end_meaning
+from kafka_sink.exactly_once.outcome import Meaning, meaning
 from kafka_sink.exactly_once.phase import TRANSITIONS, Phase
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
 from kafka_sink.spark.task import IDENTITIES_MAX
+from kafka_sink.wire.apis import END_TXN
 from kafka_sink.wire.codes import CODES
 
 
@@ -44,7 +45,7 @@ def test_every_phase_is_reachable_and_leads_to_the_end() -> None:
 
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_no_code_makes_the_driver_take_a_commit_for_done_but_zero_and_none_for_lost(code: int) -> None:
-    found = end_meaning(code, commit=True)
+    found = meaning(END_TXN, code)
     assert (found is Meaning.DONE) == (code == 0)
     assert found is not Meaning.NEVER
 
