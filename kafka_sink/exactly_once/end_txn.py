@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kafka_sink.client.admin_request import AdminResponse, Coordinator, RequestKey
+from kafka_sink.client.admin_request import AdminResponse, Coordinator, Leader, RequestKey
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.exactly_once.log_scan import (
@@ -250,7 +250,8 @@ class CommitTransactions(CommitStep):
 
     def _search_on(self, now_ms: int, index: int) -> None:
         topic, partition, _ = self._witnesses[index]
-        ask_fetch(self.queue, now_ms, RequestKey(MARKER, index), topic, partition, self._search_offsets[index])
+        log = Leader(topic, partition)
+        ask_fetch(self.queue, now_ms, RequestKey(MARKER, index), log, self._search_offsets[index])
 
     def _on_fetched(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         answer = read_fetch_answer(body)
@@ -261,7 +262,7 @@ class CommitTransactions(CommitStep):
         topic, partition, last_offset = self._witnesses[index]
         if found is Meaning.OUT_OF_RANGE:
             self.queue.drop(key)
-            ask_offset(self.queue, now_ms, RequestKey(MARKER_START, index), topic, partition, EARLIEST)
+            ask_offset(self.queue, now_ms, RequestKey(MARKER_START, index), Leader(topic, partition), EARLIEST)
             return
         if found is not Meaning.DONE:
             self.on_refused(now_ms, key, f"{topic}-{partition}: {describe_answer(FETCH.name, answer.error_code)}")

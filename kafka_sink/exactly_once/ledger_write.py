@@ -25,7 +25,7 @@ from kafka_sink.exactly_once.end_txn import CommitTransactions, LastWrite, ask_e
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome, ledger_key
 from kafka_sink.exactly_once.ledger_codec import Unrecordable, encode_record
 from kafka_sink.exactly_once.ledger_read import KEYS_MAX
-from kafka_sink.exactly_once.log_append import PRODUCE_LAST_BY_NAME, ask_append, read_append_answer
+from kafka_sink.exactly_once.log_scan import PRODUCE_LAST_BY_NAME, ask_append, read_append_answer
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.receipt import PreparedTransaction
 from kafka_sink.exactly_once.session import DeliverySettings, DriverIdentity, DriverSession
@@ -147,8 +147,8 @@ class LedgerWrite(CommitStep):
 
     def _ask_add(self, now_ms: int) -> None:
         body: dict[str, Any] = {f"v3_and_below_{name}": value for name, value in self._owner().items()}
-        partitions = [self.settings.ledger_partition]
-        body["v3_and_below_topics"] = [{"name": self.settings.ledger_topic, "partitions": partitions}]
+        topic, partition = self.settings.ledger
+        body["v3_and_below_topics"] = [{"name": topic, "partitions": [partition]}]
         target = Coordinator(self._session.transactional_id)
         self.queue.ask(now_ms, ADD, target, ADD_PARTITIONS_TO_TXN, body, version_max=ADD_PARTITIONS_LAST_CLIENT)
 
@@ -294,7 +294,7 @@ class LedgerWrite(CommitStep):
             # of the record before: in version 2 that has the epoch of this transaction.
             self.failure = StepFailure(self.last_trouble, is_fenced=True)
             return
-        witness = LastWrite(self.settings.ledger_topic, self.settings.ledger_partition, self._offset)
+        witness = LastWrite(*self.settings.ledger, self._offset)
         self._search = CommitTransactions.for_search(self.settings, self._ending(), witness, now_ms)
         self.queue = self._search.queue
 

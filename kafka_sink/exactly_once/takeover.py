@@ -24,7 +24,7 @@ from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.identity import driver_transactional_id
 from kafka_sink.exactly_once.ledger import claim_key
 from kafka_sink.exactly_once.ledger_codec import encode_claim
-from kafka_sink.exactly_once.log_append import ask_append, read_append_answer
+from kafka_sink.exactly_once.log_scan import ask_append, read_append_answer
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.session import DeliverySettings, DriverIdentity, DriverSession
 from kafka_sink.records.batch import NO_TIMESTAMP, seal

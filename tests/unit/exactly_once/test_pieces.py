@@ -14,7 +14,7 @@ from kafka_sink.exactly_once.identity import (
     run_hash,
     sink_id_of_checkpoint,
 )
-from kafka_sink.exactly_once.log_append import read_append_answer
+from kafka_sink.exactly_once.log_scan import read_append_answer
 from kafka_sink.exactly_once.outcome import Meaning, meaning
 from kafka_sink.exactly_once.phase import TRANSITIONS, Phase
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
