@@ -21,7 +21,7 @@ from kafka_sink.client.admin_request import AdminResponse
 from kafka_sink.errors import CommitAborted, KafkaSinkError, LocalProtocolError
 from kafka_sink.exactly_once import messages
 from kafka_sink.exactly_once.commit_step import CommitStep, Progress
-from kafka_sink.exactly_once.end_txn import AbortTransactions, CommitTransactions, last_writes_of, transactions_to_end
+from kafka_sink.exactly_once.end_txn import AbortTransactions, CommitTransactions, partitions_of
 from kafka_sink.exactly_once.ledger import (
     UNKNOWN_TIME,
     LedgerRecord,
@@ -284,9 +284,8 @@ class Committer:
         self._end_transactions(now_ms, record)
 
     def _end_transactions(self, now_ms: int, record: LedgerRecord, *, are_leaders_known: bool = False) -> None:
-        transactions = transactions_to_end(record)
-        self._decided.update(transactions)
-        known = (self._settings, transactions, last_writes_of(record), now_ms, self._receipts)
+        self._decided.update(record.transactions)
+        known = (self._settings, record.transactions, record.entries, now_ms, self._receipts)
         self._part = CommitTransactions(*known, are_leaders_known=are_leaders_known)
 
     def _on_finished(self, now_ms: int, part: CommitStep) -> None:
@@ -296,7 +295,7 @@ class Committer:
         if self._ledger.is_unmarked(record) and all(outcome is TransactionOutcome.LOST for outcome in outcomes):
             # It was never decided: the transactions of a decision are retried until at least one of them is committed.
             self._ledger = self._ledger.without_unmarked(record)
-            self._decided.difference_update(transactions_to_end(record))
+            self._decided.difference_update(record.transactions)
             self._judge(now_ms)
             return
         if None in outcomes:
@@ -517,8 +516,8 @@ class Committer:
         self._deadline_ms = now_ms + self._settings.patience_ms
         # After the batch of a stream counts as delivered, tasks of the next one may use the same transactional ids.
         waits = self._intended.conclusion is Conclusion.ALREADY_DELIVERED and isinstance(self._key.batch_id, int)
-        known = (self._settings, self._receipts, self._decided, now_ms)
-        self._part = AbortTransactions.for_receipts(*known, waits_for_leaders=waits)
+        written = {one: where for one, where in partitions_of(self._receipts).items() if one not in self._decided}
+        self._part = AbortTransactions(self._settings, written, now_ms, waits_for_leaders=waits)
 
     def _on_discarded(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, AbortTransactions)
@@ -540,7 +539,7 @@ class Committer:
         self._deadline_ms = now_ms + self._settings.sweep_ms
         listing = self._listing or open_transactions(self._settings, self._session, now_ms)
         # A list that was requested while these were being committed may have them.
-        ended = transactions_to_end(self._record) if self._listing is not None and self._record is not None else ()
+        ended = self._record.transactions if self._listing is not None and self._record is not None else ()
         committed_ids, self._listing = {ending.transactional_id for ending in ended}, None
         rule = sweep_rule(self._session, self._previous(), self._job)
         self._part = Sweep(self._settings, rule, listing, now_ms, committed_ids=committed_ids)

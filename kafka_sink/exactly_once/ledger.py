@@ -24,7 +24,7 @@ from enum import Enum
 from kafka_sink.error_table.writes import SPARK_UNEXPECTED
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.exactly_once.identity import TaskIdentity, parse_task_identity, sink_id_of_query
-from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, TaskReceipt, digest_of
+from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, PreparedTransaction, TaskReceipt, digest_of
 
 # A driver that was replaced more runs ago than this and still lives is fenced by the broker; the list does not help it.
 RUNS_MAX = 32
@@ -97,6 +97,15 @@ class LedgerRecord:
 
     def transactional_id(self, entry: TransactionEntry) -> str:
         return TaskIdentity(self.sink_id, self.run, entry.spark_partition, entry.attempt).transactional_id
+
+    @property
+    def transactions(self) -> list[PreparedTransaction]:
+        return [
+            PreparedTransaction(
+                self.transactional_id(entry), entry.producer_id, entry.producer_epoch, entry.transaction_version
+            )
+            for entry in self.entries
+        ]
 
     def as_done(self, wall_ms: int) -> LedgerRecord:
         return replace(self, kind=Kind.DONE, entries=(), outcomes=(), wall_ms=wall_ms)

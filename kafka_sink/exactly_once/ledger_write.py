@@ -21,13 +21,13 @@ from typing import Any
 
 from kafka_sink.client.admin_request import AdminResponse, Coordinator, RequestKey
 from kafka_sink.exactly_once.commit_step import CommitStep, StepFailure
-from kafka_sink.exactly_once.end_txn import CommitTransactions, LastWrite, ask_end
+from kafka_sink.exactly_once.end_txn import CommitTransactions, ask_end
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome, ledger_key
 from kafka_sink.exactly_once.ledger_codec import Unrecordable, encode_record
 from kafka_sink.exactly_once.ledger_read import KEYS_MAX
 from kafka_sink.exactly_once.log_scan import PRODUCE_LAST_BY_NAME, ask_append, read_append_answer
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
-from kafka_sink.exactly_once.receipt import PreparedTransaction
+from kafka_sink.exactly_once.receipt import PreparedTransaction, WrittenPartition
 from kafka_sink.exactly_once.session import DeliverySettings, DriverIdentity, DriverSession
 from kafka_sink.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.records.compression import make_compressor
@@ -294,8 +294,8 @@ class LedgerWrite(CommitStep):
             # of the record before: in version 2 that has the epoch of this transaction.
             self.failure = StepFailure(self.last_trouble, is_fenced=True)
             return
-        witness = LastWrite(*self.settings.ledger, self._offset)
-        self._search = CommitTransactions.for_search(self.settings, self._ending(), witness, now_ms)
+        witness = WrittenPartition(*self.settings.ledger, 1, self._offset, self._offset)
+        self._search = CommitTransactions(self.settings, [self._ending()], [witness], now_ms, is_ended=True)
         self.queue = self._search.queue
 
     def _on_searched(self) -> None:

@@ -172,10 +172,11 @@ class Sweep(CommitStep):
             self._notes.append(f"dangling transactions could not be described: {self._describe.failure.reason}")
         dangling = [found for found in self._describe.found.values() if self._rule.is_dangling(found)]
         version = self.settings.transaction_version
-        endings = [
-            PreparedTransaction(found.transactional_id, found.producer_id, found.producer_epoch, version)
+        written = {
+            PreparedTransaction(found.transactional_id, found.producer_id, found.producer_epoch, version): (
+                found.partitions
+            )
             for found in dangling
-        ]
-        partitions = {found.transactional_id: found.partitions for found in dangling}
-        self._aborts = AbortTransactions(self.settings, endings, partitions, now_ms)
+        }
+        self._aborts = AbortTransactions(self.settings, written, now_ms)
         self.queue = self._aborts.queue
