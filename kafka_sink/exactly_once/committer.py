@@ -27,6 +27,7 @@ from kafka_sink.exactly_once.ledger import (
     LedgerRecord,
     LedgerState,
     TransactionOutcome,
+    batch_at_hand,
     intent_of,
     is_replaced,
 )
@@ -67,6 +68,8 @@ class Committer:
         self._key = job.key or NO_KEY
         self._receipts = job.prepared_receipts(session.run)
         self._summary = summarize_receipts(job.receipts)
+        known = (session.sink_id, self._key, session.run, self._summary)
+        self._batch = batch_at_hand(*known, wall_ms=job.wall_ms, cluster_id=settings.cluster_id, label=session.label)
         self._part: CommitStep | None = None
         # Steps in parallel: the intent as a draft while its batch is checked, then the list of open transactions.
         self._draft: LedgerWrite | None = None
@@ -142,9 +145,6 @@ class Committer:
         self._part = None
         self._verdict = CommitResult(conclusion, error, self._summary, self._intended.swept, tuple(self._notes))
 
-    def _aborted_error(self, reason: str) -> CommitAborted:
-        return messages.aborted_error(self._session.sink_id, self._key, self._summary, reason)
-
     def _fail(self, error: KafkaSinkError) -> None:
         if isinstance(error, CommitAborted) and self._job.operation is DriverOperation.COMMIT:
             self._session.remember(self._key, Decision.NONE)
@@ -179,7 +179,7 @@ class Committer:
 
     def _judge(self, now_ms: int) -> None:
         assert self._ledger is not None
-        known = (self._settings, self._ledger, self._summary)
+        known = (self._settings, self._ledger, self._batch)
         found = next_step(self._job, self._session, *known, is_remembered=self._is_remembered)
         if not self._has_decided or found.phase in (Phase.FENCING, Phase.FINISHING):
             self._follow(now_ms, found)
@@ -271,7 +271,7 @@ class Committer:
         elif self._job.key is None:
             self._fail(messages.not_started_error(self._session.sink_id, self._job.operation.value, reason))
         else:
-            self._fail(messages.aborted_error(self._session.sink_id, self._key, self._summary, reason, part.entry))
+            self._fail(messages.aborted_error(self._batch, reason, part.entry))
 
     # ---- an open decision of an earlier driver ----
 
@@ -299,9 +299,10 @@ class Committer:
             self._judge(now_ms)
             return
         if None in outcomes:
-            known = (self._session.sink_id, self._key, self._summary, record, part.reason)
-            own_error = messages.pending_error(record, outcomes, part.reason)
-            self._fail(own_error if self._job.key in (None, record.key) else messages.other_pending_error(*known))
+            if self._job.key in (None, record.key):
+                self._fail(messages.pending_error(record, outcomes, part.reason))
+            else:
+                self._fail(messages.other_pending_error(self._batch, record, part.reason))
             return
         closing, self._outcomes = record.with_outcomes(part.outcomes, self._job.wall_ms), outcomes
         if self._session.identity is not None:
@@ -354,7 +355,7 @@ class Committer:
         elif self.phase in (Phase.COMMITTING, Phase.FINISHING):
             self._fail(messages.not_recorded_error(record, reason))
         else:
-            self._fail(self._aborted_error(reason))
+            self._fail(messages.aborted_error(self._batch, reason))
 
     # ---- C2 ----
 
@@ -365,25 +366,13 @@ class Committer:
         if previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME:
             # The intent does not depend on the result of the check: it is appended in the meantime, without EndTxn.
             try:
-                record = self._intent(UNKNOWN_TIME)
+                record = intent_of(self._batch, self._receipts, previous)
                 self._draft = LedgerWrite(self._settings, self._session, record, now_ms, is_draft=True)
             except Unrecordable as error:
                 self._abandon(now_ms, str(error))
 
     def _previous(self) -> LedgerRecord | None:
         return None if self._ledger is None else self._ledger.find(self._key)
-
-    def _intent(self, since_ms: int) -> LedgerRecord:
-        intent = intent_of(
-            self._session.sink_id,
-            self._key,
-            self._session.run,
-            self._receipts,
-            previous=self._previous(),
-            since_ms=since_ms,
-            wall_ms=self._job.wall_ms,
-        )
-        return replace(intent, cluster_id=self._settings.cluster_id, label=self._session.label)
 
     def _on_checked(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, Preflight)
@@ -401,7 +390,10 @@ class Committer:
             self._abandon(now_ms, found.problem)
             return
         self._deadline_ms = min(self._deadline_ms, self._started_ms + found.time_left_ms - self._settings.margin_ms)
-        self._record = self._intent(found.since_ms) if self._draft is None else self._draft.record
+        if self._draft is not None:
+            self._record = self._draft.record
+        else:
+            self._record = intent_of(self._batch, self._receipts, self._previous(), found.since_ms)
         if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
             self._commit(now_ms)
         else:
@@ -414,7 +406,7 @@ class Committer:
             self._draft.give_up()
             self._draft = None
         self._session.remember(self._key, Decision.NONE)
-        self._intended = CommitResult(Conclusion.FAILED, self._aborted_error(reason))
+        self._intended = CommitResult(Conclusion.FAILED, messages.aborted_error(self._batch, reason))
         self._discard(now_ms)
 
     # ---- C3 ----
@@ -432,7 +424,9 @@ class Committer:
             self._fail(messages.in_doubt_error(part.record, part.reason))
         else:
             often = "its epoch was refused again and again, although no other run has claimed the ledger"
-            self._fail(self._aborted_error(f"{often} ({part.reason})" if part.is_fenced else part.reason))
+            self._fail(
+                messages.aborted_error(self._batch, f"{often} ({part.reason})" if part.is_fenced else part.reason)
+            )
 
     # ---- C4 ----
 
@@ -523,8 +517,8 @@ class Committer:
         assert isinstance(part, AbortTransactions)
         self._notes += part.notes
         if part.leaderless:
-            known = (self._session.sink_id, self._key, self._summary, min(part.leaderless.values()))
-            self._intended = CommitResult(Conclusion.FAILED, messages.not_discarded_error(*known))
+            error = messages.not_discarded_error(self._batch, min(part.leaderless.values()))
+            self._intended = CommitResult(Conclusion.FAILED, error)
         may_be_decided = self._job.operation is DriverOperation.ABORT_WITHOUT_LEDGER
         if self._job.operation is DriverOperation.ABORT and self._ledger is not None:
             may_be_decided = is_replaced(self._ledger, self._key, self._session.run)

@@ -24,7 +24,7 @@ from enum import Enum
 from kafka_sink.error_table.writes import SPARK_UNEXPECTED
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.exactly_once.identity import TaskIdentity, parse_task_identity, sink_id_of_query
-from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, PreparedTransaction, TaskReceipt, digest_of
+from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, PreparedTransaction, TaskReceipt
 
 # A driver that was replaced more runs ago than this and still lives is fenced by the broker; the list does not help it.
 RUNS_MAX = 32
@@ -239,10 +239,10 @@ class Likeness(Enum):
     OTHER_COUNTS = "other counts"
 
 
-def likeness(record: LedgerRecord, summary: BatchSummary) -> Likeness:
-    if dict(record.topics) != summary.topic_rows:
+def likeness(record: LedgerRecord, batch: LedgerRecord) -> Likeness:
+    if record.topics != batch.topics:
         return Likeness.OTHER_COUNTS
-    return Likeness.SAME if record.digest in (None, summary.digest) else Likeness.OTHER_CONTENT
+    return Likeness.SAME if record.digest in (None, batch.digest) else Likeness.OTHER_CONTENT
 
 
 def _is_later(one: BatchKey, other: BatchKey) -> bool:
@@ -264,42 +264,41 @@ def is_replaced(state: LedgerState, key: BatchKey, run: str) -> bool:
     return newest is not None and run in newest.runs
 
 
-def intent_of(
+def batch_at_hand(
     sink_id: str,
     key: BatchKey,
     run: str,
-    receipts: Sequence[TaskReceipt],
+    summary: BatchSummary,
     *,
-    previous: LedgerRecord | None,
-    since_ms: int,
-    wall_ms: int,
+    wall_ms: int = 0,
+    cluster_id: str = "",
+    label: str = "",
 ) -> LedgerRecord:
-    """`previous` is the newest record of the same ledger key; its list of runs is continued."""
-    rows: dict[str, int] = {}
-    for receipt in receipts:
-        for written in receipt.written:
-            rows[written.topic] = rows.get(written.topic, 0) + written.row_count
+    """What is known of a batch before its decision: an intent without its transactions."""
     return LedgerRecord(
         kind=Kind.INTENT,
         sink_id=sink_id,
         key=key,
         run=run,
-        runs=successor_runs(previous, run),
-        since_ms=_since_ms(previous, run, since_ms),
         wall_ms=wall_ms,
-        row_count=sum(rows.values()),
-        topics=rows,
-        digest=digest_of(receipts),
-        entries=transaction_entries_of(sink_id, run, receipts),
+        row_count=summary.row_count,
+        topics=summary.topic_rows,
+        digest=summary.digest,
+        cluster_id=cluster_id,
+        label=label,
     )
 
 
-def record_without_rows(
-    sink_id: str, key: BatchKey, run: str, previous: LedgerRecord | None, wall_ms: int
+def intent_of(
+    batch: LedgerRecord, receipts: Sequence[TaskReceipt], previous: LedgerRecord | None, since_ms: int = UNKNOWN_TIME
 ) -> LedgerRecord:
-    """There is nothing to decide; the record only says that the batch was seen."""
-    intent = intent_of(sink_id, key, run, (), previous=previous, since_ms=UNKNOWN_TIME, wall_ms=wall_ms)
-    return intent.as_done(wall_ms)
+    """`previous` is the newest record of the same ledger key; its list of runs is continued."""
+    return replace(
+        batch,
+        runs=successor_runs(previous, batch.run),
+        since_ms=_since_ms(previous, batch.run, since_ms),
+        entries=transaction_entries_of(batch.sink_id, batch.run, receipts),
+    )
 
 
 def _since_ms(previous: LedgerRecord | None, run: str, since_ms: int) -> int:

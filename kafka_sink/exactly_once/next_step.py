@@ -11,7 +11,7 @@ fencing: the first time leaves a successor alone, the second makes sure that no 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.exactly_once import messages
@@ -22,13 +22,12 @@ from kafka_sink.exactly_once.ledger import (
     LedgerState,
     Likeness,
     finding,
+    intent_of,
     is_decided,
     is_replaced,
     likeness,
-    record_without_rows,
 )
 from kafka_sink.exactly_once.phase import Phase
-from kafka_sink.exactly_once.receipt import BatchSummary
 from kafka_sink.exactly_once.session import (
     Conclusion,
     Decision,
@@ -92,11 +91,11 @@ def next_step(
     session: DriverSession,
     settings: DeliverySettings,
     ledger: LedgerState,
-    summary: BatchSummary,
+    batch: LedgerRecord,
     *,
     is_remembered: bool,
 ) -> NextStep:
-    """`is_remembered`: the ledger was read by an earlier operation."""
+    """`batch`: the one at hand. `is_remembered`: the ledger was read by an earlier operation."""
     # Earlier drivers have been fenced.
     is_fenced = session.identity is not None
     if is_fenced and ledger.older_key is not None and not session.older_is_fenced:
@@ -105,11 +104,10 @@ def next_step(
         assert job.key is not None
         successor = session.successor(ledger)
         if successor is not None:
-            reason = f"its run {successor} has claimed the ledger"
-            return NextStep(Phase.ENDED, error=messages.fenced_error(session.sink_id, job.key, summary, reason))
+            return _fail(messages.fenced_error(batch, f"its run {successor} has claimed the ledger"))
         if not is_fenced and not is_replaced(ledger, job.key, session.run):
             return NextStep(Phase.FENCING)
-        found = _judge_commit(job, session, settings, ledger, summary)
+        found = _judge_commit(job, settings, ledger, batch)
         is_going_on = found.phase in (Phase.CHECKING, Phase.RECORDING)
         return NextStep(Phase.FENCING) if is_remembered and not is_going_on else found
     if job.operation is DriverOperation.ABORT:
@@ -129,48 +127,42 @@ def next_step(
     return _judge_open(job, ledger)
 
 
-def _judge_commit(
-    job: Job, session: DriverSession, settings: DeliverySettings, ledger: LedgerState, summary: BatchSummary
-) -> NextStep:
-    assert job.key is not None
-    sink_id, key = session.sink_id, job.key
-    found, record = finding(ledger, key, session.run, accept_unknown_sink=settings.accept_unknown_sink)
+def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, batch: LedgerRecord) -> NextStep:
+    found, record = finding(ledger, batch.key, batch.run, accept_unknown_sink=settings.accept_unknown_sink)
     if found is Finding.GO_ON and job.has_transactions:
         return NextStep(Phase.CHECKING)
     if found is Finding.GO_ON:
-        nothing = record_without_rows(sink_id, key, session.run, record, job.wall_ms)
-        return NextStep(Phase.RECORDING, replace(nothing, label=session.label))
+        # Nothing is to be decided; the record only says that the batch was seen.
+        return NextStep(Phase.RECORDING, intent_of(batch, (), record).as_done(job.wall_ms))
     if found is Finding.UNKNOWN_SINK:
-        return NextStep(Phase.ENDED, error=messages.unknown_sink_error(sink_id, key, summary, settings.ledger_topic))
+        return _fail(messages.unknown_sink_error(batch, settings.ledger_topic))
     assert record is not None
     if found in (Finding.FINISH_OWN, Finding.FINISH_OTHER):
         return NextStep(Phase.FINISHING, record)
     if found is Finding.DELIVERED:
-        return _judge_delivered(session, settings, record, summary)
+        return _judge_delivered(settings, record, batch)
     if found is Finding.LOST:
-        return NextStep(Phase.ENDED, error=messages.lost_error(record, record.outcomes))
+        return _fail(messages.lost_error(record, record.outcomes))
     if found is Finding.ROLLED_BACK:
-        return NextStep(Phase.ENDED, error=messages.rolled_back_error(sink_id, key, summary, record))
-    return NextStep(Phase.ENDED, error=messages.superseded_error(sink_id, key, summary, record))
+        return _fail(messages.rolled_back_error(batch, record))
+    return _fail(messages.superseded_error(batch, record))
 
 
-def _judge_delivered(
-    session: DriverSession, settings: DeliverySettings, record: LedgerRecord, summary: BatchSummary
-) -> NextStep:
+def _judge_delivered(settings: DeliverySettings, record: LedgerRecord, batch: LedgerRecord) -> NextStep:
     """The second write is aborted. It should have the same rows, since Spark logs the input of a batch before running
     it. Otherwise a checkpoint was set back, or two outputs use one name, and rows would be lost silently. Equal counts
     are accepted with a warning, as rand() and shuffles cause them. Not so within one run: Spark repeats no batch there,
     so these are two writes inside foreachBatch."""
-    is_own = record.run == session.run
+    is_own = record.run == batch.run
     # Delivered by this very run: the transactions at hand may be those of the decision. The sweep ends only open ones.
     move = Phase.SWEEPING if is_own else Phase.DISCARDING
-    found = likeness(record, summary)
+    found = likeness(record, batch)
     if found is Likeness.SAME or settings.on_mismatch is OnMismatch.SKIP:
         return NextStep(move, record, conclusion=Conclusion.ALREADY_DELIVERED)
     if (found is Likeness.OTHER_COUNTS or is_own) and settings.on_mismatch is OnMismatch.FAIL:
-        error = messages.other_rows_error(session.sink_id, record, summary, found.value, is_own=is_own)
+        error = messages.other_rows_error(record, batch, found.value, is_own=is_own)
         return NextStep(move, record, error=error)
-    note = messages.dropped_rows_text(record, summary, found.value)
+    note = messages.dropped_rows_text(record, batch, found.value)
     return NextStep(move, record, conclusion=Conclusion.ALREADY_DELIVERED, note=note)
 
 
@@ -191,7 +183,11 @@ def _judge_open(job: Job, ledger: LedgerState) -> NextStep:
         return NextStep(Phase.FINISHING, intents[0])
     for record in ledger.stuck_records():
         if isinstance(record.key.batch_id, int):
-            return NextStep(Phase.ENDED, error=messages.lost_error(record, record.outcomes))
+            return _fail(messages.lost_error(record, record.outcomes))
     if job.operation is DriverOperation.SWEEP:
         return NextStep(Phase.SWEEPING)
     return NextStep(Phase.ENDED)
+
+
+def _fail(error: KafkaSinkError) -> NextStep:
+    return NextStep(Phase.ENDED, error=error)

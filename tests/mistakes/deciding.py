@@ -15,7 +15,6 @@ from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.next_step import NextStep
 from kafka_sink.exactly_once.phase import Phase
-from kafka_sink.exactly_once.receipt import BatchSummary
 from kafka_sink.exactly_once.session import DriverOperation, DriverSession
 
 BEYOND_EVERYTHING = 1 << 40
@@ -272,8 +271,8 @@ def fingerprint_not_compared() -> Iterator[None]:
 def digest_not_compared() -> Iterator[None]:
     """only the row counts of a repeated batch are compared"""
 
-    def changed(record: LedgerRecord, summary: BatchSummary) -> Likeness:
-        return Likeness.SAME if dict(record.topics) == summary.topic_rows else Likeness.OTHER_COUNTS
+    def changed(record: LedgerRecord, batch: LedgerRecord) -> Likeness:
+        return Likeness.SAME if record.topics == batch.topics else Likeness.OTHER_COUNTS
 
     with mock.patch.object(next_step, "likeness", changed):
         yield
