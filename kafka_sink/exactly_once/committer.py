@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from kafka_sink.client.admin_request import AdminResponse
 from kafka_sink.errors import CommitAborted, KafkaSinkError, LocalProtocolError
@@ -198,8 +199,7 @@ class Committer:
         else:
             self._fail(messages.pending_error(self._record, self._outcomes, reason))
 
-    def _on_fenced(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, Fence)
+    def _on_fenced(self, now_ms: int, part: Fence) -> None:
         if part.identity is None or part.failure is not None:
             self._fail_before_decision(part)
             return
@@ -208,8 +208,7 @@ class Committer:
         self._move(Phase.CLAIMING)
         self._part = Claim(self._settings, self._session, self._job.wall_ms, now_ms)
 
-    def _on_claimed(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, Claim)
+    def _on_claimed(self, now_ms: int, part: Claim) -> None:
         if part.offset is None:
             self._fail_before_decision(part)
         else:
@@ -238,8 +237,7 @@ class Committer:
         self._read(now_ms + wait_ms)
         return True
 
-    def _on_read(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, LedgerRead)
+    def _on_read(self, now_ms: int, part: LedgerRead) -> None:
         if part.state is None:
             self._fail_before_decision(part)
             return
@@ -288,8 +286,8 @@ class Committer:
         known = (self._settings, record.transactions, record.entries, now_ms, self._receipts)
         self._part = CommitTransactions(*known, are_leaders_known=are_leaders_known)
 
-    def _on_finished(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, CommitTransactions) and self._record is not None and self._ledger is not None
+    def _on_finished(self, now_ms: int, part: CommitTransactions) -> None:
+        assert self._record is not None and self._ledger is not None
         self._notes += part.notes
         record, outcomes = self._record, part.outcomes
         if self._ledger.is_unmarked(record) and all(outcome is TransactionOutcome.LOST for outcome in outcomes):
@@ -319,8 +317,7 @@ class Committer:
         else:
             self._end(Conclusion.RECOVERED)
 
-    def _on_closed(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, LedgerWrite)
+    def _on_closed(self, now_ms: int, part: LedgerWrite) -> None:
         if self._look_again(now_ms, part):
             return
         if part.record.outcomes:
@@ -374,8 +371,7 @@ class Committer:
     def _previous(self) -> LedgerRecord | None:
         return None if self._ledger is None else self._ledger.find(self._key)
 
-    def _on_checked(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, Preflight)
+    def _on_checked(self, now_ms: int, part: Preflight) -> None:
         if part.failure is not None:
             self._abandon(now_ms, part.failure.reason)
             return
@@ -411,8 +407,7 @@ class Committer:
 
     # ---- C3 ----
 
-    def _on_decided(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, LedgerWrite)
+    def _on_decided(self, now_ms: int, part: LedgerWrite) -> None:
         if self._look_again(now_ms, part):
             return
         if part.state is WriteState.WRITTEN:
@@ -442,8 +437,8 @@ class Committer:
         self._end_transactions(now_ms, self._record, are_leaders_known=True)
         self._listing = open_transactions(self._settings, self._session, now_ms)
 
-    def _on_committed(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, CommitTransactions) and self._record is not None
+    def _on_committed(self, now_ms: int, part: CommitTransactions) -> None:
+        assert self._record is not None
         self._notes += part.notes
         record = self._record
         has_lost = any(outcome in (TransactionOutcome.LOST, TransactionOutcome.UNRESOLVED) for outcome in part.outcomes)
@@ -471,8 +466,7 @@ class Committer:
 
     # ---- C5 ----
 
-    def _on_recorded(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, LedgerWrite)
+    def _on_recorded(self, now_ms: int, part: LedgerWrite) -> None:
         is_choice = self._job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY)
         if self._look_again(now_ms, part):
             return
@@ -497,8 +491,7 @@ class Committer:
         self._deadline_ms = now_ms + self._settings.visible_ms
         self._part = Visible(self._settings, self._summary.written, now_ms)
 
-    def _on_verified(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, Visible)
+    def _on_verified(self, now_ms: int, part: Visible) -> None:
         if part.note:
             self._notes.append(part.note)
         self._sweep(now_ms)
@@ -513,8 +506,7 @@ class Committer:
         written = {one: where for one, where in partitions_of(self._receipts).items() if one not in self._decided}
         self._part = AbortTransactions(self._settings, written, now_ms, waits_for_leaders=waits)
 
-    def _on_discarded(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, AbortTransactions)
+    def _on_discarded(self, now_ms: int, part: AbortTransactions) -> None:
         self._notes += part.notes
         if part.leaderless:
             error = messages.not_discarded_error(self._batch, min(part.leaderless.values()))
@@ -538,8 +530,7 @@ class Committer:
         rule = sweep_rule(self._session, self._previous(), self._job)
         self._part = Sweep(self._settings, rule, listing, now_ms, committed_ids=committed_ids)
 
-    def _on_swept(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, Sweep)
+    def _on_swept(self, now_ms: int, part: Sweep) -> None:
         self._notes += part.notes
         self._intended = replace(self._intended, swept=part.swept)
         self._end(self._intended.conclusion, self._intended.error)
@@ -552,13 +543,11 @@ class Committer:
         else:
             self._fail_before_decision(part)
 
-    def _late_write(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, LedgerWrite)
+    def _late_write(self, now_ms: int, part: LedgerWrite) -> None:
         part.give_up()
         _ON_FINISHED[self.phase](self, now_ms, part)
 
-    def _late_commit(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, CommitTransactions)
+    def _late_commit(self, now_ms: int, part: CommitTransactions) -> None:
         part.stop_retrying(now_ms)
         self._part = part
 
@@ -575,7 +564,9 @@ _WITHOUT_RECORD: Mapping[Phase, Callable[[Committer, int], None]] = {
     Phase.SWEEPING: Committer._sweep,
 }
 
-_ON_FINISHED = {
+_Handler = Callable[[Committer, int, Any], None]
+
+_ON_FINISHED: Mapping[Phase, _Handler] = {
     Phase.FENCING: Committer._on_fenced,
     Phase.CLAIMING: Committer._on_claimed,
     Phase.READING: Committer._on_read,
@@ -590,7 +581,7 @@ _ON_FINISHED = {
     Phase.SWEEPING: Committer._on_swept,
 }
 
-_AT_DEADLINE = {
+_AT_DEADLINE: Mapping[Phase, _Handler] = {
     **dict.fromkeys((Phase.FENCING, Phase.CLAIMING, Phase.READING, Phase.CHECKING), Committer._late_before_decision),
     **dict.fromkeys((Phase.CLOSING, Phase.DECIDING, Phase.RECORDING), Committer._late_write),
     **dict.fromkeys((Phase.FINISHING, Phase.COMMITTING), Committer._late_commit),
