@@ -1,4 +1,4 @@
-"""The ledger: one durable record per decision, and what the newest one means for a batch.
+"""The ledger: one durable record per decision.
 
 A batch is decided by an intent record that names all its transactions. From then on each of them must be committed, by
 whichever process is the driver, and a done record closes the decision. If a transaction was not committed, a stuck
@@ -170,19 +170,6 @@ class LedgerState:
         return [record for _, record in sorted(self.newest.items()) if record.kind is Kind.STUCK]
 
 
-class Finding(Enum):
-    """What the ledger implies for a run that wants to commit a batch."""
-
-    GO_ON = "go on"
-    FINISH_OWN = "finish this batch"
-    FINISH_OTHER = "finish another batch"
-    DELIVERED = "delivered"
-    ROLLED_BACK = "checkpoint rolled back"
-    SUPERSEDED = "a newer run took over"
-    UNKNOWN_SINK = "unknown sink"
-    LOST = "lost"
-
-
 def ledger_key(sink_id: str, key: BatchKey) -> str:
     """A sink id has no slash, so the keys of two sinks are never the same."""
     return f"{sink_id}/{key.batch_id}" if isinstance(key.batch_id, str) else sink_id
@@ -208,29 +195,6 @@ def is_of_stream(record: LedgerRecord, sink_id: str) -> bool:
     return not record.key.query_id or sink_id_of_query(record.sink_id, record.key.query_id) == sink_id
 
 
-def finding(
-    state: LedgerState, key: BatchKey, run: str, *, accept_unknown_sink: bool = False
-) -> tuple[Finding, LedgerRecord | None]:
-    """The first row that applies, and the record that it refers to."""
-    newest = state.find(key)
-    if newest is not None:
-        if newest.kind is Kind.STUCK:
-            return Finding.LOST, newest
-        if newest.key == key and newest.kind is Kind.DONE:
-            return Finding.DELIVERED, newest
-        if run in newest.runs:
-            return Finding.SUPERSEDED, newest
-        if newest.key == key and newest.kind is Kind.INTENT:
-            return Finding.FINISH_OWN, newest
-        if _is_later(newest.key, key):
-            return Finding.ROLLED_BACK, newest
-    for record in state.open_intents():
-        return Finding.FINISH_OTHER, record
-    if newest is None and isinstance(key.batch_id, int) and key.batch_id > 0 and not accept_unknown_sink:
-        return Finding.UNKNOWN_SINK, None
-    return Finding.GO_ON, newest
-
-
 class Likeness(Enum):
     """How the rows that a batch has now compare with those that were delivered under the same key."""
 
@@ -243,12 +207,6 @@ def likeness(record: LedgerRecord, batch: LedgerRecord) -> Likeness:
     if record.topics != batch.topics:
         return Likeness.OTHER_COUNTS
     return Likeness.SAME if record.digest in (None, batch.digest) else Likeness.OTHER_CONTENT
-
-
-def _is_later(one: BatchKey, other: BatchKey) -> bool:
-    if one.query_id != other.query_id or not isinstance(one.batch_id, int) or not isinstance(other.batch_id, int):
-        return False
-    return one.batch_id > other.batch_id
 
 
 def is_decided(state: LedgerState, key: BatchKey, run: str) -> bool:

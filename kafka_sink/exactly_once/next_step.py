@@ -16,18 +16,17 @@ from dataclasses import dataclass
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.exactly_once import messages
 from kafka_sink.exactly_once.ledger import (
-    Finding,
     Kind,
     LedgerRecord,
     LedgerState,
     Likeness,
-    finding,
     intent_of,
     is_decided,
     is_replaced,
     likeness,
 )
 from kafka_sink.exactly_once.phase import Phase
+from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import (
     Conclusion,
     Decision,
@@ -128,24 +127,33 @@ def next_step(
 
 
 def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, batch: LedgerRecord) -> NextStep:
-    found, record = finding(ledger, batch.key, batch.run, accept_unknown_sink=settings.accept_unknown_sink)
-    if found is Finding.GO_ON and job.has_transactions:
-        return NextStep(Phase.CHECKING)
-    if found is Finding.GO_ON:
-        # Nothing is to be decided; the record only says that the batch was seen.
-        return NextStep(Phase.RECORDING, intent_of(batch, (), record).as_done(job.wall_ms))
-    if found is Finding.UNKNOWN_SINK:
-        return _fail(messages.unknown_sink_error(batch, settings.ledger_topic))
-    assert record is not None
-    if found in (Finding.FINISH_OWN, Finding.FINISH_OTHER):
+    newest = ledger.find(batch.key)
+    if newest is not None:
+        if newest.kind is Kind.STUCK:
+            return _fail(messages.lost_error(newest, newest.outcomes))
+        if newest.key == batch.key and newest.kind is Kind.DONE:
+            return _judge_delivered(settings, newest, batch)
+        if batch.run in newest.runs:
+            return _fail(messages.superseded_error(batch, newest))
+        if newest.key == batch.key and newest.kind is Kind.INTENT:
+            return NextStep(Phase.FINISHING, newest)
+        if _is_later(newest.key, batch.key):
+            return _fail(messages.rolled_back_error(batch, newest))
+    for record in ledger.open_intents():
         return NextStep(Phase.FINISHING, record)
-    if found is Finding.DELIVERED:
-        return _judge_delivered(settings, record, batch)
-    if found is Finding.LOST:
-        return _fail(messages.lost_error(record, record.outcomes))
-    if found is Finding.ROLLED_BACK:
-        return _fail(messages.rolled_back_error(batch, record))
-    return _fail(messages.superseded_error(batch, record))
+    is_continued = isinstance(batch.key.batch_id, int) and batch.key.batch_id > 0
+    if newest is None and is_continued and not settings.accept_unknown_sink:
+        return _fail(messages.unknown_sink_error(batch, settings.ledger_topic))
+    if job.has_transactions:
+        return NextStep(Phase.CHECKING)
+    # Nothing is to be decided; the record only says that the batch was seen.
+    return NextStep(Phase.RECORDING, intent_of(batch, (), newest).as_done(job.wall_ms))
+
+
+def _is_later(one: BatchKey, other: BatchKey) -> bool:
+    if one.query_id != other.query_id or not isinstance(one.batch_id, int) or not isinstance(other.batch_id, int):
+        return False
+    return one.batch_id > other.batch_id
 
 
 def _judge_delivered(settings: DeliverySettings, record: LedgerRecord, batch: LedgerRecord) -> NextStep:

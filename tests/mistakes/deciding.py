@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from kafka_sink.error_table.commits import CHECKPOINT_SET_BACK
 from kafka_sink.exactly_once import committer, ledger_codec, next_step
 from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.ledger import Finding, LedgerRecord, Likeness, TransactionOutcome, finding
+from kafka_sink.exactly_once.ledger import LedgerRecord, Likeness, TransactionOutcome
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.next_step import NextStep
@@ -206,32 +207,35 @@ def younger_run_taken_for_an_elder() -> Iterator[None]:
 # ---- what an earlier decision means ----
 
 
-def _finding_changed(*ignored: Finding) -> Any:
-    def changed(*arguments: Any, **named: Any) -> Any:
-        found, record = finding(*arguments, **named)
-        return (Finding.GO_ON if found in ignored else found), record
+def _judged_as_new(is_ignored: Callable[[NextStep], bool]) -> Any:
+    """Where the ledger says this, the batch goes on as if it said nothing."""
+    judge_commit = next_step._judge_commit
 
-    return mock.patch.object(next_step, "finding", changed)
+    def changed(*arguments: Any) -> NextStep:
+        found = judge_commit(*arguments)
+        return NextStep(Phase.CHECKING) if is_ignored(found) else found
+
+    return mock.patch.object(next_step, "_judge_commit", changed)
 
 
 @contextmanager
 def open_decision_ignored() -> Iterator[None]:
     """a batch that an earlier run has decided is decided again"""
-    with _finding_changed(Finding.FINISH_OWN, Finding.FINISH_OTHER):
+    with _judged_as_new(lambda found: found.phase is Phase.FINISHING):
         yield
 
 
 @contextmanager
 def delivered_batch_delivered_again() -> Iterator[None]:
     """a batch that Spark runs again is delivered again"""
-    with _finding_changed(Finding.DELIVERED):
+    with _judged_as_new(lambda found: found.phase in (Phase.DISCARDING, Phase.SWEEPING)):
         yield
 
 
 @contextmanager
 def set_back_is_not_noticed() -> Iterator[None]:
     """a batch older than the newest one in the ledger is written again"""
-    with _finding_changed(Finding.ROLLED_BACK):
+    with _judged_as_new(lambda found: found.error is not None and found.error.entry is CHECKPOINT_SET_BACK):
         yield
 
 
