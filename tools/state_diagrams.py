@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import pathlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -44,13 +44,13 @@ def diagram(transitions: Mapping[Any, Mapping[Any, Any]], initial: Enum) -> str:
     return "\n".join(lines + [""] + sentences if sentences else lines)
 
 
-def phase_table(transitions: Mapping[Any, Mapping[Any, Any]], introduction: str) -> str:
+def phase_table(transitions: Mapping[Any, Sequence[Any]], introduction: str) -> str:
     meanings = dict(re.findall(r"^  ([A-Z]+) +(.+)$", introduction, re.MULTILINE))
     lines = ["| phase | what happens | may be followed by |", "| --- | --- | --- |"]
-    for source, events in transitions.items():
-        if events:
-            targets = ", ".join(target.name for target in events.values())
-            lines.append(f"| {source.name} | {meanings[source.name]} | {targets} |")
+    for source, targets in transitions.items():
+        if targets:
+            followers = ", ".join(target.name for target in targets)
+            lines.append(f"| {source.name} | {meanings[source.name]} | {followers} |")
     return "\n".join(lines)
 
 

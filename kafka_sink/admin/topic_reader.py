@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from kafka_sink.admin.client import Client
 from kafka_sink.client.admin_request import Leader
 from kafka_sink.errors import BrokerError, OperationTimeout
-from kafka_sink.exactly_once.committed_read import committed_records
 from kafka_sink.exactly_once.log_scan import (
     EARLIEST,
     FETCH_LAST_BY_NAME,
     LATEST,
     LIST_OFFSETS_FIRST_ISOLATED,
     READ_COMMITTED,
+    committed_records,
     fetch_body,
     offsets_body,
     read_fetch_answer,

@@ -27,8 +27,7 @@ from kafka_sink.exactly_once.identity import (
 )
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.ledger_read import LedgerRead
-from kafka_sink.exactly_once.listing import LedgerListing, Listed, SingleStep, TransactionListing
-from kafka_sink.exactly_once.log_ends import LogEnds
+from kafka_sink.exactly_once.listing import LedgerListing, Listed, LogEnds, SingleStep, TransactionListing
 from kafka_sink.exactly_once.outcome import describe_answer
 from kafka_sink.exactly_once.preflight import ONGOING, DescribeTransactions, TransactionDescription
 from kafka_sink.exactly_once.receipt import BatchKey

@@ -62,8 +62,9 @@ class CommitStep(ABC):
         return LEDGER_UNREADABLE if self.failure is not None and self.failure.is_unreadable else NOT_COMMITTED
 
     @property
-    @abstractmethod
-    def is_finished(self) -> bool: ...
+    def is_finished(self) -> bool:
+        """Every request has been answered for good, or the step has failed."""
+        return self.queue.is_quiet
 
     @property
     def is_fenced(self) -> bool:

@@ -16,17 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from kafka_sink.client.admin_request import AdminResponse
 from kafka_sink.errors import CommitAborted, KafkaSinkError, LocalProtocolError
 from kafka_sink.exactly_once import messages
 from kafka_sink.exactly_once.commit_step import CommitStep, Progress
-from kafka_sink.exactly_once.end_txn import AbortTransactions, CommitTransactions, last_writes_of, transactions_to_end
+from kafka_sink.exactly_once.end_txn import AbortTransactions, CommitTransactions, partitions_of
 from kafka_sink.exactly_once.ledger import (
     UNKNOWN_TIME,
     LedgerRecord,
     LedgerState,
     TransactionOutcome,
+    batch_at_hand,
     intent_of,
     is_replaced,
 )
@@ -34,8 +36,8 @@ from kafka_sink.exactly_once.ledger_codec import Unrecordable
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.listing import OpenTransactions
-from kafka_sink.exactly_once.next_step import NextStep, StepKind, first_step, next_step
-from kafka_sink.exactly_once.phase import TRANSITIONS, Phase, PhaseEvent
+from kafka_sink.exactly_once.next_step import NextStep, first_step, next_step
+from kafka_sink.exactly_once.phase import TRANSITIONS, Phase
 from kafka_sink.exactly_once.preflight import Preflight, check_time_left, check_transactions
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, summarize_receipts
 from kafka_sink.exactly_once.session import (
@@ -67,6 +69,8 @@ class Committer:
         self._key = job.key or NO_KEY
         self._receipts = job.prepared_receipts(session.run)
         self._summary = summarize_receipts(job.receipts)
+        known = (session.sink_id, self._key, session.run, self._summary)
+        self._batch = batch_at_hand(*known, wall_ms=job.wall_ms, cluster_id=settings.cluster_id, label=session.label)
         self._part: CommitStep | None = None
         # Steps in parallel: the intent as a draft while its batch is checked, then the list of open transactions.
         self._draft: LedgerWrite | None = None
@@ -97,7 +101,11 @@ class Committer:
 
     def step(self, now_ms: int, answers: Sequence[AdminResponse] = ()) -> Progress[CommitResult]:
         if self.phase is Phase.START:
-            self._follow(now_ms, first_step(self._job, self._session))
+            first = first_step(self._job, self._session)
+            if first is None:
+                self._judge(now_ms)
+            else:
+                self._follow(now_ms, first)
             self._conclude(now_ms)
         for answer in answers:
             for part in self._parts():
@@ -128,19 +136,15 @@ class Committer:
             part, self._part = self._part, None
             _ON_FINISHED[self.phase](self, now_ms, part)
 
-    def _move(self, event: PhaseEvent) -> None:
-        target = TRANSITIONS[self.phase].get(event)
-        if target is None:
-            raise LocalProtocolError(f"{event.value} is not possible while {self.phase.value}")
-        self.phase = target
+    def _move(self, phase: Phase) -> None:
+        if phase not in TRANSITIONS[self.phase]:
+            raise LocalProtocolError(f"a commit cannot be {phase.value} after it was {self.phase.value}")
+        self.phase = phase
 
     def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
-        self._move(PhaseEvent.END)
+        self._move(Phase.ENDED)
         self._part = None
         self._verdict = CommitResult(conclusion, error, self._summary, self._intended.swept, tuple(self._notes))
-
-    def _aborted_error(self, reason: str) -> CommitAborted:
-        return messages.aborted_error(self._session.sink_id, self._key, self._summary, reason)
 
     def _fail(self, error: KafkaSinkError) -> None:
         if isinstance(error, CommitAborted) and self._job.operation is DriverOperation.COMMIT:
@@ -156,31 +160,32 @@ class Committer:
             self._intended = CommitResult(Conclusion.FAILED, step.error)
         elif step.conclusion is not None:
             self._intended = CommitResult(step.conclusion)
-        if step.kind in _WITHOUT_RECORD:
-            _WITHOUT_RECORD[step.kind](self, now_ms)
-        elif step.kind is StepKind.FENCE:
-            self._move(PhaseEvent.FENCE)
-            self._session.forget_identity()
-            self._part = Fence(self._settings, self._session, now_ms)
-        elif step.kind is StepKind.FINISH:
+        if step.phase in _WITHOUT_RECORD:
+            _WITHOUT_RECORD[step.phase](self, now_ms)
+        elif step.phase is Phase.FINISHING:
             assert step.record is not None
             self._finish(now_ms, step.record)
-        elif step.kind is StepKind.RECORD:
+        elif step.phase is Phase.RECORDING:
             assert step.record is not None
-            self._write(now_ms, PhaseEvent.RECORD, step.record)
+            self._write(now_ms, Phase.RECORDING, step.record)
         elif step.error is not None:
             self._fail(step.error)
         else:
             self._end(self._intended.conclusion)
 
+    def _fence(self, now_ms: int) -> None:
+        self._move(Phase.FENCING)
+        self._session.forget_identity()
+        self._part = Fence(self._settings, self._session, now_ms)
+
     def _judge(self, now_ms: int) -> None:
         assert self._ledger is not None
-        known = (self._settings, self._ledger, self._summary)
+        known = (self._settings, self._ledger, self._batch)
         found = next_step(self._job, self._session, *known, is_remembered=self._is_remembered)
-        if not self._has_decided or found.kind in (StepKind.FENCE, StepKind.FINISH):
+        if not self._has_decided or found.phase in (Phase.FENCING, Phase.FINISHING):
             self._follow(now_ms, found)
         elif self._has_committed and found.conclusion is Conclusion.ALREADY_DELIVERED:
-            self._follow(now_ms, replace(found, kind=StepKind.SWEEP, conclusion=Conclusion.DELIVERED))
+            self._follow(now_ms, replace(found, phase=Phase.SWEEPING, conclusion=Conclusion.DELIVERED))
         else:
             self._fail_after_decision("another driver has taken over")
 
@@ -194,25 +199,23 @@ class Committer:
         else:
             self._fail(messages.pending_error(self._record, self._outcomes, reason))
 
-    def _on_fenced(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, Fence)
+    def _on_fenced(self, now_ms: int, part: Fence) -> None:
         if part.identity is None or part.failure is not None:
             self._fail_before_decision(part)
             return
         self._session.identity = part.identity
         self._session.older_is_fenced = self._session.has_older_driver
-        self._move(PhaseEvent.CLAIM)
+        self._move(Phase.CLAIMING)
         self._part = Claim(self._settings, self._session, self._job.wall_ms, now_ms)
 
-    def _on_claimed(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, Claim)
+    def _on_claimed(self, now_ms: int, part: Claim) -> None:
         if part.offset is None:
             self._fail_before_decision(part)
         else:
             self._read(now_ms, part.offset)
 
-    def _read(self, now_ms: int, claim_offset: int | None = None, *, event: PhaseEvent = PhaseEvent.READ) -> None:
-        self._move(event)
+    def _read(self, now_ms: int, claim_offset: int | None = None) -> None:
+        self._move(Phase.READING)
         self._claim_offset = claim_offset
         self._part = LedgerRead(
             self._settings,
@@ -231,11 +234,10 @@ class Committer:
         again = LOOKS_MAX - self._looks_left
         self._looks_left -= 1
         wait_ms = min(again * self._settings.retry_backoff_ms, self._settings.backoff_max_ms)
-        self._read(now_ms + wait_ms, event=PhaseEvent.LOOK_AGAIN)
+        self._read(now_ms + wait_ms)
         return True
 
-    def _on_read(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, LedgerRead)
+    def _on_read(self, now_ms: int, part: LedgerRead) -> None:
         if part.state is None:
             self._fail_before_decision(part)
             return
@@ -250,7 +252,7 @@ class Committer:
                 # The record may be from a driver that fenced this one before this claim was written, and still be open.
                 # If it were believed now and aborted later, the ledger would not contain what Spark was told.
                 self._ended_offset = self._claim_offset
-                self._follow(now_ms, NextStep(StepKind.FENCE))
+                self._fence(now_ms)
                 return
         self._judge(now_ms)
 
@@ -267,7 +269,7 @@ class Committer:
         elif self._job.key is None:
             self._fail(messages.not_started_error(self._session.sink_id, self._job.operation.value, reason))
         else:
-            self._fail(messages.aborted_error(self._session.sink_id, self._key, self._summary, reason, part.entry))
+            self._fail(messages.aborted_error(self._batch, reason, part.entry))
 
     # ---- an open decision of an earlier driver ----
 
@@ -275,34 +277,34 @@ class Committer:
         if record.is_of_another_cluster(self._settings.cluster_id):
             self._fail(messages.other_cluster_error(record, self._settings))
             return
-        self._move(PhaseEvent.FINISH)
+        self._move(Phase.FINISHING)
         self._record = record
         self._end_transactions(now_ms, record)
 
     def _end_transactions(self, now_ms: int, record: LedgerRecord, *, are_leaders_known: bool = False) -> None:
-        transactions = transactions_to_end(record)
-        self._decided.update(transactions)
-        known = (self._settings, transactions, last_writes_of(record), now_ms, self._receipts)
+        self._decided.update(record.transactions)
+        known = (self._settings, record.transactions, record.entries, now_ms, self._receipts)
         self._part = CommitTransactions(*known, are_leaders_known=are_leaders_known)
 
-    def _on_finished(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, CommitTransactions) and self._record is not None and self._ledger is not None
+    def _on_finished(self, now_ms: int, part: CommitTransactions) -> None:
+        assert self._record is not None and self._ledger is not None
         self._notes += part.notes
         record, outcomes = self._record, part.outcomes
         if self._ledger.is_unmarked(record) and all(outcome is TransactionOutcome.LOST for outcome in outcomes):
             # It was never decided: the transactions of a decision are retried until at least one of them is committed.
             self._ledger = self._ledger.without_unmarked(record)
-            self._decided.difference_update(transactions_to_end(record))
+            self._decided.difference_update(record.transactions)
             self._judge(now_ms)
             return
         if None in outcomes:
-            known = (self._session.sink_id, self._key, self._summary, record, part.reason)
-            own_error = messages.pending_error(record, outcomes, part.reason)
-            self._fail(own_error if self._job.key in (None, record.key) else messages.other_pending_error(*known))
+            if self._job.key in (None, record.key):
+                self._fail(messages.pending_error(record, outcomes, part.reason))
+            else:
+                self._fail(messages.other_pending_error(self._batch, record, part.reason))
             return
         closing, self._outcomes = record.with_outcomes(part.outcomes, self._job.wall_ms), outcomes
         if self._session.identity is not None:
-            self._write(now_ms, PhaseEvent.CLOSE, closing)
+            self._write(now_ms, Phase.CLOSING, closing)
             return
         # This operation has fenced no one, so it must not write: the next commit finds the decision and closes it.
         self._ledger = self._ledger.with_record(closing)
@@ -315,8 +317,7 @@ class Committer:
         else:
             self._end(Conclusion.RECOVERED)
 
-    def _on_closed(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, LedgerWrite)
+    def _on_closed(self, now_ms: int, part: LedgerWrite) -> None:
         if self._look_again(now_ms, part):
             return
         if part.record.outcomes:
@@ -325,44 +326,44 @@ class Committer:
             self._fail(messages.not_recorded_error(part.record, part.reason))
         elif self._session.identity is None:
             # Written, but the producer id and epoch for the next record are lost.
-            self._follow(now_ms, NextStep(StepKind.FENCE))
+            self._fence(now_ms)
         else:
             self._ledger = self._session.ledger
             self._intended = CommitResult(Conclusion.RECOVERED)
             self._judge(now_ms)
 
-    def _write(self, now_ms: int, event: PhaseEvent, record: LedgerRecord) -> None:
+    def _write(self, now_ms: int, phase: Phase, record: LedgerRecord) -> None:
         part = None
-        if event is PhaseEvent.DECIDE:
+        if phase is Phase.DECIDING:
             part, self._draft = self._draft, None
         try:
             part = part or LedgerWrite(self._settings, self._session, record, now_ms)
         except Unrecordable as error:
-            self._on_unrecordable(now_ms, event, record, str(error))
+            self._on_unrecordable(now_ms, phase, record, str(error))
             return
-        self._move(event)
+        self._move(phase)
         self._part = part
         part.release(now_ms)
 
-    def _on_unrecordable(self, now_ms: int, event: PhaseEvent, record: LedgerRecord, reason: str) -> None:
+    def _on_unrecordable(self, now_ms: int, phase: Phase, record: LedgerRecord, reason: str) -> None:
         """A closing record is smaller than its intent, so this only happens for new batches."""
-        if event is PhaseEvent.DECIDE:
+        if phase is Phase.DECIDING:
             self._abandon(now_ms, reason)
         elif self.phase in (Phase.COMMITTING, Phase.FINISHING):
             self._fail(messages.not_recorded_error(record, reason))
         else:
-            self._fail(self._aborted_error(reason))
+            self._fail(messages.aborted_error(self._batch, reason))
 
     # ---- C2 ----
 
     def _check(self, now_ms: int) -> None:
-        self._move(PhaseEvent.CHECK)
+        self._move(Phase.CHECKING)
         self._part = Preflight(self._settings, self._receipts, now_ms)
         previous = self._previous()
         if previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME:
             # The intent does not depend on the result of the check: it is appended in the meantime, without EndTxn.
             try:
-                record = self._intent(UNKNOWN_TIME)
+                record = intent_of(self._batch, self._receipts, previous)
                 self._draft = LedgerWrite(self._settings, self._session, record, now_ms, is_draft=True)
             except Unrecordable as error:
                 self._abandon(now_ms, str(error))
@@ -370,37 +371,29 @@ class Committer:
     def _previous(self) -> LedgerRecord | None:
         return None if self._ledger is None else self._ledger.find(self._key)
 
-    def _intent(self, since_ms: int) -> LedgerRecord:
-        intent = intent_of(
-            self._session.sink_id,
-            self._key,
-            self._session.run,
-            self._receipts,
-            previous=self._previous(),
-            since_ms=since_ms,
-            wall_ms=self._job.wall_ms,
-        )
-        return replace(intent, cluster_id=self._settings.cluster_id, label=self._session.label)
-
-    def _on_checked(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, Preflight)
+    def _on_checked(self, now_ms: int, part: Preflight) -> None:
         if part.failure is not None:
             self._abandon(now_ms, part.failure.reason)
             return
         if part.is_supported:
             found = check_transactions(self._receipts, part.found, self._settings.margin_ms)
         else:
-            self._notes.append("the brokers do not speak DescribeTransactions: only the time left was checked")
+            self._notes.append(
+                "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"
+            )
             found = check_time_left(self._receipts, self._settings.margin_ms)
         if found.problem is not None:
             self._abandon(now_ms, found.problem)
             return
         self._deadline_ms = min(self._deadline_ms, self._started_ms + found.time_left_ms - self._settings.margin_ms)
-        self._record = self._intent(found.since_ms) if self._draft is None else self._draft.record
+        if self._draft is not None:
+            self._record = self._draft.record
+        else:
+            self._record = intent_of(self._batch, self._receipts, self._previous(), found.since_ms)
         if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
             self._commit(now_ms)
         else:
-            self._write(now_ms, PhaseEvent.DECIDE, self._record)
+            self._write(now_ms, Phase.DECIDING, self._record)
 
     def _abandon(self, now_ms: int, reason: str) -> None:
         """No decision was made and none will be."""
@@ -409,13 +402,12 @@ class Committer:
             self._draft.give_up()
             self._draft = None
         self._session.remember(self._key, Decision.NONE)
-        self._intended = CommitResult(Conclusion.FAILED, self._aborted_error(reason))
+        self._intended = CommitResult(Conclusion.FAILED, messages.aborted_error(self._batch, reason))
         self._discard(now_ms)
 
     # ---- C3 ----
 
-    def _on_decided(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, LedgerWrite)
+    def _on_decided(self, now_ms: int, part: LedgerWrite) -> None:
         if self._look_again(now_ms, part):
             return
         if part.state is WriteState.WRITTEN:
@@ -427,13 +419,15 @@ class Committer:
             self._fail(messages.in_doubt_error(part.record, part.reason))
         else:
             often = "its epoch was refused again and again, although no other run has claimed the ledger"
-            self._fail(self._aborted_error(f"{often} ({part.reason})" if part.is_fenced else part.reason))
+            self._fail(
+                messages.aborted_error(self._batch, f"{often} ({part.reason})" if part.is_fenced else part.reason)
+            )
 
     # ---- C4 ----
 
     def _commit(self, now_ms: int) -> None:
         assert self._record is not None
-        self._move(PhaseEvent.COMMIT)
+        self._move(Phase.COMMITTING)
         self._session.remember(self._key, Decision.MADE)
         self._has_decided = True
         if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
@@ -443,8 +437,8 @@ class Committer:
         self._end_transactions(now_ms, self._record, are_leaders_known=True)
         self._listing = open_transactions(self._settings, self._session, now_ms)
 
-    def _on_committed(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, CommitTransactions) and self._record is not None
+    def _on_committed(self, now_ms: int, part: CommitTransactions) -> None:
+        assert self._record is not None
         self._notes += part.notes
         record = self._record
         has_lost = any(outcome in (TransactionOutcome.LOST, TransactionOutcome.UNRESOLVED) for outcome in part.outcomes)
@@ -463,7 +457,7 @@ class Committer:
     def _record_outcome(self, now_ms: int, record: LedgerRecord) -> None:
         closing = record.with_outcomes(self._outcomes, self._job.wall_ms)
         if self._session.identity is not None:
-            self._write(now_ms, PhaseEvent.RECORD, closing)
+            self._write(now_ms, Phase.RECORDING, closing)
         elif closing.outcomes:
             self._fail(messages.lost_error(closing, closing.outcomes))
         else:
@@ -472,8 +466,7 @@ class Committer:
 
     # ---- C5 ----
 
-    def _on_recorded(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, LedgerWrite)
+    def _on_recorded(self, now_ms: int, part: LedgerWrite) -> None:
         is_choice = self._job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY)
         if self._look_again(now_ms, part):
             return
@@ -494,12 +487,11 @@ class Committer:
         if not self._settings.visible_ms:
             self._sweep(now_ms)
             return
-        self._move(PhaseEvent.VERIFY)
+        self._move(Phase.VERIFYING)
         self._deadline_ms = now_ms + self._settings.visible_ms
         self._part = Visible(self._settings, self._summary.written, now_ms)
 
-    def _on_verified(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, Visible)
+    def _on_verified(self, now_ms: int, part: Visible) -> None:
         if part.note:
             self._notes.append(part.note)
         self._sweep(now_ms)
@@ -507,19 +499,18 @@ class Committer:
     # ---- transactions without a decision ----
 
     def _discard(self, now_ms: int) -> None:
-        self._move(PhaseEvent.DISCARD)
+        self._move(Phase.DISCARDING)
         self._deadline_ms = now_ms + self._settings.patience_ms
         # After the batch of a stream counts as delivered, tasks of the next one may use the same transactional ids.
         waits = self._intended.conclusion is Conclusion.ALREADY_DELIVERED and isinstance(self._key.batch_id, int)
-        known = (self._settings, self._receipts, self._decided, now_ms)
-        self._part = AbortTransactions.for_receipts(*known, waits_for_leaders=waits)
+        written = {one: where for one, where in partitions_of(self._receipts).items() if one not in self._decided}
+        self._part = AbortTransactions(self._settings, written, now_ms, waits_for_leaders=waits)
 
-    def _on_discarded(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, AbortTransactions)
+    def _on_discarded(self, now_ms: int, part: AbortTransactions) -> None:
         self._notes += part.notes
         if part.leaderless:
-            known = (self._session.sink_id, self._key, self._summary, min(part.leaderless.values()))
-            self._intended = CommitResult(Conclusion.FAILED, messages.not_discarded_error(*known))
+            error = messages.not_discarded_error(self._batch, min(part.leaderless.values()))
+            self._intended = CommitResult(Conclusion.FAILED, error)
         may_be_decided = self._job.operation is DriverOperation.ABORT_WITHOUT_LEDGER
         if self._job.operation is DriverOperation.ABORT and self._ledger is not None:
             may_be_decided = is_replaced(self._ledger, self._key, self._session.run)
@@ -530,17 +521,16 @@ class Committer:
         self._sweep(now_ms)
 
     def _sweep(self, now_ms: int) -> None:
-        self._move(PhaseEvent.SWEEP)
+        self._move(Phase.SWEEPING)
         self._deadline_ms = now_ms + self._settings.sweep_ms
         listing = self._listing or open_transactions(self._settings, self._session, now_ms)
         # A list that was requested while these were being committed may have them.
-        ended = transactions_to_end(self._record) if self._listing is not None and self._record is not None else ()
+        ended = self._record.transactions if self._listing is not None and self._record is not None else ()
         committed_ids, self._listing = {ending.transactional_id for ending in ended}, None
         rule = sweep_rule(self._session, self._previous(), self._job)
         self._part = Sweep(self._settings, rule, listing, now_ms, committed_ids=committed_ids)
 
-    def _on_swept(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, Sweep)
+    def _on_swept(self, now_ms: int, part: Sweep) -> None:
         self._notes += part.notes
         self._intended = replace(self._intended, swept=part.swept)
         self._end(self._intended.conclusion, self._intended.error)
@@ -553,13 +543,11 @@ class Committer:
         else:
             self._fail_before_decision(part)
 
-    def _late_write(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, LedgerWrite)
+    def _late_write(self, now_ms: int, part: LedgerWrite) -> None:
         part.give_up()
         _ON_FINISHED[self.phase](self, now_ms, part)
 
-    def _late_commit(self, now_ms: int, part: CommitStep) -> None:
-        assert isinstance(part, CommitTransactions)
+    def _late_commit(self, now_ms: int, part: CommitTransactions) -> None:
         part.stop_retrying(now_ms)
         self._part = part
 
@@ -568,15 +556,17 @@ class Committer:
         _ON_FINISHED[self.phase](self, now_ms, part)
 
 
-_WITHOUT_RECORD: Mapping[StepKind, Callable[[Committer, int], None]] = {
-    StepKind.LOOK: Committer._read,
-    StepKind.JUDGE: Committer._judge,
-    StepKind.CHECK: Committer._check,
-    StepKind.DISCARD: Committer._discard,
-    StepKind.SWEEP: Committer._sweep,
+_WITHOUT_RECORD: Mapping[Phase, Callable[[Committer, int], None]] = {
+    Phase.FENCING: Committer._fence,
+    Phase.READING: Committer._read,
+    Phase.CHECKING: Committer._check,
+    Phase.DISCARDING: Committer._discard,
+    Phase.SWEEPING: Committer._sweep,
 }
 
-_ON_FINISHED = {
+_Handler = Callable[[Committer, int, Any], None]
+
+_ON_FINISHED: Mapping[Phase, _Handler] = {
     Phase.FENCING: Committer._on_fenced,
     Phase.CLAIMING: Committer._on_claimed,
     Phase.READING: Committer._on_read,
@@ -591,7 +581,7 @@ _ON_FINISHED = {
     Phase.SWEEPING: Committer._on_swept,
 }
 
-_AT_DEADLINE = {
+_AT_DEADLINE: Mapping[Phase, _Handler] = {
     **dict.fromkeys((Phase.FENCING, Phase.CLAIMING, Phase.READING, Phase.CHECKING), Committer._late_before_decision),
     **dict.fromkeys((Phase.CLOSING, Phase.DECIDING, Phase.RECORDING), Committer._late_write),
     **dict.fromkeys((Phase.FINISHING, Phase.COMMITTING), Committer._late_commit),

@@ -18,12 +18,12 @@ id when it arrives.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from kafka_sink.client.admin_request import AdminResponse, Coordinator, RequestKey
+from kafka_sink.client.admin_request import AdminResponse, Coordinator, Leader, RequestKey
 from kafka_sink.exactly_once.commit_step import CommitStep
-from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
+from kafka_sink.exactly_once.ledger import TransactionEntry, TransactionOutcome
 from kafka_sink.exactly_once.log_scan import (
     EARLIEST,
     RawBatch,
@@ -34,12 +34,12 @@ from kafka_sink.exactly_once.log_scan import (
     read_offset_answer,
 )
 from kafka_sink.exactly_once.messages import NAMED_MAX
-from kafka_sink.exactly_once.outcome import Meaning, describe_answer, end_meaning, meaning
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.preflight import described_partitions
-from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt
+from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import DeliverySettings
-from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, FETCH, LIST_OFFSETS
+from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, FETCH, LIST_OFFSETS, Api
 
 # The last EndTxn version with the rules of transaction version 1: the request's version selects them, not the cluster's
 # feature level (KIP-890).
@@ -53,12 +53,9 @@ COMMIT, MARKER, MARKER_START, ABORT = "commit transaction", "look for marker", "
 PARTITIONS = "find partitions of transaction"
 
 
-class LastWrite(NamedTuple):
-    """The last offset that a transaction wrote to one partition."""
-
-    topic: str
-    partition: int
-    last_offset: int
+# A partition that a transaction wrote to, and the last offset there.
+Witness = TransactionEntry | WrittenPartition
+Partitions = tuple[tuple[str, int], ...]
 
 
 def ask_end(
@@ -96,18 +93,20 @@ class CommitTransactions(CommitStep):
     """`outcomes[i]` belongs to `endings[i]`; None if it is still unknown at the end.
 
     `are_leaders_known`: the partitions had leaders just now, so only retries look at them. The partitions are those of
-    the receipt if it is at hand, else those that the coordinator names; the ledger names one.
+    the receipt if it is at hand, else those that the coordinator names; the ledger names one. `is_ended`: the
+    coordinators have answered that they do not know the transactions, so only the log is searched.
     """
 
     def __init__(
         self,
         settings: DeliverySettings,
         endings: Sequence[PreparedTransaction],
-        witnesses: Sequence[LastWrite],
+        witnesses: Sequence[Witness],
         now_ms: int,
         receipts: Sequence[TaskReceipt] = (),
         *,
         are_leaders_known: bool = False,
+        is_ended: bool = False,
     ) -> None:
         super().__init__(settings)
         self.outcomes: list[TransactionOutcome | None] = [None] * len(endings)
@@ -116,7 +115,7 @@ class CommitTransactions(CommitStep):
         self.obstacles: dict[int, str] = {}
         self._endings = endings
         self._witnesses = witnesses
-        self._written = _partitions_by_id(receipts)
+        self._written = partitions_of(receipts)
         self._next_index = 0
         self._search_offsets: dict[int, int] = {}
         # Since when the log end has been below the witness offset.
@@ -125,23 +124,11 @@ class CommitTransactions(CommitStep):
         self._are_leaders_known = are_leaders_known
         # Why EndTxn of a transaction waits: the partition without a leader.
         self._leaderless: dict[int, str] = {}
+        if is_ended:
+            self._next_index = len(endings)
+            for index in range(len(endings)):
+                self._begin_search(now_ms, index)
         self._ask_more(now_ms)
-
-    @classmethod
-    def for_search(
-        cls, settings: DeliverySettings, ending: PreparedTransaction, witness: LastWrite, now_ms: int
-    ) -> CommitTransactions:
-        """Only searches the log, because the coordinator has already answered that it does not know the transaction."""
-        found = cls(settings, (), (), now_ms)
-        found.outcomes = [None]
-        found._endings, found._witnesses, found._next_index = (ending,), (witness,), 1
-        found._search_offsets[0] = witness.last_offset + 1
-        found._search_on(now_ms, 0)
-        return found
-
-    @property
-    def is_finished(self) -> bool:
-        return self.queue.is_quiet and self._next_index == len(self._endings)
 
     @property
     def reason(self) -> str:
@@ -165,7 +152,7 @@ class CommitTransactions(CommitStep):
     def _ask_more(self, now_ms: int) -> None:
         """At most `parallel_requests` requests are in flight, however many transactions there are."""
         while self._next_index < len(self._endings) and self.queue.count < self.settings.parallel_requests:
-            if self._are_leaders_known or self._endings[self._next_index].transactional_id in self._written:
+            if self._are_leaders_known or self._endings[self._next_index] in self._written:
                 self._ask_end(now_ms, self._next_index, are_leaders_known=self._are_leaders_known)
             else:
                 self._ask_partitions(now_ms, self._next_index)
@@ -186,7 +173,7 @@ class CommitTransactions(CommitStep):
                 return
             is_its_own = (state["producer_id"], state["producer_epoch"]) == (ending.producer_id, ending.producer_epoch)
             if found is Meaning.DONE and is_its_own:
-                self._written[ending.transactional_id] = described_partitions(state)
+                self._written[ending] = described_partitions(state)
         self._go_on_to_end(now_ms, key)
 
     def _go_on_to_end(self, now_ms: int, key: RequestKey) -> None:
@@ -194,15 +181,14 @@ class CommitTransactions(CommitStep):
         self._ask_end(now_ms, key.number, are_leaders_known=False)
 
     def _ask_end(self, now_ms: int, index: int, *, are_leaders_known: bool) -> None:
-        topic, partition, _ = self._witnesses[index]
-        ending = self._endings[index]
+        ending, witness = self._endings[index], self._witnesses[index]
         ask_end(
             self.queue,
             now_ms,
             RequestKey(COMMIT, index),
             ending,
             commit=True,
-            led_partitions=self._written.get(ending.transactional_id, ((topic, partition),)),
+            led_partitions=self._written.get(ending, ((witness.topic, witness.partition),)),
             are_leaders_known=are_leaders_known or self._stops_retrying,
         )
 
@@ -239,22 +225,31 @@ class CommitTransactions(CommitStep):
         self.queue.drop(key)
 
     def _on_ended(self, now_ms: int, key: RequestKey, error_code: int) -> None:
-        found = end_meaning(error_code, commit=True)
+        found = meaning(END_TXN, error_code)
         if found is Meaning.DONE:
             self._settle(key, TransactionOutcome.COMMITTED)
         elif found is Meaning.SUPERSEDED:
             self.last_trouble = describe_answer(END_TXN.name, error_code)
             self.queue.drop(key)
-            self._search_offsets[key.number] = self._witnesses[key.number].last_offset + 1
-            self._search_on(now_ms, key.number)
+            self._begin_search(now_ms, key.number)
         elif not self.repeat_if_needed(now_ms, key, found, END_TXN.name, error_code):
             self.on_refused(now_ms, key, describe_answer(END_TXN.name, error_code))
 
     # ---- the log, if the coordinator has forgotten ----
 
+    def _begin_search(self, now_ms: int, index: int) -> None:
+        self._search_offsets[index] = self._witnesses[index].last_offset + 1
+        self._search_on(now_ms, index)
+
     def _search_on(self, now_ms: int, index: int) -> None:
-        topic, partition, _ = self._witnesses[index]
-        ask_fetch(self.queue, now_ms, RequestKey(MARKER, index), topic, partition, self._search_offsets[index])
+        ask_fetch(self.queue, now_ms, RequestKey(MARKER, index), self._log(index), self._search_offsets[index])
+
+    def _log(self, index: int) -> Leader:
+        return Leader(self._witnesses[index].topic, self._witnesses[index].partition)
+
+    def _refuse_search(self, now_ms: int, key: RequestKey, api: Api, error_code: int) -> None:
+        topic, partition = self._log(key.number)
+        self.on_refused(now_ms, key, f"{topic}-{partition}: {describe_answer(api.name, error_code)}")
 
     def _on_fetched(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         answer = read_fetch_answer(body)
@@ -262,13 +257,12 @@ class CommitTransactions(CommitStep):
         if self.repeat_if_needed(now_ms, key, found, FETCH.name, answer.error_code):
             return
         index = key.number
-        topic, partition, last_offset = self._witnesses[index]
         if found is Meaning.OUT_OF_RANGE:
             self.queue.drop(key)
-            ask_offset(self.queue, now_ms, RequestKey(MARKER_START, index), topic, partition, EARLIEST)
+            ask_offset(self.queue, now_ms, RequestKey(MARKER_START, index), self._log(index), EARLIEST)
             return
         if found is not Meaning.DONE:
-            self.on_refused(now_ms, key, f"{topic}-{partition}: {describe_answer(FETCH.name, answer.error_code)}")
+            self._refuse_search(now_ms, key, FETCH, answer.error_code)
             return
         before = self._search_offsets[index]
         outcome = self._find_marker(index, answer.records)
@@ -277,7 +271,7 @@ class CommitTransactions(CommitStep):
         elif self._search_offsets[index] > before:
             self.queue.drop(key)
             self._search_on(now_ms, index)
-        elif answer.last_stable_offset > last_offset >= 0:
+        elif answer.last_stable_offset > self._witnesses[index].last_offset >= 0:
             # It is no longer open, and no marker is left that tells the outcome. With an unknown offset (-1) the last
             # stable offset says nothing about it.
             self._settle(key, TransactionOutcome.UNRESOLVED)
@@ -311,8 +305,7 @@ class CommitTransactions(CommitStep):
             return
         index = key.number
         if found is not Meaning.DONE:
-            topic, partition, _ = self._witnesses[index]
-            self.on_refused(now_ms, key, f"{topic}-{partition}: {describe_answer(LIST_OFFSETS.name, error_code)}")
+            self._refuse_search(now_ms, key, LIST_OFFSETS, error_code)
         elif offset > self._search_offsets[index]:
             # Retention deleted the beginning of the range; the marker may be in what remains.
             self._search_offsets[index] = offset
@@ -345,14 +338,13 @@ def _can_end(raw: RawBatch, ending: PreparedTransaction) -> bool:
 
 class AbortTransactions(CommitStep):
     """Best effort: a transaction that could not be aborted is listed in `left_open` and ends by its time-out.
-    `partitions`: those that each transaction wrote to, by its id. `waits_for_leaders`: a transaction with a partition
-    without a leader is not left open at once; `leaderless` has those that still wait, and the partition."""
+    `written`: the partitions of each transaction. `waits_for_leaders`: a transaction with a partition without a leader
+    is not left open at once; `leaderless` has those that still wait, and the partition."""
 
     def __init__(
         self,
         settings: DeliverySettings,
-        endings: Sequence[PreparedTransaction],
-        partitions: Mapping[str, tuple[tuple[str, int], ...]],
+        written: Mapping[PreparedTransaction, Partitions],
         now_ms: int,
         *,
         waits_for_leaders: bool = False,
@@ -362,28 +354,10 @@ class AbortTransactions(CommitStep):
         self.leaderless: dict[str, str] = {}
         self.aborted: list[str] = []
         self.left_open: dict[str, str] = {}
-        self._partitions = partitions
-        self._endings = endings
+        self._written = written
+        self._endings = list(written)
         self._next_index = 0
         self._ask_more(now_ms)
-
-    @classmethod
-    def for_receipts(
-        cls,
-        settings: DeliverySettings,
-        receipts: Sequence[TaskReceipt],
-        spared: Collection[PreparedTransaction],
-        now_ms: int,
-        *,
-        waits_for_leaders: bool = False,
-    ) -> AbortTransactions:
-        endings = dict.fromkeys(one.transaction for one in receipts if one.transaction is not None)
-        left = tuple(ending for ending in endings if ending not in spared)
-        return cls(settings, left, _partitions_by_id(receipts), now_ms, waits_for_leaders=waits_for_leaders)
-
-    @property
-    def is_finished(self) -> bool:
-        return self.queue.is_quiet and self._next_index == len(self._endings)
 
     @property
     def notes(self) -> list[str]:
@@ -393,8 +367,7 @@ class AbortTransactions(CommitStep):
     def _ask_more(self, now_ms: int) -> None:
         while self._next_index < len(self._endings) and self.queue.count < self.settings.parallel_requests:
             key, ending = RequestKey(ABORT, self._next_index), self._endings[self._next_index]
-            partitions = self._partitions.get(ending.transactional_id, ())
-            ask_end(self.queue, now_ms, key, ending, commit=False, led_partitions=partitions)
+            ask_end(self.queue, now_ms, key, ending, commit=False, led_partitions=self._written[ending])
             self._next_index += 1
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
@@ -418,8 +391,9 @@ class AbortTransactions(CommitStep):
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
-        found = end_meaning(error_code, commit=False)
-        if found is Meaning.DONE:
+        found = meaning(END_TXN, error_code)
+        if found in (Meaning.DONE, Meaning.SUPERSEDED):
+            # A transaction that is no longer open need not be aborted, for whichever reason.
             if error_code == 0:
                 self.aborted.append(self._endings[key.number].transactional_id)
             self._drop(key)
@@ -427,22 +401,9 @@ class AbortTransactions(CommitStep):
             self.on_refused(now_ms, key, describe_answer(END_TXN.name, error_code))
 
 
-def _partitions_by_id(receipts: Sequence[TaskReceipt]) -> dict[str, tuple[tuple[str, int], ...]]:
+def partitions_of(receipts: Iterable[TaskReceipt]) -> dict[PreparedTransaction, Partitions]:
     return {
-        receipt.transaction.transactional_id: tuple((each.topic, each.partition) for each in receipt.written)
+        receipt.transaction: tuple((each.topic, each.partition) for each in receipt.written)
         for receipt in receipts
         if receipt.transaction is not None
     }
-
-
-def transactions_to_end(record: LedgerRecord) -> list[PreparedTransaction]:
-    return [
-        PreparedTransaction(
-            record.transactional_id(entry), entry.producer_id, entry.producer_epoch, entry.transaction_version
-        )
-        for entry in record.entries
-    ]
-
-
-def last_writes_of(record: LedgerRecord) -> list[LastWrite]:
-    return [LastWrite(entry.topic, entry.partition, entry.last_offset) for entry in record.entries]

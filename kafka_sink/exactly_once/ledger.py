@@ -1,4 +1,4 @@
-"""The ledger: one durable record per decision, and what the newest one means for a batch.
+"""The ledger: one durable record per decision.
 
 A batch is decided by an intent record that names all its transactions. From then on each of them must be committed, by
 whichever process is the driver, and a done record closes the decision. If a transaction was not committed, a stuck
@@ -24,7 +24,7 @@ from enum import Enum
 from kafka_sink.error_table.writes import SPARK_UNEXPECTED
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.exactly_once.identity import TaskIdentity, parse_task_identity, sink_id_of_query
-from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, TaskReceipt, digest_of
+from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, PreparedTransaction, TaskReceipt
 
 # A driver that was replaced more runs ago than this and still lives is fenced by the broker; the list does not help it.
 RUNS_MAX = 32
@@ -98,6 +98,15 @@ class LedgerRecord:
     def transactional_id(self, entry: TransactionEntry) -> str:
         return TaskIdentity(self.sink_id, self.run, entry.spark_partition, entry.attempt).transactional_id
 
+    @property
+    def transactions(self) -> list[PreparedTransaction]:
+        return [
+            PreparedTransaction(
+                self.transactional_id(entry), entry.producer_id, entry.producer_epoch, entry.transaction_version
+            )
+            for entry in self.entries
+        ]
+
     def as_done(self, wall_ms: int) -> LedgerRecord:
         return replace(self, kind=Kind.DONE, entries=(), outcomes=(), wall_ms=wall_ms)
 
@@ -161,19 +170,6 @@ class LedgerState:
         return [record for _, record in sorted(self.newest.items()) if record.kind is Kind.STUCK]
 
 
-class Finding(Enum):
-    """What the ledger implies for a run that wants to commit a batch."""
-
-    GO_ON = "go on"
-    FINISH_OWN = "finish this batch"
-    FINISH_OTHER = "finish another batch"
-    DELIVERED = "delivered"
-    ROLLED_BACK = "checkpoint rolled back"
-    SUPERSEDED = "a newer run took over"
-    UNKNOWN_SINK = "unknown sink"
-    LOST = "lost"
-
-
 def ledger_key(sink_id: str, key: BatchKey) -> str:
     """A sink id has no slash, so the keys of two sinks are never the same."""
     return f"{sink_id}/{key.batch_id}" if isinstance(key.batch_id, str) else sink_id
@@ -199,29 +195,6 @@ def is_of_stream(record: LedgerRecord, sink_id: str) -> bool:
     return not record.key.query_id or sink_id_of_query(record.sink_id, record.key.query_id) == sink_id
 
 
-def finding(
-    state: LedgerState, key: BatchKey, run: str, *, accept_unknown_sink: bool = False
-) -> tuple[Finding, LedgerRecord | None]:
-    """The first row that applies, and the record that it refers to."""
-    newest = state.find(key)
-    if newest is not None:
-        if newest.kind is Kind.STUCK:
-            return Finding.LOST, newest
-        if newest.key == key and newest.kind is Kind.DONE:
-            return Finding.DELIVERED, newest
-        if run in newest.runs:
-            return Finding.SUPERSEDED, newest
-        if newest.key == key and newest.kind is Kind.INTENT:
-            return Finding.FINISH_OWN, newest
-        if _is_later(newest.key, key):
-            return Finding.ROLLED_BACK, newest
-    for record in state.open_intents():
-        return Finding.FINISH_OTHER, record
-    if newest is None and isinstance(key.batch_id, int) and key.batch_id > 0 and not accept_unknown_sink:
-        return Finding.UNKNOWN_SINK, None
-    return Finding.GO_ON, newest
-
-
 class Likeness(Enum):
     """How the rows that a batch has now compare with those that were delivered under the same key."""
 
@@ -230,16 +203,10 @@ class Likeness(Enum):
     OTHER_COUNTS = "other counts"
 
 
-def likeness(record: LedgerRecord, summary: BatchSummary) -> Likeness:
-    if dict(record.topics) != summary.topic_rows:
+def likeness(record: LedgerRecord, batch: LedgerRecord) -> Likeness:
+    if record.topics != batch.topics:
         return Likeness.OTHER_COUNTS
-    return Likeness.SAME if record.digest in (None, summary.digest) else Likeness.OTHER_CONTENT
-
-
-def _is_later(one: BatchKey, other: BatchKey) -> bool:
-    if one.query_id != other.query_id or not isinstance(one.batch_id, int) or not isinstance(other.batch_id, int):
-        return False
-    return one.batch_id > other.batch_id
+    return Likeness.SAME if record.digest in (None, batch.digest) else Likeness.OTHER_CONTENT
 
 
 def is_decided(state: LedgerState, key: BatchKey, run: str) -> bool:
@@ -255,42 +222,41 @@ def is_replaced(state: LedgerState, key: BatchKey, run: str) -> bool:
     return newest is not None and run in newest.runs
 
 
-def intent_of(
+def batch_at_hand(
     sink_id: str,
     key: BatchKey,
     run: str,
-    receipts: Sequence[TaskReceipt],
+    summary: BatchSummary,
     *,
-    previous: LedgerRecord | None,
-    since_ms: int,
-    wall_ms: int,
+    wall_ms: int = 0,
+    cluster_id: str = "",
+    label: str = "",
 ) -> LedgerRecord:
-    """`previous` is the newest record of the same ledger key; its list of runs is continued."""
-    rows: dict[str, int] = {}
-    for receipt in receipts:
-        for written in receipt.written:
-            rows[written.topic] = rows.get(written.topic, 0) + written.row_count
+    """What is known of a batch before its decision: an intent without its transactions."""
     return LedgerRecord(
         kind=Kind.INTENT,
         sink_id=sink_id,
         key=key,
         run=run,
-        runs=successor_runs(previous, run),
-        since_ms=_since_ms(previous, run, since_ms),
         wall_ms=wall_ms,
-        row_count=sum(rows.values()),
-        topics=rows,
-        digest=digest_of(receipts),
-        entries=transaction_entries_of(sink_id, run, receipts),
+        row_count=summary.row_count,
+        topics=summary.topic_rows,
+        digest=summary.digest,
+        cluster_id=cluster_id,
+        label=label,
     )
 
 
-def record_without_rows(
-    sink_id: str, key: BatchKey, run: str, previous: LedgerRecord | None, wall_ms: int
+def intent_of(
+    batch: LedgerRecord, receipts: Sequence[TaskReceipt], previous: LedgerRecord | None, since_ms: int = UNKNOWN_TIME
 ) -> LedgerRecord:
-    """There is nothing to decide; the record only says that the batch was seen."""
-    intent = intent_of(sink_id, key, run, (), previous=previous, since_ms=UNKNOWN_TIME, wall_ms=wall_ms)
-    return intent.as_done(wall_ms)
+    """`previous` is the newest record of the same ledger key; its list of runs is continued."""
+    return replace(
+        batch,
+        runs=successor_runs(previous, batch.run),
+        since_ms=_since_ms(previous, batch.run, since_ms),
+        entries=transaction_entries_of(batch.sink_id, batch.run, receipts),
+    )
 
 
 def _since_ms(previous: LedgerRecord | None, run: str, since_ms: int) -> int:

@@ -107,19 +107,15 @@ class LedgerRead(CommitStep):
         self._newest: dict[str, tuple[int, bytes]] = {}
         self._key_counts = Counter[str]()
         self._claims: dict[str, int] = {}
-        topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
+        ledger = self.settings.ledger
         if self._stop_offset is None:
-            ask_offset(self.queue, now_ms, LOG_STOP, topic, partition, LATEST)
+            ask_offset(self.queue, now_ms, LOG_STOP, ledger, LATEST)
         if next_offset is None:
-            ask_offset(self.queue, now_ms, LOG_START, topic, partition, EARLIEST)
+            ask_offset(self.queue, now_ms, LOG_START, ledger, EARLIEST)
         else:
             # Without a claim the ledger may be empty, and the broker would wait in vain for records.
             wait_ms = 0 if self._stop_offset is None else FETCH_WAIT_MS
-            ask_fetch(self.queue, now_ms, READ, topic, partition, next_offset, wait_ms)
-
-    @property
-    def is_finished(self) -> bool:
-        return self.state is not None or self.failure is not None
+            ask_fetch(self.queue, now_ms, READ, ledger, next_offset, wait_ms)
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         if key == READ:
@@ -223,12 +219,11 @@ class LedgerRead(CommitStep):
     def _read_on(self, now_ms: int) -> None:
         if self._next_offset is None or self._stop_offset is None or READ in self.queue.keys:
             return
-        topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
         if self._next_offset < self._stop_offset:
-            ask_fetch(self.queue, now_ms, READ, topic, partition, self._next_offset)
+            ask_fetch(self.queue, now_ms, READ, self.settings.ledger, self._next_offset)
         elif self._questions_left and self._is_marker_missing():
             self._questions_left -= 1
-            ask_fetch(self.queue, now_ms, READ, topic, partition, self._next_offset, MARKER_WAIT_MS)
+            ask_fetch(self.queue, now_ms, READ, self.settings.ledger, self._next_offset, MARKER_WAIT_MS)
         else:
             self._conclude()
 

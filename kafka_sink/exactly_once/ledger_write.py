@@ -21,13 +21,13 @@ from typing import Any
 
 from kafka_sink.client.admin_request import AdminResponse, Coordinator, RequestKey
 from kafka_sink.exactly_once.commit_step import CommitStep, StepFailure
-from kafka_sink.exactly_once.end_txn import CommitTransactions, LastWrite, ask_end
+from kafka_sink.exactly_once.end_txn import CommitTransactions, ask_end
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome, ledger_key
 from kafka_sink.exactly_once.ledger_codec import Unrecordable, encode_record
 from kafka_sink.exactly_once.ledger_read import KEYS_MAX
-from kafka_sink.exactly_once.log_append import PRODUCE_LAST_BY_NAME, ask_append, read_append_answer
-from kafka_sink.exactly_once.outcome import Meaning, describe_answer, end_meaning, meaning
-from kafka_sink.exactly_once.receipt import PreparedTransaction
+from kafka_sink.exactly_once.log_scan import PRODUCE_LAST_BY_NAME, ask_append, read_append_answer
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
+from kafka_sink.exactly_once.receipt import PreparedTransaction, WrittenPartition
 from kafka_sink.exactly_once.session import DeliverySettings, DriverIdentity, DriverSession
 from kafka_sink.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.records.compression import make_compressor
@@ -55,38 +55,6 @@ class WriteState(Enum):
     SEARCHING = "searching"
     WRITTEN = "written"
     NOT_WRITTEN = "not written"
-
-
-class WriteEvent(Enum):
-    RENEWED = "renewed"
-    ADDED = "added"
-    APPENDED = "appended"
-    RELEASED = "released"
-    COMMITTED = "committed"
-    SUPERSEDED = "superseded"
-    REFUSED = "refused"
-
-
-WRITE_TRANSITIONS: Mapping[WriteState, Mapping[WriteEvent, WriteState]] = {
-    WriteState.RENEWING: {WriteEvent.RENEWED: WriteState.ADDING, WriteEvent.REFUSED: WriteState.NOT_WRITTEN},
-    WriteState.ADDING: {WriteEvent.ADDED: WriteState.PRODUCING, WriteEvent.REFUSED: WriteState.NOT_WRITTEN},
-    WriteState.PRODUCING: {
-        WriteEvent.APPENDED: WriteState.HELD,
-        WriteEvent.REFUSED: WriteState.NOT_WRITTEN,
-    },
-    WriteState.HELD: {WriteEvent.RELEASED: WriteState.ENDING, WriteEvent.REFUSED: WriteState.NOT_WRITTEN},
-    WriteState.ENDING: {
-        WriteEvent.COMMITTED: WriteState.WRITTEN,
-        WriteEvent.SUPERSEDED: WriteState.SEARCHING,
-        WriteEvent.REFUSED: WriteState.NOT_WRITTEN,
-    },
-    WriteState.SEARCHING: {
-        WriteEvent.COMMITTED: WriteState.WRITTEN,
-        WriteEvent.REFUSED: WriteState.NOT_WRITTEN,
-    },
-    WriteState.WRITTEN: {},
-    WriteState.NOT_WRITTEN: {},
-}
 
 
 class LedgerWrite(CommitStep):
@@ -147,7 +115,7 @@ class LedgerWrite(CommitStep):
         """Sends EndTxn: from here on the record may be committed."""
         self._is_draft = False
         if self.state is WriteState.HELD:
-            self._move(WriteEvent.RELEASED)
+            self.state = WriteState.ENDING
             self._ask_end(now_ms)
 
     def give_up(self) -> None:
@@ -179,8 +147,8 @@ class LedgerWrite(CommitStep):
 
     def _ask_add(self, now_ms: int) -> None:
         body: dict[str, Any] = {f"v3_and_below_{name}": value for name, value in self._owner().items()}
-        partitions = [self.settings.ledger_partition]
-        body["v3_and_below_topics"] = [{"name": self.settings.ledger_topic, "partitions": partitions}]
+        topic, partition = self.settings.ledger
+        body["v3_and_below_topics"] = [{"name": topic, "partitions": [partition]}]
         target = Coordinator(self._session.transactional_id)
         self.queue.ask(now_ms, ADD, target, ADD_PARTITIONS_TO_TXN, body, version_max=ADD_PARTITIONS_LAST_CLIENT)
 
@@ -262,7 +230,7 @@ class LedgerWrite(CommitStep):
             # is not reliable.
             self._refuse(f"{self._session.transactional_id} has expired and is another producer now", is_fenced=True)
             return
-        self._move(WriteEvent.RENEWED)
+        self.state = WriteState.ADDING
         self._identity = renewed
         self._ask_add(now_ms)
 
@@ -275,28 +243,28 @@ class LedgerWrite(CommitStep):
         error_code = next((number for number in codes if number), 0)
         if not self._is_done(now_ms, ADD, ADD_PARTITIONS_TO_TXN, error_code):
             return
-        self._move(WriteEvent.ADDED)
+        self.state = WriteState.PRODUCING
         self._ask_produce(now_ms)
 
     def _on_produced(self, now_ms: int, body: Mapping[str, Any]) -> None:
         error_code, offset = read_append_answer(body)
         if not self._is_done(now_ms, WRITE, PRODUCE, error_code):
             return
-        self._move(WriteEvent.APPENDED)
+        self.state = WriteState.HELD
         self._offset = offset
         if not self._is_draft:
             self.release(now_ms)
 
     def _on_ended(self, now_ms: int, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
-        found = end_meaning(error_code, commit=True)
+        found = meaning(END_TXN, error_code)
         if self.repeat_if_needed(now_ms, END, found, END_TXN.name, error_code):
             self._end_is_in_doubt = True
             return
         if found is Meaning.DONE:
             self._on_committed(body)
         elif found is Meaning.SUPERSEDED and self._end_is_in_doubt:
-            self._move(WriteEvent.SUPERSEDED)
+            self.state = WriteState.SEARCHING
             self._begin_search(now_ms, error_code)
         else:
             is_fenced = found is Meaning.SUPERSEDED
@@ -304,7 +272,7 @@ class LedgerWrite(CommitStep):
 
     def _on_committed(self, body: Mapping[str, Any]) -> None:
         self.queue.drop(END)
-        self._move(WriteEvent.COMMITTED)
+        self.state = WriteState.WRITTEN
         session = self._session
         session.ledger = session.ledger and session.ledger.with_record(self.record)
         is_first = self.settings.transaction_version == 1
@@ -326,8 +294,8 @@ class LedgerWrite(CommitStep):
             # of the record before: in version 2 that has the epoch of this transaction.
             self.failure = StepFailure(self.last_trouble, is_fenced=True)
             return
-        witness = LastWrite(self.settings.ledger_topic, self.settings.ledger_partition, self._offset)
-        self._search = CommitTransactions.for_search(self.settings, self._ending(), witness, now_ms)
+        witness = WrittenPartition(*self.settings.ledger, 1, self._offset, self._offset)
+        self._search = CommitTransactions(self.settings, [self._ending()], [witness], now_ms, is_ended=True)
         self.queue = self._search.queue
 
     def _on_searched(self) -> None:
@@ -336,7 +304,7 @@ class LedgerWrite(CommitStep):
             return
         outcome = self._search.outcomes[0]
         if outcome is TransactionOutcome.COMMITTED:
-            self._move(WriteEvent.COMMITTED)
+            self.state = WriteState.WRITTEN
         elif outcome is TransactionOutcome.LOST:
             self._refuse(self.last_trouble, is_fenced=True)
         else:
@@ -356,9 +324,6 @@ class LedgerWrite(CommitStep):
         )
 
     def _refuse(self, reason: str, *, is_fenced: bool = False) -> None:
-        self._move(WriteEvent.REFUSED)
+        self.state = WriteState.NOT_WRITTEN
         self._session.forget_identity()
         self.fail(reason, is_fenced=is_fenced)
-
-    def _move(self, event: WriteEvent) -> None:
-        self.state = WRITE_TRANSITIONS[self.state][event]

@@ -1,4 +1,4 @@
-"""Read-only views for an operator: what the ledger holds, and which transactions are open.
+"""Read-only views for an operator: what the ledger holds, which transactions are open, and what they hold back.
 
 Nothing here fences, ends or writes anything, so it is safe while queries run; the result may be out of date by the time
 it is shown. A record whose marker is not there yet counts as not written, as everywhere in reading the ledger.
@@ -12,20 +12,28 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from kafka_sink.client.admin_request import AdminResponse, AllBrokers, RequestKey, ResponseKind
+from kafka_sink.client.admin_request import AdminResponse, AllBrokers, Leaders, RequestKey, ResponseKind
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.exactly_once.commit_step import CommitStep, Progress
 from kafka_sink.exactly_once.identity import TaskIdentity, belongs_to, parse_task_identity
 from kafka_sink.exactly_once.ledger import LedgerRecord, decode_key
 from kafka_sink.exactly_once.ledger_codec import decode_newest
 from kafka_sink.exactly_once.ledger_read import LedgerRead
+from kafka_sink.exactly_once.log_scan import (
+    LATEST,
+    LIST_OFFSETS_FIRST_ISOLATED,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    offsets_body,
+)
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.preflight import DescribeTransactions, TransactionDescription
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
-from kafka_sink.wire.apis import LIST_TRANSACTIONS
+from kafka_sink.wire.apis import LIST_OFFSETS, LIST_TRANSACTIONS
 
 LIST = RequestKey("list transactions")
+ENDS, STABLE = RequestKey("log ends"), RequestKey("stable offsets")
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 PartT = TypeVar("PartT", bound=CommitStep)
@@ -77,10 +85,6 @@ class LedgerListing(LedgerRead):
             settings, sink_id or "", now_ms, claim_offset=claim_offset, is_of_name=True, awaits_markers=is_look
         )
 
-    @property
-    def is_finished(self) -> bool:
-        return self.listed is not None or self.failure is not None
-
     def _own_key(self, key: bytes | None) -> str | None:
         if self._is_of_all:
             text = decode_key(key)
@@ -116,17 +120,8 @@ class OpenTransactions(CommitStep):
         self.ids: dict[str, None] = {}
         self.is_supported = True
         self._sink_ids = sink_ids
-        self._is_listed = False
         body = {"state_filters": list(states), "producer_id_filters": []}
         self.queue.ask(now_ms, LIST, AllBrokers(), LIST_TRANSACTIONS, body)
-
-    @property
-    def is_finished(self) -> bool:
-        return self._is_listed or self.failure is not None
-
-    def end(self) -> None:
-        self.queue.drop_all()
-        self._is_listed = True
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         self.is_supported = answer.kind is not ResponseKind.UNSUPPORTED
@@ -139,13 +134,13 @@ class OpenTransactions(CommitStep):
 
     def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
         super().on_bodies(now_ms, answer)
-        self.end()
+        self.queue.drop_all()
 
     def _is_wanted(self, identity: TaskIdentity) -> bool:
         return identity.sink_id in self._sink_ids
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        if meaning(LIST_TRANSACTIONS, body["error_code"]) is not Meaning.DONE:
+        if body["error_code"]:
             self.notes.append(describe_answer(LIST_TRANSACTIONS.name, body["error_code"]))
             return
         for state in body["transaction_states"]:
@@ -171,12 +166,6 @@ class TransactionListing(OpenTransactions):
         known = self._describe.found if self._describe is not None else {}
         return [known[one] for one in sorted(known) if known[one].state in OPEN_STATES]
 
-    @property
-    def is_finished(self) -> bool:
-        return super().is_finished and (
-            self.failure is not None or self._describe is None or self._describe.is_finished
-        )
-
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         if self._describe is None:
             super().on_answer(now_ms, answer)
@@ -192,3 +181,38 @@ class TransactionListing(OpenTransactions):
         if self.ids:
             self._describe = DescribeTransactions(self.settings, tuple(sorted(self.ids)), now_ms)
             self.queue = self._describe.queue
+
+
+class LogEnds(CommitStep):
+    """High watermarks (`end`) and last stable offsets (`stable`) by partition, from two requests to each leader. What
+    is between them is held back by open transactions, of whichever application. A partition without an answer is in
+    neither, and `last_trouble` says why."""
+
+    def __init__(self, settings: DeliverySettings, partitions: Sequence[tuple[str, int]], now_ms: int) -> None:
+        super().__init__(settings)
+        self.end: dict[tuple[str, int], int] = {}
+        self.stable: dict[tuple[str, int], int] = {}
+        # The stable one first: records written in between must not put it above the end.
+        for key, isolation in ((STABLE, READ_COMMITTED), (ENDS, READ_UNCOMMITTED)):
+            if partitions:
+                body, target = offsets_body(partitions, LATEST, isolation), Leaders(tuple(partitions))
+                self.queue.ask(now_ms, key, target, LIST_OFFSETS, body, version_min=LIST_OFFSETS_FIRST_ISOLATED)
+
+    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
+        """A leader that is away says nothing; the others are shown."""
+        self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
+        self.on_bodies(now_ms, answer)
+
+    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
+        super().on_bodies(now_ms, answer)
+        if self.failure is None:
+            self.queue.drop(answer.key)
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        found = self.stable if key == STABLE else self.end
+        for topic in body["topics"]:
+            for told in topic["partitions"]:
+                if meaning(LIST_OFFSETS, told["error_code"]) is Meaning.DONE:
+                    found[topic["name"], told["partition_index"]] = told["offset"]
+                else:
+                    self.last_trouble = describe_answer(LIST_OFFSETS.name, told["error_code"])

@@ -1,4 +1,6 @@
-"""Splits fetched bytes into batches, decoded only as far as the driver needs: all headers, few contents.
+"""Requests about one partition (append, fetch, offsets), and what their answers contain.
+
+Fetched bytes are split into batches, decoded only as far as the driver needs: all headers, few contents.
 
 To find the marker of a transaction, records of other producers must be skipped. They are not decoded and their checksum
 is not verified; a batch with a format before 2 cannot be transactional and is skipped.
@@ -12,10 +14,11 @@ from typing import Any
 from kafka_sink.client.admin_request import Leader, RequestKey
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.exactly_once.retry_queue import RetryQueue
+from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
 from kafka_sink.records import batch as layout
-from kafka_sink.records.scalar import DecodedBatch, decode_batch
-from kafka_sink.wire.apis import FETCH, LIST_OFFSETS
+from kafka_sink.records.scalar import DecodedBatch, Record, decode_batch
+from kafka_sink.wire.apis import FETCH, LIST_OFFSETS, PRODUCE
 
 EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -24,7 +27,8 @@ FETCH_WAIT_MS = 500
 # THROTTLING_QUOTA_EXCEEDED. Fetch is throttled without any error code; other requests can return it.
 THROTTLED = 89
 # Up to this version requests contain topic names rather than ids.
-FETCH_LAST_BY_NAME = 12
+FETCH_LAST_BY_NAME = PRODUCE_LAST_BY_NAME = 12
+ACKS_ALL = -1
 # The first version of ListOffsets with isolation levels.
 LIST_OFFSETS_FIRST_ISOLATED = 2
 
@@ -82,18 +86,66 @@ def raw_batches(records: bytes) -> Iterator[RawBatch]:
         position = stop
 
 
-def ask_fetch(
+def committed_records(
+    records: bytes, aborted: Iterable[Mapping[str, Any]] | None, fetch_offset: int
+) -> tuple[list[tuple[int, Record]], int]:
+    """What a read_committed consumer sees of fetched bytes: no records of aborted transactions, no markers. Returns
+    records with their offsets, and the offset to fetch next (`fetch_offset` if there was no whole batch).
+
+    `aborted` is the list in the fetch response: producer ids, and the first offset of each aborted transaction. It
+    holds those that overlap the fetched range; each ends at its marker.
+    """
+    beginnings = sorted((row["first_offset"], row["producer_id"]) for row in aborted or ())
+    aborting: set[int] = set()
+    found: list[tuple[int, Record]] = []
+    next_offset = fetch_offset
+    for batch in raw_batches(records):
+        while beginnings and beginnings[0][0] < batch.next_offset:
+            aborting.add(beginnings.pop(0)[1])
+        next_offset = max(next_offset, batch.next_offset)
+        if batch.is_control:
+            if batch.decode().is_abort_marker:
+                aborting.discard(batch.producer_id)
+            continue
+        if batch.is_transactional and batch.producer_id in aborting:
+            continue
+        decoded = batch.decode()
+        found += [
+            (offset, record)
+            for offset, record in zip(decoded.offsets, decoded.records, strict=True)
+            if offset >= fetch_offset
+        ]
+    return found, next_offset
+
+
+def ask_append(
     queue: RetryQueue,
     now_ms: int,
     key: RequestKey,
-    topic: str,
-    partition: int,
-    offset: int,
-    wait_ms: int = FETCH_WAIT_MS,
+    settings: DeliverySettings,
+    records: bytes,
+    *,
+    transactional_id: str | None = None,
+    version_min: int = 0,
+    version_max: int = PRODUCE_LAST_BY_NAME,
+) -> None:
+    """Appends one batch to the ledger, acknowledged by all in-sync replicas."""
+    topic, partition = settings.ledger
+    body = {
+        "transactional_id": transactional_id,
+        "acks": ACKS_ALL,
+        "timeout_ms": settings.request_timeout_ms,
+        "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": records}]}],
+    }
+    queue.ask(now_ms, key, settings.ledger, PRODUCE, body, version_min=version_min, version_max=version_max)
+
+
+def ask_fetch(
+    queue: RetryQueue, now_ms: int, key: RequestKey, log: Leader, offset: int, wait_ms: int = FETCH_WAIT_MS
 ) -> None:
     """`wait_ms`: how long a broker waits for records, well below any request timeout."""
-    body = fetch_body(topic, partition, offset, READ_UNCOMMITTED, wait_ms)
-    queue.ask(now_ms, key, Leader(topic, partition), FETCH, body, version_max=FETCH_LAST_BY_NAME)
+    body = fetch_body(log.topic, log.partition, offset, READ_UNCOMMITTED, wait_ms)
+    queue.ask(now_ms, key, log, FETCH, body, version_max=FETCH_LAST_BY_NAME)
 
 
 def fetch_body(
@@ -111,10 +163,9 @@ def fetch_body(
     }
 
 
-def ask_offset(queue: RetryQueue, now_ms: int, key: RequestKey, topic: str, partition: int, timestamp: int) -> None:
-    body = offsets_body([(topic, partition)], timestamp, READ_UNCOMMITTED)
-    version_min = LIST_OFFSETS_FIRST_ISOLATED
-    queue.ask(now_ms, key, Leader(topic, partition), LIST_OFFSETS, body, version_min=version_min)
+def ask_offset(queue: RetryQueue, now_ms: int, key: RequestKey, log: Leader, timestamp: int) -> None:
+    body = offsets_body([log], timestamp, READ_UNCOMMITTED)
+    queue.ask(now_ms, key, log, LIST_OFFSETS, body, version_min=LIST_OFFSETS_FIRST_ISOLATED)
 
 
 def offsets_body(partitions: Iterable[tuple[str, int]], timestamp: int, isolation_level: int) -> dict[str, Any]:
@@ -125,6 +176,12 @@ def offsets_body(partitions: Iterable[tuple[str, int]], timestamp: int, isolatio
         by_topic.setdefault(topic, []).append({"partition_index": partition, "timestamp": timestamp})
     topics = [{"name": topic, "partitions": asked} for topic, asked in by_topic.items()]
     return {"replica_id": -1, "isolation_level": isolation_level, "topics": topics}
+
+
+def read_append_answer(body: Mapping[str, Any]) -> tuple[int, int]:
+    """Error code and offset."""
+    partition = only_partition(body["responses"], "partition_responses")
+    return partition["error_code"], partition["base_offset"]
 
 
 def read_fetch_answer(body: Mapping[str, Any]) -> FetchedPartition:

@@ -1,6 +1,7 @@
 """What an operator reads when a batch was not delivered: which batch and rows, whether data is safe, what to do next.
 
-One function per situation. No text contains record contents or settings that could be secret.
+One function per situation; `batch` is the one that was to be committed. No text contains record contents or settings
+that could be secret.
 """
 
 from __future__ import annotations
@@ -28,21 +29,18 @@ from kafka_sink.error_table.commits import (
 from kafka_sink.error_table.entry import ErrorEntry
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
-from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary
 from kafka_sink.exactly_once.session import DeliverySettings
 
 # At most this many slots or topics are named; the rest is only counted.
 NAMED_MAX = 10
 
 
-def aborted_error(
-    sink_id: str, key: BatchKey, summary: BatchSummary, reason: str, entry: ErrorEntry = NOT_COMMITTED
-) -> CommitAborted:
+def aborted_error(batch: LedgerRecord, reason: str, entry: ErrorEntry = NOT_COMMITTED) -> CommitAborted:
     text = (
-        f"{_batch(key, summary.row_count, summary.topics)} was not committed: {reason}. Nothing of it is visible and "
-        "nothing is lost: the input is still with Spark, and the batch may run again (restart the query)"
+        f"{_batch(batch)} was not committed: {reason}. Nothing of it is visible and nothing is lost: "
+        "the input is still with Spark, and the batch may run again (restart the query)"
     )
-    return CommitAborted(text, entry, **_facts(sink_id, key, summary.row_count, summary.topics))
+    return CommitAborted(text, entry, **_facts(batch))
 
 
 def not_started_error(sink_id: str, operation: str, reason: str) -> CommitAborted:
@@ -50,33 +48,27 @@ def not_started_error(sink_id: str, operation: str, reason: str) -> CommitAborte
     return CommitAborted(text, NOT_STARTED, sink_id=sink_id)
 
 
-def fenced_error(sink_id: str, key: BatchKey, summary: BatchSummary, reason: str) -> CommitAborted:
+def fenced_error(batch: LedgerRecord, reason: str) -> CommitAborted:
     return aborted_error(
-        sink_id,
-        key,
-        summary,
-        f"another driver of sink {sink_id!r} has taken over ({reason}). Each sink id has one live writer: stop the "
-        "other query, or give this one a sink.id of its own",
+        batch,
+        f"another driver of sink {batch.sink_id!r} has taken over ({reason}). Each sink id has one live writer: stop "
+        "the other query, or give this one a sink.id of its own",
         TAKEN_OVER,
     )
 
 
-def superseded_error(sink_id: str, key: BatchKey, summary: BatchSummary, newest: LedgerRecord) -> CommitAborted:
+def superseded_error(batch: LedgerRecord, newest: LedgerRecord) -> CommitAborted:
     return aborted_error(
-        sink_id,
-        key,
-        summary,
-        f"a newer run of sink {sink_id!r} has taken over (its last record is about {newest.key}). Stop this query, "
-        "or give it a sink.id of its own",
+        batch,
+        f"a newer run of sink {batch.sink_id!r} has taken over (its last record is about {newest.key}). Stop this "
+        "query, or give it a sink.id of its own",
         TAKEN_OVER,
     )
 
 
-def rolled_back_error(sink_id: str, key: BatchKey, summary: BatchSummary, newest: LedgerRecord) -> CommitAborted:
+def rolled_back_error(batch: LedgerRecord, newest: LedgerRecord) -> CommitAborted:
     return aborted_error(
-        sink_id,
-        key,
-        summary,
+        batch,
         f"the ledger says that {newest.key} was already {'decided' if newest.entries else 'delivered'}, which is "
         "later: the checkpoint has been rolled back to an older state. Continuing would write rows a second time. "
         "Restore the newer checkpoint, or start with a new checkpoint or sink.id if duplicates are acceptable",
@@ -84,17 +76,14 @@ def rolled_back_error(sink_id: str, key: BatchKey, summary: BatchSummary, newest
     )
 
 
-def other_rows_error(
-    sink_id: str, record: LedgerRecord, summary: BatchSummary, how: str, *, is_own: bool
-) -> CommitAborted:
+def other_rows_error(record: LedgerRecord, batch: LedgerRecord, how: str, *, is_own: bool) -> CommitAborted:
     """`is_own`: they were delivered by the same run."""
-    key = record.key
     if is_own:
         cause = (
             "The same run delivered it: inside foreachBatch each write of one batch needs its own sink.id. Set it and "
             "start the query again: it writes the missing rows of this batch, and nothing twice"
         )
-    elif key.query_id:
+    elif record.key.query_id:
         cause = (
             "Either the checkpoint is an older copy and Spark has planned other input under this number, or the query "
             "produces different rows each time it runs, or writes one batch twice under one sink.id. In the first case "
@@ -103,33 +92,31 @@ def other_rows_error(
     else:
         cause = "If this is another export, give it its own batch.id"
     text = (
-        f"{_batch(key, summary.row_count, summary.topics)} comes again with other rows: delivered under this name "
-        f"were {_counts(record.topics)}, this time there are {_counts(summary.topic_rows)} ({how}). Nothing was "
+        f"{_batch(batch)} comes again with other rows: delivered under this name "
+        f"were {_counts(record.topics)}, this time there are {_counts(batch.topics)} ({how}). Nothing was "
         f"written this time, and what was delivered is untouched. {cause}. replay.mismatch=warn drops these rows and "
         "goes on with what was delivered"
     )
-    return CommitAborted(text, OTHER_ROWS, **_facts(sink_id, key, summary.row_count, summary.topics))
+    return CommitAborted(text, OTHER_ROWS, **_facts(batch))
 
 
-def dropped_rows_text(record: LedgerRecord, summary: BatchSummary, how: str) -> str:
+def dropped_rows_text(record: LedgerRecord, batch: LedgerRecord, how: str) -> str:
     return (
         f"{record.key} was delivered before with {_counts(record.topics)}, and was repeated with "
-        f"{_counts(summary.topic_rows)} ({how}). The delivered rows stay; the rows of the repetition were not written. "
+        f"{_counts(batch.topics)} ({how}). The delivered rows stay; the rows of the repetition were not written. "
         "That is correct for a query that produces different rows each time it runs (rand(), uuid(), a shuffle without "
         "order). Rows are lost if the checkpoint was set back, or if two writes use this name"
     )
 
 
-def unknown_sink_error(sink_id: str, key: BatchKey, summary: BatchSummary, ledger_topic: str) -> CommitAborted:
+def unknown_sink_error(batch: LedgerRecord, ledger_topic: str) -> CommitAborted:
     return aborted_error(
-        sink_id,
-        key,
-        summary,
-        f"the ledger topic {ledger_topic!r} has no record of sink {sink_id!r}, although this query has run batches "
-        "before. If the ledger was deleted, or another one is configured, it is not known what was delivered. If the "
-        "query was at-least-once or used another sink.id until now, set ledger.accept.new.sink=true. After a change of "
-        "sink.id, first run `pykafka-sink recover` with the old one: it completes decisions that no query completes "
-        "any more",
+        batch,
+        f"the ledger topic {ledger_topic!r} has no record of sink {batch.sink_id!r}, although this query has run "
+        "batches before. If the ledger was deleted, or another one is configured, it is not known what was delivered. "
+        "If the query was at-least-once or used another sink.id until now, set ledger.accept.new.sink=true. After a "
+        "change of sink.id, first run `pykafka-sink recover` with the old one: it completes decisions that no query "
+        "completes any more",
         SINK_UNKNOWN,
     )
 
@@ -143,7 +130,7 @@ def other_cluster_error(record: LedgerRecord, settings: DeliverySettings) -> Com
         "recover` there. Then look whether the rows of that batch are in this one: `pykafka-sink resolve --accept` "
         "takes it as delivered and goes on, `pykafka-sink resolve --replay` has the query run it again"
     )
-    return CommitAborted(text, OTHER_CLUSTER, **_record_facts(record))
+    return CommitAborted(text, OTHER_CLUSTER, **_facts(record))
 
 
 def pending_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], reason: str) -> CommitPending:
@@ -153,7 +140,7 @@ def pending_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | 
         f"committed yet: {reason}. No row is lost as long as the query, or `pykafka-sink recover`, runs again before "
         "the transactions time out; it finishes this batch first and writes nothing twice"
     )
-    return CommitPending(text, COMMIT_PENDING, **_record_facts(record))
+    return CommitPending(text, COMMIT_PENDING, **_facts(record))
 
 
 def in_doubt_error(record: LedgerRecord, reason: str) -> CommitPending:
@@ -162,7 +149,7 @@ def in_doubt_error(record: LedgerRecord, reason: str) -> CommitPending:
         "Its transactions are left as they are. Run the query again, or `pykafka-sink recover`, before they time out: "
         "it reads the ledger, and then either finishes this batch or runs it again; nothing is written twice"
     )
-    return CommitPending(text, IN_DOUBT, **_record_facts(record))
+    return CommitPending(text, IN_DOUBT, **_facts(record))
 
 
 def not_recorded_error(record: LedgerRecord, reason: str) -> CommitPending:
@@ -170,7 +157,7 @@ def not_recorded_error(record: LedgerRecord, reason: str) -> CommitPending:
         f"{_of_record(record)} is committed and visible, but the ledger could not be updated: {reason}. Run the query "
         "again: it finds the decision, sees that all is committed, and continues; nothing is written twice"
     )
-    return CommitPending(text, NOT_RECORDED, **_record_facts(record))
+    return CommitPending(text, NOT_RECORDED, **_facts(record))
 
 
 def choice_not_recorded_error(record: LedgerRecord, reason: str) -> CommitPending:
@@ -180,27 +167,25 @@ def choice_not_recorded_error(record: LedgerRecord, reason: str) -> CommitPendin
         "not, the query stops at this batch as before. Check with `pykafka-sink ledger`, and resolve it again if it is "
         "still shown as lost; no row was changed"
     )
-    return CommitPending(text, CHOICE_NOT_RECORDED, **_record_facts(record))
+    return CommitPending(text, CHOICE_NOT_RECORDED, **_facts(record))
 
 
-def other_pending_error(
-    sink_id: str, key: BatchKey, summary: BatchSummary, record: LedgerRecord, reason: str
-) -> CommitPending:
+def other_pending_error(batch: LedgerRecord, record: LedgerRecord, reason: str) -> CommitPending:
     text = (
         f"{_of_record(record)} was decided earlier and is not finished: {reason}. Until it is, "
-        f"{_batch(key, summary.row_count, summary.topics)} cannot be committed; nothing of it is visible and it may "
+        f"{_batch(batch)} cannot be committed; nothing of it is visible and it may "
         "run again. Restart the query within the transaction timeout; it finishes the earlier batch first"
     )
-    return CommitPending(text, EARLIER_PENDING, **_facts(sink_id, key, summary.row_count, summary.topics))
+    return CommitPending(text, EARLIER_PENDING, **_facts(batch))
 
 
-def not_discarded_error(sink_id: str, key: BatchKey, summary: BatchSummary, reason: str) -> CommitPending:
+def not_discarded_error(batch: LedgerRecord, reason: str) -> CommitPending:
     text = (
-        f"{_batch(key, summary.row_count, summary.topics)} was delivered by an earlier run and every row is visible, "
+        f"{_batch(batch)} was delivered by an earlier run and every row is visible, "
         f"but what this run wrote for it again could not be discarded: {reason}. Nothing of that will become visible. "
         "Run the query again when the partition has a leader; nothing is lost and nothing is written twice"
     )
-    return CommitPending(text, NOT_DISCARDED, **_facts(sink_id, key, summary.row_count, summary.topics))
+    return CommitPending(text, NOT_DISCARDED, **_facts(batch))
 
 
 def lost_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None]) -> CommitLost:
@@ -213,7 +198,7 @@ def lost_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | Non
         "The query stops here until you choose: `pykafka-sink resolve --replay` runs the batch again (rows that are "
         "visible already appear twice), `pykafka-sink resolve --accept` goes on without the missing rows"
     )
-    return CommitLost(text, ROWS_LOST, **_record_facts(record))
+    return CommitLost(text, ROWS_LOST, **_facts(record))
 
 
 def lost_without_ledger_error(
@@ -225,7 +210,7 @@ def lost_without_ledger_error(
             f"{write} was not committed: its transactions were ended before the driver could commit one of them, most "
             "likely because they timed out. Nothing of it is visible and nothing is lost: it may run again"
         )
-        return CommitAborted(text, NOT_COMMITTED, **_record_facts(record))
+        return CommitAborted(text, NOT_COMMITTED, **_facts(record))
     committed = sum(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
     open_count = sum(outcome is None for outcome in outcomes)
     text = (
@@ -236,18 +221,18 @@ def lost_without_ledger_error(
         "Writing again doubles the visible rows. With the options sink.id and batch.id the write has a ledger and can "
         "be finished or repeated without duplicates"
     )
-    return CommitLost(text, WRITE_IN_PART, **_record_facts(record))
+    return CommitLost(text, WRITE_IN_PART, **_facts(record))
 
 
 # ---- pieces ----
 
 
-def _batch(key: BatchKey, row_count: int, topics: Iterable[str]) -> str:
-    return f"{key} ({row_count} rows to {_names(topics)})"
+def _batch(record: LedgerRecord) -> str:
+    return f"{record.key} ({record.row_count} rows to {_names(record.topics)})"
 
 
 def _of_record(record: LedgerRecord) -> str:
-    return f"{_batch(record.key, record.row_count, record.topics)} of sink {record.sink_id!r}"
+    return f"{_batch(record)} of sink {record.sink_id!r}"
 
 
 def _counts(rows: Mapping[str, int]) -> str:
@@ -278,15 +263,11 @@ def _slots(
     return f"{title}: {rows} rows of {', '.join(named)}{rest}. "
 
 
-def _facts(sink_id: str, key: BatchKey, row_count: int, topics: Iterable[str]) -> Mapping[str, Any]:
+def _facts(record: LedgerRecord) -> Mapping[str, Any]:
     return {
-        "sink_id": sink_id,
-        "query_id": key.query_id,
-        "batch_id": key.batch_id,
-        "row_count": row_count,
-        "topics": tuple(sorted(topics)),
+        "sink_id": record.sink_id,
+        "query_id": record.key.query_id,
+        "batch_id": record.key.batch_id,
+        "row_count": record.row_count,
+        "topics": tuple(sorted(record.topics)),
     }
-
-
-def _record_facts(record: LedgerRecord) -> Mapping[str, Any]:
-    return _facts(record.sink_id, record.key, record.row_count, record.topics)

@@ -11,24 +11,22 @@ fencing: the first time leaves a successor alone, the second makes sure that no 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import dataclass
 
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.exactly_once import messages
 from kafka_sink.exactly_once.ledger import (
-    Finding,
     Kind,
     LedgerRecord,
     LedgerState,
     Likeness,
-    finding,
+    intent_of,
     is_decided,
     is_replaced,
     likeness,
-    record_without_rows,
 )
-from kafka_sink.exactly_once.receipt import BatchSummary
+from kafka_sink.exactly_once.phase import Phase
+from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import (
     Conclusion,
     Decision,
@@ -40,23 +38,11 @@ from kafka_sink.exactly_once.session import (
 )
 
 
-class StepKind(Enum):
-    FENCE = "fence"
-    LOOK = "look"
-    JUDGE = "judge"
-    FINISH = "finish"
-    CHECK = "check"
-    RECORD = "record"
-    DISCARD = "discard"
-    SWEEP = "sweep"
-    END = "end"
-
-
 @dataclass(frozen=True, slots=True)
 class NextStep:
     """`conclusion` is the verdict if all further steps succeed; with an `error` the operation fails in any case."""
 
-    kind: StepKind
+    phase: Phase
     record: LedgerRecord | None = None
     conclusion: Conclusion | None = None
     error: KafkaSinkError | None = None
@@ -64,15 +50,16 @@ class NextStep:
 
 
 _WITHOUT_BATCH = {
-    DriverOperation.FINISH: StepKind.FENCE,
-    DriverOperation.SWEEP: StepKind.FENCE,
-    DriverOperation.ACCEPT: StepKind.FENCE,
-    DriverOperation.REPLAY: StepKind.FENCE,
-    DriverOperation.RECOVER: StepKind.LOOK,
+    DriverOperation.FINISH: Phase.FENCING,
+    DriverOperation.SWEEP: Phase.FENCING,
+    DriverOperation.ACCEPT: Phase.FENCING,
+    DriverOperation.REPLAY: Phase.FENCING,
+    DriverOperation.RECOVER: Phase.READING,
 }
 
 
-def first_step(job: Job, session: DriverSession) -> NextStep:
+def first_step(job: Job, session: DriverSession) -> NextStep | None:
+    """None: what the process remembers is enough for `next_step`."""
     if job.operation in _WITHOUT_BATCH:
         session.forget_identity()
         return NextStep(_WITHOUT_BATCH[job.operation])
@@ -81,21 +68,21 @@ def first_step(job: Job, session: DriverSession) -> NextStep:
     if job.operation in (DriverOperation.ABORT, DriverOperation.ABORT_WITHOUT_LEDGER):
         return _abort_at_start(job, session, decision)
     if not (job.has_transactions or job.opens_a_stream):
-        return NextStep(StepKind.END, conclusion=Conclusion.NOTHING_TO_DO)
+        return NextStep(Phase.ENDED, conclusion=Conclusion.NOTHING_TO_DO)
     if job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
-        return NextStep(StepKind.CHECK)
+        return NextStep(Phase.CHECKING)
     is_known = session.identity is not None and session.ledger is not None and decision is not Decision.IN_DOUBT
-    return NextStep(StepKind.JUDGE if is_known else StepKind.FENCE)
+    return None if is_known else NextStep(Phase.FENCING)
 
 
 def _abort_at_start(job: Job, session: DriverSession, decision: Decision | None) -> NextStep:
     if decision in (Decision.MADE, Decision.IN_DOUBT):
-        return NextStep(StepKind.END, conclusion=Conclusion.LEFT_ALONE)
+        return NextStep(Phase.ENDED, conclusion=Conclusion.LEFT_ALONE)
     if decision is Decision.NONE or job.operation is DriverOperation.ABORT_WITHOUT_LEDGER:
-        return NextStep(StepKind.DISCARD, conclusion=Conclusion.ABORTED)
+        return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED)
     # Another process of the same run may have committed since this one read the ledger.
     session.forget_identity()
-    return NextStep(StepKind.LOOK)
+    return NextStep(Phase.READING)
 
 
 def next_step(
@@ -103,85 +90,87 @@ def next_step(
     session: DriverSession,
     settings: DeliverySettings,
     ledger: LedgerState,
-    summary: BatchSummary,
+    batch: LedgerRecord,
     *,
     is_remembered: bool,
 ) -> NextStep:
-    """`is_remembered`: the ledger was read by an earlier operation."""
+    """`batch`: the one at hand. `is_remembered`: the ledger was read by an earlier operation."""
     # Earlier drivers have been fenced.
     is_fenced = session.identity is not None
     if is_fenced and ledger.older_key is not None and not session.older_is_fenced:
-        return NextStep(StepKind.FENCE)
+        return NextStep(Phase.FENCING)
     if job.operation is DriverOperation.COMMIT:
         assert job.key is not None
         successor = session.successor(ledger)
         if successor is not None:
-            reason = f"its run {successor} has claimed the ledger"
-            return NextStep(StepKind.END, error=messages.fenced_error(session.sink_id, job.key, summary, reason))
+            return _fail(messages.fenced_error(batch, f"its run {successor} has claimed the ledger"))
         if not is_fenced and not is_replaced(ledger, job.key, session.run):
-            return NextStep(StepKind.FENCE)
-        found = _judge_commit(job, session, settings, ledger, summary)
-        is_going_on = found.kind in (StepKind.CHECK, StepKind.RECORD)
-        return NextStep(StepKind.FENCE) if is_remembered and not is_going_on else found
+            return NextStep(Phase.FENCING)
+        found = _judge_commit(job, settings, ledger, batch)
+        is_going_on = found.phase in (Phase.CHECKING, Phase.RECORDING)
+        return NextStep(Phase.FENCING) if is_remembered and not is_going_on else found
     if job.operation is DriverOperation.ABORT:
         assert job.key is not None
         if is_decided(ledger, job.key, session.run):
             newest = ledger.find(job.key)
             # All its transactions have ended. Open ones are from a second write of the batch, inside foreachBatch.
-            move = StepKind.SWEEP if newest is not None and newest.kind is Kind.DONE else StepKind.END
+            move = Phase.SWEEPING if newest is not None and newest.kind is Kind.DONE else Phase.ENDED
             return NextStep(move, conclusion=Conclusion.LEFT_ALONE)
         # A driver that was replaced can decide nothing any more and must not fence its successor.
         is_settled = is_fenced or is_replaced(ledger, job.key, session.run)
-        return NextStep(StepKind.DISCARD, conclusion=Conclusion.ABORTED) if is_settled else NextStep(StepKind.FENCE)
+        return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED) if is_settled else NextStep(Phase.FENCING)
     if job.operation is not DriverOperation.RECOVER and not is_fenced:
-        return NextStep(StepKind.FENCE)  # an operator's command that was fenced in between
+        return NextStep(Phase.FENCING)  # an operator's command that was fenced in between
     if job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY):
         return _judge_choice(job, ledger, settings)
     return _judge_open(job, ledger)
 
 
-def _judge_commit(
-    job: Job, session: DriverSession, settings: DeliverySettings, ledger: LedgerState, summary: BatchSummary
-) -> NextStep:
-    assert job.key is not None
-    sink_id, key = session.sink_id, job.key
-    found, record = finding(ledger, key, session.run, accept_unknown_sink=settings.accept_unknown_sink)
-    if found is Finding.GO_ON and job.has_transactions:
-        return NextStep(StepKind.CHECK)
-    if found is Finding.GO_ON:
-        nothing = record_without_rows(sink_id, key, session.run, record, job.wall_ms)
-        return NextStep(StepKind.RECORD, replace(nothing, label=session.label))
-    if found is Finding.UNKNOWN_SINK:
-        return NextStep(StepKind.END, error=messages.unknown_sink_error(sink_id, key, summary, settings.ledger_topic))
-    assert record is not None
-    if found in (Finding.FINISH_OWN, Finding.FINISH_OTHER):
-        return NextStep(StepKind.FINISH, record)
-    if found is Finding.DELIVERED:
-        return _judge_delivered(session, settings, record, summary)
-    if found is Finding.LOST:
-        return NextStep(StepKind.END, error=messages.lost_error(record, record.outcomes))
-    if found is Finding.ROLLED_BACK:
-        return NextStep(StepKind.END, error=messages.rolled_back_error(sink_id, key, summary, record))
-    return NextStep(StepKind.END, error=messages.superseded_error(sink_id, key, summary, record))
+def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, batch: LedgerRecord) -> NextStep:
+    newest = ledger.find(batch.key)
+    if newest is not None:
+        if newest.kind is Kind.STUCK:
+            return _fail(messages.lost_error(newest, newest.outcomes))
+        if newest.key == batch.key and newest.kind is Kind.DONE:
+            return _judge_delivered(settings, newest, batch)
+        if batch.run in newest.runs:
+            return _fail(messages.superseded_error(batch, newest))
+        if newest.key == batch.key and newest.kind is Kind.INTENT:
+            return NextStep(Phase.FINISHING, newest)
+        if _is_later(newest.key, batch.key):
+            return _fail(messages.rolled_back_error(batch, newest))
+    for record in ledger.open_intents():
+        return NextStep(Phase.FINISHING, record)
+    is_continued = isinstance(batch.key.batch_id, int) and batch.key.batch_id > 0
+    if newest is None and is_continued and not settings.accept_unknown_sink:
+        return _fail(messages.unknown_sink_error(batch, settings.ledger_topic))
+    if job.has_transactions:
+        return NextStep(Phase.CHECKING)
+    # Nothing is to be decided; the record only says that the batch was seen.
+    return NextStep(Phase.RECORDING, intent_of(batch, (), newest).as_done(job.wall_ms))
 
 
-def _judge_delivered(
-    session: DriverSession, settings: DeliverySettings, record: LedgerRecord, summary: BatchSummary
-) -> NextStep:
+def _is_later(one: BatchKey, other: BatchKey) -> bool:
+    if one.query_id != other.query_id or not isinstance(one.batch_id, int) or not isinstance(other.batch_id, int):
+        return False
+    return one.batch_id > other.batch_id
+
+
+def _judge_delivered(settings: DeliverySettings, record: LedgerRecord, batch: LedgerRecord) -> NextStep:
     """The second write is aborted. It should have the same rows, since Spark logs the input of a batch before running
     it. Otherwise a checkpoint was set back, or two outputs use one name, and rows would be lost silently. Equal counts
     are accepted with a warning, as rand() and shuffles cause them. Not so within one run: Spark repeats no batch there,
     so these are two writes inside foreachBatch."""
-    is_own = record.run == session.run
+    is_own = record.run == batch.run
     # Delivered by this very run: the transactions at hand may be those of the decision. The sweep ends only open ones.
-    move = StepKind.SWEEP if is_own else StepKind.DISCARD
-    found = likeness(record, summary)
+    move = Phase.SWEEPING if is_own else Phase.DISCARDING
+    found = likeness(record, batch)
     if found is Likeness.SAME or settings.on_mismatch is OnMismatch.SKIP:
         return NextStep(move, record, conclusion=Conclusion.ALREADY_DELIVERED)
     if (found is Likeness.OTHER_COUNTS or is_own) and settings.on_mismatch is OnMismatch.FAIL:
-        error = messages.other_rows_error(session.sink_id, record, summary, found.value, is_own=is_own)
+        error = messages.other_rows_error(record, batch, found.value, is_own=is_own)
         return NextStep(move, record, error=error)
-    note = messages.dropped_rows_text(record, summary, found.value)
+    note = messages.dropped_rows_text(record, batch, found.value)
     return NextStep(move, record, conclusion=Conclusion.ALREADY_DELIVERED, note=note)
 
 
@@ -190,19 +179,23 @@ def _judge_choice(job: Job, ledger: LedgerState, settings: DeliverySettings) -> 
     foreign = [record for record in ledger.open_intents() if record.is_of_another_cluster(settings.cluster_id)]
     stuck = [record for record in (*ledger.stuck_records(), *foreign) if job.key in (None, record.key)]
     if len(stuck) != 1:
-        return NextStep(StepKind.END, conclusion=Conclusion.NOTHING_TO_DO)
+        return NextStep(Phase.ENDED, conclusion=Conclusion.NOTHING_TO_DO)
     chosen = stuck[0].as_resolved(is_accepted=job.operation is DriverOperation.ACCEPT, wall_ms=job.wall_ms)
-    return NextStep(StepKind.RECORD, chosen)
+    return NextStep(Phase.RECORDING, chosen)
 
 
 def _judge_open(job: Job, ledger: LedgerState) -> NextStep:
     """RECOVER, FINISH and SWEEP: open decisions first. A lost labelled write blocks only its own repetition."""
     intents = ledger.open_intents()
     if intents:
-        return NextStep(StepKind.FINISH, intents[0])
+        return NextStep(Phase.FINISHING, intents[0])
     for record in ledger.stuck_records():
         if isinstance(record.key.batch_id, int):
-            return NextStep(StepKind.END, error=messages.lost_error(record, record.outcomes))
+            return _fail(messages.lost_error(record, record.outcomes))
     if job.operation is DriverOperation.SWEEP:
-        return NextStep(StepKind.SWEEP)
-    return NextStep(StepKind.END)
+        return NextStep(Phase.SWEEPING)
+    return NextStep(Phase.ENDED)
+
+
+def _fail(error: KafkaSinkError) -> NextStep:
+    return NextStep(Phase.ENDED, error=error)

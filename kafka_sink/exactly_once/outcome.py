@@ -19,7 +19,6 @@ from kafka_sink.wire.apis import (
     FETCH,
     INIT_PRODUCER_ID,
     LIST_OFFSETS,
-    LIST_TRANSACTIONS,
     METADATA,
     PRODUCE,
     Api,
@@ -35,124 +34,52 @@ class Meaning(Enum):
     FIND_AGAIN = "find the coordinator again and repeat"
     # DescribeTransactions: no such transactional id.
     NEVER = "never"
-    # EndTxn: this coordinator can no longer do it; only the markers in the log tell whether and how the transaction
-    # ended. A former coordinator that was frozen or does not know about its replacement yet answers the same for
-    # seconds.
+    # EndTxn: the transaction is not open, according to this coordinator; only the markers in the log tell whether and
+    # how it ended. A former coordinator that was frozen or does not know about its replacement yet answers the same
+    # for seconds.
     SUPERSEDED = "superseded"
     FENCED = "fenced"
     # Fetch: the log start offset is above the requested one.
     OUT_OF_RANGE = "out of range"
-    UNAUTHORIZED = "unauthorized"
     REFUSED = "refused"
 
 
-_COORDINATOR_MOVED = {
-    14: Meaning.FIND_AGAIN,
-    15: Meaning.FIND_AGAIN,
-    16: Meaning.FIND_AGAIN,
-    7: Meaning.FIND_AGAIN,
-    13: Meaning.FIND_AGAIN,
-    -1: Meaning.FIND_AGAIN,
-    51: Meaning.REPEAT_SOON,
-    31: Meaning.UNAUTHORIZED,
-    53: Meaning.UNAUTHORIZED,
-}
-
-_END_COMMIT: Mapping[int, Meaning] = {
-    **_COORDINATOR_MOVED,
-    0: Meaning.DONE,
-    48: Meaning.SUPERSEDED,
-    90: Meaning.SUPERSEDED,
-    47: Meaning.SUPERSEDED,
-    49: Meaning.SUPERSEDED,
-    # Newer brokers send this instead of 48. It means "abort it", but only the log can prove that it was not committed.
-    120: Meaning.SUPERSEDED,
-}
-
-# A transaction that is no longer open need not be aborted, for whichever reason.
-_END_ABORT: Mapping[int, Meaning] = {
-    **_COORDINATOR_MOVED,
-    0: Meaning.DONE,
-    48: Meaning.DONE,
-    90: Meaning.DONE,
-    47: Meaning.DONE,
-    49: Meaning.DONE,
-    120: Meaning.DONE,
-}
-
-_INIT: Mapping[int, Meaning] = {
-    **_COORDINATOR_MOVED,
-    0: Meaning.DONE,
-    47: Meaning.FENCED,
-    90: Meaning.FENCED,
-    120: Meaning.REPEAT,
-}
-
-_ADD_PARTITIONS: Mapping[int, Meaning] = {
-    **_COORDINATOR_MOVED,
-    0: Meaning.DONE,
-    3: Meaning.REPEAT,
-    29: Meaning.UNAUTHORIZED,
-    47: Meaning.FENCED,
-    49: Meaning.FENCED,
-    90: Meaning.FENCED,
-}
-
-_PRODUCE: Mapping[int, Meaning] = {
-    0: Meaning.DONE,
-    46: Meaning.DONE,  # DUPLICATE_SEQUENCE_NUMBER: it is in the log
-    14: Meaning.REPEAT,
-    15: Meaning.REPEAT,
-    16: Meaning.REPEAT,
-    51: Meaning.REPEAT_SOON,
-    -1: Meaning.REPEAT,
-    29: Meaning.UNAUTHORIZED,
-    53: Meaning.UNAUTHORIZED,
-    47: Meaning.FENCED,
-    49: Meaning.FENCED,
-    90: Meaning.FENCED,
-}
-
-_READ: Mapping[int, Meaning] = {
-    0: Meaning.DONE,
-    1: Meaning.OUT_OF_RANGE,
-    -1: Meaning.REPEAT,
-    29: Meaning.UNAUTHORIZED,
-}
-
-_DESCRIBE: Mapping[int, Meaning] = {
-    **_COORDINATOR_MOVED,
-    0: Meaning.DONE,
-    105: Meaning.NEVER,  # TRANSACTIONAL_ID_NOT_FOUND
-}
-
-_LIST: Mapping[int, Meaning] = {0: Meaning.DONE, 14: Meaning.REPEAT, 15: Meaning.REPEAT, 16: Meaning.REPEAT}
+_BY_COORDINATOR = {**dict.fromkeys((-1, 7, 13, 14, 15, 16), Meaning.FIND_AGAIN), 51: Meaning.REPEAT_SOON}
+_FENCED = dict.fromkeys((47, 49, 90), Meaning.FENCED)
+_READ = {1: Meaning.OUT_OF_RANGE, -1: Meaning.REPEAT}
 
 _TABLES: Mapping[int, Mapping[int, Meaning]] = {
-    INIT_PRODUCER_ID.key: _INIT,
-    ADD_PARTITIONS_TO_TXN.key: _ADD_PARTITIONS,
-    PRODUCE.key: _PRODUCE,
+    INIT_PRODUCER_ID.key: {**_BY_COORDINATOR, 47: Meaning.FENCED, 90: Meaning.FENCED, 120: Meaning.REPEAT},
+    ADD_PARTITIONS_TO_TXN.key: {**_BY_COORDINATOR, **_FENCED, 3: Meaning.REPEAT},
+    PRODUCE.key: {
+        **dict.fromkeys((-1, 14, 15, 16), Meaning.REPEAT),
+        **_FENCED,
+        46: Meaning.DONE,  # DUPLICATE_SEQUENCE_NUMBER: it is in the log
+        51: Meaning.REPEAT_SOON,
+    },
+    END_TXN.key: {
+        **_BY_COORDINATOR,
+        # Newer brokers send 120 instead of 48. It means "abort it", but only the log proves that it was not committed.
+        **dict.fromkeys((47, 48, 49, 90, 120), Meaning.SUPERSEDED),
+        31: Meaning.REFUSED,
+        53: Meaning.REFUSED,
+    },
     FETCH.key: _READ,
     LIST_OFFSETS.key: _READ,
-    DESCRIBE_TRANSACTIONS.key: _DESCRIBE,
-    LIST_TRANSACTIONS.key: _LIST,
+    DESCRIBE_TRANSACTIONS.key: {**_BY_COORDINATOR, 105: Meaning.NEVER},  # TRANSACTIONAL_ID_NOT_FOUND
 }
-
-
-def end_meaning(error_code: int, *, commit: bool) -> Meaning:
-    table = _END_COMMIT if commit else _END_ABORT
-    return table.get(error_code, Meaning.REPEAT)
 
 
 def meaning(api: Api, error_code: int) -> Meaning:
-    assert api is not END_TXN, "the meaning of an end depends on which end was asked for"
+    if error_code == 0:
+        return Meaning.DONE
     listed = _TABLES[api.key].get(error_code)
     if listed is not None:
         return listed
     facts = code(error_code)
-    if facts.stale_metadata:
+    if facts.stale_metadata and api is not END_TXN:
         return Meaning.FIND_AGAIN
-    return Meaning.REPEAT if facts.retriable else Meaning.REFUSED
+    return Meaning.REPEAT if facts.retriable or api is END_TXN else Meaning.REFUSED
 
 
 # The missing permission, by code and request; by default Write, for topics and transactional ids.

@@ -14,9 +14,10 @@
   VERIFYING   whether readers can see the batch, if an option requests that
   SWEEPING    EndTxn(abort) of leftover transactions
 
-After DECIDING, DISCARDING is reachable only through LOOK_AGAIN, and after COMMITTING not at all: no operation aborts a
-transaction of a decision, made or in doubt. A test walks the table to prove it. LOOK_AGAIN is for a record that was
-refused and is certainly not written; earlier decisions stand (`Committer._decided`).
+After CLOSING, DECIDING and RECORDING, READING is for a record that was refused as fenced and is certainly not written:
+it looks who took over, and earlier decisions stand (`Committer._decided`). After DECIDING, DISCARDING is reachable only
+in this way, and after COMMITTING not at all: no operation aborts a transaction of a decision, made or in doubt. A test
+walks the table to prove it.
 """
 
 from __future__ import annotations
@@ -42,71 +43,31 @@ class Phase(Enum):
     ENDED = "ended"
 
 
-class PhaseEvent(Enum):
-    FENCE = "fence"
-    CLAIM = "claim"
-    READ = "read"
-    # A write was refused as fenced and is certainly not in the ledger: read who took over.
-    LOOK_AGAIN = "look again"
-    FINISH = "finish"
-    CLOSE = "close"
-    CHECK = "check"
-    DECIDE = "decide"
-    COMMIT = "commit"
-    RECORD = "record"
-    DISCARD = "discard"
-    VERIFY = "verify"
-    SWEEP = "sweep"
-    END = "end"
-
-
-_TARGETS: Mapping[PhaseEvent, Phase] = {
-    PhaseEvent.FENCE: Phase.FENCING,
-    PhaseEvent.CLAIM: Phase.CLAIMING,
-    PhaseEvent.READ: Phase.READING,
-    PhaseEvent.LOOK_AGAIN: Phase.READING,
-    PhaseEvent.FINISH: Phase.FINISHING,
-    PhaseEvent.CLOSE: Phase.CLOSING,
-    PhaseEvent.CHECK: Phase.CHECKING,
-    PhaseEvent.DECIDE: Phase.DECIDING,
-    PhaseEvent.COMMIT: Phase.COMMITTING,
-    PhaseEvent.RECORD: Phase.RECORDING,
-    PhaseEvent.DISCARD: Phase.DISCARDING,
-    PhaseEvent.VERIFY: Phase.VERIFYING,
-    PhaseEvent.SWEEP: Phase.SWEEPING,
-    PhaseEvent.END: Phase.ENDED,
-}
-
 # What may follow once the ledger is known.
 _JUDGED = (
-    PhaseEvent.FENCE,
-    PhaseEvent.FINISH,
-    PhaseEvent.CHECK,
-    PhaseEvent.RECORD,
-    PhaseEvent.DISCARD,
-    PhaseEvent.SWEEP,
-    PhaseEvent.END,
+    Phase.FENCING,
+    Phase.FINISHING,
+    Phase.CHECKING,
+    Phase.RECORDING,
+    Phase.DISCARDING,
+    Phase.SWEEPING,
+    Phase.ENDED,
 )
 
-
-def _rows(*events: PhaseEvent) -> Mapping[PhaseEvent, Phase]:
-    return {event: _TARGETS[event] for event in events}
-
-
-TRANSITIONS: Mapping[Phase, Mapping[PhaseEvent, Phase]] = {
-    Phase.START: _rows(PhaseEvent.READ, *_JUDGED),
-    Phase.FENCING: _rows(PhaseEvent.CLAIM, PhaseEvent.END),
-    Phase.CLAIMING: _rows(PhaseEvent.READ, PhaseEvent.END),
-    Phase.READING: _rows(*_JUDGED),
+TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
+    Phase.START: (Phase.READING, *_JUDGED),
+    Phase.FENCING: (Phase.CLAIMING, Phase.ENDED),
+    Phase.CLAIMING: (Phase.READING, Phase.ENDED),
+    Phase.READING: _JUDGED,
     # Judged again if an intent without a marker turned out to be undecided.
-    Phase.FINISHING: _rows(PhaseEvent.CLOSE, *_JUDGED),
-    Phase.CLOSING: _rows(PhaseEvent.LOOK_AGAIN, *_JUDGED),
-    Phase.CHECKING: _rows(PhaseEvent.DECIDE, PhaseEvent.COMMIT, PhaseEvent.DISCARD),
-    Phase.DECIDING: _rows(PhaseEvent.COMMIT, PhaseEvent.LOOK_AGAIN, PhaseEvent.END),
-    Phase.COMMITTING: _rows(PhaseEvent.RECORD, PhaseEvent.VERIFY, PhaseEvent.SWEEP, PhaseEvent.END),
-    Phase.RECORDING: _rows(PhaseEvent.LOOK_AGAIN, PhaseEvent.VERIFY, PhaseEvent.SWEEP, PhaseEvent.END),
-    Phase.VERIFYING: _rows(PhaseEvent.SWEEP),
-    Phase.DISCARDING: _rows(PhaseEvent.SWEEP, PhaseEvent.END),
-    Phase.SWEEPING: _rows(PhaseEvent.END),
-    Phase.ENDED: {},
+    Phase.FINISHING: (Phase.CLOSING, *_JUDGED),
+    Phase.CLOSING: (Phase.READING, *_JUDGED),
+    Phase.CHECKING: (Phase.DECIDING, Phase.COMMITTING, Phase.DISCARDING),
+    Phase.DECIDING: (Phase.COMMITTING, Phase.READING, Phase.ENDED),
+    Phase.COMMITTING: (Phase.RECORDING, Phase.VERIFYING, Phase.SWEEPING, Phase.ENDED),
+    Phase.RECORDING: (Phase.READING, Phase.VERIFYING, Phase.SWEEPING, Phase.ENDED),
+    Phase.VERIFYING: (Phase.SWEEPING,),
+    Phase.DISCARDING: (Phase.SWEEPING, Phase.ENDED),
+    Phase.SWEEPING: (Phase.ENDED,),
+    Phase.ENDED: (),
 }

@@ -67,10 +67,6 @@ class DescribeTransactions(CommitStep):
         self._missing = dict.fromkeys(transactional_ids)
         self._ask(now_ms)
 
-    @property
-    def is_finished(self) -> bool:
-        return self.queue.is_quiet
-
     def _ask(self, now_ms: int) -> None:
         if self._missing:
             ids = tuple(self._missing)
@@ -80,7 +76,8 @@ class DescribeTransactions(CommitStep):
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         if answer.kind is ResponseKind.UNSUPPORTED:
             self.is_supported = False
-            self.queue.drop_all()
+            # Only this request: leaders and topics can still be looked at.
+            self.queue.drop(answer.key)
             return
         super().on_answer(now_ms, answer)
 
@@ -123,7 +120,7 @@ class DescribeTransactions(CommitStep):
                 )
             elif found is Meaning.NEVER:
                 del self._missing[transactional_id]
-            elif found in (Meaning.UNAUTHORIZED, Meaning.REFUSED):
+            elif found is Meaning.REFUSED:
                 self.fail(f"{transactional_id}: {describe_answer(DESCRIBE_TRANSACTIONS.name, error_code)}")
                 return
             else:

@@ -150,12 +150,8 @@ def summarize_receipts(receipts: Iterable[TaskReceipt]) -> BatchSummary:
         topics=_topics(partitions.values()),
         written=tuple(partitions[where] for where in sorted(partitions)),
         record_errors=dict(sorted(errors.items())),
-        digest=digest_of(every),
+        digest=sum(receipt.digest for receipt in every) & DIGEST_MAX,
     )
-
-
-def digest_of(receipts: Iterable[TaskReceipt]) -> int:
-    return sum(receipt.digest for receipt in receipts) & DIGEST_MAX
 
 
 def _topics(written: Iterable[WrittenPartition]) -> dict[str, TopicSummary]:

@@ -111,10 +111,6 @@ class ReplayListing(LedgerRead):
         self.in_doubt: frozenset[str] = frozenset()
         super().__init__(settings, "", now_ms, claim_offset=claim_offset, awaits_markers=claim_offset is None)
 
-    @property
-    def is_finished(self) -> bool:
-        return self.found is not None or self.failure is not None
-
     def _own_key(self, key: bytes | None) -> str | None:
         text = decode_key(key)
         return text if text.startswith(KEY_PREFIX) else None

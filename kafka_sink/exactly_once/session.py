@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from kafka_sink.client.admin_request import Leader
 from kafka_sink.error_table.writes import SPARK_UNEXPECTED
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.exactly_once.identity import driver_transactional_id
@@ -34,7 +35,6 @@ class DeliverySettings:
     """`transaction_version` of the cluster: 2 if the feature is finalised at 2 or more (KIP-890), else 1."""
 
     ledger_topic: str = "__pykafka_sink_ledger"
-    ledger_partition: int = 0
     # Cluster id that the brokers report; empty if they report none.
     cluster_id: str = ""
     transaction_version: int = 2
@@ -63,8 +63,13 @@ class DeliverySettings:
     on_mismatch: OnMismatch = OnMismatch.FAIL
 
     @property
+    def ledger(self) -> Leader:
+        """The topic has one partition."""
+        return Leader(self.ledger_topic, 0)
+
+    @property
     def ledger_title(self) -> str:
-        return f"ledger {self.ledger_topic}-{self.ledger_partition}"
+        return f"ledger {self.ledger_topic}-0"
 
 
 class DriverOperation(Enum):

@@ -100,7 +100,7 @@ def open_transactions(settings: DeliverySettings, session: DriverSession, now_ms
     listing = OpenTransactions(settings, session.sink_ids, now_ms, [ONGOING])
     if settings.transaction_version == 1 and not settings.brokers_verify:
         listing.notes.append(NOT_VERIFIED)
-        listing.end()
+        listing.queue.drop_all()
     return listing
 
 
@@ -137,12 +137,6 @@ class Sweep(CommitStep):
     def swept(self) -> tuple[str, ...]:
         return tuple(self._aborts.aborted) if self._aborts is not None else ()
 
-    @property
-    def is_finished(self) -> bool:
-        if self._aborts is not None:
-            return self._aborts.is_finished
-        return self._describe is None and self._listing.is_finished
-
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         if self._aborts is not None:
             self._aborts.on_answer(now_ms, answer)
@@ -178,10 +172,11 @@ class Sweep(CommitStep):
             self._notes.append(f"dangling transactions could not be described: {self._describe.failure.reason}")
         dangling = [found for found in self._describe.found.values() if self._rule.is_dangling(found)]
         version = self.settings.transaction_version
-        endings = [
-            PreparedTransaction(found.transactional_id, found.producer_id, found.producer_epoch, version)
+        written = {
+            PreparedTransaction(found.transactional_id, found.producer_id, found.producer_epoch, version): (
+                found.partitions
+            )
             for found in dangling
-        ]
-        partitions = {found.transactional_id: found.partitions for found in dangling}
-        self._aborts = AbortTransactions(self.settings, endings, partitions, now_ms)
+        }
+        self._aborts = AbortTransactions(self.settings, written, now_ms)
         self.queue = self._aborts.queue

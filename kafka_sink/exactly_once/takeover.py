@@ -24,7 +24,7 @@ from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.identity import driver_transactional_id
 from kafka_sink.exactly_once.ledger import claim_key
 from kafka_sink.exactly_once.ledger_codec import encode_claim
-from kafka_sink.exactly_once.log_append import ask_append, read_append_answer
+from kafka_sink.exactly_once.log_scan import ask_append, read_append_answer
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.session import DeliverySettings, DriverIdentity, DriverSession
 from kafka_sink.records.batch import NO_TIMESTAMP, seal
@@ -64,10 +64,6 @@ class Fence(CommitStep):
         }
         self.queue.ask(now_ms, key, Coordinator(self._ids[key]), INIT_PRODUCER_ID, body)
 
-    @property
-    def is_finished(self) -> bool:
-        return (self.identity is not None and self.queue.is_quiet) or self.failure is not None
-
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
         found = meaning(INIT_PRODUCER_ID, error_code)
@@ -97,10 +93,6 @@ class Claim(CommitStep):
         content = Record(NO_TIMESTAMP, claim_key(session.sink_id).encode(), value)
         batch = encode_batch([content], make_compressor("none"))
         ask_append(self.queue, now_ms, CLAIM, settings, seal(batch) + batch.payload)
-
-    @property
-    def is_finished(self) -> bool:
-        return self.offset is not None or self.failure is not None
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code, offset = read_append_answer(body)

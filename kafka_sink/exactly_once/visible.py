@@ -37,10 +37,6 @@ class Visible(CommitStep):
             self.queue.ask(now_ms, STABLE, target, LIST_OFFSETS, body, version_min=LIST_OFFSETS_FIRST_ISOLATED)
 
     @property
-    def is_finished(self) -> bool:
-        return self.queue.is_quiet
-
-    @property
     def note(self) -> str:
         """For an operator; empty if every row can be seen."""
         if not self._unseen:

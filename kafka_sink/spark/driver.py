@@ -27,6 +27,7 @@ from kafka_sink.error_table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
 from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import label_of, sink_id_of_query
+from kafka_sink.exactly_once.ledger import batch_at_hand
 from kafka_sink.exactly_once.messages import aborted_error
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, summarize_receipts
 from kafka_sink.exactly_once.session import (
@@ -75,7 +76,8 @@ class Driver:
             self._delivery_settings()
         except KafkaSinkError as error:
             # By its own text nothing was written yet. But the tasks have written, and nothing is decided.
-            raise aborted_error(self._session.sink_id, key, summarize_receipts(receipts), str(error)) from error
+            batch = batch_at_hand(self._session.sink_id, key, self._session.run, summarize_receipts(receipts))
+            raise aborted_error(batch, str(error)) from error
         return self._run(Job(operation, key, receipts, _wall_ms()))
 
     def _look_ahead(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest import mock
 
+from kafka_sink.error_table.commits import CHECKPOINT_SET_BACK
 from kafka_sink.exactly_once import committer, ledger_codec, next_step
 from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.ledger import Finding, LedgerRecord, Likeness, TransactionOutcome, finding
+from kafka_sink.exactly_once.ledger import LedgerRecord, Likeness, TransactionOutcome
 from kafka_sink.exactly_once.ledger_read import LedgerRead
-from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteEvent, WriteState
-from kafka_sink.exactly_once.next_step import NextStep, StepKind
-from kafka_sink.exactly_once.phase import Phase, PhaseEvent
-from kafka_sink.exactly_once.receipt import BatchSummary
+from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
+from kafka_sink.exactly_once.next_step import NextStep
+from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.session import DriverOperation, DriverSession
 
 BEYOND_EVERYTHING = 1 << 40
@@ -26,11 +26,11 @@ def no_intent() -> Iterator[None]:
     """transactions are committed without a durable decision"""
     write = Committer._write
 
-    def changed(self: Any, now_ms: int, event: PhaseEvent, record: Any) -> None:
-        if event is PhaseEvent.DECIDE:
+    def changed(self: Any, now_ms: int, phase: Phase, record: Any) -> None:
+        if phase is Phase.DECIDING:
             self._commit(now_ms)
         else:
-            write(self, now_ms, event, record)
+            write(self, now_ms, phase, record)
 
     with mock.patch.object(Committer, "_write", changed):
         yield
@@ -42,7 +42,6 @@ def decision_not_durable() -> Iterator[None]:
 
     def produced(self: LedgerWrite, now_ms: int, body: Any) -> None:
         self.queue.drop_all()
-        self._move(WriteEvent.APPENDED)
         self.state = WriteState.WRITTEN
         self._session.forget_identity()
 
@@ -121,9 +120,9 @@ def no_fencing() -> Iterator[None]:
     follow = Committer._follow
 
     def changed(self: Any, now_ms: int, found: NextStep) -> None:
-        if found.kind is StepKind.FENCE and self._ledger is None:
+        if found.phase is Phase.FENCING and self._ledger is None:
             self.phase = type(self.phase).CLAIMING
-            follow(self, now_ms, NextStep(StepKind.LOOK))
+            follow(self, now_ms, NextStep(Phase.READING))
         else:
             follow(self, now_ms, found)
 
@@ -133,7 +132,7 @@ def no_fencing() -> Iterator[None]:
         if self._session.identity is None and part.state is not None and self._job.operation.value == "commit":
             self._ledger = part.state
             self.phase = type(self.phase).CLOSING
-            follow(self, now_ms, NextStep(StepKind.FENCE))
+            follow(self, now_ms, NextStep(Phase.FENCING))
         else:
             on_read(self, now_ms, part)
 
@@ -208,32 +207,35 @@ def younger_run_taken_for_an_elder() -> Iterator[None]:
 # ---- what an earlier decision means ----
 
 
-def _finding_changed(*ignored: Finding) -> Any:
-    def changed(*arguments: Any, **named: Any) -> Any:
-        found, record = finding(*arguments, **named)
-        return (Finding.GO_ON if found in ignored else found), record
+def _judged_as_new(is_ignored: Callable[[NextStep], bool]) -> Any:
+    """Where the ledger says this, the batch goes on as if it said nothing."""
+    judge_commit = next_step._judge_commit
 
-    return mock.patch.object(next_step, "finding", changed)
+    def changed(*arguments: Any) -> NextStep:
+        found = judge_commit(*arguments)
+        return NextStep(Phase.CHECKING) if is_ignored(found) else found
+
+    return mock.patch.object(next_step, "_judge_commit", changed)
 
 
 @contextmanager
 def open_decision_ignored() -> Iterator[None]:
     """a batch that an earlier run has decided is decided again"""
-    with _finding_changed(Finding.FINISH_OWN, Finding.FINISH_OTHER):
+    with _judged_as_new(lambda found: found.phase is Phase.FINISHING):
         yield
 
 
 @contextmanager
 def delivered_batch_delivered_again() -> Iterator[None]:
     """a batch that Spark runs again is delivered again"""
-    with _finding_changed(Finding.DELIVERED):
+    with _judged_as_new(lambda found: found.phase in (Phase.DISCARDING, Phase.SWEEPING)):
         yield
 
 
 @contextmanager
 def set_back_is_not_noticed() -> Iterator[None]:
     """a batch older than the newest one in the ledger is written again"""
-    with _finding_changed(Finding.ROLLED_BACK):
+    with _judged_as_new(lambda found: found.error is not None and found.error.entry is CHECKPOINT_SET_BACK):
         yield
 
 
@@ -273,8 +275,8 @@ def fingerprint_not_compared() -> Iterator[None]:
 def digest_not_compared() -> Iterator[None]:
     """only the row counts of a repeated batch are compared"""
 
-    def changed(record: LedgerRecord, summary: BatchSummary) -> Likeness:
-        return Likeness.SAME if dict(record.topics) == summary.topic_rows else Likeness.OTHER_COUNTS
+    def changed(record: LedgerRecord, batch: LedgerRecord) -> Likeness:
+        return Likeness.SAME if record.topics == batch.topics else Likeness.OTHER_COUNTS
 
     with mock.patch.object(next_step, "likeness", changed):
         yield

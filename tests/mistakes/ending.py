@@ -14,13 +14,15 @@ from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.log_scan import RawBatch
-from kafka_sink.exactly_once.next_step import NextStep, StepKind
-from kafka_sink.exactly_once.outcome import Meaning, end_meaning
+from kafka_sink.exactly_once.next_step import NextStep
+from kafka_sink.exactly_once.outcome import Meaning, meaning
+from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.preflight import ONGOING
 from kafka_sink.exactly_once.receipt import PreparedTransaction
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.exactly_once.sweep import SweepRule
+from kafka_sink.wire.apis import Api
 
 INVALID_TXN_STATE = 48
 
@@ -30,7 +32,7 @@ def abort_after_intent() -> Iterator[None]:
     """abort() aborts although the decision was made"""
 
     def changed(*_: Any) -> NextStep:
-        return NextStep(StepKind.DISCARD, conclusion=Conclusion.ABORTED)
+        return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED)
 
     with mock.patch.object(next_step, "_abort_at_start", changed):
         yield
@@ -55,11 +57,11 @@ def wrong_version_on_repeat() -> Iterator[None]:
 def fenced_is_success() -> Iterator[None]:
     """PRODUCER_FENCED as the answer to a commit counts as success"""
 
-    def changed(error_code: int, *, commit: bool) -> Meaning:
-        found = end_meaning(error_code, commit=commit)
+    def changed(api: Api, error_code: int) -> Meaning:
+        found = meaning(api, error_code)
         return Meaning.DONE if found is Meaning.SUPERSEDED else found
 
-    with mock.patch.object(end_txn, "end_meaning", changed), mock.patch.object(ledger_write, "end_meaning", changed):
+    with mock.patch.object(end_txn, "meaning", changed), mock.patch.object(ledger_write, "meaning", changed):
         yield
 
 
@@ -67,10 +69,10 @@ def fenced_is_success() -> Iterator[None]:
 def never_is_done() -> Iterator[None]:
     """INVALID_TXN_STATE as the answer to a commit counts as already committed"""
 
-    def changed(error_code: int, *, commit: bool) -> Meaning:
-        return Meaning.DONE if error_code == INVALID_TXN_STATE else end_meaning(error_code, commit=commit)
+    def changed(api: Api, error_code: int) -> Meaning:
+        return Meaning.DONE if error_code == INVALID_TXN_STATE else meaning(api, error_code)
 
-    with mock.patch.object(end_txn, "end_meaning", changed):
+    with mock.patch.object(end_txn, "meaning", changed):
         yield
 
 

@@ -5,17 +5,18 @@ from dataclasses import replace
 
 import pytest
 
+from kafka_sink.error_table.commits import CHECKPOINT_SET_BACK, ROWS_LOST, SINK_UNKNOWN, TAKEN_OVER
+from kafka_sink.error_table.entry import ErrorEntry
 from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
 from kafka_sink.exactly_once import ledger_codec
 from kafka_sink.exactly_once.identity import TaskIdentity, label_of
 from kafka_sink.exactly_once.ledger import (
-    Finding,
     Kind,
     LedgerRecord,
     LedgerState,
     TransactionEntry,
     TransactionOutcome,
-    finding,
+    batch_at_hand,
     is_decided,
     is_replaced,
     ledger_key,
@@ -33,7 +34,23 @@ from kafka_sink.exactly_once.ledger_codec import (
     encode_record,
 )
 from kafka_sink.exactly_once.messages import lost_error
-from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.exactly_once.next_step import NextStep, next_step
+from kafka_sink.exactly_once.phase import Phase
+from kafka_sink.exactly_once.receipt import (
+    BatchKey,
+    PreparedTransaction,
+    TaskReceipt,
+    WrittenPartition,
+    summarize_receipts,
+)
+from kafka_sink.exactly_once.session import (
+    Conclusion,
+    DeliverySettings,
+    DriverIdentity,
+    DriverOperation,
+    DriverSession,
+    Job,
+)
 
 RUN, OLD_RUN = "b" * 16, "a" * 16
 ENTRY = TransactionEntry(0, 0, 4711, 3, 2, "t", 5, 1_000, 10)
@@ -58,43 +75,58 @@ def state(*records: LedgerRecord) -> LedgerState:
     return LedgerState("sink", {ledger_key("sink", one.key): one for one in records})
 
 
+def judge(ledger: LedgerState, key: BatchKey, *, accept_unknown_sink: bool = False) -> NextStep:
+    """The next step of a commit that has fenced all others."""
+    session = DriverSession("sink", RUN, identity=DriverIdentity(1, 1), ledger=ledger)
+    prepared = PreparedTransaction(TaskIdentity("sink", RUN, 0, 0).transactional_id, 1, 1, 2)
+    receipt = TaskReceipt(key, RUN, 0, 0, prepared, written=(WrittenPartition("t", 0, 10, 0, 9),), row_count=10)
+    batch = batch_at_hand("sink", key, RUN, summarize_receipts([receipt]))
+    settings = DeliverySettings(accept_unknown_sink=accept_unknown_sink)
+    return next_step(Job(DriverOperation.COMMIT, key, [receipt]), session, settings, ledger, batch, is_remembered=False)
+
+
 @pytest.mark.parametrize(
     ("newest", "wanted"),
     [
-        (record(Kind.DONE, 4), Finding.GO_ON),
-        (record(Kind.DONE, 5), Finding.DELIVERED),
-        (record(Kind.DONE, 5, run=RUN), Finding.DELIVERED),
-        (record(Kind.DONE, 6), Finding.ROLLED_BACK),
-        (record(Kind.DONE, 9, query="another"), Finding.GO_ON),
-        (record(Kind.INTENT, 4), Finding.FINISH_OTHER),
-        (record(Kind.INTENT, 5), Finding.FINISH_OWN),
-        (record(Kind.INTENT, 6), Finding.ROLLED_BACK),
-        (record(Kind.INTENT, 9, query="another"), Finding.FINISH_OTHER),
-        (record(Kind.STUCK, 4), Finding.LOST),
-        (record(Kind.STUCK, 5), Finding.LOST),
-        (record(Kind.STUCK, 9, query="another"), Finding.LOST),
-        (record(Kind.REPLAY, 5), Finding.GO_ON),
-        (record(Kind.REPLAY, 6), Finding.ROLLED_BACK),
-        (record(Kind.DONE, 4, runs=(RUN,)), Finding.SUPERSEDED),
-        (record(Kind.DONE, 5, runs=(RUN,)), Finding.DELIVERED),
+        (record(Kind.DONE, 4), Phase.CHECKING),
+        (record(Kind.DONE, 5), Conclusion.ALREADY_DELIVERED),
+        (record(Kind.DONE, 5, run=RUN), Conclusion.ALREADY_DELIVERED),
+        (record(Kind.DONE, 6), CHECKPOINT_SET_BACK),
+        (record(Kind.DONE, 9, query="another"), Phase.CHECKING),
+        (record(Kind.INTENT, 4), Phase.FINISHING),
+        (record(Kind.INTENT, 5), Phase.FINISHING),
+        (record(Kind.INTENT, 6), CHECKPOINT_SET_BACK),
+        (record(Kind.INTENT, 9, query="another"), Phase.FINISHING),
+        (record(Kind.STUCK, 4), ROWS_LOST),
+        (record(Kind.STUCK, 5), ROWS_LOST),
+        (record(Kind.STUCK, 9, query="another"), ROWS_LOST),
+        (record(Kind.REPLAY, 5), Phase.CHECKING),
+        (record(Kind.REPLAY, 6), CHECKPOINT_SET_BACK),
+        (record(Kind.DONE, 4, runs=(RUN,)), TAKEN_OVER),
+        (record(Kind.DONE, 5, runs=(RUN,)), Conclusion.ALREADY_DELIVERED),
     ],
-    ids=lambda value: f"{value.kind.value} {value.key}" if isinstance(value, LedgerRecord) else value.value,
+    ids=lambda value: f"{value.kind.value} {value.key}" if isinstance(value, LedgerRecord) else None,
 )
-def test_the_newest_record_says_what_to_do_with_batch_five(newest: LedgerRecord, wanted: Finding) -> None:
-    assert finding(state(newest), BatchKey("q", 5), RUN)[0] is wanted
+def test_the_newest_record_says_what_to_do_with_batch_five(
+    newest: LedgerRecord, wanted: Phase | Conclusion | ErrorEntry
+) -> None:
+    found = judge(state(newest), BatchKey("q", 5))
+    assert wanted in (found.phase, found.conclusion, found.error and found.error.entry)
+    assert found.record is newest or found.phase is not Phase.FINISHING
 
 
 def test_an_empty_ledger_is_a_beginning_only_for_batch_zero_and_for_labels() -> None:
-    assert finding(state(), BatchKey("q", 0), RUN)[0] is Finding.GO_ON
-    assert finding(state(), BatchKey("", "monday"), RUN)[0] is Finding.GO_ON
-    assert finding(state(), BatchKey("q", 1), RUN)[0] is Finding.UNKNOWN_SINK
-    assert finding(state(), BatchKey("q", 1), RUN, accept_unknown_sink=True)[0] is Finding.GO_ON
+    assert judge(state(), BatchKey("q", 0)).phase is Phase.CHECKING
+    assert judge(state(), BatchKey("", "monday")).phase is Phase.CHECKING
+    unknown = judge(state(), BatchKey("q", 1)).error
+    assert unknown is not None and unknown.entry is SINK_UNKNOWN
+    assert judge(state(), BatchKey("q", 1), accept_unknown_sink=True).phase is Phase.CHECKING
 
 
 def test_an_open_decision_of_another_label_is_finished_first_and_a_lost_one_is_not_in_the_way() -> None:
     key = BatchKey("", "tuesday")
-    assert finding(state(record(Kind.INTENT, "monday", "")), key, RUN)[0] is Finding.FINISH_OTHER
-    assert finding(state(record(Kind.STUCK, "monday", "")), key, RUN)[0] is Finding.GO_ON
+    assert judge(state(record(Kind.INTENT, "monday", "")), key).phase is Phase.FINISHING
+    assert judge(state(record(Kind.STUCK, "monday", "")), key).phase is Phase.CHECKING
 
 
 def test_transactions_may_be_aborted_only_where_no_decision_can_name_them() -> None:

@@ -14,20 +14,20 @@ from kafka_sink.exactly_once.identity import (
     run_hash,
     sink_id_of_checkpoint,
 )
-from kafka_sink.exactly_once.ledger_write import WRITE_TRANSITIONS, WriteState
-from kafka_sink.exactly_once.log_append import read_append_answer
-from kafka_sink.exactly_once.outcome import Meaning, end_meaning
-from kafka_sink.exactly_once.phase import TRANSITIONS, Phase, PhaseEvent
+from kafka_sink.exactly_once.log_scan import read_append_answer
+from kafka_sink.exactly_once.outcome import Meaning, meaning
+from kafka_sink.exactly_once.phase import TRANSITIONS, Phase
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
 from kafka_sink.spark.task import IDENTITIES_MAX
+from kafka_sink.wire.apis import END_TXN
 from kafka_sink.wire.codes import CODES
 
 
-def reachable(start: Phase, *, without: PhaseEvent | None = None) -> set[Phase]:
+def reachable(start: Phase, *, without: Phase | None = None) -> set[Phase]:
     found, waiting = set(), [start]
     while waiting:
-        for event, phase in TRANSITIONS[waiting.pop()].items():
-            if event is not without and phase not in found:
+        for phase in TRANSITIONS[waiting.pop()]:
+            if phase is not without and phase not in found:
                 found.add(phase)
                 waiting.append(phase)
     return found
@@ -35,7 +35,7 @@ def reachable(start: Phase, *, without: PhaseEvent | None = None) -> set[Phase]:
 
 @pytest.mark.parametrize("phase", [Phase.DECIDING, Phase.COMMITTING, Phase.RECORDING])
 def test_no_way_leads_from_a_decision_to_discarding_but_by_looking_again(phase: Phase) -> None:
-    assert Phase.DISCARDING not in reachable(phase, without=PhaseEvent.LOOK_AGAIN)
+    assert Phase.DISCARDING not in reachable(phase, without=Phase.READING)
 
 
 def test_every_phase_is_reachable_and_leads_to_the_end() -> None:
@@ -43,14 +43,9 @@ def test_every_phase_is_reachable_and_leads_to_the_end() -> None:
     assert all(Phase.ENDED in reachable(phase) for phase in Phase if phase is not Phase.ENDED)
 
 
-def test_a_ledger_record_that_may_be_committed_is_refused_only_by_an_answer() -> None:
-    assert set(WRITE_TRANSITIONS) == set(WriteState)
-    assert not WRITE_TRANSITIONS[WriteState.WRITTEN] and not WRITE_TRANSITIONS[WriteState.NOT_WRITTEN]
-
-
 @pytest.mark.parametrize("code", sorted(CODES))
 def test_no_code_makes_the_driver_take_a_commit_for_done_but_zero_and_none_for_lost(code: int) -> None:
-    found = end_meaning(code, commit=True)
+    found = meaning(END_TXN, code)
     assert (found is Meaning.DONE) == (code == 0)
     assert found is not Meaning.NEVER
 

@@ -15,7 +15,7 @@ from kafka_sink.errors import CommitAborted
 from kafka_sink.exactly_once.preflight import GONE_MS
 from kafka_sink.exactly_once.receipt import TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion
-from tests.unit.exactly_once.driver_bench import Bench
+from tests.unit.exactly_once.driver_bench import UNSUPPORTED, Bench
 
 WRITTEN, ANOTHER = b"1" * 16, b"2" * 16
 
@@ -45,6 +45,17 @@ def test_a_batch_whose_topic_is_gone_is_not_decided_and_its_transactions_are_abo
     assert isinstance(verdict.error, CommitAborted) and f"topic t {says}" in str(verdict.error)
     assert bench.seen() == [1 - is_first] * 2
     assert {bench.state_of(receipt) for receipt in receipts} == {"CompleteAbort"}
+
+
+@pytest.mark.parametrize("now", [None, ANOTHER], ids=["deleted", "created again"])
+def test_brokers_that_describe_no_transactions_are_asked_for_the_topic_all_the_same(
+    bench: Bench, now: bytes | None
+) -> None:
+    receipts = written_under_an_id(bench)
+    bench.broker.topic_ids["t"] = now
+    verdict = bench.commit(receipts, answers={"describe transactions": [UNSUPPORTED]})
+    assert isinstance(verdict.error, CommitAborted) and "topic t was deleted" in str(verdict.error)
+    assert bench.seen() == [0, 0]
 
 
 def test_a_batch_is_refused_if_one_of_its_tasks_wrote_to_the_topic_before(bench: Bench) -> None:

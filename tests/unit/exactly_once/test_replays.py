@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from kafka_sink.errors import CommitAborted
-from kafka_sink.exactly_once.ledger import Likeness, likeness
+from kafka_sink.exactly_once.ledger import Likeness, batch_at_hand, likeness
 from kafka_sink.exactly_once.ledger_codec import decode_record, encode_record
-from kafka_sink.exactly_once.receipt import TaskReceipt, WrittenPartition, summarize_receipts
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
 from kafka_sink.exactly_once.session import Conclusion, OnMismatch
 from tests.unit.exactly_once.driver_bench import Bench
 
@@ -29,6 +29,21 @@ def test_a_repeated_batch_with_the_same_rows_is_passed_over_without_a_word(bench
     verdict = bench.commit(with_digest(again(bench), 7), bench.session(SECOND))
     assert verdict.conclusion is Conclusion.ALREADY_DELIVERED and not verdict.notes
     assert bench.seen() == [1, 1]
+
+
+def test_rows_of_a_task_that_left_out_all_of_its_own_are_the_same_rows_again(bench: Bench) -> None:
+    """record.errors=skip: the task has a digest of what came in, and no transaction."""
+    idle = [TaskReceipt(BatchKey("query-1", 0), run, 2, 0, digest=5) for run in ("1" * 16, SECOND)]
+    bench.commit([*bench.receipts(), idle[0]])
+    verdict = bench.commit([*again(bench), idle[1]], bench.session(SECOND))
+    assert verdict.conclusion is Conclusion.ALREADY_DELIVERED and not verdict.notes
+
+
+def test_a_first_batch_that_left_out_every_row_is_the_same_batch_again(bench: Bench) -> None:
+    idle = [TaskReceipt(BatchKey("query-1", 0), run, 0, 0, digest=5) for run in ("1" * 16, SECOND)]
+    bench.commit(idle[:1])
+    verdict = bench.commit(idle[1:], bench.session(SECOND))
+    assert verdict.conclusion is Conclusion.ALREADY_DELIVERED and not verdict.notes
 
 
 def test_a_repeated_batch_to_another_topic_is_refused(bench: Bench) -> None:
@@ -82,5 +97,8 @@ def test_a_decision_of_an_older_release_has_counts_to_compare_and_no_digest(benc
     bench.commit(bench.receipts())
     record = decode_record(encode_record(replace(bench.ledger()["sink"], digest=None)))
     assert record.digest is None
-    assert likeness(record, summarize_receipts(with_digest(again(bench), 9))) is Likeness.SAME
-    assert likeness(record, summarize_receipts(again(bench, tasks=1))) is Likeness.OTHER_COUNTS
+    same, fewer = with_digest(again(bench), 9), again(bench, tasks=1)
+    assert likeness(record, batch_at_hand("sink", record.key, SECOND, summarize_receipts(same))) is Likeness.SAME
+    assert likeness(record, batch_at_hand("sink", record.key, SECOND, summarize_receipts(fewer))) is (
+        Likeness.OTHER_COUNTS
+    )
