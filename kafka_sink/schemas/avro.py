@@ -26,7 +26,7 @@ class Default(Enum):
 
 
 NO_DEFAULT = Default.NONE
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The types for which a logical type is defined.
 _LOGICAL: Mapping[str, tuple[str, ...]] = {
     "decimal": ("bytes", "fixed"),
@@ -104,9 +104,13 @@ class AvroSchema:
         return cls(json.dumps(found, separators=(",", ":"), ensure_ascii=False), kind.name or kind.kind, kind)
 
 
+def is_name(name: Any) -> bool:
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
 def check_name(name: Any) -> None:
     """A name of a type, perhaps with a namespace."""
-    if not isinstance(name, str) or not all(NAME.fullmatch(part) for part in name.split(".")):
+    if not isinstance(name, str) or not all(is_name(part) for part in name.split(".")):
         raise ConfigError(
             f"{name!r} is no name in Avro: letters, digits and underscores, no digit first", SCHEMA_INVALID
         )
@@ -208,7 +212,7 @@ class _Reader:
         if not isinstance(listed, list):
             raise ConfigError(f"the fields of {made.name} are no list", SCHEMA_INVALID)
         for field in listed:
-            if not isinstance(field, dict) or not NAME.fullmatch(str(field.get("name", ""))):
+            if not isinstance(field, dict) or not is_name(field.get("name")):
                 raise ConfigError(
                     f"{made.name} has a field whose name is no name in Avro: {json.dumps(field)[:80]}", SCHEMA_INVALID
                 )
@@ -223,7 +227,7 @@ class _Reader:
     def _read_enum(self, found: dict[str, Any], namespace: str) -> AvroType:
         made, _ = self._define("enum", found, namespace)
         symbols = _require(found, "symbols")
-        if not isinstance(symbols, list) or not symbols or not all(NAME.fullmatch(str(symbol)) for symbol in symbols):
+        if not isinstance(symbols, list) or not symbols or not all(is_name(symbol) for symbol in symbols):
             raise ConfigError(f"the symbols of {made.name} are not a list of Avro names", SCHEMA_INVALID)
         made.symbols = tuple(symbols)
         return made

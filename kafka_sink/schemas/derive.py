@@ -14,7 +14,7 @@ import pyarrow as pa
 from kafka_sink.error_table.commits import TYPE_UNWRITABLE
 from kafka_sink.errors import ConfigError
 from kafka_sink.records.bytes_column import plain_type
-from kafka_sink.schemas.avro import NAME, AvroSchema, check_name
+from kafka_sink.schemas.avro import AvroSchema, check_name, is_name
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
 from kafka_sink.schemas.naming import Problems, column_text, join_path
 
@@ -85,7 +85,7 @@ class _Derivation:
         for index in range(kind.num_fields):
             field = kind.field(index)
             inner = join_path(path, field.name)
-            if not NAME.fullmatch(field.name):
+            if not is_name(field.name):
                 self.problems.add(
                     f"column {inner} has a name that Avro does not allow: rename it to letters, digits and underscores"
                 )

@@ -316,6 +316,8 @@ def test_rows_that_are_more_than_a_block_holds_go_in_parts(monkeypatch: pytest.M
         ('{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}', "two fields"),
         ('{"type":"array","items":{"type":"fixed","name":"F","size":-1}}', "no number of bytes"),
         ('{"type":"enum","name":"E","symbols":[]}', "not a list of Avro names"),
+        ('{"type":"enum","name":"E","symbols":[null]}', "not a list of Avro names"),
+        ('{"type":"record","name":"R","fields":[{"name":null,"type":"int"}]}', "whose name is no name in Avro"),
         ("[" * 300 + "]" * 300, "nested more than 200 deep"),
     ],
 )
