@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from enum import Enum
 from typing import Any
 
 from kafka_sink.error_table.commits import SCHEMA_INVALID
@@ -17,15 +16,8 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-
-
-class Default(Enum):
-    """No default, as distinct from the default null. An enum member keeps its identity when pickled."""
-
-    NONE = "none"
-
-
-NO_DEFAULT = Default.NONE
+# As distinct from the default null.
+NO_DEFAULT = object()
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The types for which a logical type is defined.
 _LOGICAL: Mapping[str, tuple[str, ...]] = {
@@ -88,20 +80,27 @@ class AvroType:
 
 @frozen
 class AvroSchema:
-    """`text` is the JSON without white space, in its original order, as sent to a registry."""
+    """`text` is the JSON without white space, in its original order, as sent to a registry. It is what is pickled, with
+    its references: the types of a deeply nested schema are more than pickle can follow."""
 
     text: str
     fullname: str
     type: AvroType
+    references: Mapping[str, str]
 
     @classmethod
     def parse(cls, text: str, references: Mapping[str, str] | None = None) -> AvroSchema:
         """`references`: name to text of every referenced schema."""
+        references = dict(references or {})
         names: dict[str, AvroType] = {}
-        _read_references(dict(references or {}), names)
+        _read_references(dict(references), names)
         found = _parse_json(text)
         kind = _Reader(names).read(found, "", 0)
-        return cls(json.dumps(found, separators=(",", ":"), ensure_ascii=False), kind.name or kind.kind, kind)
+        text = json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+        return cls(text, kind.name or kind.kind, kind, references)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AvroSchema.parse, (self.text, self.references)
 
 
 def is_name(name: Any) -> bool:

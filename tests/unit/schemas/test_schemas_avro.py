@@ -343,8 +343,17 @@ def test_schemas_refer_to_others_in_whatever_order_and_to_themselves() -> None:
     assert encoded(array, schema) == [b"\x02\x02\x04\x00"]
     assert pickle.loads(pickle.dumps(schema)).fullname == "a.R"
     assert encoded(array, pickle.loads(pickle.dumps(schema))) == [b"\x02\x02\x04\x00"]
+    assert pickle.loads(pickle.dumps(schema)).references == references
     with pytest.raises(ConfigError, match=r"cannot be read \(b\)"):
         AvroSchema.parse('"int"', {"b": '"c"'})
+
+
+def test_a_schema_as_deep_as_is_read_gets_to_a_task() -> None:
+    kind: Any = "int"
+    for number in range(190):
+        kind = {"type": "record", "name": f"R{number}", "fields": [{"name": "x", "type": kind}]}
+    schema = AvroSchema.parse(json.dumps(kind))
+    assert pickle.loads(pickle.dumps(schema)).text == schema.text
 
 
 def test_a_logical_type_that_does_not_fit_its_type_is_left_aside() -> None:
