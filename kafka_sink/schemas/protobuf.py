@@ -71,7 +71,7 @@ class ProtobufSchema:
     text: str
     fullname: str
     message_indexes: tuple[int, ...]
-    # Its index among the sorted full names of all messages of its file, used by Glue.
+    # Its index among the sorted full names of all messages of its file and the entries of their maps, used by Glue.
     message_rank: int
     types: ProtoTypes
 
@@ -114,5 +114,5 @@ class ProtobufSchema:
             known = ", ".join(message.fullname for message in messages)
             raise ConfigError(f"the Protobuf schema has no message {wanted}; it has {known}", SCHEMA_INVALID)
         types = ProtoTypes([*files, main])
-        rank = sorted(message.fullname for message in messages).index(found[0].fullname)
+        rank = sorted(message.fullname for message in main.messages).index(found[0].fullname)
         return cls(text, found[0].fullname, found[0].path, rank, types)

@@ -65,7 +65,7 @@ def test_a_text_says_what_the_descriptor_of_the_same_file_says() -> None:
     assert schema.types.messages == again.types.messages
     assert schema.types.enums == again.types.enums
     assert (schema.fullname, schema.message_indexes) == ("shop.v1.Order", (0,))
-    for name, indexes, rank in (("shop.v1.Second.Inner", (1, 0), 3), ("Line", (0, 0), 1), ("Second", (1,), 2)):
+    for name, indexes, rank in (("shop.v1.Second.Inner", (1, 0), 5), ("Line", (0, 0), 1), ("Second", (1,), 4)):
         found = ProtobufSchema.parse(TEXT, {"shop/common.proto": COMMON}, name)
         assert (found.message_indexes, found.message_rank) == (indexes, rank)
         assert ProtobufSchema.of_descriptors(_descriptors(), name).message_indexes == indexes
