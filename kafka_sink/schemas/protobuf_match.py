@@ -61,13 +61,11 @@ class _Matcher:
         for field in sorted(message.fields, key=lambda each: each.number):
             inner = join_path(path, field.name)
             index = find_column(field.name, names, columns, inner, self._problems)
-            if index is None:
+            if index is not None:
+                used.add(index)
+            if index is None or pa.types.is_null(column := plain_type(kind.field(index).type)):
                 if field.is_required:
                     self._problems.add(f"there is no column for field {inner}, which is required")
-                continue
-            used.add(index)
-            column = plain_type(kind.field(index).type)
-            if pa.types.is_null(column):
                 continue
             if field.is_delimited:
                 self._problems.add(
