@@ -13,6 +13,8 @@ VARINTS = frozenset({"int32", "int64", "uint32", "uint64", "sint32", "sint64", "
 FIXED = {"fixed32": 4, "sfixed32": 4, "float": 4, "fixed64": 8, "sfixed64": 8, "double": 8}
 SCALARS = VARINTS | frozenset(FIXED) | {"string", "bytes"}
 
+NUMBER_MAX = 2**29 - 1
+
 
 @frozen
 class ProtoEnum:
@@ -57,11 +59,31 @@ class ProtoFile:
 
 
 class ProtoTypes:
-    """All types by full name."""
+    """All types by full name. Descriptors may lack those of imported files."""
 
     def __init__(self, files: Sequence[ProtoFile]) -> None:
         self.messages = {message.fullname: message for file in files for message in file.messages}
         self.enums = {enum.fullname: enum for file in files for enum in file.enums}
+        for message in self.messages.values():
+            _check_fields(message)
+
+
+def _check_fields(message: ProtoMessage) -> None:
+    seen: set[int | str] = set()
+    for field in message.fields:
+        if not 1 <= field.number <= NUMBER_MAX:
+            raise ConfigError(
+                f"field {field.name} of {message.fullname} has the number {field.number}; numbers are 1 to {NUMBER_MAX}",
+                SCHEMA_INVALID,
+            )
+        if field.number in seen or field.name in seen:
+            raise ConfigError(
+                f"{message.fullname} has two fields of the name {field.name} or the number {field.number}",
+                SCHEMA_INVALID,
+            )
+        seen |= {field.number, field.name}
+    if message.is_map_entry and len(message.fields) != 2:
+        raise ConfigError(f"{message.fullname} is no entry of a map: it has no key and value", SCHEMA_INVALID)
 
 
 @frozen
