@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from kafka_sink.error_table.commits import SCHEMA_INVALID
 from kafka_sink.errors import ConfigError
@@ -14,6 +15,8 @@ FIXED = {"fixed32": 4, "sfixed32": 4, "float": 4, "fixed64": 8, "sfixed64": 8, "
 SCALARS = VARINTS | frozenset(FIXED) | {"string", "bytes"}
 
 NUMBER_MAX = 2**29 - 1
+
+T = TypeVar("T")
 
 
 @frozen
@@ -58,12 +61,19 @@ class ProtoFile:
     enums: tuple[ProtoEnum, ...]
 
 
+class _ByName(dict[str, T]):
+    def __missing__(self, name: str) -> T:
+        raise ConfigError(
+            f"the descriptors do not define {name}: write them with protoc --include_imports", SCHEMA_INVALID
+        )
+
+
 class ProtoTypes:
     """All types by full name. Descriptors may lack those of imported files."""
 
     def __init__(self, files: Sequence[ProtoFile]) -> None:
-        self.messages = {message.fullname: message for file in files for message in file.messages}
-        self.enums = {enum.fullname: enum for file in files for enum in file.enums}
+        self.messages = _ByName({message.fullname: message for file in files for message in file.messages})
+        self.enums = _ByName({enum.fullname: enum for file in files for enum in file.enums})
         for message in self.messages.values():
             _check_fields(message)
 

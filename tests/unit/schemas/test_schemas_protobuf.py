@@ -21,6 +21,7 @@ from google.protobuf import (
 from google.protobuf import descriptor_pb2 as pb
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.records.varint import encode_unsigned_varint
 from kafka_sink.schemas.match import plan
 from kafka_sink.schemas.protobuf import ProtobufSchema
 
@@ -94,10 +95,32 @@ def test_what_is_no_proto_file_is_refused(text: str, said: str) -> None:
     assert said in str(raised.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x0a", b"\xff" * 20, b"\x0a\x03\x08\x01\x01", b"\x08\x01"])
+def _deep_descriptors(levels: int) -> bytes:
+    content = b"\x0a\x01M"
+    for tag in [b"\x0a\x01M\x1a"] * levels + [b"\x22", b"\x0a"]:
+        content = tag + encode_unsigned_varint(len(content)) + content
+    return content
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x0a", b"\xff" * 20, b"\x0a\x03\x08\x01\x01", b"\x08\x01", _deep_descriptors(2000)]
+)
 def test_what_is_no_descriptor_set_is_refused(content: bytes) -> None:
+    assert ProtobufSchema.of_descriptors(_deep_descriptors(10)).fullname == "M"
     with pytest.raises(ConfigError, match="FileDescriptorSet"):
         ProtobufSchema.of_descriptors(content)
+
+
+@pytest.mark.parametrize(("number", "kind"), [(11, pa.struct([])), (14, pa.string())])
+def test_descriptors_without_those_of_an_import_are_told(number: Any, kind: pa.DataType) -> None:
+    file = pb.FileDescriptorProto(name="m.proto")
+    message = file.message_type.add(name="M")
+    message.field.add(name="x", number=1, type=number, label=1, type_name=".other.T")
+    message.field.add(name="y", number=2, type=5, label=1)
+    schema = ProtobufSchema.of_descriptors(pb.FileDescriptorSet(file=[file]).SerializeToString())
+    assert plan(pa.struct([("y", pa.int32())]), schema)
+    with pytest.raises(ConfigError, match=r"do not define other\.T: write them with protoc --include_imports"):
+        plan(pa.struct([("x", kind)]), schema)
 
 
 def test_a_message_that_is_not_there_is_told_with_those_that_are() -> None:
