@@ -83,7 +83,7 @@ def _check_fields(message: ProtoMessage) -> None:
     for field in message.fields:
         if not 1 <= field.number <= NUMBER_MAX:
             raise ConfigError(
-                f"field {field.name} of {message.fullname} has the number {field.number}; numbers are 1 to {NUMBER_MAX}",
+                f"field {field.name} of {message.fullname} has the number {field.number}, allowed is 1 to {NUMBER_MAX}",
                 SCHEMA_INVALID,
             )
         if field.number in seen or field.name in seen:

@@ -65,7 +65,8 @@ def test_glues_prefix() -> None:
 
 
 def test_glue_counts_messages_and_the_entries_of_maps_by_their_sorted_names() -> None:
-    text = "package shop; message Zebra {} message Apple { message Peel {} message Core {} map<string, string> leaves = 1; }"
+    apple = "message Apple { message Peel {} message Core {} map<string, string> leaves = 1; }"
+    text = f"package shop; message Zebra {{}} {apple}"
     for name, told in recorded("glue", "message"):
         position = MessagePosition((9, 9), ProtobufSchema.parse(text, message=name).message_rank, "x")
         made = make_frame("glue", "value", PROTOBUF, guid=GUID, message=position)

@@ -84,7 +84,7 @@ def test_a_text_says_what_the_descriptor_of_the_same_file_says() -> None:
         ("message M { " * 200, "nested too deep"),
         ("message M { int32 a = 0; }", "field a of M has the number 0"),
         ("message M { int32 a = -1; }", "field a of M has the number -1"),
-        ("message M { int32 a = 536870912; }", "numbers are 1 to 536870911"),
+        ("message M { int32 a = 536870912; }", "allowed is 1 to 536870911"),
         ("message M { int32 a = 1; string b = 1; }", "M has two fields of the name b or the number 1"),
         ("message M { int32 a = 1; string a = 2; }", "M has two fields of the name a or the number 2"),
     ],
