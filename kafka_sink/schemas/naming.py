@@ -43,6 +43,11 @@ def find_column(field: str, fields: Sequence[str], columns: Sequence[str], path:
     ]
     if len(similar) > 1:
         problems.add(f"field {path} could be each of the columns {_join_names(columns[index] for index in similar)}")
+    rivals = [name for name in fields if name.lower() == field.lower() and name not in columns]
+    if similar and not exact and len(rivals) > 1:
+        problems.add(
+            f"column {columns[similar[0]]} could be field {path} or another that differs only in case; rename it"
+        )
     return similar[0] if similar else None
 
 

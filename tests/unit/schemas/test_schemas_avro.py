@@ -248,6 +248,13 @@ def test_two_columns_that_could_be_one_field_are_told() -> None:
         plan(pa.struct([("A", pa.int8()), ("A", pa.int8())]), record(("a", "int")))
 
 
+def test_a_column_that_could_be_two_fields_is_told() -> None:
+    with pytest.raises(ConfigError, match="column id could be field ID or another that differs only in case"):
+        plan(pa.struct([("id", pa.int8())]), record(("ID", "int", {"default": 0}), ("Id", "int", {"default": 0})))
+    array = pa.array([{"id": 1, "Id": 2}], pa.struct([("Id", pa.int8()), ("id", pa.int8())]))
+    assert encoded(array, record(("id", "int"), ("ID", "int"))) == [b"\x02\x04"]
+
+
 # ---- shapes of arrays ------------------------------------------------------------------------------------------------
 
 
