@@ -100,7 +100,8 @@ def _match_object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, p
         if any(field.name == other.name for other in fields):
             # A reader keeps one of two values, and nobody would know of the other.
             problems.add(f"two columns are called {inner}; rename one")
-        if field.name not in properties and said.get("additionalProperties") is False:
+        is_closed = said.get("additionalProperties") is False and "patternProperties" not in said
+        if field.name not in properties and is_closed:
             problems.add(f"the schema has no property for column {inner}; it has {', '.join(properties) or 'none'}")
         part = _inner_schema(None if schema is None else properties, field.name)
         node = _match_node(plain_type(field.type), part, inner, problems)
