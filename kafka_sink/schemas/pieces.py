@@ -112,10 +112,10 @@ def join_pieces(pieces: Sequence[Piece], row_count: int) -> Flat:
     if not columns:
         return Flat(np.empty(0, np.uint8), np.zeros(row_count + 1, np.int32))
     first = columns[0]
-    if len(columns) == 1 and first.indices is None and first.present is None and not first.is_constant:
-        return _to_flat(first.array, 1)
     if sum(column.bytes_max for column in columns) > BYTES_MAX:
         raise TooManyBytes
+    if len(columns) == 1 and first.indices is None and first.present is None and not first.is_constant:
+        return _to_flat(first.array, 1)
     parts = []
     interleaved = np.empty((row_count, len(columns)), np.int32)
     used = 0
@@ -145,6 +145,8 @@ def _merge_neighbours(pieces: Sequence[Piece], row_count: int) -> list[Elements]
             fields.append(piece)
             continue
         if fields:
+            if sum(field.count_max for field in fields) * row_count > BYTES_MAX:
+                raise TooManyBytes
             flat, starts = pack(fields, row_count)
             columns.append(Elements(binary_array(pa.py_buffer(flat), starts), len(flat)))
             fields = []

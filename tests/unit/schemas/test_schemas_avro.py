@@ -308,6 +308,16 @@ def test_rows_that_are_more_than_a_block_holds_go_in_parts(monkeypatch: pytest.M
     assert min(encoder.encode(array, b"", "value").misfits) > 10
 
 
+def test_numbers_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = pa.array([{"x": 1.0, "y": 2.0}] * 3)
+    encoder = plan(array.type, record(("x", "double"), ("y", "double")))
+    whole = encoder.encode(array, b"", "value").array.to_pylist()
+    monkeypatch.setattr("kafka_sink.schemas.pieces.BYTES_MAX", 40)
+    assert encoder.encode(array, b"", "value").array.to_pylist() == whole
+    monkeypatch.setattr("kafka_sink.schemas.pieces.BYTES_MAX", 10)
+    assert list(encoder.encode(array, b"", "value").misfits) == [0, 1, 2]
+
+
 # ---- schemas ---------------------------------------------------------------------------------------------------------
 
 
