@@ -49,24 +49,18 @@ class _Derivation:
 
     def derive(self, kind: pa.DataType, name: str, path: str) -> Any:
         kind = plain_type(kind)
-        if str(kind) in _SIMPLE:
-            return _SIMPLE[str(kind)]
-        if is_text(kind):
-            return "string"
-        if is_bytes(kind):
-            return "bytes"
         if pa.types.is_struct(kind):
             return self._derive_record(kind, name, path)
         if is_list(kind):
             return {"type": "array", "items": self._derive_nullable(kind.value_field, name, f"{path}[]")}
         if pa.types.is_map(kind):
             return self._derive_map(kind, name, path)
-        logical = _derive_logical(kind)
-        if logical is None:
+        found = derive_scalar(kind)
+        if found is None:
             self.problems.add(
                 f"{column_text(path)} has type {spark_name(kind)}, which Avro lacks; CAST({path or 'x'} AS STRING)"
             )
-        return logical
+        return found
 
     def _derive_map(self, kind: pa.DataType, name: str, path: str) -> Any:
         if not is_text(plain_type(kind.key_type)):
@@ -105,8 +99,15 @@ class _Derivation:
         return ["null", found] if field.nullable and found != "null" else found
 
 
-def _derive_logical(kind: pa.DataType) -> Any:
+def derive_scalar(kind: pa.DataType) -> Any:
+    """None: Avro has no such type."""
     types = pa.types
+    if str(kind) in _SIMPLE:
+        return _SIMPLE[str(kind)]
+    if is_text(kind):
+        return "string"
+    if is_bytes(kind):
+        return "bytes"
     if types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= 38:
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if types.is_date(kind):

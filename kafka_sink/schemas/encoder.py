@@ -58,7 +58,7 @@ class Encoder:
         valid = valid_mask(column)
         misfits = Misfits()
         pieces: list[Piece] = [constant_piece(prefix, len(column))] if prefix else []
-        pieces += self.node.pieces(column, MisfitScope(misfits).where(valid))
+        pieces += self.node(column, MisfitScope(misfits).where(valid))
         flat = join_pieces(mask_pieces(pieces, valid), len(column))
         bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
         buffers = [bitmap, pa.py_buffer(np.ascontiguousarray(flat.starts)), pa.py_buffer(flat.data)]

@@ -1,8 +1,13 @@
-"""A node encodes arrays of one type within a schema. Each format has its own nodes."""
+"""A node encodes arrays of one type within a schema: it returns the bytes of every element, as pieces. Nulls are left
+to the owner of a node; here their bytes are undefined.
+
+Each format has its own nodes. They are functions; what they need to know of the schema is bound with `partial`.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +23,7 @@ UNITS_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 _MS_PER_DAY = 86_400_000
 
 
-class ValueNode(Protocol):
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        """The bytes of every element. Nulls are handled by the owner of the node; here their bytes are undefined."""
-        ...
+ValueNode = Callable[[pa.Array, MisfitScope], list[Piece]]
 
 
 @frozen
@@ -93,7 +95,7 @@ def days(kind: pa.DataType) -> Numbers:
     return Numbers(np.int32) if pa.types.is_date32(kind) else Numbers(np.int64, divide=_MS_PER_DAY)
 
 
-def symbol_numbers(array: pa.Array, numbers: dict[str, int], scope: MisfitScope) -> Array:
+def symbol_numbers(array: pa.Array, numbers: Mapping[str, int], scope: MisfitScope) -> Array:
     """Maps texts by a table; one that is not in it is 0 and a misfit."""
     encoded = BytesColumn.from_arrow(array, "").elements().dictionary_encode()
     known = [numbers.get(symbol.decode(errors="replace")) for symbol in encoded.dictionary.to_pylist()]
