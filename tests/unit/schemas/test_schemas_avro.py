@@ -109,6 +109,8 @@ def test_a_value_is_read_back_as_the_schema_says(kind: pa.DataType, schema: Any,
 def test_the_branch_that_is_meant_is_taken_and_not_the_first_that_would_do() -> None:
     array = pa.array([{"x": 1}], pa.struct([("x", pa.int32())]))
     assert encoded(array, record(("x", ["long", "null", "int"]))) == [b"\x04\x02"]
+    array = pa.array([{"x": D("1.25")}], pa.struct([("x", pa.decimal128(5, 2))]))
+    assert encoded(array, record(("x", ["null", FIXED_DECIMAL, DECIMAL])))[0] == b"\x04\x04\x30\xd4"
     times = [{"type": "int", "logicalType": "time-millis"}, {"type": "long", "logicalType": "time-micros"}]
     assert one(pa.time64("ns"), dt.time(1, 2, 3, 4), schema=["null", *times]) == [dt.time(1, 2, 3, 4)]
 
