@@ -17,14 +17,13 @@ from kafka_sink.schemas.avro import NO_DEFAULT, AvroField, AvroType
 from kafka_sink.schemas.avro_default import encode_default
 from kafka_sink.schemas.decimals import PRECISION_MAX
 from kafka_sink.schemas.derive import derive_scalar
-from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
 from kafka_sink.schemas.naming import (
     Problems,
-    add_unknown_columns,
-    column_text,
-    find_column,
+    find_columns,
+    is_bytes,
+    is_list,
+    is_text,
     join_path,
-    missing_column_text,
 )
 from kafka_sink.schemas.node import Numbers, ValueNode, days, integer_dtype, integers, timestamps
 
@@ -79,14 +78,14 @@ def match_avro(kind: pa.DataType, schema: AvroType, path: str, problems: Problem
         node = _match_node(kind, branch, path, branch_problems)
         if not branch_problems.texts:
             return partial(nodes.encode_slot, node, number, null_branch)
-    problems.add(_mismatch_text(path, kind, schema))
+    problems.add_mismatch(path, kind, str(schema), _fitting_types(schema))
     return nodes.encode_null
 
 
 def _match_node(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
     node = _match_nested(kind, schema, path, problems) if schema.kind in _NOT_SCALAR else _match_scalar(kind, schema)
     if node is None:
-        problems.add(_mismatch_text(path, kind, schema))
+        problems.add_mismatch(path, kind, str(schema), _fitting_types(schema))
         return nodes.encode_null
     return node
 
@@ -106,20 +105,15 @@ def _match_nested(kind: pa.DataType, schema: AvroType, path: str, problems: Prob
 
 
 def _match_record(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
-    columns = [kind.field(index).name for index in range(kind.num_fields)]
-    names = [field.name for field in schema.fields]
     members: list[nodes.AvroMember] = []
-    used: set[int] = set()
-    for field in schema.fields:
+    columns = find_columns(kind, [field.name for field in schema.fields], path, problems)
+    for field, index in zip(schema.fields, columns, strict=True):
         inner = join_path(path, field.name)
-        index = find_column(field.name, names, columns, inner, problems)
         if index is None:
             members.append(nodes.AvroMember(field.name, content=_default_content(field, inner, problems)))
-            continue
-        used.add(index)
-        node = match_avro(kind.field(index).type, field.type, inner, problems)
-        members.append(nodes.AvroMember(field.name, index, node))
-    add_unknown_columns(columns, used, names, path, problems)
+        else:
+            node = match_avro(kind.field(index).type, field.type, inner, problems)
+            members.append(nodes.AvroMember(field.name, index, node))
     return partial(nodes.encode_record, tuple(members))
 
 
@@ -130,7 +124,10 @@ def _default_content(field: AvroField, path: str, problems: Problems) -> bytes:
         return b""
     if field.type.null_branch is not None:
         return encode_default(field.type, None, path)
-    problems.add(missing_column_text(path, str(field.type), _fitting_types(field.type)))
+    problems.add(
+        f"there is no column for field {path} of type {field.type}, which has no default and cannot be null; what fits "
+        f"there: {_fitting_types(field.type)}"
+    )
     return b""
 
 
@@ -226,8 +223,3 @@ def _fitting_types(schema: AvroType) -> str:
         return _FITS[schema.logical or schema.kind]
     fitting = (_FITS[branch.logical or branch.kind] for branch in schema.branches if branch.kind != "null")
     return "; ".join(dict.fromkeys(fitting))
-
-
-def _mismatch_text(path: str, kind: pa.DataType, schema: AvroType) -> str:
-    has = f"{column_text(path)} has type {spark_name(kind)}"
-    return f"{has}, the schema says {schema}; what fits there: {_fitting_types(schema)}"

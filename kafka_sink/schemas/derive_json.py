@@ -14,8 +14,7 @@ import pyarrow as pa
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas.json_match import json_type, match_json
 from kafka_sink.schemas.jsonschema import JsonSchema
-from kafka_sink.schemas.names import is_bytes, is_list
-from kafka_sink.schemas.naming import Problems
+from kafka_sink.schemas.naming import Problems, is_bytes, is_list
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 

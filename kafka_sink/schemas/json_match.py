@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas import json_nodes as nodes
-from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems, column_text, join_path
+from kafka_sink.schemas.naming import Problems, column_text, is_bytes, is_list, is_text, join_path, spark_name
 from kafka_sink.schemas.node import ValueNode, days, integer_dtype, timestamps
 
 

@@ -10,8 +10,15 @@ import pyarrow as pa
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.records.varint import encode_unsigned_varint
 from kafka_sink.schemas import protobuf_nodes as nodes
-from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems, add_unknown_columns, find_column, join_path
+from kafka_sink.schemas.naming import (
+    Problems,
+    find_columns,
+    is_bytes,
+    is_list,
+    is_text,
+    join_path,
+    spark_name,
+)
 from kafka_sink.schemas.node import UNITS_PER_SECOND, Numbers, ValueNode, integer_dtype, integers
 from kafka_sink.schemas.protobuf import FIXED, ProtobufSchema, ProtoEnum, ProtoField, ProtoMessage, ProtoTypes
 from kafka_sink.schemas.protobuf_nodes import ContentNode
@@ -43,15 +50,10 @@ class _Matcher:
         self._problems = problems
 
     def message(self, kind: pa.DataType, message: ProtoMessage, path: str) -> ValueNode:
-        columns = [kind.field(index).name for index in range(kind.num_fields)]
-        names = [field.name for field in message.fields]
         members: list[nodes.ProtoMember] = []
-        used: set[int] = set()
-        for field in sorted(message.fields, key=lambda each: each.number):
+        columns = find_columns(kind, [field.name for field in message.fields], path, self._problems)
+        for field, index in sorted(zip(message.fields, columns, strict=True), key=lambda pair: pair[0].number):
             inner = join_path(path, field.name)
-            index = find_column(field.name, names, columns, inner, self._problems)
-            if index is not None:
-                used.add(index)
             if index is None or pa.types.is_null(column := plain_type(kind.field(index).type)):
                 if field.is_required:
                     self._problems.add(f"there is no column for field {inner}, which is required")
@@ -67,7 +69,6 @@ class _Matcher:
                 self._add_mismatch(inner, column, field)
             else:
                 members.append(nodes.ProtoMember(field.name, index, node, field.oneof))
-        add_unknown_columns(columns, used, names, path, self._problems)
         oneofs = [member.oneof for member in members if member.oneof]
         several = sorted({name for name in oneofs if oneofs.count(name) > 1})
         return partial(nodes.encode_message, tuple(members), tuple(several))
@@ -148,9 +149,7 @@ class _Matcher:
             said, fits = f"map<{', '.join(parts)}>", f"map<{', '.join(_FITS[part.type] for part in entry.fields)}>"
         elif field.is_repeated:
             said, fits = f"repeated {said}", f"array of {fits}"
-        self._problems.add(
-            f"column {path} has type {spark_name(kind)}, the schema says {said}; what fits there: {fits}"
-        )
+        self._problems.add_mismatch(path, kind, said, fits)
 
 
 def _match_enum(kind: pa.DataType, enum: ProtoEnum) -> ContentNode | None:
