@@ -20,7 +20,7 @@ from kafka_sink.schemas.arrays import read_flags, read_lists, read_numbers, vali
 from kafka_sink.schemas.json_text import encode_base64, escape_strings
 from kafka_sink.schemas.json_time import format_dates, format_intervals, format_times, format_timestamps
 from kafka_sink.schemas.misfit import MisfitScope
-from kafka_sink.schemas.node import Numbers, ValueNode
+from kafka_sink.schemas.node import Numbers, ValueNode, refuse_invalid_utf8
 from kafka_sink.schemas.pieces import (
     Elements,
     Piece,
@@ -30,7 +30,6 @@ from kafka_sink.schemas.pieces import (
     join_pieces,
     mask_pieces,
 )
-from kafka_sink.schemas.utf8 import refuse_invalid_utf8
 
 NULL_REFUSED = "is null, and the schema requires it"
 _NOT_FINITE = [b"NaN", b"Infinity", b"-Infinity"]

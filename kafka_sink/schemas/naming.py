@@ -57,8 +57,8 @@ def find_columns(kind: pa.StructType, fields: Sequence[str], path: str, problems
         if index not in found:
             has = ", ".join(fields) or "none"
             problems.add(
-                f"the schema has no field for column {join_path(path, name)}; it has {has}. Leave the column out (drop, "
-                "or the option value.columns), or rename it"
+                f"the schema has no field for column {join_path(path, name)}; it has {has}. Leave the column out "
+                "(drop, or the option value.columns), or rename it"
             )
     return found
 

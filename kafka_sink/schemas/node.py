@@ -95,6 +95,20 @@ def days(kind: pa.DataType) -> Numbers:
     return Numbers(np.int32) if pa.types.is_date32(kind) else Numbers(np.int64, divide=_MS_PER_DAY)
 
 
+def refuse_invalid_utf8(array: pa.Array, scope: MisfitScope) -> pa.Array:
+    """The same array, with U+FFFD for bytes that are not UTF-8: their rows are reported as misfits, and a dead letter
+    still shows the rest of the text. Spark's strings need not be UTF-8, and readers of all formats may fail on them."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowException:
+        contents = array.cast(pa.large_binary()).to_pylist()
+        texts = [None if content is None else content.decode(errors="replace").encode() for content in contents]
+        is_bad = np.array([content != text for content, text in zip(contents, texts, strict=True)], np.bool_)
+        scope.refuse(is_bad, "is not UTF-8")
+        return pa.array(texts, pa.large_binary())
+    return array
+
+
 def symbol_numbers(array: pa.Array, numbers: Mapping[str, int], scope: MisfitScope) -> Array:
     """Maps texts by a table; one that is not in it is 0 and a misfit."""
     encoded = BytesColumn.from_arrow(array, "").elements().dictionary_encode()
