@@ -19,8 +19,7 @@ from kafka_sink.registry.framing import MessagePosition, make_frame
 from kafka_sink.registry.schema import ResolvedSchema
 from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.schemas.derive import derive_avro_schema
-from kafka_sink.schemas.derive_json import derive_json_schema
-from kafka_sink.schemas.jsonschema import JsonSchema
+from kafka_sink.schemas.jsonschema import JsonSchema, derive_json_schema
 from kafka_sink.schemas.match import Schema, plan
 from kafka_sink.schemas.protobuf import ProtobufSchema
 

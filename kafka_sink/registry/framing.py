@@ -10,7 +10,8 @@
 
 All numbers are big-endian. A Protobuf file contains many messages, so each framing also identifies the message.
 Confluent's by the path of indexes from file to message, as signed varints after their count; [0], the first message, is
-a single zero. Glue's by its index among the sorted full names of all messages. Apicurio's by its name.
+a single zero. Glue's by its index among the sorted full names of all messages, entries of maps included. Apicurio's by
+its name.
 """
 
 from __future__ import annotations

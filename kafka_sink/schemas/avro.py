@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from enum import Enum
 from typing import Any
 
 from kafka_sink.error_table.commits import SCHEMA_INVALID
@@ -17,16 +16,9 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-
-
-class Default(Enum):
-    """No default, as distinct from the default null. An enum member keeps its identity when pickled."""
-
-    NONE = "none"
-
-
-NO_DEFAULT = Default.NONE
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# As distinct from the default null.
+NO_DEFAULT = object()
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The types for which a logical type is defined.
 _LOGICAL: Mapping[str, tuple[str, ...]] = {
     "decimal": ("bytes", "fixed"),
@@ -88,25 +80,36 @@ class AvroType:
 
 @frozen
 class AvroSchema:
-    """`text` is the JSON without white space, in its original order, as sent to a registry."""
+    """`text` is the JSON without white space, in its original order, as sent to a registry. It is what is pickled, with
+    its references: the types of a deeply nested schema are more than pickle can follow."""
 
     text: str
     fullname: str
     type: AvroType
+    references: Mapping[str, str]
 
     @classmethod
     def parse(cls, text: str, references: Mapping[str, str] | None = None) -> AvroSchema:
         """`references`: name to text of every referenced schema."""
+        references = dict(references or {})
         names: dict[str, AvroType] = {}
-        _read_references(dict(references or {}), names)
+        _read_references(dict(references), names)
         found = _parse_json(text)
         kind = _Reader(names).read(found, "", 0)
-        return cls(json.dumps(found, separators=(",", ":"), ensure_ascii=False), kind.name or kind.kind, kind)
+        text = json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+        return cls(text, kind.name or kind.kind, kind, references)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AvroSchema.parse, (self.text, self.references)
+
+
+def is_name(name: Any) -> bool:
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def check_name(name: Any) -> None:
     """A name of a type, perhaps with a namespace."""
-    if not isinstance(name, str) or not all(NAME.fullmatch(part) for part in name.split(".")):
+    if not isinstance(name, str) or not all(is_name(part) for part in name.split(".")):
         raise ConfigError(
             f"{name!r} is no name in Avro: letters, digits and underscores, no digit first", SCHEMA_INVALID
         )
@@ -208,7 +211,7 @@ class _Reader:
         if not isinstance(listed, list):
             raise ConfigError(f"the fields of {made.name} are no list", SCHEMA_INVALID)
         for field in listed:
-            if not isinstance(field, dict) or not NAME.fullmatch(str(field.get("name", ""))):
+            if not isinstance(field, dict) or not is_name(field.get("name")):
                 raise ConfigError(
                     f"{made.name} has a field whose name is no name in Avro: {json.dumps(field)[:80]}", SCHEMA_INVALID
                 )
@@ -223,7 +226,7 @@ class _Reader:
     def _read_enum(self, found: dict[str, Any], namespace: str) -> AvroType:
         made, _ = self._define("enum", found, namespace)
         symbols = _require(found, "symbols")
-        if not isinstance(symbols, list) or not symbols or not all(NAME.fullmatch(str(symbol)) for symbol in symbols):
+        if not isinstance(symbols, list) or not symbols or not all(is_name(symbol) for symbol in symbols):
             raise ConfigError(f"the symbols of {made.name} are not a list of Avro names", SCHEMA_INVALID)
         made.symbols = tuple(symbols)
         return made

@@ -6,38 +6,24 @@ null, a symbol, a length) are left to the nodes.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
+from kafka_sink.schemas import avro_nodes as nodes
 from kafka_sink.schemas.avro import NO_DEFAULT, AvroField, AvroType
 from kafka_sink.schemas.avro_default import encode_default
-from kafka_sink.schemas.avro_nodes import (
-    AvroBoolean,
-    AvroBytes,
-    AvroDecimal,
-    AvroEnum,
-    AvroFixed,
-    AvroFloat,
-    AvroInteger,
-    AvroItems,
-    AvroNull,
-    AvroRecord,
-    AvroRecordField,
-    AvroSlot,
-    AvroText,
-    AvroUuid,
-    AvroUuidText,
-)
 from kafka_sink.schemas.decimals import PRECISION_MAX
-from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
+from kafka_sink.schemas.derive import derive_scalar
 from kafka_sink.schemas.naming import (
     Problems,
-    add_unknown_columns,
-    column_text,
-    find_column,
+    find_columns,
+    is_bytes,
+    is_list,
+    is_text,
     join_path,
-    missing_column_text,
 )
 from kafka_sink.schemas.node import Numbers, ValueNode, days, integer_dtype, integers, timestamps
 
@@ -73,36 +59,34 @@ _DECIMAL_BYTES_MAX = 1024
 _NOT_SCALAR = frozenset({"array", "map", "record", "union"})
 
 
-def match_avro(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> AvroSlot:
-    """In place of a mismatch there is a slot that encodes nothing."""
+def match_avro(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
+    """In place of a mismatch there is a node that encodes nothing."""
     kind = plain_type(kind)
     if schema.kind != "union":
         node = _match_node(kind, schema, path, problems)
-        return AvroSlot(node)
+        return node if node is nodes.encode_null else partial(nodes.encode_slot, node, None, None)
     null_branch = schema.null_branch
     if pa.types.is_null(kind) and null_branch is not None:
-        return AvroSlot(AvroNull(), null_branch, null_branch)
-    numbers = [number for number, branch in enumerate(schema.branches) if branch.kind != "null"]
-    if len(numbers) == 1:
-        return AvroSlot(_match_node(kind, schema.branches[numbers[0]], path, problems), numbers[0], null_branch)
-    for rank in (_is_natural, lambda *_: True):
-        for number in numbers:
-            branch = schema.branches[number]
-            branch_problems = Problems()
-            if not rank(kind, branch):
-                continue
-            node = _match_node(kind, branch, path, branch_problems)
-            if not branch_problems.texts:
-                return AvroSlot(node, number, null_branch)
-    problems.add(_mismatch_text(path, kind, schema))
-    return AvroSlot(AvroNull())
+        return partial(nodes.encode_slot, nodes.encode_null, null_branch, null_branch)
+    branches = [(number, branch) for number, branch in enumerate(schema.branches) if branch.kind != "null"]
+    if len(branches) == 1:
+        ((number, branch),) = branches
+        return partial(nodes.encode_slot, _match_node(kind, branch, path, problems), number, null_branch)
+    # The branch that a derived schema would have is preferred; the order of others stays.
+    for number, branch in sorted(branches, key=lambda each: not _is_derived(kind, each[1])):
+        branch_problems = Problems()
+        node = _match_node(kind, branch, path, branch_problems)
+        if not branch_problems.texts:
+            return partial(nodes.encode_slot, node, number, null_branch)
+    problems.add_mismatch(path, kind, str(schema), _fitting_types(schema))
+    return nodes.encode_null
 
 
 def _match_node(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
     node = _match_nested(kind, schema, path, problems) if schema.kind in _NOT_SCALAR else _match_scalar(kind, schema)
     if node is None:
-        problems.add(_mismatch_text(path, kind, schema))
-        return AvroNull()
+        problems.add_mismatch(path, kind, str(schema), _fitting_types(schema))
+        return nodes.encode_null
     return node
 
 
@@ -111,31 +95,26 @@ def _match_nested(kind: pa.DataType, schema: AvroType, path: str, problems: Prob
         return _match_record(kind, schema, path, problems) if pa.types.is_struct(kind) else None
     assert schema.items is not None
     if schema.kind == "array" and is_list(kind):
-        return AvroItems((match_avro(kind.value_type, schema.items, f"{path}[]", problems),), ("[]",))
+        item = match_avro(kind.value_type, schema.items, f"{path}[]", problems)
+        return partial(nodes.encode_items, (("[]", item),))
     if schema.kind == "map" and pa.types.is_map(kind) and is_text(plain_type(kind.key_type)):
-        return AvroItems(
-            (AvroSlot(AvroText()), match_avro(kind.item_type, schema.items, f"{path}{{}}", problems)), ("{key}", "{}")
-        )
+        key = partial(nodes.encode_slot, nodes.encode_text, None, None)
+        value = match_avro(kind.item_type, schema.items, f"{path}{{}}", problems)
+        return partial(nodes.encode_items, (("{key}", key), ("{}", value)))
     return None
 
 
-def _match_record(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> AvroRecord:
-    columns = [kind.field(index).name for index in range(kind.num_fields)]
-    names = [field.name for field in schema.fields]
-    fields: list[AvroRecordField] = []
-    used: set[int] = set()
-    for field in schema.fields:
+def _match_record(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
+    members: list[nodes.AvroMember] = []
+    columns = find_columns(kind, [field.name for field in schema.fields], path, problems)
+    for field, index in zip(schema.fields, columns, strict=True):
         inner = join_path(path, field.name)
-        index = find_column(field.name, names, columns, inner, problems)
         if index is None:
-            fields.append(AvroRecordField(field.name, content=_default_content(field, inner, problems)))
-            continue
-        used.add(index)
-        fields.append(
-            AvroRecordField(field.name, index, match_avro(kind.field(index).type, field.type, inner, problems))
-        )
-    add_unknown_columns(columns, used, names, path, problems)
-    return AvroRecord(tuple(fields))
+            members.append(nodes.AvroMember(field.name, content=_default_content(field, inner, problems)))
+        else:
+            node = match_avro(kind.field(index).type, field.type, inner, problems)
+            members.append(nodes.AvroMember(field.name, index, node))
+    return partial(nodes.encode_record, tuple(members))
 
 
 def _default_content(field: AvroField, path: str, problems: Problems) -> bytes:
@@ -145,7 +124,10 @@ def _default_content(field: AvroField, path: str, problems: Problems) -> bytes:
         return b""
     if field.type.null_branch is not None:
         return encode_default(field.type, None, path)
-    problems.add(missing_column_text(path, str(field.type), _fitting_types(field.type)))
+    problems.add(
+        f"there is no column for field {path} of type {field.type}, which has no default and cannot be null; what fits "
+        f"there: {_fitting_types(field.type)}"
+    )
     return b""
 
 
@@ -153,20 +135,21 @@ def _match_scalar(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
     if schema.logical:
         return _match_logical(kind, schema)
     if schema.kind == "null":
-        return AvroNull() if pa.types.is_null(kind) else None
+        return nodes.encode_null if pa.types.is_null(kind) else None
     if schema.kind == "boolean":
-        return AvroBoolean() if pa.types.is_boolean(kind) else None
+        return nodes.encode_boolean if pa.types.is_boolean(kind) else None
     if schema.kind in ("int", "long"):
         return _match_integer(kind, schema)
     if schema.kind in ("float", "double"):
         return _match_float(kind, 4 if schema.kind == "float" else 8)
     if schema.kind == "enum":
-        return AvroEnum(schema.symbols) if is_text(kind) else None
+        numbers = {name: number for number, name in enumerate(schema.symbols)}
+        return partial(nodes.encode_enum, numbers) if is_text(kind) else None
     if schema.kind == "string":
-        return AvroText() if is_text(kind) else None
+        return nodes.encode_text if is_text(kind) else None
     if not is_bytes(kind) and not (schema.kind == "bytes" and is_text(kind)):
         return None
-    return AvroBytes() if schema.kind == "bytes" else AvroFixed(schema.size)
+    return nodes.encode_binary if schema.kind == "bytes" else partial(nodes.encode_fixed, schema.size)
 
 
 def _match_integer(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
@@ -179,17 +162,17 @@ def _match_integer(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
         numbers = timestamps(kind, "ms")
     elif schema.kind == "long" and types.is_duration(kind):
         numbers = timestamps(kind, "us")
-    return None if numbers is None else AvroInteger(numbers)
+    return None if numbers is None else partial(nodes.encode_integer, numbers)
 
 
 def _match_float(kind: pa.DataType, size: int) -> ValueNode | None:
     """Only without loss of precision."""
     if pa.types.is_float32(kind) or (pa.types.is_float64(kind) and size == 8):
-        return AvroFloat(np.float32 if pa.types.is_float32(kind) else np.float64, size)
+        return partial(nodes.encode_float, np.float32 if pa.types.is_float32(kind) else np.float64, size)
     dtype = integer_dtype(kind)
     if dtype is None or np.dtype(dtype).itemsize > size // 2:
         return None
-    return AvroFloat(dtype, size)
+    return partial(nodes.encode_float, dtype, size)
 
 
 def _match_logical(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
@@ -199,8 +182,8 @@ def _match_logical(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
         return _match_decimal(kind, schema)
     if logical == "uuid":
         if is_text(kind):
-            return AvroUuid() if schema.kind == "fixed" else AvroUuidText()
-        return AvroFixed(16) if schema.kind == "fixed" and is_bytes(kind) else None
+            return nodes.encode_uuid if schema.kind == "fixed" else nodes.encode_uuid_text
+        return partial(nodes.encode_fixed, 16) if schema.kind == "fixed" and is_bytes(kind) else None
     numbers: Numbers | None = None
     if logical == "date":
         numbers = days(kind) if types.is_date(kind) else integers(kind, 32)
@@ -213,7 +196,7 @@ def _match_logical(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
             numbers = timestamps(kind, _UNITS[logical.rpartition("-")[2]])
         elif str(kind) == "int64":
             numbers = integers(kind)
-    return None if numbers is None else AvroInteger(numbers)
+    return None if numbers is None else partial(nodes.encode_integer, numbers)
 
 
 def _match_decimal(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
@@ -225,23 +208,14 @@ def _match_decimal(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
     precision = min(schema.precision, PRECISION_MAX)
     if schema.kind == "fixed" and 10**precision > 2 ** (8 * schema.size - 1):
         return None
-    return AvroDecimal(precision, schema.scale, schema.size)
+    return partial(nodes.encode_decimal, precision, schema.scale, schema.size)
 
 
-def _is_natural(kind: pa.DataType, schema: AvroType) -> bool:
-    """The preferred branch of a union: the one that a derived schema would have."""
-    types = pa.types
-    if integer_dtype(kind) is not None:
-        return not schema.logical and schema.kind == ("long" if "64" in str(kind) else "int")
-    if types.is_floating(kind):
-        return schema.kind == ("float" if types.is_float32(kind) else "double")
-    if is_text(kind):
-        return schema.kind == "string" and not schema.logical
-    if types.is_timestamp(kind):
-        return bool(schema.logical)
-    if types.is_time(kind):
-        return schema.logical == "time-micros"
-    return is_bytes(kind) and schema.kind == "bytes"
+def _is_derived(kind: pa.DataType, schema: AvroType) -> bool:
+    """Whether a derived schema would have this type, up to the unit of a time."""
+    derived = derive_scalar(kind)
+    is_logical = isinstance(derived, dict)
+    return schema.kind == (derived["type"] if is_logical else derived) and bool(schema.logical) == is_logical
 
 
 def _fitting_types(schema: AvroType) -> str:
@@ -249,8 +223,3 @@ def _fitting_types(schema: AvroType) -> str:
         return _FITS[schema.logical or schema.kind]
     fitting = (_FITS[branch.logical or branch.kind] for branch in schema.branches if branch.kind != "null")
     return "; ".join(dict.fromkeys(fitting))
-
-
-def _mismatch_text(path: str, kind: pa.DataType, schema: AvroType) -> str:
-    has = f"{column_text(path)} has type {spark_name(kind)}"
-    return f"{has}, the schema says {schema}; what fits there: {_fitting_types(schema)}"

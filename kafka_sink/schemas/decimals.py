@@ -86,7 +86,7 @@ def twos_complement_sizes(numbers: Array) -> Array:
     return counts
 
 
-def encode_shortest(halves: Halves) -> tuple[list[VarintField], Array]:
+def encode_shortest_decimal(halves: Halves) -> tuple[list[VarintField], Array]:
     """Two's complement, highest byte first, the minimal number of bytes; and their sizes."""
     narrow = halves.is_narrow
     low_signed = halves.low.view(np.int64)
@@ -103,7 +103,7 @@ def encode_shortest(halves: Halves) -> tuple[list[VarintField], Array]:
     return fields, high_counts + low_counts
 
 
-def encode_fixed(halves: Halves, size: int) -> list[Piece]:
+def encode_fixed_decimal(halves: Halves, size: int) -> list[Piece]:
     """Two's complement, highest byte first, in `size` bytes."""
     count = len(halves.low)
     if size <= 8:

@@ -14,9 +14,8 @@ import pyarrow as pa
 from kafka_sink.error_table.commits import TYPE_UNWRITABLE
 from kafka_sink.errors import ConfigError
 from kafka_sink.records.bytes_column import plain_type
-from kafka_sink.schemas.avro import NAME, AvroSchema, check_name
-from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems, column_text, join_path
+from kafka_sink.schemas.avro import AvroSchema, check_name, is_name
+from kafka_sink.schemas.naming import Problems, column_text, is_bytes, is_list, is_text, join_path, spark_name
 
 _SIMPLE = {
     "null": "null", "bool": "boolean", "int8": "int", "int16": "int", "int32": "int", "int64": "long",
@@ -49,24 +48,18 @@ class _Derivation:
 
     def derive(self, kind: pa.DataType, name: str, path: str) -> Any:
         kind = plain_type(kind)
-        if str(kind) in _SIMPLE:
-            return _SIMPLE[str(kind)]
-        if is_text(kind):
-            return "string"
-        if is_bytes(kind):
-            return "bytes"
         if pa.types.is_struct(kind):
             return self._derive_record(kind, name, path)
         if is_list(kind):
             return {"type": "array", "items": self._derive_nullable(kind.value_field, name, f"{path}[]")}
         if pa.types.is_map(kind):
             return self._derive_map(kind, name, path)
-        logical = _derive_logical(kind)
-        if logical is None:
+        found = derive_scalar(kind)
+        if found is None:
             self.problems.add(
                 f"{column_text(path)} has type {spark_name(kind)}, which Avro lacks; CAST({path or 'x'} AS STRING)"
             )
-        return logical
+        return found
 
     def _derive_map(self, kind: pa.DataType, name: str, path: str) -> Any:
         if not is_text(plain_type(kind.key_type)):
@@ -85,7 +78,7 @@ class _Derivation:
         for index in range(kind.num_fields):
             field = kind.field(index)
             inner = join_path(path, field.name)
-            if not NAME.fullmatch(field.name):
+            if not is_name(field.name):
                 self.problems.add(
                     f"column {inner} has a name that Avro does not allow: rename it to letters, digits and underscores"
                 )
@@ -105,8 +98,15 @@ class _Derivation:
         return ["null", found] if field.nullable and found != "null" else found
 
 
-def _derive_logical(kind: pa.DataType) -> Any:
+def derive_scalar(kind: pa.DataType) -> Any:
+    """None: Avro has no such type."""
     types = pa.types
+    if str(kind) in _SIMPLE:
+        return _SIMPLE[str(kind)]
+    if is_text(kind):
+        return "string"
+    if is_bytes(kind):
+        return "bytes"
     if types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= 38:
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if types.is_date(kind):

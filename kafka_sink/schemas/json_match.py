@@ -6,40 +6,22 @@ Only names and types of a JSON schema are checked: properties, required, additio
 
 from __future__ import annotations
 
+import json
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
-from kafka_sink.schemas.json_nodes import (
-    JsonBase64,
-    JsonBoolean,
-    JsonDate,
-    JsonEntries,
-    JsonFloat,
-    JsonInterval,
-    JsonItems,
-    JsonNull,
-    JsonNumber,
-    JsonObject,
-    JsonObjectField,
-    JsonSlot,
-    JsonText,
-    JsonTime,
-    JsonTimestamp,
-)
-from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems, column_text, join_path
+from kafka_sink.schemas import json_nodes as nodes
+from kafka_sink.schemas.naming import Problems, column_text, is_bytes, is_list, is_text, join_path, spark_name
 from kafka_sink.schemas.node import ValueNode, days, integer_dtype, timestamps
 
-# Types whose text must be quoted as keys of maps.
-_BARE = (JsonNumber, JsonBoolean)
 
-
-def match_json(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> JsonSlot:
+def match_json(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> ValueNode:
     """`schema` is the subschema for this type; None: no schema."""
-    return JsonSlot(_match_node(plain_type(kind), schema, path, problems))
+    return partial(nodes.encode_nullable, _match_node(plain_type(kind), schema, path, problems))
 
 
 def json_type(kind: pa.DataType) -> str:
@@ -65,20 +47,21 @@ def _match_node(kind: pa.DataType, schema: Any, path: str, problems: Problems) -
     if types.is_struct(kind):
         return _match_object(kind, schema, path, problems)
     if is_list(kind):
-        return JsonItems(match_json(kind.value_type, _inner_schema(schema, "items"), f"{path}[]", problems))
+        item = match_json(kind.value_type, _inner_schema(schema, "items"), f"{path}[]", problems)
+        return partial(nodes.encode_array, item)
     if types.is_map(kind):
         values = match_json(kind.item_type, _inner_schema(schema, "additionalProperties"), f"{path}{{}}", problems)
-        key = _match_key(plain_type(kind.key_type))
+        key = _match_scalar(plain_type(kind.key_type), is_strict=False, is_key=True)
         if key is None:
             cure = f"use map_entries({path or 'x'})"
             problems.add(f"{column_text(path)} is a {spark_name(kind)}, and its keys have no text; {cure}")
-            return JsonNull()
-        return JsonEntries(key, isinstance(key, (*_BARE, JsonFloat)), values)
-    found = _match_scalar(kind, schema is not None)
+            return nodes.encode_null
+        return partial(nodes.encode_map, key, json_type(kind.key_type) != "string", values)
+    found = _match_scalar(kind, is_strict=schema is not None)
     if found is None:
         cure = f"CAST({path or 'x'} AS STRING)"
         problems.add(f"{column_text(path)} has type {spark_name(kind)}, for which JSON has no text; {cure}")
-        return JsonNull()
+        return nodes.encode_null
     return found
 
 
@@ -87,30 +70,34 @@ def _inner_schema(schema: dict[str, Any] | None, name: str) -> Any:
     return None if schema is None else schema.get(name, {})
 
 
-def _match_object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problems: Problems) -> JsonObject:
+def _match_object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problems: Problems) -> ValueNode:
     said = schema or {}
     properties = said.get("properties")
     properties = properties if isinstance(properties, dict) else {}
     required = said.get("required")
     required = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-    fields: list[JsonObjectField] = []
+    fields: list[nodes.JsonField] = []
+    names: set[str] = set()
     for index in range(kind.num_fields):
         field = kind.field(index)
         inner = join_path(path, field.name)
-        if any(field.name == other.name for other in fields):
+        if field.name in names:
             # A reader keeps one of two values, and nobody would know of the other.
             problems.add(f"two columns are called {inner}; rename one")
-        if field.name not in properties and said.get("additionalProperties") is False:
+        names.add(field.name)
+        is_closed = said.get("additionalProperties") is False and "patternProperties" not in said
+        if field.name not in properties and is_closed:
             problems.add(f"the schema has no property for column {inner}; it has {', '.join(properties) or 'none'}")
         part = _inner_schema(None if schema is None else properties, field.name)
         node = _match_node(plain_type(field.type), part, inner, problems)
-        is_null = pa.types.is_null(plain_type(field.type))
-        fields.append(JsonObjectField(field.name, node, field.name in required, is_null))
-    present = {field.name for field in fields if not field.is_null}
+        if not pa.types.is_null(plain_type(field.type)):
+            opening = json.dumps(field.name, ensure_ascii=False).encode() + b":"
+            fields.append(nodes.JsonField(field.name, opening, index, node, field.name in required))
+    present = {field.name for field in fields}
     for name in required:
         if name not in present:
             problems.add(f"the schema requires the property {join_path(path, name)}, which has no column")
-    return JsonObject(tuple(fields))
+    return partial(nodes.encode_object, tuple(fields))
 
 
 def _check_type(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problems: Problems) -> None:
@@ -123,29 +110,24 @@ def _check_type(kind: pa.DataType, schema: dict[str, Any] | None, path: str, pro
     problems.add(f"{has}, which is {made} in JSON; the schema says {' or '.join(names)}")
 
 
-def _match_key(kind: pa.DataType) -> ValueNode | None:
-    key = _match_scalar(kind, False)
-    return JsonFloat(key.source, False, is_key=True) if isinstance(key, JsonFloat) else key
-
-
-def _match_scalar(kind: pa.DataType, is_strict: bool) -> ValueNode | None:
+def _match_scalar(kind: pa.DataType, *, is_strict: bool, is_key: bool = False) -> ValueNode | None:
     types = pa.types
     if types.is_null(kind):
-        return JsonNull()
+        return nodes.encode_null
     if types.is_boolean(kind):
-        return JsonBoolean()
+        return nodes.encode_boolean
     if integer_dtype(kind) is not None or types.is_decimal(kind):
-        return JsonNumber()
+        return nodes.encode_number
     if types.is_float32(kind) or types.is_float64(kind):
-        return JsonFloat(np.float32 if types.is_float32(kind) else np.float64, is_strict)
+        return partial(nodes.encode_float, np.float32 if types.is_float32(kind) else np.float64, is_strict, is_key)
     if is_text(kind):
-        return JsonText()
+        return nodes.encode_text
     if is_bytes(kind):
-        return JsonBase64()
+        return nodes.encode_binary
     if types.is_date(kind):
-        return JsonDate(days(kind))
+        return partial(nodes.encode_date, days(kind))
     if types.is_timestamp(kind):
-        return JsonTimestamp(timestamps(kind, "us"), b"Z" if kind.tz is not None else b"")
+        return partial(nodes.encode_timestamp, timestamps(kind, "us"), b"Z" if kind.tz is not None else b"")
     if types.is_duration(kind):
-        return JsonInterval(timestamps(kind, "us"))
-    return JsonTime() if types.is_time(kind) else None
+        return partial(nodes.encode_interval, timestamps(kind, "us"))
+    return nodes.encode_time if types.is_time(kind) else None

@@ -7,7 +7,6 @@ microseconds if they are not 0 (Spark truncates them). The scalar reference is t
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from kafka_sink.schemas.arrays import read_flags, read_lists, read_numbers, vali
 from kafka_sink.schemas.json_text import encode_base64, escape_strings
 from kafka_sink.schemas.json_time import format_dates, format_intervals, format_times, format_timestamps
 from kafka_sink.schemas.misfit import MisfitScope
-from kafka_sink.schemas.node import Numbers, ValueNode
+from kafka_sink.schemas.node import Numbers, ValueNode, refuse_invalid_utf8
 from kafka_sink.schemas.pieces import (
     Elements,
     Piece,
@@ -31,7 +30,6 @@ from kafka_sink.schemas.pieces import (
     join_pieces,
     mask_pieces,
 )
-from kafka_sink.schemas.utf8 import refuse_invalid_utf8
 
 NULL_REFUSED = "is null, and the schema requires it"
 _NOT_FINITE = [b"NaN", b"Infinity", b"-Infinity"]
@@ -40,196 +38,138 @@ _NOT_FINITE_VALUES = [b'"%s"' % word for word in _NOT_FINITE]
 _NO_EXPONENT_BELOW = 1e7
 
 
-@frozen
-class JsonSlot:
+def encode_nullable(node: ValueNode, array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """An item of a list, or the column itself: nulls are written as null."""
-
-    node: ValueNode
-
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        array = to_plain(array)
-        valid = valid_mask(array)
-        if valid is None:
-            return self.node.pieces(array, scope)
-        null = mask_pieces([constant_elements(b"null", len(array))], ~valid)
-        return [*null, *mask_pieces(self.node.pieces(array, scope.where(valid)), valid)]
+    array = to_plain(array)
+    valid = valid_mask(array)
+    if valid is None:
+        return node(array, scope)
+    null = mask_pieces([constant_elements(b"null", len(array))], ~valid)
+    return [*null, *mask_pieces(node(array, scope.where(valid)), valid)]
 
 
-@frozen
-class JsonNull:
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return []
+def encode_null(array: pa.Array, scope: MisfitScope) -> list[Piece]:
+    return []
 
 
-@frozen
-class JsonBoolean:
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return [choice([b"false", b"true"], read_flags(array).view(np.uint8))]
+def encode_boolean(array: pa.Array, scope: MisfitScope) -> list[Piece]:
+    return [choice([b"false", b"true"], read_flags(array).view(np.uint8))]
 
 
-@frozen
-class JsonNumber:
+def encode_number(array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """Whole numbers and decimals."""
-
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return [_cast_to_text(array)]
+    return [_cast_to_text(array)]
 
 
-@frozen
-class JsonFloat:
+def encode_float(dtype: Any, is_strict: bool, is_key: bool, array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """`is_strict`: a non-finite number does not fit, because the JSON schema requires a number. `is_key`: of a map; the
     map writes the quotes."""
-
-    source: Any
-    is_strict: bool
-    is_key: bool = False
-
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        numbers = read_numbers(array, self.source)
-        finite = np.isfinite(numbers)
-        is_whole = (np.floor(numbers) == numbers) & finite
-        if (np.abs(numbers, where=is_whole, out=np.zeros(len(numbers))) >= _NO_EXPONENT_BELOW).any():
-            has_exponent = pc.match_substring(array.cast(pa.string()), "e").fill_null(False)
-            is_whole &= ~has_exponent.to_numpy(zero_copy_only=False)
-        point = mask_pieces([constant_elements(b".0", len(array))], is_whole)
-        if finite.all():
-            return [_cast_to_text(array), *point]
-        if self.is_strict:
-            scope.refuse(~finite, "is not a finite number, and JSON has no others")
-        texts = _NOT_FINITE if self.is_key else _NOT_FINITE_VALUES
-        words = choice(texts, np.where(np.isnan(numbers), 0, np.where(numbers > 0, 1, 2)))
-        return [*mask_pieces([_cast_to_text(array)], finite), *point, *mask_pieces([words], ~finite)]
+    numbers = read_numbers(array, dtype)
+    finite = np.isfinite(numbers)
+    is_whole = (np.floor(numbers) == numbers) & finite
+    if (np.abs(numbers, where=is_whole, out=np.zeros(len(numbers))) >= _NO_EXPONENT_BELOW).any():
+        has_exponent = pc.match_substring(array.cast(pa.string()), "e").fill_null(False)
+        is_whole &= ~has_exponent.to_numpy(zero_copy_only=False)
+    point = mask_pieces([constant_elements(b".0", len(array))], is_whole)
+    if finite.all():
+        return [_cast_to_text(array), *point]
+    if is_strict:
+        scope.refuse(~finite, "is not a finite number, and JSON has no others")
+    texts = _NOT_FINITE if is_key else _NOT_FINITE_VALUES
+    words = choice(texts, np.where(np.isnan(numbers), 0, np.where(numbers > 0, 1, 2)))
+    return [*mask_pieces([_cast_to_text(array)], finite), *point, *mask_pieces([words], ~finite)]
 
 
-@frozen
-class JsonText:
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        column = BytesColumn.from_arrow(refuse_invalid_utf8(array, scope), "")
-        return _quote([escape_strings(column)], len(array))
+def encode_text(array: pa.Array, scope: MisfitScope) -> list[Piece]:
+    column = BytesColumn.from_arrow(refuse_invalid_utf8(array, scope), "")
+    return _quote([escape_strings(column)], len(array))
 
 
-@frozen
-class JsonBase64:
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return _quote([encode_base64(BytesColumn.from_arrow(array, ""))], len(array))
+def encode_binary(array: pa.Array, scope: MisfitScope) -> list[Piece]:
+    return _quote([encode_base64(BytesColumn.from_arrow(array, ""))], len(array))
 
 
-@frozen
-class JsonDate:
-    numbers: Numbers
-
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return _quote([format_dates(self.numbers.read(array, scope))], len(array))
+def encode_date(numbers: Numbers, array: pa.Array, scope: MisfitScope) -> list[Piece]:
+    return _quote([format_dates(numbers.read(array, scope))], len(array))
 
 
-@frozen
-class JsonTimestamp:
+def encode_timestamp(numbers: Numbers, ending: bytes, array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """`ending` is Z, or empty for a time without a zone."""
-
-    numbers: Numbers
-    ending: bytes
-
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        microseconds = self.numbers.read(array, scope)
-        return _quote([*format_timestamps(microseconds), constant_elements(self.ending, len(array))], len(array))
+    microseconds = numbers.read(array, scope)
+    return _quote([*format_timestamps(microseconds), constant_elements(ending, len(array))], len(array))
 
 
-@frozen
-class JsonTime:
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return _quote([format_times(array)], len(array))
+def encode_time(array: pa.Array, scope: MisfitScope) -> list[Piece]:
+    return _quote([format_times(array)], len(array))
 
 
-@frozen
-class JsonInterval:
+def encode_interval(numbers: Numbers, array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """From day to second, whichever of these the type has: Arrow does not know."""
-
-    numbers: Numbers
-
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return _quote(format_intervals(self.numbers.read(array, scope)), len(array))
+    return _quote(format_intervals(numbers.read(array, scope)), len(array))
 
 
-@frozen
-class JsonItems:
-    slot: JsonSlot
-
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        offsets, (child,) = read_lists(array)
-        items = self.slot.pieces(child, scope.items(offsets, "[]"))
-        return _wrap_items(b"[", offsets, [_comma(offsets), *items], b"]")
+def encode_array(item: ValueNode, array: pa.Array, scope: MisfitScope) -> list[Piece]:
+    offsets, (child,) = read_lists(array)
+    return _wrap_items(b"[", offsets, item(child, scope.items(offsets, "[]")), b"]")
 
 
-@frozen
-class JsonEntries:
-    """A map. Keys are texts; those of `quotes` need quotes."""
-
-    key: ValueNode
-    quotes: bool
-    slot: JsonSlot
-
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        offsets, (keys, items) = read_lists(array)
-        names = self.key.pieces(to_plain(keys), scope.items(offsets, "{key}"))
-        if self.quotes:
-            names = _quote(names, len(keys))
-        values = self.slot.pieces(items, scope.items(offsets, "{}"))
-        return _wrap_items(b"{", offsets, [_comma(offsets), *names, constant_elements(b":", len(keys)), *values], b"}")
+def encode_map(
+    key: ValueNode, needs_quotes: bool, value: ValueNode, array: pa.Array, scope: MisfitScope
+) -> list[Piece]:
+    """Keys are texts; those of numbers need quotes."""
+    offsets, (keys, items) = read_lists(array)
+    names = key(to_plain(keys), scope.items(offsets, "{key}"))
+    if needs_quotes:
+        names = _quote(names, len(keys))
+    values = value(items, scope.items(offsets, "{}"))
+    return _wrap_items(b"{", offsets, [*names, constant_elements(b":", len(keys)), *values], b"}")
 
 
 @frozen
-class JsonObjectField:
+class JsonField:
+    """`opening` is its name and the colon."""
+
     name: str
+    opening: bytes
+    index: int
     node: ValueNode
-    is_required: bool = False
-    is_null: bool = False
+    is_required: bool
 
 
-@frozen
-class JsonObject:
-    fields: tuple[JsonObjectField, ...]
-
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        count = len(array)
-        pieces: list[Piece] = []
-        # The rows that already have a field before this one: None means all.
-        is_begun: Array | None = np.zeros(count, np.bool_)
-        for index, field in enumerate(self.fields):
-            if field.is_null:
-                continue
-            column = to_plain(array.field(index))
-            valid = valid_mask(column)
-            inner = scope.field(field.name)
-            if valid is not None and field.is_required:
-                inner.refuse(~valid, NULL_REFUSED)
-            name = json.dumps(field.name, ensure_ascii=False).encode() + b":"
-            own = [_opening(name, is_begun, count), *field.node.pieces(column, inner.where(valid))]
-            pieces += mask_pieces(own, valid)
-            is_begun = None if valid is None or is_begun is None else is_begun | valid
-        if is_begun is None:
-            return [*pieces, constant_elements(b"}", count)]
-        return [*pieces, choice([b"{}", b"}"], is_begun.view(np.uint8))]
-
-
-def _opening(name: bytes, is_begun: Array | None, count: int) -> Elements:
+def encode_object(fields: tuple[JsonField, ...], array: pa.Array, scope: MisfitScope) -> list[Piece]:
+    count = len(array)
+    pieces: list[Piece] = []
+    # The rows that already have a field before this one: None means all.
+    is_begun: Array | None = np.zeros(count, np.bool_)
+    for field in fields:
+        column = to_plain(array.field(field.index))
+        valid = valid_mask(column)
+        inner = scope.field(field.name)
+        if valid is not None and field.is_required:
+            inner.refuse(~valid, NULL_REFUSED)
+        own = [_begin_field(field.opening, is_begun, count), *field.node(column, inner.where(valid))]
+        pieces += mask_pieces(own, valid)
+        is_begun = None if valid is None or is_begun is None else is_begun | valid
     if is_begun is None:
-        return constant_elements(b"," + name, count)
+        return [*pieces, constant_elements(b"}", count)]
+    return [*pieces, choice([b"{}", b"}"], is_begun.view(np.uint8))]
+
+
+def _begin_field(opening: bytes, is_begun: Array | None, count: int) -> Elements:
+    if is_begun is None:
+        return constant_elements(b"," + opening, count)
     if not is_begun.any():
-        return constant_elements(b"{" + name, count)
-    return choice([b"{" + name, b"," + name], is_begun.view(np.uint8))
+        return constant_elements(b"{" + opening, count)
+    return choice([b"{" + opening, b"," + opening], is_begun.view(np.uint8))
 
 
-def _comma(offsets: Array) -> Elements:
-    """A comma before each item except the first of its list."""
+def _wrap_items(begin: bytes, offsets: Array, items: list[Piece], end: bytes) -> list[Piece]:
+    """The items of each element, with a comma before each except the first."""
     is_later = np.ones(int(offsets[-1]), np.uint8)
     is_later[offsets[:-1][np.diff(offsets) > 0]] = 0
-    return choice([b"", b","], is_later)
-
-
-def _wrap_items(opening: bytes, offsets: Array, items: list[Piece], closing: bytes) -> list[Piece]:
+    flat = join_pieces([choice([b"", b","], is_later), *items], len(is_later))
     count = len(offsets) - 1
-    flat = join_pieces(items, int(offsets[-1]))
-    return [constant_elements(opening, count), flat.ranges(offsets), constant_elements(closing, count)]
+    return [constant_elements(begin, count), flat.ranges(offsets), constant_elements(end, count)]
 
 
 def _cast_to_text(array: pa.Array) -> Elements:

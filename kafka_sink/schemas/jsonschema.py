@@ -1,4 +1,8 @@
-"""A JSON Schema: its text, parsed once."""
+"""A JSON Schema: its text, parsed once, or derived (draft-07) from a type.
+
+In a derived schema nullable fields are not required, since nulls are omitted; items of arrays and values of maps may be
+null. The properties are closed, so that adding a column is a compatible change for a registry.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
+
 from kafka_sink.error_table.commits import SCHEMA_INVALID
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
+from kafka_sink.records.bytes_column import plain_type
+from kafka_sink.schemas.json_match import json_type, match_json
+from kafka_sink.schemas.naming import Problems, is_bytes, is_list
+
+_DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
 @frozen
@@ -36,3 +47,40 @@ class JsonSchema:
         return cls(
             json.dumps(found, separators=(",", ":"), ensure_ascii=False), title if isinstance(title, str) else "", found
         )
+
+
+def derive_json_schema(kind: pa.DataType, name: str) -> JsonSchema:
+    problems = Problems()
+    match_json(kind, None, "", problems)
+    problems.raise_any("JSON")
+    return JsonSchema.parse(json.dumps({"$schema": _DRAFT, "title": name, **_derive(plain_type(kind))}))
+
+
+def _derive(kind: pa.DataType) -> dict[str, Any]:
+    types = pa.types
+    said: dict[str, Any] = {"type": json_type(kind)}
+    if types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        said["properties"] = {field.name: _derive(plain_type(field.type)) for field in fields}
+        required = [field.name for field in fields if not field.nullable]
+        if required:
+            said["required"] = required
+        said["additionalProperties"] = False
+    elif types.is_map(kind):
+        said["additionalProperties"] = _derive_nullable(kind.item_field)
+    elif is_list(kind):
+        said["items"] = _derive_nullable(kind.value_field)
+    elif is_bytes(kind):
+        said["contentEncoding"] = "base64"
+    elif types.is_date(kind):
+        said["format"] = "date"
+    elif types.is_timestamp(kind) and kind.tz is not None:
+        said["format"] = "date-time"
+    return said
+
+
+def _derive_nullable(field: pa.Field) -> dict[str, Any]:
+    said = _derive(plain_type(field.type))
+    if field.nullable and said["type"] != "null":
+        said["type"] = [said["type"], "null"]
+    return said

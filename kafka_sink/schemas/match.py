@@ -1,21 +1,79 @@
-"""Matches a column with a schema. `plan` runs on the driver before any task, and again in each task."""
+"""Matches a column with a schema, and encodes it into the values of records. `plan` runs on the driver before any task,
+and again in each task."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
 import pyarrow as pa
 
-from kafka_sink.records.bytes_column import plain_type
+from kafka_sink.error_table.writes import ROW_TOO_LARGE
+from kafka_sink.errors import DataError
+from kafka_sink.frozen import frozen
+from kafka_sink.records.bytes_column import plain_type, to_plain
+from kafka_sink.schemas.arrays import valid_mask
 from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.schemas.avro_match import match_avro
-from kafka_sink.schemas.encoder import Encoder
 from kafka_sink.schemas.json_match import match_json
 from kafka_sink.schemas.jsonschema import JsonSchema
+from kafka_sink.schemas.misfit import Misfits, MisfitScope
 from kafka_sink.schemas.naming import Problems
 from kafka_sink.schemas.node import ValueNode
+from kafka_sink.schemas.pieces import Piece, TooManyBytes, constant_piece, join_pieces, mask_pieces
 from kafka_sink.schemas.protobuf import ProtobufSchema
 from kafka_sink.schemas.protobuf_match import match_protobuf
 
 Schema = AvroSchema | JsonSchema | ProtobufSchema
+
+
+@frozen
+class ValueColumn:
+    """`array` is binary; a null is a row whose column was null. `misfits` are rows that do not fit the schema: their
+    elements of `array` are undefined."""
+
+    array: pa.Array
+    misfits: Mapping[int, DataError]
+
+
+@frozen
+class Encoder:
+    """`node` is that of the column; its nulls stay nulls."""
+
+    node: ValueNode
+
+    def encode(self, column: pa.Array, prefix: bytes, name: str) -> ValueColumn:
+        """Every value begins with `prefix`. `name` is the column's, for error texts."""
+        encoded = self._encode_parts(to_plain(column), prefix, name, 0)
+        if len(encoded) == 1:
+            return encoded[0]
+        misfits = {row: error for part in encoded for row, error in part.misfits.items()}
+        return ValueColumn(_concat([part.array for part in encoded]), misfits)
+
+    def _encode_parts(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> list[ValueColumn]:
+        """Encodes as many rows at a time as fit a block."""
+        try:
+            return [self._encode_whole(column, prefix, name, first_row)]
+        except TooManyBytes:
+            half = len(column) // 2
+            if not half:
+                error = DataError(
+                    f"{name} of row {first_row} takes 2 GiB or more", ROW_TOO_LARGE, row=first_row, column=name
+                )
+                return [ValueColumn(pa.array([b""], pa.binary()), {first_row: error})]
+            parts = self._encode_parts(column.slice(0, half), prefix, name, first_row)
+            return parts + self._encode_parts(column.slice(half), prefix, name, first_row + half)
+
+    def _encode_whole(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> ValueColumn:
+        valid = valid_mask(column)
+        misfits = Misfits()
+        pieces: list[Piece] = [constant_piece(prefix, len(column))] if prefix else []
+        pieces += self.node(column, MisfitScope(misfits).where(valid))
+        flat = join_pieces(mask_pieces(pieces, valid), len(column))
+        bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        buffers = [bitmap, pa.py_buffer(np.ascontiguousarray(flat.starts)), pa.py_buffer(flat.data)]
+        array = pa.Array.from_buffers(pa.binary(), len(column), buffers)
+        return ValueColumn(array, misfits.errors(name, first_row))
 
 
 def plan(kind: pa.DataType, schema: Schema | None) -> Encoder:
@@ -23,12 +81,18 @@ def plan(kind: pa.DataType, schema: Schema | None) -> Encoder:
     problems = Problems()
     kind = plain_type(kind)
     if isinstance(schema, AvroSchema):
-        slot: ValueNode = match_avro(kind, schema.type, "", problems)
+        node = match_avro(kind, schema.type, "", problems)
         problems.raise_any("Avro")
     elif isinstance(schema, ProtobufSchema):
-        slot = match_protobuf(kind, schema, problems)
+        node = match_protobuf(kind, schema, problems)
         problems.raise_any("Protobuf")
     else:
-        slot = match_json(kind, None if schema is None else schema.found, "", problems)
+        node = match_json(kind, None if schema is None else schema.found, "", problems)
         problems.raise_any("JSON")
-    return Encoder(slot)
+    return Encoder(node)
+
+
+def _concat(arrays: list[pa.Array]) -> pa.Array:
+    if sum(array.nbytes for array in arrays) >= 2**31:
+        arrays = [array.cast(pa.large_binary()) for array in arrays]
+    return pa.concat_arrays(arrays)

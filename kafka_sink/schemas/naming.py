@@ -1,11 +1,21 @@
-"""Matches columns with the fields of a schema by name; error texts for mismatches."""
+"""Matches columns with the fields of a schema by name; error texts for mismatches. Types have Spark's names in them,
+because the user knows these."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+
+import pyarrow as pa
 
 from kafka_sink.error_table.commits import SCHEMA_MISMATCH
 from kafka_sink.errors import ConfigError
+from kafka_sink.records.bytes_column import plain_type
+
+_SIMPLE = {
+    "null": "void", "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint",
+    "float": "float", "double": "double", "string": "string", "large_string": "string", "binary": "binary",
+    "large_binary": "binary", "date32[day]": "date", "string_view": "string", "binary_view": "binary",
+}  # fmt: skip
 
 
 def join_path(path: str, name: str) -> str:
@@ -27,6 +37,10 @@ class Problems:
     def add(self, text: str) -> None:
         self.texts.append(text)
 
+    def add_mismatch(self, path: str, kind: pa.DataType, said: str, fits: str) -> None:
+        has = f"{column_text(path)} has type {spark_name(kind)}"
+        self.add(f"{has}, the schema says {said}; what fits there: {fits}")
+
     def raise_any(self, format_name: str) -> None:
         if self.texts:
             raise ConfigError(
@@ -34,36 +48,77 @@ class Problems:
             )
 
 
-def find_column(field: str, fields: Sequence[str], columns: Sequence[str], path: str, problems: Problems) -> int | None:
-    """The same name; or else the only one that differs only in case, and is not the name of another field. None: there
-    is no such column."""
+def find_columns(kind: pa.StructType, fields: Sequence[str], path: str, problems: Problems) -> list[int | None]:
+    """The index of each field's column: of the same name, or else the only one that differs only in case and is not the
+    name of another field. None: there is no such column. A column of no field is a problem."""
+    columns = [kind.field(index).name for index in range(kind.num_fields)]
+    found = [_find_column(field, fields, columns, join_path(path, field), problems) for field in fields]
+    for index, name in enumerate(columns):
+        if index not in found:
+            has = ", ".join(fields) or "none"
+            problems.add(
+                f"the schema has no field for column {join_path(path, name)}; it has {has}. Leave the column out "
+                "(drop, or the option value.columns), or rename it"
+            )
+    return found
+
+
+def _find_column(
+    field: str, fields: Sequence[str], columns: Sequence[str], path: str, problems: Problems
+) -> int | None:
     exact = [index for index, name in enumerate(columns) if name == field]
     similar = exact or [
         index for index, name in enumerate(columns) if name.lower() == field.lower() and name not in fields
     ]
     if len(similar) > 1:
-        problems.add(f"field {path} could be each of the columns {_join_names(columns[index] for index in similar)}")
+        problems.add(f"field {path} could be each of the columns {', '.join(columns[index] for index in similar)}")
+    rivals = [name for name in fields if name.lower() == field.lower() and name not in columns]
+    if similar and not exact and len(rivals) > 1:
+        problems.add(
+            f"column {columns[similar[0]]} could be field {path} or another that differs only in case; rename it"
+        )
     return similar[0] if similar else None
 
 
-def add_unknown_columns(
-    columns: Sequence[str], used: Iterable[int], fields: Sequence[str], path: str, problems: Problems
-) -> None:
-    known = set(used)
-    for index, name in enumerate(columns):
-        if index not in known:
-            problems.add(
-                f"the schema has no field for column {join_path(path, name)}; it has {_join_names(fields)}. Leave the "
-                "column out (drop, or the option value.columns), or rename it"
-            )
+# ---- types -----------------------------------------------------------------------------------------------------------
 
 
-def missing_column_text(path: str, kind: str, fits: str) -> str:
-    return (
-        f"there is no column for field {path} of type {kind}, which has no default and cannot be null; what fits "
-        f"there: {fits}"
+def spark_name(kind: pa.DataType) -> str:
+    kind = plain_type(kind)
+    types = pa.types
+    if types.is_struct(kind):
+        fields = (kind.field(index) for index in range(kind.num_fields))
+        return f"struct<{','.join(f'{field.name}:{spark_name(field.type)}' for field in fields)}>"
+    if types.is_map(kind):
+        return f"map<{spark_name(kind.key_type)},{spark_name(kind.item_type)}>"
+    if is_list(kind):
+        return f"array<{spark_name(kind.value_type)}>"
+    if types.is_timestamp(kind):
+        return "timestamp" if kind.tz is not None else "timestamp_ntz"
+    if types.is_time(kind):
+        return "time"
+    if types.is_duration(kind):
+        return "interval day to second"
+    if types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    return _SIMPLE.get(str(kind), str(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_binary_view(kind)
+        or types.is_fixed_size_binary(kind)
     )
-
-
-def _join_names(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"

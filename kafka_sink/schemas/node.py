@@ -1,8 +1,13 @@
-"""A node encodes arrays of one type within a schema. Each format has its own nodes."""
+"""A node encodes arrays of one type within a schema: it returns the bytes of every element, as pieces. Nulls are left
+to the owner of a node; here their bytes are undefined.
+
+Each format has its own nodes. They are functions; what they need to know of the schema is bound with `partial`.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +23,7 @@ UNITS_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 _MS_PER_DAY = 86_400_000
 
 
-class ValueNode(Protocol):
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        """The bytes of every element. Nulls are handled by the owner of the node; here their bytes are undefined."""
-        ...
+ValueNode = Callable[[pa.Array, MisfitScope], list[Piece]]
 
 
 @frozen
@@ -93,7 +95,21 @@ def days(kind: pa.DataType) -> Numbers:
     return Numbers(np.int32) if pa.types.is_date32(kind) else Numbers(np.int64, divide=_MS_PER_DAY)
 
 
-def symbol_numbers(array: pa.Array, numbers: dict[str, int], scope: MisfitScope) -> Array:
+def refuse_invalid_utf8(array: pa.Array, scope: MisfitScope) -> pa.Array:
+    """The same array, with U+FFFD for bytes that are not UTF-8: their rows are reported as misfits, and a dead letter
+    still shows the rest of the text. Spark's strings need not be UTF-8, and readers of all formats may fail on them."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowException:
+        contents = array.cast(pa.large_binary()).to_pylist()
+        texts = [None if content is None else content.decode(errors="replace").encode() for content in contents]
+        is_bad = np.array([content != text for content, text in zip(contents, texts, strict=True)], np.bool_)
+        scope.refuse(is_bad, "is not UTF-8")
+        return pa.array(texts, pa.large_binary())
+    return array
+
+
+def symbol_numbers(array: pa.Array, numbers: Mapping[str, int], scope: MisfitScope) -> Array:
     """Maps texts by a table; one that is not in it is 0 and a misfit."""
     encoded = BytesColumn.from_arrow(array, "").elements().dictionary_encode()
     known = [numbers.get(symbol.decode(errors="replace")) for symbol in encoded.dictionary.to_pylist()]

@@ -112,10 +112,10 @@ def join_pieces(pieces: Sequence[Piece], row_count: int) -> Flat:
     if not columns:
         return Flat(np.empty(0, np.uint8), np.zeros(row_count + 1, np.int32))
     first = columns[0]
+    if sum([column.bytes_max for column in columns]) > BYTES_MAX:
+        raise TooManyBytes
     if len(columns) == 1 and first.indices is None and first.present is None and not first.is_constant:
         return _to_flat(first.array, 1)
-    if sum(column.bytes_max for column in columns) > BYTES_MAX:
-        raise TooManyBytes
     parts = []
     interleaved = np.empty((row_count, len(columns)), np.int32)
     used = 0
@@ -140,14 +140,18 @@ def _merge_neighbours(pieces: Sequence[Piece], row_count: int) -> list[Elements]
     """Merges adjacent fields into one column of elements, adjacent constants into one constant."""
     columns: list[Elements] = []
     fields: list[VarintField] = []
+    fields_max = 0
     for piece in (*pieces, None):
         if isinstance(piece, VarintField):
             fields.append(piece)
+            fields_max += piece.count_max
             continue
         if fields:
+            if fields_max * row_count > BYTES_MAX:
+                raise TooManyBytes
             flat, starts = pack(fields, row_count)
             columns.append(Elements(binary_array(pa.py_buffer(flat), starts), len(flat)))
-            fields = []
+            fields, fields_max = [], 0
         if piece is None:
             continue
         if columns and _is_plain_constant(piece) and _is_plain_constant(columns[-1]):

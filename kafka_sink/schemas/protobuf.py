@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from kafka_sink.error_table.commits import SCHEMA_INVALID
 from kafka_sink.errors import ConfigError
@@ -12,6 +13,10 @@ from kafka_sink.frozen import frozen
 VARINTS = frozenset({"int32", "int64", "uint32", "uint64", "sint32", "sint64", "bool"})
 FIXED = {"fixed32": 4, "sfixed32": 4, "float": 4, "fixed64": 8, "sfixed64": 8, "double": 8}
 SCALARS = VARINTS | frozenset(FIXED) | {"string", "bytes"}
+
+NUMBER_MAX = 2**29 - 1
+
+T = TypeVar("T")
 
 
 @frozen
@@ -56,12 +61,39 @@ class ProtoFile:
     enums: tuple[ProtoEnum, ...]
 
 
+class _ByName(dict[str, T]):
+    def __missing__(self, name: str) -> T:
+        raise ConfigError(
+            f"the descriptors do not define {name}: write them with protoc --include_imports", SCHEMA_INVALID
+        )
+
+
 class ProtoTypes:
-    """All types by full name."""
+    """All types by full name. Descriptors may lack those of imported files."""
 
     def __init__(self, files: Sequence[ProtoFile]) -> None:
-        self.messages = {message.fullname: message for file in files for message in file.messages}
-        self.enums = {enum.fullname: enum for file in files for enum in file.enums}
+        self.messages = _ByName({message.fullname: message for file in files for message in file.messages})
+        self.enums = _ByName({enum.fullname: enum for file in files for enum in file.enums})
+        for message in self.messages.values():
+            _check_fields(message)
+
+
+def _check_fields(message: ProtoMessage) -> None:
+    seen: set[int | str] = set()
+    for field in message.fields:
+        if not 1 <= field.number <= NUMBER_MAX:
+            raise ConfigError(
+                f"field {field.name} of {message.fullname} has the number {field.number}, allowed is 1 to {NUMBER_MAX}",
+                SCHEMA_INVALID,
+            )
+        if field.number in seen or field.name in seen:
+            raise ConfigError(
+                f"{message.fullname} has two fields of the name {field.name} or the number {field.number}",
+                SCHEMA_INVALID,
+            )
+        seen |= {field.number, field.name}
+    if message.is_map_entry and len(message.fields) != 2:
+        raise ConfigError(f"{message.fullname} is no entry of a map: it has no key and value", SCHEMA_INVALID)
 
 
 @frozen
@@ -71,7 +103,7 @@ class ProtobufSchema:
     text: str
     fullname: str
     message_indexes: tuple[int, ...]
-    # Its index among the sorted full names of all messages of its file, used by Glue.
+    # Its index among the sorted full names of all messages of its file and the entries of their maps, used by Glue.
     message_rank: int
     types: ProtoTypes
 
@@ -114,5 +146,5 @@ class ProtobufSchema:
             known = ", ".join(message.fullname for message in messages)
             raise ConfigError(f"the Protobuf schema has no message {wanted}; it has {known}", SCHEMA_INVALID)
         types = ProtoTypes([*files, main])
-        rank = sorted(message.fullname for message in messages).index(found[0].fullname)
+        rank = sorted(message.fullname for message in main.messages).index(found[0].fullname)
         return cls(text, found[0].fullname, found[0].path, rank, types)

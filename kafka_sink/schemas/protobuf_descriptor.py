@@ -26,7 +26,7 @@ def read_descriptor_set(content: bytes) -> tuple[str, list[ProtoFile]]:
     try:
         files = _get_messages(_read_fields(content), 1)
         made = [_read_file(_read_fields(file)) for file in files]
-    except (ValueError, IndexError, AttributeError, TypeError):
+    except (ValueError, IndexError, AttributeError, TypeError, RecursionError):
         raise ConfigError(
             "this is no FileDescriptorSet: write one with protoc --include_imports", SCHEMA_INVALID
         ) from None

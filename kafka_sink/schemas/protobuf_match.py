@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.records.scalar import encode_unsigned_varint
-from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems, add_unknown_columns, find_column, join_path
+from kafka_sink.schemas import protobuf_nodes as nodes
+from kafka_sink.schemas.naming import (
+    Problems,
+    find_columns,
+    is_bytes,
+    is_list,
+    is_text,
+    join_path,
+    spark_name,
+)
 from kafka_sink.schemas.node import UNITS_PER_SECOND, Numbers, ValueNode, integer_dtype, integers
 from kafka_sink.schemas.protobuf import FIXED, ProtobufSchema, ProtoEnum, ProtoField, ProtoMessage, ProtoTypes
-from kafka_sink.schemas.protobuf_nodes import (
-    ProtobufBoolean,
-    ProtobufBytes,
-    ProtobufEnum,
-    ProtobufFixed,
-    ProtobufFloat,
-    ProtobufInside,
-    ProtobufMapField,
-    ProtobufMessage,
-    ProtobufMessageField,
-    ProtobufMoment,
-    ProtobufRepeatedField,
-    ProtobufVarint,
-    Scalar,
-)
+from kafka_sink.schemas.protobuf_nodes import ContentNode
 
 _FITS = {
     "bool": "boolean", "float": "float", "double": "double, float", "string": "string", "bytes": "binary, string",
@@ -44,7 +40,7 @@ def match_protobuf(kind: pa.DataType, schema: ProtobufSchema, problems: Problems
     kind = plain_type(kind)
     if not pa.types.is_struct(kind):
         problems.add(f"the column has type {spark_name(kind)}, a Protobuf message needs a struct")
-        return ProtobufMessage(())
+        return partial(nodes.encode_message, (), ())
     return _Matcher(schema.types, problems).message(kind, schema.message, "")
 
 
@@ -53,21 +49,14 @@ class _Matcher:
         self._types = types
         self._problems = problems
 
-    def message(self, kind: pa.DataType, message: ProtoMessage, path: str) -> ProtobufMessage:
-        columns = [kind.field(index).name for index in range(kind.num_fields)]
-        names = [field.name for field in message.fields]
-        fields: list[ProtobufMessageField | ProtobufRepeatedField | ProtobufMapField] = []
-        used: set[int] = set()
-        for field in sorted(message.fields, key=lambda each: each.number):
+    def message(self, kind: pa.DataType, message: ProtoMessage, path: str) -> ValueNode:
+        members: list[nodes.ProtoMember] = []
+        columns = find_columns(kind, [field.name for field in message.fields], path, self._problems)
+        for field, index in sorted(zip(message.fields, columns, strict=True), key=lambda pair: pair[0].number):
             inner = join_path(path, field.name)
-            index = find_column(field.name, names, columns, inner, self._problems)
-            if index is None:
+            if index is None or pa.types.is_null(column := plain_type(kind.field(index).type)):
                 if field.is_required:
                     self._problems.add(f"there is no column for field {inner}, which is required")
-                continue
-            used.add(index)
-            column = plain_type(kind.field(index).type)
-            if pa.types.is_null(column):
                 continue
             if field.is_delimited:
                 self._problems.add(
@@ -75,50 +64,42 @@ class _Matcher:
                     f"supported; leave the column out (drop, or the option value.columns)"
                 )
                 continue
-            made = self._match_field(column, field, index, inner)
-            if made is None:
+            node = self._match_field(column, field, inner)
+            if node is None:
                 self._add_mismatch(inner, column, field)
             else:
-                fields.append(made)
-        add_unknown_columns(columns, used, names, path, self._problems)
-        oneofs = [field.oneof for field in fields if field.oneof]
-        return ProtobufMessage(tuple(fields), tuple(sorted({name for name in oneofs if oneofs.count(name) > 1})))
+                members.append(nodes.ProtoMember(field.name, index, node, field.oneof))
+        oneofs = [member.oneof for member in members if member.oneof]
+        several = sorted({name for name in oneofs if oneofs.count(name) > 1})
+        return partial(nodes.encode_message, tuple(members), tuple(several))
 
-    def _match_field(
-        self, kind: pa.DataType, field: ProtoField, index: int, path: str
-    ) -> ProtobufMessageField | ProtobufRepeatedField | ProtobufMapField | None:
+    def _match_field(self, kind: pa.DataType, field: ProtoField, path: str) -> ValueNode | None:
         if not field.is_repeated:
-            content = self._match_scalar(kind, field, path)
+            content = self._match_content(kind, field, path)
             if content is None:
                 return None
-            return ProtobufMessageField(
-                field.name, index, _encode_tag(field), content, field.has_presence, field.is_required, field.oneof
-            )
+            return partial(nodes.encode_single, _encode_tag(field), content, field.has_presence, field.is_required)
         entry = self._types.messages.get(field.type_name)
         if entry is not None and entry.is_map_entry:
-            return self._match_map(kind, field, entry, index, path)
-        if not is_list(kind):
-            return None
-        content = self._match_scalar(plain_type(kind.value_type), field, f"{path}[]")
+            return self._match_map(kind, field, entry, path)
+        content = self._match_content(plain_type(kind.value_type), field, f"{path}[]") if is_list(kind) else None
         if content is None:
             return None
-        return ProtobufRepeatedField(field.name, index, _encode_tag(field, field.is_packed), content, field.is_packed)
+        encode = nodes.encode_packed if field.is_packed else nodes.encode_repeated
+        return partial(encode, _encode_tag(field, field.is_packed), content)
 
-    def _match_map(
-        self, kind: pa.DataType, field: ProtoField, entry: ProtoMessage, index: int, path: str
-    ) -> ProtobufMapField | None:
+    def _match_map(self, kind: pa.DataType, field: ProtoField, entry: ProtoMessage, path: str) -> ValueNode | None:
         if not pa.types.is_map(kind):
             return None
         key_field, value_field = sorted(entry.fields, key=lambda each: each.number)
-        key = self._match_scalar(plain_type(kind.key_type), key_field, f"{path}{{key}}")
-        value = self._match_scalar(plain_type(kind.item_type), value_field, f"{path}{{}}")
+        key = self._match_content(plain_type(kind.key_type), key_field, f"{path}{{key}}")
+        value = self._match_content(plain_type(kind.item_type), value_field, f"{path}{{}}")
         if key is None or value is None:
             return None
-        return ProtobufMapField(
-            field.name, index, _encode_tag(field), key, _encode_tag(key_field), value, _encode_tag(value_field)
-        )
+        parts = (_encode_tag(key_field), key), (_encode_tag(value_field), value)
+        return partial(nodes.encode_map, _encode_tag(field), *parts)
 
-    def _match_scalar(self, kind: pa.DataType, field: ProtoField, path: str) -> Scalar | None:
+    def _match_content(self, kind: pa.DataType, field: ProtoField, path: str) -> ContentNode | None:
         types = pa.types
         if field.type == "message":
             return self._match_message_content(kind, field, path)
@@ -127,35 +108,35 @@ class _Matcher:
         if field.type in ("float", "double"):
             size = FIXED[field.type]
             if types.is_float32(kind) or (types.is_float64(kind) and size == 8):
-                return ProtobufFloat(np.float32 if types.is_float32(kind) else np.float64, size)
+                return partial(nodes.encode_float, np.float32 if types.is_float32(kind) else np.float64, size)
             return None
         if field.type == "bool":
-            return ProtobufBoolean() if types.is_boolean(kind) else None
-        if field.type in ("string", "bytes"):
-            is_allowed = is_text(kind) or (field.type == "bytes" and is_bytes(kind))
-            return ProtobufBytes(field.type == "string") if is_allowed else None
+            return nodes.encode_boolean if types.is_boolean(kind) else None
+        if field.type == "string":
+            return nodes.encode_text if is_text(kind) else None
+        if field.type == "bytes":
+            return nodes.encode_binary if is_text(kind) or is_bytes(kind) else None
         return _match_integer(kind, field.type)
 
-    def _match_message_content(self, kind: pa.DataType, field: ProtoField, path: str) -> ProtobufInside | None:
+    def _match_message_content(self, kind: pa.DataType, field: ProtoField, path: str) -> ContentNode | None:
         types = pa.types
         message = self._types.messages[field.type_name]
         if types.is_struct(kind):
-            return ProtobufInside(self.message(kind, message, path))
-        if message.fullname == _TIMESTAMP and types.is_timestamp(kind) and kind.tz is not None:
-            return ProtobufInside(ProtobufMoment(UNITS_PER_SECOND[kind.unit], False))
-        if message.fullname == _DURATION and types.is_duration(kind):
-            return ProtobufInside(ProtobufMoment(UNITS_PER_SECOND[kind.unit], True))
+            return partial(nodes.encode_nested, self.message(kind, message, path))
+        is_moment = message.fullname == _TIMESTAMP and types.is_timestamp(kind) and kind.tz is not None
+        is_duration = message.fullname == _DURATION and types.is_duration(kind)
+        if is_moment or is_duration:
+            moment = partial(nodes.encode_moment, UNITS_PER_SECOND[kind.unit], is_duration)
+            return partial(nodes.encode_nested, moment)
         is_wrapper = message.fullname.startswith("google.protobuf.") and message.fullname.endswith(_WRAPPER_ENDING)
         if not is_wrapper or len(message.fields) != 1:
             return None
         wrapped = message.fields[0]
-        content = self._match_scalar(kind, wrapped, path)
+        content = self._match_content(kind, wrapped, path)
+        if content is None:
+            return None
         # The column itself is the only field of the message.
-        return (
-            None
-            if content is None
-            else ProtobufInside(ProtobufMessageField("value", 0, _encode_tag(wrapped), content, False))
-        )
+        return partial(nodes.encode_nested, partial(nodes.encode_single, _encode_tag(wrapped), content, False, False))
 
     def _add_mismatch(self, path: str, kind: pa.DataType, field: ProtoField) -> None:
         fits = _FITS[field.type]
@@ -168,21 +149,19 @@ class _Matcher:
             said, fits = f"map<{', '.join(parts)}>", f"map<{', '.join(_FITS[part.type] for part in entry.fields)}>"
         elif field.is_repeated:
             said, fits = f"repeated {said}", f"array of {fits}"
-        self._problems.add(
-            f"column {path} has type {spark_name(kind)}, the schema says {said}; what fits there: {fits}"
-        )
+        self._problems.add_mismatch(path, kind, said, fits)
 
 
-def _match_enum(kind: pa.DataType, enum: ProtoEnum) -> Scalar | None:
+def _match_enum(kind: pa.DataType, enum: ProtoEnum) -> ContentNode | None:
     if is_text(kind):
-        return ProtobufEnum(tuple(enum.numbers.items()))
+        return partial(nodes.encode_enum, enum.numbers)
     numbers = integers(kind, 32)
     if numbers is None:
         return None
-    return ProtobufVarint(numbers, known=tuple(enum.numbers.values()) if enum.is_closed else None)
+    return partial(nodes.encode_varint, numbers, False, tuple(enum.numbers.values()) if enum.is_closed else None)
 
 
-def _match_integer(kind: pa.DataType, name: str) -> Scalar | None:
+def _match_integer(kind: pa.DataType, name: str) -> ContentNode | None:
     bits = 64 if name.endswith("64") else 32
     numbers = integers(kind, bits)
     dtype = integer_dtype(kind)
@@ -192,8 +171,8 @@ def _match_integer(kind: pa.DataType, name: str) -> Scalar | None:
         # Spark's bigint has at most 63 bits for a positive number.
         numbers = Numbers(dtype, low=0, high=2 ** min(bits, 63) - 1)
     if name in FIXED:
-        return ProtobufFixed(numbers, FIXED[name])
-    return ProtobufVarint(numbers, name.startswith("sint"))
+        return partial(nodes.encode_fixed, numbers, FIXED[name])
+    return partial(nodes.encode_varint, numbers, name.startswith("sint"), None)
 
 
 def _encode_tag(field: ProtoField, is_packed: bool = False) -> bytes:

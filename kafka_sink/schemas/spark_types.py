@@ -23,7 +23,7 @@ _SIMPLE: Mapping[str, pa.DataType] = {
     "date": pa.date32(), "timestamp": pa.timestamp("us", tz="UTC"), "timestamp_ltz": pa.timestamp("us", tz="UTC"),
     "timestamp_ntz": pa.timestamp("us"), "time": pa.time64("ns"),
 }  # fmt: skip
-_WITH_NUMBERS = re.compile(r"(\w+)\s*\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\)")
+_WITH_NUMBERS = re.compile(r"(\w+)\s*\(\s*(\d{1,9})\s*(?:,\s*(-?\d{1,9})\s*)?\)")
 _DAY_TIME = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.)*')|([\w.]+)|([<>(),:]))")
 NESTING_MAX = 200
@@ -85,16 +85,12 @@ def _parse_simple(name: str, path: str) -> pa.DataType:
         return pa.duration("us")
     parts = _WITH_NUMBERS.fullmatch(base)
     if parts is not None and parts[1] in ("decimal", "dec", "numeric"):
-        return _make_decimal(int(parts[2]), int(parts[3] or 0), path)
-    if parts is not None and parts[1] in ("char", "varchar", "time"):
+        precision, scale = int(parts[2]), int(parts[3] or 0)
+        if 1 <= precision <= 38 and abs(scale) <= 38:
+            return pa.decimal128(precision, scale)
+    elif parts is not None and parts[1] in ("char", "varchar", "time"):
         return _SIMPLE[parts[1]]
     raise _unknown_type_error(name, path)
-
-
-def _make_decimal(precision: int, scale: int, path: str) -> pa.DataType:
-    if not 1 <= precision <= 38:
-        raise _unknown_type_error(f"decimal({precision},{scale})", path)
-    return pa.decimal128(precision, scale)
 
 
 def _unknown_type_error(name: str, path: str) -> ConfigError:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from kafka_sink.schemas.derive_json import derive_json_schema
+from kafka_sink.schemas.jsonschema import derive_json_schema
 from kafka_sink.schemas.match import plan
 
 from .parts import check_a_thousand, in_ten_parts

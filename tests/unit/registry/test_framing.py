@@ -9,6 +9,7 @@ import pytest
 from kafka_sink.errors import ConfigError
 from kafka_sink.registry.framing import FRAMINGS, NONE, Frame, MessagePosition, make_frame
 from kafka_sink.registry.schema import AVRO, JSON, KINDS, PROTOBUF
+from kafka_sink.schemas.protobuf import ProtobufSchema
 
 RECORDED = [
     line.split() for line in (Path(__file__).parents[2] / "golden" / "registry_frames.txt").read_text().splitlines()
@@ -63,11 +64,13 @@ def test_glues_prefix() -> None:
     assert (make_frame("glue", "value", AVRO, guid=version).prefix + b"payload").hex() == told
 
 
-def test_glue_counts_messages_by_their_sorted_names() -> None:
-    messages = dict(recorded("glue", "message"))
-    for rank, name in enumerate(sorted(messages)):
-        made = make_frame("glue", "value", PROTOBUF, guid=GUID, message=MessagePosition((9, 9), rank, "x"))
-        assert made.prefix[18:].hex() == messages[name]
+def test_glue_counts_messages_and_the_entries_of_maps_by_their_sorted_names() -> None:
+    apple = "message Apple { message Peel {} message Core {} map<string, string> leaves = 1; }"
+    text = f"package shop; message Zebra {{}} {apple}"
+    for name, told in recorded("glue", "message"):
+        position = MessagePosition((9, 9), ProtobufSchema.parse(text, message=name).message_rank, "x")
+        made = make_frame("glue", "value", PROTOBUF, guid=GUID, message=position)
+        assert made.prefix[18:].hex() == told
 
 
 def test_the_first_message_is_a_single_zero() -> None:

@@ -109,6 +109,8 @@ def test_a_value_is_read_back_as_the_schema_says(kind: pa.DataType, schema: Any,
 def test_the_branch_that_is_meant_is_taken_and_not_the_first_that_would_do() -> None:
     array = pa.array([{"x": 1}], pa.struct([("x", pa.int32())]))
     assert encoded(array, record(("x", ["long", "null", "int"]))) == [b"\x04\x02"]
+    array = pa.array([{"x": D("1.25")}], pa.struct([("x", pa.decimal128(5, 2))]))
+    assert encoded(array, record(("x", ["null", FIXED_DECIMAL, DECIMAL])))[0] == b"\x04\x04\x30\xd4"
     times = [{"type": "int", "logicalType": "time-millis"}, {"type": "long", "logicalType": "time-micros"}]
     assert one(pa.time64("ns"), dt.time(1, 2, 3, 4), schema=["null", *times]) == [dt.time(1, 2, 3, 4)]
 
@@ -248,6 +250,13 @@ def test_two_columns_that_could_be_one_field_are_told() -> None:
         plan(pa.struct([("A", pa.int8()), ("A", pa.int8())]), record(("a", "int")))
 
 
+def test_a_column_that_could_be_two_fields_is_told() -> None:
+    with pytest.raises(ConfigError, match="column id could be field ID or another that differs only in case"):
+        plan(pa.struct([("id", pa.int8())]), record(("ID", "int", {"default": 0}), ("Id", "int", {"default": 0})))
+    array = pa.array([{"id": 1, "Id": 2}], pa.struct([("Id", pa.int8()), ("id", pa.int8())]))
+    assert encoded(array, record(("id", "int"), ("ID", "int"))) == [b"\x02\x04"]
+
+
 # ---- shapes of arrays ------------------------------------------------------------------------------------------------
 
 
@@ -301,6 +310,16 @@ def test_rows_that_are_more_than_a_block_holds_go_in_parts(monkeypatch: pytest.M
     assert min(encoder.encode(array, b"", "value").misfits) > 10
 
 
+def test_numbers_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = pa.array([{"x": 1.0, "y": 2.0}] * 3)
+    encoder = plan(array.type, record(("x", "double"), ("y", "double")))
+    whole = encoder.encode(array, b"", "value").array.to_pylist()
+    monkeypatch.setattr("kafka_sink.schemas.pieces.BYTES_MAX", 40)
+    assert encoder.encode(array, b"", "value").array.to_pylist() == whole
+    monkeypatch.setattr("kafka_sink.schemas.pieces.BYTES_MAX", 10)
+    assert list(encoder.encode(array, b"", "value").misfits) == [0, 1, 2]
+
+
 # ---- schemas ---------------------------------------------------------------------------------------------------------
 
 
@@ -316,6 +335,8 @@ def test_rows_that_are_more_than_a_block_holds_go_in_parts(monkeypatch: pytest.M
         ('{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}', "two fields"),
         ('{"type":"array","items":{"type":"fixed","name":"F","size":-1}}', "no number of bytes"),
         ('{"type":"enum","name":"E","symbols":[]}', "not a list of Avro names"),
+        ('{"type":"enum","name":"E","symbols":[null]}', "not a list of Avro names"),
+        ('{"type":"record","name":"R","fields":[{"name":null,"type":"int"}]}', "whose name is no name in Avro"),
         ("[" * 300 + "]" * 300, "nested more than 200 deep"),
     ],
 )
@@ -341,8 +362,17 @@ def test_schemas_refer_to_others_in_whatever_order_and_to_themselves() -> None:
     assert encoded(array, schema) == [b"\x02\x02\x04\x00"]
     assert pickle.loads(pickle.dumps(schema)).fullname == "a.R"
     assert encoded(array, pickle.loads(pickle.dumps(schema))) == [b"\x02\x02\x04\x00"]
+    assert pickle.loads(pickle.dumps(schema)).references == references
     with pytest.raises(ConfigError, match=r"cannot be read \(b\)"):
         AvroSchema.parse('"int"', {"b": '"c"'})
+
+
+def test_a_schema_as_deep_as_is_read_gets_to_a_task() -> None:
+    kind: Any = "int"
+    for number in range(190):
+        kind = {"type": "record", "name": f"R{number}", "fields": [{"name": "x", "type": kind}]}
+    schema = AvroSchema.parse(json.dumps(kind))
+    assert pickle.loads(pickle.dumps(schema)).text == schema.text
 
 
 def test_a_logical_type_that_does_not_fit_its_type_is_left_aside() -> None:

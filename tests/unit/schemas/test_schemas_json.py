@@ -90,6 +90,14 @@ def test_within_a_schema_every_number_is_a_number(schema: Any, wrapped: str) -> 
     assert (row, more) == (1, []) and "is not a finite number" in said
 
 
+def test_a_property_that_a_pattern_may_allow_is_not_refused() -> None:
+    array = pa.array([{"x_1": 1}])
+    closed = {"additionalProperties": False}
+    with pytest.raises(ConfigError, match="the schema has no property for column x_1"):
+        misfits(array, closed)
+    assert misfits(array, {**closed, "patternProperties": {"^x_": {"type": "integer"}}}) == {}
+
+
 @pytest.mark.parametrize("schema", [None, JsonSchema.parse("{}")])
 def test_two_columns_of_one_name_are_refused_because_readers_keep_one(schema: JsonSchema | None) -> None:
     twice = pa.struct([("id", pa.int32()), ("ID", pa.int32()), ("id", pa.string())])

@@ -21,6 +21,7 @@ from google.protobuf import (
 from google.protobuf import descriptor_pb2 as pb
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.records.varint import encode_unsigned_varint
 from kafka_sink.schemas.match import plan
 from kafka_sink.schemas.protobuf import ProtobufSchema
 
@@ -65,7 +66,7 @@ def test_a_text_says_what_the_descriptor_of_the_same_file_says() -> None:
     assert schema.types.messages == again.types.messages
     assert schema.types.enums == again.types.enums
     assert (schema.fullname, schema.message_indexes) == ("shop.v1.Order", (0,))
-    for name, indexes, rank in (("shop.v1.Second.Inner", (1, 0), 3), ("Line", (0, 0), 1), ("Second", (1,), 2)):
+    for name, indexes, rank in (("shop.v1.Second.Inner", (1, 0), 5), ("Line", (0, 0), 1), ("Second", (1,), 4)):
         found = ProtobufSchema.parse(TEXT, {"shop/common.proto": COMMON}, name)
         assert (found.message_indexes, found.message_rank) == (indexes, rank)
         assert ProtobufSchema.of_descriptors(_descriptors(), name).message_indexes == indexes
@@ -81,6 +82,11 @@ def test_a_text_says_what_the_descriptor_of_the_same_file_says() -> None:
         ("message M { repeated group G = 1 { } }", "M has a group"),
         ("enum E { A = 0; }", "has no message in it"),
         ("message M { " * 200, "nested too deep"),
+        ("message M { int32 a = 0; }", "field a of M has the number 0"),
+        ("message M { int32 a = -1; }", "field a of M has the number -1"),
+        ("message M { int32 a = 536870912; }", "allowed is 1 to 536870911"),
+        ("message M { int32 a = 1; string b = 1; }", "M has two fields of the name b or the number 1"),
+        ("message M { int32 a = 1; string a = 2; }", "M has two fields of the name a or the number 2"),
     ],
 )
 def test_what_is_no_proto_file_is_refused(text: str, said: str) -> None:
@@ -89,10 +95,32 @@ def test_what_is_no_proto_file_is_refused(text: str, said: str) -> None:
     assert said in str(raised.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x0a", b"\xff" * 20, b"\x0a\x03\x08\x01\x01", b"\x08\x01"])
+def _deep_descriptors(levels: int) -> bytes:
+    content = b"\x0a\x01M"
+    for tag in [b"\x0a\x01M\x1a"] * levels + [b"\x22", b"\x0a"]:
+        content = tag + encode_unsigned_varint(len(content)) + content
+    return content
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x0a", b"\xff" * 20, b"\x0a\x03\x08\x01\x01", b"\x08\x01", _deep_descriptors(2000)]
+)
 def test_what_is_no_descriptor_set_is_refused(content: bytes) -> None:
+    assert ProtobufSchema.of_descriptors(_deep_descriptors(10)).fullname == "M"
     with pytest.raises(ConfigError, match="FileDescriptorSet"):
         ProtobufSchema.of_descriptors(content)
+
+
+@pytest.mark.parametrize(("number", "kind"), [(11, pa.struct([])), (14, pa.string())])
+def test_descriptors_without_those_of_an_import_are_told(number: Any, kind: pa.DataType) -> None:
+    file = pb.FileDescriptorProto(name="m.proto")
+    message = file.message_type.add(name="M")
+    message.field.add(name="x", number=1, type=number, label=1, type_name=".other.T")
+    message.field.add(name="y", number=2, type=5, label=1)
+    schema = ProtobufSchema.of_descriptors(pb.FileDescriptorSet(file=[file]).SerializeToString())
+    assert plan(pa.struct([("y", pa.int32())]), schema)
+    with pytest.raises(ConfigError, match=r"do not define other\.T: write them with protoc --include_imports"):
+        plan(pa.struct([("x", kind)]), schema)
 
 
 def test_a_message_that_is_not_there_is_told_with_those_that_are() -> None:
@@ -348,8 +376,9 @@ def test_a_message_needs_a_struct_and_its_required_fields() -> None:
     schema = ProtobufSchema.parse("message M { required int32 c = 3; }")
     with pytest.raises(ConfigError, match="a Protobuf message needs a struct"):
         plan(pa.string(), schema)
-    with pytest.raises(ConfigError, match="no column for field c, which is required"):
-        plan(pa.struct([]), schema)
+    for kind in (pa.struct([]), pa.struct([("c", pa.null())])):
+        with pytest.raises(ConfigError, match="no column for field c, which is required"):
+            plan(kind, schema)
 
 
 def _descriptors() -> bytes:
