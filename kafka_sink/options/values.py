@@ -25,7 +25,7 @@ from kafka_sink.security.reference import NO_TEXT
 LONG_MIN = -LONG_MAX - 1
 INT_MIN = -INT_MAX - 1
 
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 _SHOWN_CHARACTERS_MAX = 80
 
 
@@ -82,15 +82,14 @@ class Whole:
         return f"a whole number from {self.minimum} to {self.maximum}{extra}"
 
     def parse(self, name: str, value: object) -> int:
-        if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value.strip()) and len(value.strip()) <= 20:
-            number = int(value)
-        elif isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise invalid_value_error(name, value, self.valid)
-        else:
+        number: Any = None
+        if isinstance(value, str):
+            number = int(value) if _WHOLE_NUMBER.fullmatch(value.strip()) else None
+        elif not isinstance(value, (bool, type)) and hasattr(value, "__index__"):
             number = value.__index__()
-        if number != self.besides and not self.minimum <= number <= self.maximum:
+        if number is None or (number != self.besides and not self.minimum <= number <= self.maximum):
             raise invalid_value_error(name, value, self.valid)
-        return number
+        return int(number)
 
 
 @frozen
