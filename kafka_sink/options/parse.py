@@ -59,7 +59,8 @@ def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
     for name, value in settings.items():
         problems.attempt(_read_option, draft, name, value)
     _apply_fallbacks(draft, settings)
-    if "bootstrap.servers" not in draft.named and not any("bootstrap.servers" in str(each) for each in problems.found):
+    is_named = "bootstrap.servers" in map(canonical_name, settings)
+    if not is_named and not any("did you mean bootstrap.servers" in str(each) for each in problems.found):
         missing = "bootstrap.servers is missing: name at least one broker as host:port"
         problems.found.append(ConfigError(missing, OPTION_MISSING))
     problems.raise_any()
