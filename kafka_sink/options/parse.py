@@ -76,6 +76,16 @@ def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
     return ProducerOptions(**fields, notices=tuple(draft.notices))
 
 
+def parse_for_edge(settings: Mapping[str, object], explain: Callable[[str], str]) -> ProducerOptions:
+    """For callers whose users write the options with other names: `explain` adds that to the text of each problem."""
+    problems = OptionProblems()
+    options = problems.attempt(parse_producer_options, settings)
+    problems.found = [ConfigError(explain(str(each)), each.entry) for each in problems.found]
+    problems.raise_any()
+    assert options is not None, "what was not made has left a problem"
+    return options
+
+
 def _read_option(draft: Draft, name: str, value: object) -> None:
     """Reads one entry of the user's mapping into the draft."""
     if not isinstance(name, str):

@@ -36,7 +36,7 @@ from kafka_sink.options.format_options import (
     SideFormat,
 )
 from kafka_sink.options.format_table import FORMAT_OPTIONS, REGISTRY_ALIASES, REGISTRY_OPTIONS
-from kafka_sink.options.parse import OptionProblems, parse_producer_options, suggest_name
+from kafka_sink.options.parse import OptionProblems, parse_for_edge, suggest_name
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.values import contradiction_error, two_values_error
 from kafka_sink.registry.framing import BY_GUID, GLUE, NONE
@@ -219,10 +219,7 @@ def _parse_login(values: dict[str, Any], of_tls: Mapping[str, str], credentials:
         for name, of_producer in _OF_TOKENS.items():
             if values[_BEARER + name] is not None:
                 given[f"sasl.oauthbearer.{of_producer}"] = values[_BEARER + name]
-    try:
-        login = parse_producer_options(given)
-    except ConfigError as error:
-        raise ConfigError(f"{error}\n(here each of these options has the prefix {REGISTRY})", error.entry) from None
+    login = parse_for_edge(given, lambda text: f"{text} (here each of these options has the prefix {REGISTRY})")
     notices = (each for each in login.notices if not each.startswith("sasl.login."))
     return replace(login, notices=tuple(f"{REGISTRY}*: {each}" for each in notices))
 

@@ -22,7 +22,7 @@ from kafka_sink.error_table.writes import (
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import ALIASES, canonical_name
 from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
-from kafka_sink.options.parse import OptionProblems, parse_producer_options, suggest_name
+from kafka_sink.options.parse import OptionProblems, parse_for_edge, suggest_name
 from kafka_sink.options.presets import PREFIX, apply_preset
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.sink_options import (
@@ -61,6 +61,15 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "lineage.api.key.file": ("lineage.url",),
     "lineage.namespace": ("lineage.file", "lineage.url"),
     "lineage.job": ("lineage.file", "lineage.url"),
+}
+# Options of the producer that have no meaning in a sink.
+_AS_IT_IS = "is written as it is, binary as bytes and string as UTF-8; use DataFrame operations to serialize it"
+_UNSUPPORTED: Mapping[str, str] = {
+    "key.serializer": f"the column key {_AS_IT_IS}",
+    "value.serializer": f"the column value {_AS_IT_IS}",
+    "interceptor.classes": "columns are written whole, no code sees single records; change rows with DataFrame "
+    "operations, watch batches with summary.listener",
+    "transactional.id": "each task has an id of its own, chosen by the sink",
 }
 _POLICY, _COMPACT = "cleanup.policy", "compact"
 # Options about transactions, the ledger and repetitions; sink.id is also a label of metrics.
@@ -102,7 +111,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         else:
             problems.found.append(ConfigError(_unknown_option_text(given), OPTION_UNKNOWN))
     partitioner = problems.attempt(_take_partitioner, of_producer)
-    problems.attempt(_check_unsupported, of_producer)
+    _drop_unsupported(of_producer, problems)
     problems.attempt(_check_together, own)
     problems.attempt(_check_topic_creation, own, configs[TOPIC_CONFIG], settings)
     problems.attempt(_check_ledger_configs, configs[LEDGER_CONFIG])
@@ -153,15 +162,14 @@ def _parse_producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
     if "delivery.timeout.ms" in named:
         # It may leave no room for more than Java's linger.ms.
         defaults.pop("linger.ms", None)
-    try:
-        return parse_producer_options({**defaults, **of_producer})
-    except ConfigError as error:
-        # A single problem stays on one line: it is the first that a user sees, and often the only one.
-        rest = "\n" if "\n" in str(error) else " "
-        text = f"{error}{rest}(these are producer options: in Spark each has the prefix {PREFIX})"
-        if "partitioner" in str(error):
-            text += f"\n(a partitioner of your own is named as {PREFIX}partitioner.class=module:function)"
-        raise ConfigError(text, error.entry) from None
+    return parse_for_edge({**defaults, **of_producer}, _explain_prefix)
+
+
+def _explain_prefix(text: str) -> str:
+    text = f"{text} (these are producer options: in Spark each has the prefix {PREFIX})"
+    if "partitioner" in text:
+        text += f"\n(a partitioner of your own is named as {PREFIX}partitioner.class=module:function)"
+    return text
 
 
 def _parse_format_options(
@@ -187,27 +195,12 @@ def _parse_envelope_options(
     return add_trace(parsed, column, of_task)
 
 
-def _check_unsupported(of_producer: Mapping[str, str]) -> None:
-    named = {canonical_name(name): name for name in of_producer}
-    for side in ("key", "value"):
-        if f"{side}.serializer" in named:
-            raise ConfigError(
-                f"{PREFIX}{named[f'{side}.serializer']} is not supported: the column {side} is written as it is, "
-                "binary as bytes and string as UTF-8; use DataFrame operations to serialize it",
-                OPTION_NOT_SUPPORTED,
-            )
-    interceptors = named.get("interceptor.classes", "")
-    if of_producer.get(interceptors, "").strip():
-        raise ConfigError(
-            f"{PREFIX}{interceptors} is not supported: columns are written whole, no code sees single records; "
-            "change rows with DataFrame operations, watch batches with summary.listener",
-            OPTION_NOT_SUPPORTED,
-        )
-    if "transactional.id" in of_producer:
-        raise ConfigError(
-            f"{PREFIX}transactional.id is not supported: each task has an id of its own, chosen by the sink",
-            OPTION_NOT_SUPPORTED,
-        )
+def _drop_unsupported(of_producer: dict[str, str], problems: OptionProblems) -> None:
+    for name in list(of_producer):
+        reason = _UNSUPPORTED.get(canonical_name(name))
+        if reason is not None and of_producer[name].strip():
+            del of_producer[name]
+            problems.found.append(ConfigError(f"{PREFIX}{name} is not supported: {reason}", OPTION_NOT_SUPPORTED))
 
 
 def _take_partitioner(of_producer: dict[str, str]) -> str | None:
