@@ -210,7 +210,7 @@ def _take_partitioner(of_producer: dict[str, str]) -> str | None:
         return None
     if len({of_producer[name] for name in named}) > 1:
         raise two_values_error(*(f"{PREFIX}{name}" for name in named))
-    functions = [FUNCTION_NAME.parse(f"{PREFIX}{name}", of_producer.pop(name)) for name in named]
+    functions: list[str] = [FUNCTION_NAME.parse(f"{PREFIX}{name}", of_producer.pop(name)) for name in named]
     return functions[0]
 
 

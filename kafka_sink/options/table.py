@@ -14,6 +14,7 @@ from kafka_sink.options.option import Option, Treatment
 from kafka_sink.options.producer_options import LONG_MAX, ProducerOptions
 from kafka_sink.options.values import (
     ANY_TEXT,
+    AWS_REGION,
     HOST_CHECK,
     LONG_MIN,
     STORE_TYPE,
@@ -26,7 +27,6 @@ from kafka_sink.options.values import (
     Fraction,
     Mechanism,
     Names,
-    Region,
     Retriever,
     Rule,
     Servers,
@@ -258,7 +258,7 @@ SECURITY_OPTIONS = (
          "this producer does the same anyway."),
     _refusal("sasl.login.class", "JVM class that logs in.", _JVM),
     # AWS_MSK_IAM.
-    _row("sasl.aws.region", Region(), "AWS_MSK_IAM: region of the brokers. The default is the region in their host "
+    _row("sasl.aws.region", AWS_REGION, "AWS_MSK_IAM: region of the brokers. The default is the region in their host "
          "names, then AWS_REGION or AWS_DEFAULT_REGION.", origin=_OWN),
     _text("sasl.aws.access.key.id", "AWS_MSK_IAM: access key id. If it is not set, botocore finds credentials: "
           "environment, web identity, ~/.aws, container, instance.", origin=_OWN),

@@ -11,7 +11,7 @@ case, lists are separated by commas. Python values of the right type are accepte
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -142,29 +142,23 @@ class Choice:
 
 
 @frozen
-class Words:
-    """Words with their values; `fold` converts the input to the case of the words."""
+class Converted:
+    """A text. `convert` gets it without blanks around it, and returns None if it is not valid."""
 
     valid: str
-    meanings: Mapping[str, str]
-    fold: Callable[[str], str] = str
+    convert: Callable[[str], Any]
 
-    def parse(self, name: str, value: object) -> str:
-        if not isinstance(value, str) or self.fold(value.strip()) not in self.meanings:
+    def parse(self, name: str, value: object) -> Any:
+        converted = self.convert(value.strip()) if isinstance(value, str) else None
+        if converted is None:
             raise invalid_value_error(name, value, self.valid)
-        return self.meanings[self.fold(value.strip())]
+        return converted
 
 
-@frozen
-class Pattern:
-    valid: str
-    form: re.Pattern[str]
-
-    def parse(self, name: str, value: object) -> str:
-        text = value.strip() if isinstance(value, str) else ""
-        if not self.form.fullmatch(text):
-            raise invalid_value_error(name, value, self.valid)
-        return text
+def pattern(valid: str, form: str) -> Converted:
+    """A text that has this form, a regular expression."""
+    compiled = re.compile(form)
+    return Converted(valid, lambda text: text if compiled.fullmatch(text) else None)
 
 
 @frozen
@@ -193,11 +187,9 @@ class Names:
         return tuple(str(item).strip() for item in items)
 
 
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-FUNCTION_NAME = Pattern("module:function, importable where it runs", _FUNCTION)
-TOPIC_NAME = Pattern(
-    "a topic name: 1 to 249 letters, digits, dots, underscores and hyphens",
-    re.compile(r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}"),
+FUNCTION_NAME = pattern("module:function, importable where it runs", r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+TOPIC_NAME = pattern(
+    "a topic name: 1 to 249 letters, digits, dots, underscores and hyphens", r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}"
 )
 # The scheme is a listener name, which clusters choose freely; Java accepts any and ignores it.
 _SERVER = re.compile(r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\[\]:/@\s]+))"
@@ -252,18 +244,19 @@ def check_web_address(name: str, text: str, valid: str) -> None:
 # ---- TLS and SASL ----------------------------------------------------------------------------------------------------
 
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
-TLS_VERSION = Words(
-    "TLSv1.2 or TLSv1.3 (TLS means TLSv1.3)", {**{each: each for each in TLS_VERSIONS}, "TLS": "TLSv1.3"}
+TLS_VERSION = Converted(
+    "TLSv1.2 or TLSv1.3 (TLS means TLSv1.3)", {"TLS": "TLSv1.3", **{each: each for each in TLS_VERSIONS}}.get
 )
 # none is librdkafka's value.
-HOST_CHECK = Words("https, or empty for no check", {"https": "https", "": "", "none": ""}, str.lower)
+HOST_CHECK = Converted(
+    "https, or empty for no check", lambda text: {"https": "https", "": "", "none": ""}.get(text.lower())
+)
 # Java's default, JKS, must be accepted, too.
-STORE_TYPE = Words("PEM or PKCS12", {each: each for each in ("PEM", "JKS", "PKCS12")}, str.upper)
+STORE_TYPE = Converted("PEM or PKCS12", lambda text: {"PEM": "PEM", "JKS": "JKS", "PKCS12": "PKCS12"}.get(text.upper()))
 TLS_13_SUITES = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+_FUNCTION_INSTEAD = "pass sasl.oauthbearer.token.provider, a Python function, instead"
 # Kafka's class for the grant of RFC 7523.
 JWT_BEARER = "JwtBearerJwtRetriever"
-# Kafka's handlers whose behaviour is built in here.
-_HANDLERS = frozenset(("OAuthBearerLoginCallbackHandler",))
 _SUITE = re.compile(r"[A-Za-z0-9_\-+!:@=.]{1,200}")
 
 # Java's suite names have the parts of OpenSSL's, with other separators.
@@ -313,17 +306,13 @@ def _openssl_name(suite: str) -> str:
     return suite.replace("CHACHA20-POLY1305-SHA256", "CHACHA20-POLY1305")
 
 
-@frozen
-class Region:
-    valid: str = "a region of AWS such as eu-west-1"
+def _region(text: str) -> str | None:
+    from kafka_sink.security.aws_msk_iam import REGION
 
-    def parse(self, name: str, value: object) -> str:
-        from kafka_sink.security.aws_msk_iam import REGION
+    return text if REGION.fullmatch(text) else None
 
-        text = value.strip() if isinstance(value, str) else ""
-        if not REGION.fullmatch(text):
-            raise invalid_value_error(name, value, self.valid)
-        return text
+
+AWS_REGION = Converted("a region of AWS such as eu-west-1", _region)
 
 
 @frozen
@@ -347,14 +336,16 @@ class Fraction:
 
 @frozen
 class CallbackHandler:
+    """Kafka's handler whose behaviour is built in here."""
+
     valid: str = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 
     def parse(self, name: str, value: object) -> str:
         text = value.strip() if isinstance(value, str) else ""
-        if text.rpartition(".")[2] not in _HANDLERS:
-            instead = "pass sasl.oauthbearer.token.provider, a Python function, instead"
-            if text.rpartition(".")[2] == "IAMOAuthBearerLoginCallbackHandler":
-                instead = "sasl.mechanism=AWS_MSK_IAM does what it does"
+        handler = text.rpartition(".")[2]
+        if handler != "OAuthBearerLoginCallbackHandler":
+            is_amazons = handler == "IAMOAuthBearerLoginCallbackHandler"
+            instead = "sasl.mechanism=AWS_MSK_IAM does what it does" if is_amazons else _FUNCTION_INSTEAD
             raise ConfigError(f"{name} names a class of the JVM: {instead}", OPTION_NOT_SUPPORTED)
         return text
 
@@ -368,9 +359,7 @@ class Retriever:
     def parse(self, name: str, value: object) -> str:
         text = value.strip().rpartition(".")[2] if isinstance(value, str) else ""
         if text not in ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", JWT_BEARER):
-            raise ConfigError(
-                f"{name} names a class of the JVM: pass sasl.oauthbearer.token.provider, a Python function, instead"
-            )
+            raise ConfigError(f"{name} names a class of the JVM: {_FUNCTION_INSTEAD}")
         return text
 
 
@@ -381,7 +370,7 @@ class TokenProvider:
     def parse(self, name: str, value: object) -> Any:
         if callable(value) and not isinstance(value, type):
             return value
-        return Pattern(self.valid, _FUNCTION).parse(name, value)
+        return Converted(self.valid, FUNCTION_NAME.convert).parse(name, value)
 
 
 def conversion_hint(kind: str, path: str, side: str) -> str:
