@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from kafka_sink.error_table.writes import (
-    OPTION_MISSING,
     OPTION_NOT_SUPPORTED,
     OPTION_UNKNOWN,
     OPTIONS_WRONG,
@@ -21,7 +20,7 @@ from kafka_sink.options.option import Option, Treatment
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.rules import RULES, Draft
 from kafka_sink.options.table import OPTIONS, SECURITY_PREFIXES, UNKNOWN_SECURITY
-from kafka_sink.options.values import format_option_value, two_values_error
+from kafka_sink.options.values import format_option_value, missing_error, two_values_error
 
 _KNOWN_NAMES = (*OPTIONS, *FOREIGN_OPTIONS, *ALIASES)
 
@@ -62,7 +61,7 @@ def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
     is_named = "bootstrap.servers" in map(canonical_name, settings)
     if not is_named and not any("did you mean bootstrap.servers" in str(each) for each in problems.found):
         missing = "bootstrap.servers is missing: name at least one broker as host:port"
-        problems.found.append(ConfigError(missing, OPTION_MISSING))
+        problems.found.append(missing_error(missing))
     problems.raise_any()
     for name, option in OPTIONS.items():
         if name not in draft.values and option.treatment is Treatment.HONOURED:

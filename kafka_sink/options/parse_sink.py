@@ -12,7 +12,6 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from kafka_sink.error_table.writes import (
-    OPTION_MISSING,
     OPTION_NOT_SUPPORTED,
     OPTION_UNKNOWN,
     OPTIONS_CONTRADICT,
@@ -48,7 +47,7 @@ from kafka_sink.options.sink_table import (
     TOPIC_CONFIG,
 )
 from kafka_sink.options.table import OPTIONS
-from kafka_sink.options.values import FUNCTION_NAME, invalid_value_error, two_values_error
+from kafka_sink.options.values import FUNCTION_NAME, invalid_value_error, missing_error, two_values_error
 
 if TYPE_CHECKING:
     from kafka_sink.options.format_options import FormatOptions
@@ -232,11 +231,9 @@ def _check_exactly_once(producer: ProducerOptions, of_spark: Mapping[str, str]) 
 
 def _check_together(own: Mapping[str, Any]) -> None:
     if own["batch.id"] is not None and own["sink.id"] is None:
-        raise ConfigError("batch.id needs sink.id: together they name an export", OPTION_MISSING)
+        raise missing_error("batch.id needs sink.id: together they name an export")
     if own["query.id"] is not None and own["batch.id"] is None:
-        raise ConfigError(
-            "query.id needs batch.id: it says whose micro-batch a write inside foreachBatch is", OPTION_MISSING
-        )
+        raise missing_error("query.id needs batch.id: it says whose micro-batch a write inside foreachBatch is")
     for name in ("topic", "dead.letter.topic"):
         if own["delivery.guarantee"] == EXACTLY_ONCE and own[name] is not None and own[name] == own["ledger.topic"]:
             raise ConfigError(
@@ -245,11 +242,9 @@ def _check_together(own: Mapping[str, Any]) -> None:
             )
     wants_topic = own["record.errors"] == DEAD_LETTER
     if wants_topic and own["dead.letter.topic"] is None:
-        raise ConfigError(f"record.errors={DEAD_LETTER} needs the option dead.letter.topic", OPTION_MISSING)
+        raise missing_error(f"record.errors={DEAD_LETTER} needs the option dead.letter.topic")
     if not wants_topic and own["dead.letter.topic"] is not None:
-        raise ConfigError(
-            f"dead.letter.topic is set, but record.errors is not {DEAD_LETTER}: set both or none", OPTION_MISSING
-        )
+        raise missing_error(f"dead.letter.topic is set, but record.errors is not {DEAD_LETTER}: set both or none")
     if wants_topic and own["dead.letter.topic"] == own["topic"]:
         raise ConfigError(
             "dead.letter.topic and topic are the same: rows that cannot be sent need a topic of their own",

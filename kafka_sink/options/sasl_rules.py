@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_sink.error_table.brokers import LOGIN_OPTIONS
-from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED
+from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.values import JWT_BEARER, contradiction_error
+from kafka_sink.options.values import JWT_BEARER, contradiction_error, missing_error
 from kafka_sink.security.jaas import parse_jaas
 from kafka_sink.security.kerberos import KRB5_OPTIONS, KRB5_SILENT, kerberos_login
 from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN
@@ -63,7 +63,7 @@ def check_sasl(draft: Draft, has_tls: bool) -> None:
     elif mechanism == GSSAPI:
         _check_kerberos(draft)
     elif jaas is None and (values["sasl.username"] is None or values["sasl.password"] is None):
-        raise ConfigError(f"sasl.mechanism={mechanism} needs {NEEDS}", OPTION_MISSING)
+        raise missing_error(f"sasl.mechanism={mechanism} needs {NEEDS}")
     owners = {"sasl.aws.": AWS_MSK_IAM, "sasl.oauthbearer.": OAUTHBEARER, "sasl.kerberos.": GSSAPI}
     for prefix, owner in owners.items():
         useless = [name for name in named if name.startswith(prefix) and mechanism != owner]
@@ -92,7 +92,7 @@ def _check_jaas(draft: Draft, text: str, mechanism: str) -> None:
     if mechanism not in (OAUTHBEARER, AWS_MSK_IAM, GSSAPI):
         for name in ("username", "password"):
             if not module.options.get(name):
-                raise ConfigError(f"sasl.jaas.config: {module.name} needs {name}", OPTION_MISSING)
+                raise missing_error(f"sasl.jaas.config: {module.name} needs {name}")
     known = _MODULE_OPTIONS[module.name]
     useless = [name for name in module.options if name not in known]
     if mechanism == OAUTHBEARER:
@@ -105,31 +105,26 @@ def _check_tokens(draft: Draft) -> None:
     values = draft.values
     provider, url = values["sasl.oauthbearer.token.provider"], values["sasl.oauthbearer.token.endpoint.url"]
     if (provider is None) == (url is None):
-        raise ConfigError(
+        raise missing_error(
             "sasl.mechanism=OAUTHBEARER needs either sasl.oauthbearer.token.provider, a function that returns tokens, "
-            "or sasl.oauthbearer.token.endpoint.url with a client id and secret",
-            OPTION_MISSING,
+            "or sasl.oauthbearer.token.endpoint.url with a client id and secret"
         )
     assertion = values["sasl.oauthbearer.assertion.file"]
     if assertion is not None and url is None:
-        raise ConfigError(
-            "sasl.oauthbearer.assertion.file needs sasl.oauthbearer.token.endpoint.url, where it is sent",
-            OPTION_MISSING,
+        raise missing_error(
+            "sasl.oauthbearer.assertion.file needs sasl.oauthbearer.token.endpoint.url, where it is sent"
         )
     if values["sasl.oauthbearer.jwt.retriever.class"] == JWT_BEARER and assertion is None:
-        raise ConfigError(
-            f"sasl.oauthbearer.jwt.retriever.class={JWT_BEARER} needs sasl.oauthbearer.assertion.file", OPTION_MISSING
-        )
+        raise missing_error(f"sasl.oauthbearer.jwt.retriever.class={JWT_BEARER} needs sasl.oauthbearer.assertion.file")
     jaas = values["sasl.jaas.config"]
     if url is None or assertion is not None or (jaas is not None and is_reference(jaas)):
         return
     of_module = parse_jaas(jaas).options if jaas is not None else {}
     for name, java in (("client.id", "clientId"), ("client.secret", "clientSecret")):
         if values[f"sasl.oauthbearer.client.credentials.{name}"] is None and java not in of_module:
-            raise ConfigError(
+            raise missing_error(
                 f"sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.{name}, or {java} in "
-                "sasl.jaas.config",
-                OPTION_MISSING,
+                "sasl.jaas.config"
             )
 
 
@@ -138,17 +133,14 @@ def _check_aws(draft: Draft) -> None:
     key_id, secret = values["sasl.aws.access.key.id"], values["sasl.aws.secret.access.key"]
     token = values["sasl.aws.session.token"]
     if (key_id is None) != (secret is None) or (token is not None and key_id is None):
-        raise ConfigError(
-            "sasl.aws.access.key.id and sasl.aws.secret.access.key belong together: set both or none", OPTION_MISSING
-        )
+        raise missing_error("sasl.aws.access.key.id and sasl.aws.secret.access.key belong together: set both or none")
     if key_id is not None and values["sasl.aws.profile"] is not None:
         raise contradiction_error("sasl.aws.access.key.id", "sasl.aws.profile")
     jaas = values["sasl.jaas.config"]
     module = {} if jaas is None or is_reference(jaas) else parse_jaas(jaas).options
     if ("awsRoleAccessKeyId" in module) != ("awsRoleSecretAccessKey" in module):
-        raise ConfigError(
-            "sasl.jaas.config: awsRoleAccessKeyId and awsRoleSecretAccessKey belong together: set both or none",
-            OPTION_MISSING,
+        raise missing_error(
+            "sasl.jaas.config: awsRoleAccessKeyId and awsRoleSecretAccessKey belong together: set both or none"
         )
     for name, java in (
         ("profile", "awsProfileName"),

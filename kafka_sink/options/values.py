@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
+from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX, SECRET_NAME
@@ -53,6 +53,10 @@ def format_option_value(value: object) -> str:
 
 def invalid_value_error(name: str, value: object, valid: str) -> ConfigError:
     return ConfigError(f"{name}={describe_value(name, value)} is not valid: expected {valid}")
+
+
+def missing_error(text: str) -> ConfigError:
+    return ConfigError(text, OPTION_MISSING)
 
 
 def contradiction_error(name: str, other: str) -> ConfigError:
