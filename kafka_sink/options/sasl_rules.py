@@ -5,6 +5,7 @@ References (`${env:NAME}`) are not resolved here: their values are checked where
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafka_sink.error_table.brokers import LOGIN_OPTIONS
@@ -50,18 +51,19 @@ def check_sasl(draft: Draft, has_tls: bool) -> None:
     values, named = draft.values, draft.named
     mechanism = values["sasl.mechanism"]
     jaas = values["sasl.jaas.config"]
+    # None: a reference, which is read where connections are opened.
+    entries: Mapping[str, str] | None = {}
     if jaas is not None:
         for name in ("sasl.username", "sasl.password"):
             if values[name] is not None:
                 raise contradiction_error(name, "sasl.jaas.config")
-        if not is_reference(jaas):
-            _check_jaas(draft, jaas, mechanism)
+        entries = None if is_reference(jaas) else _read_jaas(draft, jaas, mechanism)
     if mechanism == OAUTHBEARER:
-        _check_tokens(draft)
+        _check_tokens(draft, entries)
     elif mechanism == AWS_MSK_IAM:
-        _check_aws(draft)
+        _check_aws(draft, entries or {})
     elif mechanism == GSSAPI:
-        _check_kerberos(draft)
+        _check_kerberos(draft, entries)
     elif jaas is None and (values["sasl.username"] is None or values["sasl.password"] is None):
         raise missing_error(f"sasl.mechanism={mechanism} needs {NEEDS}")
     owners = {"sasl.aws.": AWS_MSK_IAM, "sasl.oauthbearer.": OAUTHBEARER, "sasl.kerberos.": GSSAPI}
@@ -75,7 +77,7 @@ def check_sasl(draft: Draft, has_tls: bool) -> None:
         draft.notices.append(f"{shown} on the network: security.protocol=SASL_PLAINTEXT does not encrypt")
 
 
-def _check_jaas(draft: Draft, text: str, mechanism: str) -> None:
+def _read_jaas(draft: Draft, text: str, mechanism: str) -> Mapping[str, str]:
     module = parse_jaas(text)
     if module.name not in MODULES:
         raise ConfigError(
@@ -99,9 +101,10 @@ def _check_jaas(draft: Draft, text: str, mechanism: str) -> None:
         useless = [name for name in useless if not name.startswith(EXTENSION)]
     if useless:
         draft.notices.append(f"sasl.jaas.config: options without effect on a client: {', '.join(sorted(useless))}")
+    return module.options
 
 
-def _check_tokens(draft: Draft) -> None:
+def _check_tokens(draft: Draft, entries: Mapping[str, str] | None) -> None:
     values = draft.values
     provider, url = values["sasl.oauthbearer.token.provider"], values["sasl.oauthbearer.token.endpoint.url"]
     if (provider is None) == (url is None):
@@ -116,19 +119,17 @@ def _check_tokens(draft: Draft) -> None:
         )
     if values["sasl.oauthbearer.jwt.retriever.class"] == JWT_BEARER and assertion is None:
         raise missing_error(f"sasl.oauthbearer.jwt.retriever.class={JWT_BEARER} needs sasl.oauthbearer.assertion.file")
-    jaas = values["sasl.jaas.config"]
-    if url is None or assertion is not None or (jaas is not None and is_reference(jaas)):
+    if url is None or assertion is not None or entries is None:
         return
-    of_module = parse_jaas(jaas).options if jaas is not None else {}
     for name, java in (("client.id", "clientId"), ("client.secret", "clientSecret")):
-        if values[f"sasl.oauthbearer.client.credentials.{name}"] is None and java not in of_module:
+        if values[f"sasl.oauthbearer.client.credentials.{name}"] is None and java not in entries:
             raise missing_error(
                 f"sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.{name}, or {java} in "
                 "sasl.jaas.config"
             )
 
 
-def _check_aws(draft: Draft) -> None:
+def _check_aws(draft: Draft, entries: Mapping[str, str]) -> None:
     values = draft.values
     key_id, secret = values["sasl.aws.access.key.id"], values["sasl.aws.secret.access.key"]
     token = values["sasl.aws.session.token"]
@@ -136,9 +137,7 @@ def _check_aws(draft: Draft) -> None:
         raise missing_error("sasl.aws.access.key.id and sasl.aws.secret.access.key belong together: set both or none")
     if key_id is not None and values["sasl.aws.profile"] is not None:
         raise contradiction_error("sasl.aws.access.key.id", "sasl.aws.profile")
-    jaas = values["sasl.jaas.config"]
-    module = {} if jaas is None or is_reference(jaas) else parse_jaas(jaas).options
-    if ("awsRoleAccessKeyId" in module) != ("awsRoleSecretAccessKey" in module):
+    if ("awsRoleAccessKeyId" in entries) != ("awsRoleSecretAccessKey" in entries):
         raise missing_error(
             "sasl.jaas.config: awsRoleAccessKeyId and awsRoleSecretAccessKey belong together: set both or none"
         )
@@ -148,11 +147,11 @@ def _check_aws(draft: Draft) -> None:
         ("access.key.id", "awsProfileName"),
         ("access.key.id", "awsRoleAccessKeyId"),
     ):
-        if values[f"sasl.aws.{name}"] is not None and java in module:
+        if values[f"sasl.aws.{name}"] is not None and java in entries:
             raise contradiction_error(f"sasl.aws.{name}", f"{java} of sasl.jaas.config")
 
 
-def _check_kerberos(draft: Draft) -> None:
+def _check_kerberos(draft: Draft, entries: Mapping[str, str] | None) -> None:
     values, named = draft.values, draft.named
     if "sasl.mechanism" not in named and not any(name.startswith("sasl.kerberos.") for name in named):
         others = ", ".join(name for name in MECHANISMS if name != GSSAPI)
@@ -162,8 +161,7 @@ def _check_kerberos(draft: Draft) -> None:
         )
     useless = [name for name in ("sasl.username", "sasl.password") if values[name] is not None]
     draft.notices.extend(f"{name} has no effect with sasl.mechanism=GSSAPI" for name in useless)
-    jaas = values["sasl.jaas.config"]
-    if jaas is not None and is_reference(jaas):
+    if entries is None:
         return
     service, principal, keytab = (values[f"sasl.kerberos.{name}"] for name in ("service.name", "principal", "keytab"))
-    kerberos_login(service, principal, keytab, parse_jaas(jaas).options if jaas is not None else None)
+    kerberos_login(service, principal, keytab, entries if values["sasl.jaas.config"] is not None else None)
