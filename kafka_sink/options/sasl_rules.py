@@ -71,10 +71,9 @@ def check_sasl(draft: Draft, has_tls: bool) -> None:
         useless = [name for name in named if name.startswith(prefix) and mechanism != owner]
         draft.notices.extend(f"{named[name]} has no effect with sasl.mechanism={mechanism}" for name in useless)
     if not has_tls:
-        shown = "the password is readable" if mechanism == PLAIN else "records are readable"
-        shown = "the token is readable" if mechanism == OAUTHBEARER else shown
-        shown = "what the client signs in with is readable" if mechanism == AWS_MSK_IAM else shown
-        draft.notices.append(f"{shown} on the network: security.protocol=SASL_PLAINTEXT does not encrypt")
+        secrets = {PLAIN: "the password", OAUTHBEARER: "the token", AWS_MSK_IAM: "what the client signs in with"}
+        shown = f"{secrets[mechanism]} is" if mechanism in secrets else "records are"
+        draft.notices.append(f"{shown} readable on the network: security.protocol=SASL_PLAINTEXT does not encrypt")
 
 
 def _read_jaas(draft: Draft, text: str, mechanism: str) -> Mapping[str, str]:
