@@ -187,11 +187,10 @@ def _parse_envelope_options(
     column, of_task = own["traceparent.column"], own["traceparent.task"]
     if not of_envelope and column is None and not of_task:
         return None
-    from kafka_sink.options.parse_envelope import add_trace, parse_envelope_options  # as above
+    from kafka_sink.options.parse_envelope import parse_envelope_options  # as above
 
     value = None if formats is None else formats.value
-    parsed = parse_envelope_options(of_envelope, None if value is None else value.format)
-    return add_trace(parsed, column, of_task)
+    return parse_envelope_options(of_envelope, None if value is None else value.format, column, of_task)
 
 
 def _drop_unsupported(of_producer: dict[str, str], problems: OptionProblems) -> None:
