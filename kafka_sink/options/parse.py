@@ -7,6 +7,7 @@ over several values. Later steps run only if the earlier ones found nothing, sin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from kafka_sink.error_table.writes import (
@@ -69,10 +70,10 @@ def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
     for rule in RULES:
         problems.attempt(rule, draft)
     problems.raise_any()
-    fields = {option.field: draft.values[name] for name, option in OPTIONS.items() if option.field}
-    fields["send_is_synchronous"] = draft.values["producer.type"] == "sync"
-    fields["partitioner"] = draft.values["partitioner.class"] or "default"
-    return ProducerOptions(**fields, notices=tuple(draft.notices))
+    parsed = {option.field: draft.values[name] for name, option in OPTIONS.items() if option.field}
+    parsed["send_is_synchronous"] = draft.values["producer.type"] == "sync"
+    parsed["partitioner"] = draft.values["partitioner.class"] or "default"
+    return ProducerOptions(**parsed, notices=tuple(draft.notices))
 
 
 def parse_for_edge(settings: Mapping[str, object], explain: Callable[[str], str]) -> ProducerOptions:
@@ -145,6 +146,12 @@ def _unknown_option_error(name: str) -> ConfigError:
     dotted = name.strip().lower().replace("_", ".").replace("-", ".")
     hint = "" if dotted in CONSUMER_OPTIONS else suggest_name(dotted, _KNOWN_NAMES)
     return ConfigError(f"{name!r} is not a producer option{hint}", OPTION_UNKNOWN)
+
+
+def select_fields(kind: type, values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The fields with the name of an option, perhaps without its prefix."""
+    named = {name.removeprefix(prefix).replace(".", "_"): value for name, value in values.items()}
+    return {each.name: named[each.name] for each in fields(kind) if each.name in named}
 
 
 def suggest_name(name: str, known: Iterable[str], joint: str = ": ") -> str:

@@ -36,7 +36,7 @@ from kafka_sink.options.format_options import (
     SideFormat,
 )
 from kafka_sink.options.format_table import FORMAT_OPTIONS, REGISTRY_ALIASES, REGISTRY_OPTIONS
-from kafka_sink.options.parse import OptionProblems, parse_for_edge, suggest_name
+from kafka_sink.options.parse import OptionProblems, parse_for_edge, select_fields, suggest_name
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.values import contradiction_error, missing_error, two_values_error
 from kafka_sink.registry.framing import BY_GUID, GLUE, NONE
@@ -185,19 +185,10 @@ def _make_registry_options(
     if credentials is not None and not is_encrypted:
         notices.append(f"credentials are readable on the network: {REGISTRY}url does not begin with https://")
     options = RegistryOptions(
-        urls=urls,
+        **select_fields(RegistryOptions, values, REGISTRY),
         login=login,
         kafka=kafka if credentials in (SASL_INHERIT, SASL_OAUTHBEARER_INHERIT) else None,
-        context=values[f"{REGISTRY}context"],
         credentials=credentials,
-        user_info=values[f"{_BASIC}user.info"],
-        bearer_token=values[f"{_BEARER}token"],
-        logical_cluster=values[f"{_BEARER}logical.cluster"],
-        identity_pool=values[f"{_BEARER}identity.pool.id"],
-        retries_max=values[f"{REGISTRY}max.retries"],
-        retry_wait_ms=values[f"{REGISTRY}retries.wait.ms"],
-        retry_wait_max_ms=values[f"{REGISTRY}retries.max.wait.ms"],
-        latest_life_s=values[f"{REGISTRY}latest.cache.ttl.sec"],
     )
     return options, tuple(notices)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafka_sink.error_table.writes import (
@@ -21,7 +21,7 @@ from kafka_sink.error_table.writes import (
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import ALIASES, canonical_name
 from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
-from kafka_sink.options.parse import OptionProblems, parse_for_edge, suggest_name
+from kafka_sink.options.parse import OptionProblems, parse_for_edge, select_fields, suggest_name
 from kafka_sink.options.presets import PREFIX, apply_preset
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.sink_options import (
@@ -126,7 +126,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     assert producer is not None and formats is not None, "what was not made has left a problem"
     plan = TopicPlan(own["topic.partitions"], own["topic.replication.factor"], _sort_configs(configs[TOPIC_CONFIG]))
     return SinkOptions(
-        **_select_fields(SinkOptions, own),
+        **select_fields(SinkOptions, own),
         producer=replace(producer, notices=()),
         transaction_timeout_is_chosen="transaction.timeout.ms" in of_producer,
         is_exactly_once=own["delivery.guarantee"] == EXACTLY_ONCE,
@@ -143,12 +143,6 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         telemetry=_make_telemetry_options(own),
         notices=(*notices, *producer.notices, *formats[1]),
     )
-
-
-def _select_fields(kind: type, own: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The fields with the name of an option, perhaps without its prefix."""
-    named = {name.removeprefix(prefix).replace(".", "_"): value for name, value in own.items()}
-    return {each.name: named[each.name] for each in fields(kind) if each.name in named}
 
 
 def _sort_configs(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -298,7 +292,7 @@ def _make_telemetry_options(own: Mapping[str, Any]) -> TelemetryOptions | None:
     """None if no option enables metrics or lineage."""
     if not own[METRICS_ENABLED] and all(own[name] is None for name in _ASKING):
         return None
-    return TelemetryOptions(**_select_fields(TelemetryOptions, own, prefix="metrics."))
+    return TelemetryOptions(**select_fields(TelemetryOptions, own, "metrics."))
 
 
 def _unknown_option_text(given: str) -> str:
