@@ -23,7 +23,8 @@ from kafka_sink.security.mechanisms import MECHANISMS
 from kafka_sink.security.reference import NO_TEXT
 
 LONG_MIN = -LONG_MAX - 1
-INT_MIN = -INT_MAX - 1
+# By their numbers in the attributes of a batch.
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 _SHOWN_CHARACTERS_MAX = 80
@@ -81,7 +82,7 @@ class Whole:
     @property
     def valid(self) -> str:
         extra = "" if self.besides is None else f", or {self.besides}"
-        if self.minimum in (INT_MIN, LONG_MIN):
+        if self.minimum == LONG_MIN:
             return f"any whole number up to {self.maximum}{extra}"
         return f"a whole number from {self.minimum} to {self.maximum}{extra}"
 
