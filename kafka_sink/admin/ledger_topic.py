@@ -129,9 +129,10 @@ def ledger_counts(client: Client, topic: str) -> tuple[int, int | None]:
 
 
 def check_cleanup_policy(topic: str, configs: Mapping[str, str | None]) -> None:
-    """compact,delete is no better than delete: it compacts, but still deletes old records."""
+    """compact,delete is no better than delete: it compacts, but still deletes old records. Other servers than Apache
+    Kafka may leave the policy out."""
     policy = configs.get(CLEANUP)
-    if policy != "compact":
+    if policy not in ("compact", None):
         raise ConfigError(
             f"the ledger topic {topic} has {CLEANUP}={policy}: decisions would be deleted with age, and batches "
             f"delivered twice. Set it right ({_alter(topic, CLEANUP, 'compact')}), or choose another ledger.topic",
