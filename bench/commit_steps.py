@@ -70,7 +70,10 @@ class Bench:
         self._client = Client(parse_producer_options(common))
         self._client.create_topic(TOPIC, PARTITIONS, 1)
         self._client.create_topic(LEDGER, 1, 1, {"cleanup.policy": "compact"})
-        self._settings = DeliverySettings(ledger_topic=LEDGER, transaction_version=self._client.transaction_version())
+        self._settings = DeliverySettings(
+            ledger_topic=LEDGER,
+            transaction_version=self._client.transaction_support(is_sweeping=False).transaction_version,
+        )
         self._session = DriverSession(SINK, RUN)
         self._attempts = itertools.count()
         self._batches = itertools.count()

@@ -37,7 +37,7 @@ from kafka_sink.admin.configs import (
     found_or_raise,
     read_configs,
 )
-from kafka_sink.admin.support import TransactionSupport, features_of, missing_apis, transaction_version_of
+from kafka_sink.admin.support import TransactionSupport, missing_apis, transaction_version_of
 from kafka_sink.auth.secured import authenticator, tls_contexts
 from kafka_sink.client.admin_engine import AdminEngine
 from kafka_sink.client.admin_request import (
@@ -55,7 +55,7 @@ from kafka_sink.client.admin_request import (
 )
 from kafka_sink.client.backoff import Backoff
 from kafka_sink.client.cluster import ClusterView
-from kafka_sink.client.commands import Connect, Disconnect, NetworkCommand, Notice, Resolve, Send
+from kafka_sink.client.commands import Connect, Disconnect, Notice, Resolve, Send
 from kafka_sink.client.metadata import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.client.outcome import describe
 from kafka_sink.client.partitions import PartitionInfo, partition_infos
@@ -161,7 +161,7 @@ class Client:
 
     def run(self, machine: Machine[V_co]) -> V_co:
         """Carries out the requests of the state machine until it has a verdict. Each is answered exactly once."""
-        self._start_afresh_if_refused()
+        self._begin()
         out: dict[RequestKey, AdminRequest] = {}
         responses: list[AdminResponse] = []
         told_ms = self.now_ms()
@@ -190,8 +190,7 @@ class Client:
 
     def look_ahead(self, topics: Collection[str], transactional_ids: Collection[str]) -> None:
         """Announces what the next `run` needs. It is looked up together with what the next call needs."""
-        self._start_afresh_if_refused()
-        self._ensure_open()[1].look_ahead(self.now_ms(), topics, transactional_ids)
+        self._begin().look_ahead(self.now_ms(), topics, transactional_ids)
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
@@ -220,7 +219,7 @@ class Client:
         arrived a failure is raised, unless the request `changes_nothing`; so is a failure that a retry does not fix.
         Without `needs_all`, brokers that do not answer are left out if at least one does.
         """
-        self._start_afresh_if_refused()
+        self._begin()
         limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.now_ms() + limit_ms
         attempt = 0
@@ -247,9 +246,8 @@ class Client:
     def reach(self, timeout_ms: int | None = None, *, topics: Sequence[str] = ()) -> None:
         """Returns when the brokers of the cluster are known; the default timeout is max.block.ms. The metadata of
         the topics is requested together with them."""
-        self._start_afresh_if_refused()
+        metadata = self._begin().metadata
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
-        metadata = self._ensure_open()[1].metadata
         is_known = all(topic in metadata.view.topics for topic in topics)
         if is_known and metadata.is_just_learnt(self.now_ms()):
             return
@@ -265,7 +263,8 @@ class Client:
 
     def features(self) -> dict[str, int]:
         """Finalised features and their levels, such as transaction.version. Empty before they existed."""
-        return features_of(self._ask_versions())
+        rows = self._ask_versions().get("finalized_features") or ()
+        return {row["name"]: row["max_version_level"] for row in rows}
 
     def list_apis(self) -> frozenset[int]:
         """API keys that one of the brokers supports."""
@@ -291,10 +290,6 @@ class Client:
 
     def ask_metadata(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         return self.ask(AnyBroker(), METADATA, body, changes_nothing=True)
-
-    def transaction_version(self) -> int:
-        """The transaction version of the cluster: 2 from KIP-890 on, else 1."""
-        return transaction_version_of(self.features())
 
     def transaction_support(self, *, is_sweeping: bool = True) -> TransactionSupport:
         """Read from the ApiVersions responses of existing connections. All brokers are asked only if these do not show
@@ -350,8 +345,7 @@ class Client:
         creates = self.creates_topics if create is None else create
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.now_ms() + limit_ms
-        self._start_afresh_if_refused()
-        metadata = self._ensure_open()[1].metadata
+        metadata = self._begin().metadata
         seen = metadata.view
         if metadata.is_just_learnt(self.now_ms()) and seen.partition_count(topic) is not None:
             return partition_infos(seen, topic)
@@ -385,15 +379,12 @@ class Client:
         partitions: int = -1,
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
-        *,
-        timeout_ms: int | None = None,
     ) -> list[PartitionInfo]:
         """Returns its partitions once all have a leader. An existing topic is used as it is.
 
         -1 means the broker's default.
         """
-        limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
-        deadline_ms = self.now_ms() + limit_ms
+        deadline_ms = self.now_ms() + self.options.max_block_ms
         row = {
             "name": name,
             "num_partitions": partitions,
@@ -542,17 +533,14 @@ class Client:
             step = engine.step(self.now_ms(), events, requests)
             self._wake_at_ms = step.wake_at_ms
             for command in step.commands:
-                self._carry_out(network, command)
+                if isinstance(command, (Send, Connect, Disconnect, Resolve)):
+                    network.execute(command)
+                elif isinstance(command, Notice):
+                    _LOGGER.log(_LEVELS[command.level], "[%s] %s", self.options.client_id, command.text)
             return step.responses
         except BaseException:
             self._drop()
             raise
-
-    def _carry_out(self, network: Network, command: NetworkCommand) -> None:
-        if isinstance(command, (Send, Connect, Disconnect, Resolve)):
-            network.execute(command)
-        elif isinstance(command, Notice):
-            _LOGGER.log(_LEVELS[command.level], "[%s] %s", self.options.client_id, command.text)
 
     def _ensure_open(self) -> tuple[Network, AdminEngine]:
         if self._is_closed:
@@ -571,10 +559,11 @@ class Client:
             )
         return self._network, self._engine
 
-    def _start_afresh_if_refused(self) -> None:
+    def _begin(self) -> AdminEngine:
         """For the beginning of a call. Within a call no broker is tried again after a refusal by either side."""
         if self._engine is not None and self._engine.nodes.refusal is not None:
             self._drop()
+        return self._ensure_open()[1]
 
     def _drop(self) -> None:
         network, self._network, self._engine = self._network, None, None

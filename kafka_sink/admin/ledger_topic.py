@@ -17,13 +17,13 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Protocol
 
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.configs import ConfigAnswer, found_or_raise
 from kafka_sink.error_table.brokers import LEDGER_FORGETS
 from kafka_sink.errors import BrokerError, ConfigError
 from kafka_sink.frozen import frozen
+from kafka_sink.options.sink_options import SinkOptions
 
 _LOGGER = logging.getLogger("kafka_sink")
 UNKNOWN_TOPIC = 3
@@ -49,19 +49,6 @@ CLEANUP, IN_SYNC, UNCLEAN, MESSAGE_BYTES = CHECKED = (
 WARNINGS_MAX = 256
 
 
-class LedgerOptions(Protocol):
-    """The options of a sink about its ledger topic."""
-
-    @property
-    def ledger_topic(self) -> str: ...
-    @property
-    def ledger_replication_factor(self) -> int: ...
-    @property
-    def ledger_is_created(self) -> bool: ...
-    @property
-    def ledger_configs(self) -> tuple[tuple[str, str], ...]: ...
-
-
 @frozen
 class PlainLedger:
     """For callers without other options of a sink."""
@@ -70,6 +57,9 @@ class PlainLedger:
     ledger_replication_factor: int = -1
     ledger_is_created: bool = True
     ledger_configs: tuple[tuple[str, str], ...] = ()
+
+
+LedgerOptions = SinkOptions | PlainLedger
 
 
 def check_ledger_topic(client: Client, wanted: LedgerOptions) -> None:
@@ -89,7 +79,9 @@ def check_ledger_configs(client: Client, wanted: LedgerOptions, configs: ConfigA
     if _is_missing(client, topic, configs):
         if not wanted.ledger_is_created:
             raise ConfigError(missing_ledger_text(topic))
-        _create(client, wanted)
+        factor, defaults = new_ledger_config(client, wanted)
+        client.create_topic(topic, 1, factor, defaults)
+        _LOGGER.info("created the ledger topic %s (replication factor %d)", topic, factor)
         return
     configs = found_or_raise(configs)
     if configs is not None:
@@ -127,12 +119,6 @@ def new_ledger_config(client: Client, wanted: LedgerOptions) -> tuple[int, dict[
     return factor, {name: value for name, value in configs.items() if value}
 
 
-def _create(client: Client, wanted: LedgerOptions) -> None:
-    factor, configs = new_ledger_config(client, wanted)
-    client.create_topic(wanted.ledger_topic, 1, factor, configs)
-    _LOGGER.info("created the ledger topic %s (replication factor %d)", wanted.ledger_topic, factor)
-
-
 def ledger_counts(client: Client, topic: str) -> tuple[int, int | None]:
     """Number of brokers, and replicas of the ledger; None: unknown at the moment."""
     if topic not in client.cluster.topics:
@@ -143,9 +129,10 @@ def ledger_counts(client: Client, topic: str) -> tuple[int, int | None]:
 
 
 def check_cleanup_policy(topic: str, configs: Mapping[str, str | None]) -> None:
-    """compact,delete is no better than delete: it compacts, but still deletes old records."""
+    """compact,delete is no better than delete: it compacts, but still deletes old records. Other servers than Apache
+    Kafka may leave the policy out."""
     policy = configs.get(CLEANUP)
-    if policy != "compact":
+    if policy not in ("compact", None):
         raise ConfigError(
             f"the ledger topic {topic} has {CLEANUP}={policy}: decisions would be deleted with age, and batches "
             f"delivered twice. Set it right ({_alter(topic, CLEANUP, 'compact')}), or choose another ledger.topic",

@@ -135,7 +135,7 @@ class RegistryClient:
         self._tokens = _token_source(options)
         self._known: dict[SchemaQuery, tuple[float, ResolvedSchema]] = {}
         # The address that answered last is tried first.
-        self._urls = list(options.urls)
+        self._urls = list(options.url)
 
     def resolve(self, query: SchemaQuery) -> ResolvedSchema:
         known = self._known.get(query)
@@ -149,16 +149,16 @@ class RegistryClient:
 
     def _ask_or_recall(self, query: SchemaQuery, known: ResolvedSchema | None) -> ResolvedSchema:
         """`known`: this process's own answer, which has expired."""
-        before = recall(self._options.urls, query) if known is None else known
+        before = recall(self._options.url, query) if known is None else known
         try:
             # Do not wait for a registry that is not needed.
-            found = self._run_resolution(query, self._options.retries_max if before is None else 0)
+            found = self._run_resolution(query, self._options.max_retries if before is None else 0)
         except TransportError as error:
             if before is None:
                 raise
             _LOGGER.warning("%s; the schema is the one of an earlier answer: %s", error, before.subject or before.guid)
             return before
-        remember(self._options.urls, query, found)
+        remember(self._options.url, query, found)
         return found
 
     def _run_resolution(self, query: SchemaQuery, retries_max: int) -> ResolvedSchema:
@@ -172,7 +172,7 @@ class RegistryClient:
             return found
 
     def _is_fresh(self, since_s: float) -> bool:
-        life_s = self._options.latest_life_s
+        life_s = self._options.latest_cache_ttl_sec
         return life_s < 0 or time.monotonic() - since_s < life_s
 
     def ask(self, request: RegistryRequest, retries_max: int) -> RegistryAnswer:
@@ -188,8 +188,8 @@ class RegistryClient:
                 if attempt >= retries_max:
                     raise
                 wanted_s = 0.0
-            longest_s = self._options.retry_wait_max_ms / 1000
-            wait_s = max(self._options.retry_wait_ms / 1000 * 2**attempt * random.uniform(0.8, 1.0), wanted_s)
+            longest_s = self._options.retries_max_wait_ms / 1000
+            wait_s = max(self._options.retries_wait_ms / 1000 * 2**attempt * random.uniform(0.8, 1.0), wanted_s)
             time.sleep(min(wait_s, longest_s))
             attempt += 1
 
@@ -246,7 +246,10 @@ class RegistryClient:
             pair = base64.b64encode(f"{user}:{password}".encode()).decode()
             return {"Authorization": f"Basic {pair}"}, (pair, password)
         token = self._token()
-        of_cloud = {"target-sr-cluster": options.logical_cluster, "Confluent-Identity-Pool-Id": options.identity_pool}
+        of_cloud = {
+            "target-sr-cluster": options.bearer_auth_logical_cluster,
+            "Confluent-Identity-Pool-Id": options.bearer_auth_identity_pool_id,
+        }
         known = {header: value for header, value in of_cloud.items() if value is not None}
         return {"Authorization": f"Bearer {token}", **known}, (token,)
 
@@ -254,7 +257,7 @@ class RegistryClient:
         if self._tokens is not None:
             token = self._tokens.current()
         else:
-            token = resolve_references(f"{REGISTRY}bearer.auth.token", self._options.bearer_token or "").strip()
+            token = resolve_references(f"{REGISTRY}bearer.auth.token", self._options.bearer_auth_token or "").strip()
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise AuthenticationError(
                 "the bearer token for the schema registry is empty, or contains characters that a token cannot have",
@@ -282,7 +285,7 @@ def _user_and_password(options: RegistryOptions) -> tuple[str, str]:
         }
         return named.get("username", ""), named.get("password", "")
     name = f"{REGISTRY}basic.auth.user.info"
-    user, found, password = resolve_references(name, options.user_info or "").strip().partition(":")
+    user, found, password = resolve_references(name, options.basic_auth_user_info or "").strip().partition(":")
     if not found:
         raise ConfigError(f"{name} is not valid: expected user:password")
     return user, password

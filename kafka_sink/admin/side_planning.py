@@ -12,7 +12,7 @@ from kafka_sink.admin.side_plan import SidePlan
 from kafka_sink.error_table.commits import SCHEMA_MISMATCH
 from kafka_sink.errors import ConfigError
 from kafka_sink.io.files import read_file
-from kafka_sink.options.format_names import AVRO, JSON, PROTOBUF
+from kafka_sink.options.format_names import AVRO, JSON, JSON_SCHEMA, PROTOBUF
 from kafka_sink.options.format_options import RegistryOptions, SideFormat
 from kafka_sink.registry import schema as registered
 from kafka_sink.registry.framing import MessagePosition, make_frame
@@ -27,7 +27,9 @@ from kafka_sink.schemas.protobuf import ProtobufSchema
 RECORD_NAME = "topLevelRecord"
 # Suffixes of descriptor files, as written by protoc --descriptor_set_out; others are texts.
 _DESCRIPTORS = (".desc", ".pb", ".protoset", ".bin")
-_KINDS = {registered.AVRO: "Avro", registered.PROTOBUF: "Protobuf", registered.JSON: "JSON"}
+# Formats in the words of a registry, and of people.
+_KINDS = {AVRO: registered.AVRO, PROTOBUF: registered.PROTOBUF, JSON_SCHEMA: registered.JSON}
+_TITLES = {registered.AVRO: "Avro", registered.PROTOBUF: "Protobuf", registered.JSON: "JSON"}
 
 
 def plan_side(
@@ -55,7 +57,7 @@ def _plan_side(
     resolved = resolve(
         registry,
         chosen.schema,
-        None if given is None else registered.Schema(_registry_kind(chosen.format), given.text),
+        None if given is None else registered.Schema(_KINDS[chosen.format], given.text),
         topic=topic,
         record_name=chosen.record_name if given is None else given.fullname,
     )
@@ -96,15 +98,11 @@ def _parse_schema(chosen: SideFormat, text: str, references: dict[str, str]) -> 
 
 def _choose_schema(chosen: SideFormat, given: Schema | None, resolved: ResolvedSchema) -> Schema:
     """The registry's schema. If it equals the given one, that is parsed already."""
-    if resolved.schema.kind != _registry_kind(chosen.format):
-        raise ConfigError(f"the schema in the registry is {_KINDS[resolved.schema.kind]}", SCHEMA_MISMATCH)
+    if resolved.schema.kind != _KINDS[chosen.format]:
+        raise ConfigError(f"the schema in the registry is {_TITLES[resolved.schema.kind]}", SCHEMA_MISMATCH)
     if given is not None and resolved.schema.text == given.text:
         return given
     return _parse_schema(chosen, resolved.schema.text, {each.name: each.schema.text for each in resolved.dependencies})
-
-
-def _registry_kind(format_name: str) -> str:
-    return {AVRO: registered.AVRO, PROTOBUF: registered.PROTOBUF}.get(format_name, registered.JSON)
 
 
 def _place(schema: Schema) -> MessagePosition | None:

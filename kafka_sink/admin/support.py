@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ID
 
@@ -19,11 +19,6 @@ class TransactionSupport(NamedTuple):
     transaction_version: int
     verifies: bool
     missing: tuple[str, ...] = ()
-
-
-def features_of(versions: Mapping[str, Any]) -> dict[str, int]:
-    """Finalised features and their levels."""
-    return {row["name"]: row["max_version_level"] for row in versions.get("finalized_features") or ()}
 
 
 def transaction_version_of(features: Mapping[str, int]) -> int:

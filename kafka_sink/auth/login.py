@@ -19,8 +19,9 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sasl_rules import EXTENSION, MODULES, NEEDS
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange
 from kafka_sink.security.jaas import parse_jaas
-from kafka_sink.security.login import Login, new_exchange
 from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, Exchange
+from kafka_sink.security.oauthbearer import OAuthBearerExchange
+from kafka_sink.security.passwords import password_exchange
 from kafka_sink.security.reference import is_reference
 
 NONCE_BYTES = 24
@@ -34,7 +35,13 @@ def sasl_authenticator(options: ProducerOptions) -> Authenticator:
     tokens = _make_token_source(options) if options.sasl_mechanism == OAUTHBEARER else None
 
     def next_exchange(_host: str) -> Exchange:
-        return new_exchange(_read_login(options, tokens), secrets.token_urlsafe(NONCE_BYTES))
+        named = read_login_options(options)
+        if tokens is None:
+            return _password_exchange(options, named)
+        extensions = {
+            name.removeprefix(EXTENSION): value for name, value in named.items() if name.startswith(EXTENSION)
+        }
+        return OAuthBearerExchange(tokens.current(), extensions)
 
     return next_exchange
 
@@ -63,13 +70,7 @@ def _aws_authenticator(options: ProducerOptions) -> Authenticator:
     return next_exchange
 
 
-def _read_login(options: ProducerOptions, tokens: Renewed[str] | None) -> Login:
-    named = read_login_options(options)
-    if tokens is not None:
-        extensions = {
-            name.removeprefix(EXTENSION): value for name, value in named.items() if name.startswith(EXTENSION)
-        }
-        return Login(mechanism=OAUTHBEARER, token=tokens.current(), extensions=extensions)
+def _password_exchange(options: ProducerOptions, named: Mapping[str, str]) -> Exchange:
     if not named:
         if options.sasl_username is None or options.sasl_password is None:
             raise ConfigError(f"sasl.mechanism={options.sasl_mechanism} needs {NEEDS}", LOGIN_OPTIONS)
@@ -77,10 +78,11 @@ def _read_login(options: ProducerOptions, tokens: Renewed[str] | None) -> Login:
             "username": resolve_references("sasl.username", options.sasl_username),
             "password": resolve_references("sasl.password", options.sasl_password),
         }
-    return Login(
-        mechanism=options.sasl_mechanism,
-        username=named.get("username", ""),
-        password=named.get("password", ""),
+    return password_exchange(
+        options.sasl_mechanism,
+        named.get("username", ""),
+        named.get("password", ""),
+        secrets.token_urlsafe(NONCE_BYTES),
         is_token=named.get("tokenauth", "").lower() == "true",
     )
 

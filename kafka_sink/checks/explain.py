@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kafka_sink.checks.finding import OK, ProbeResult
-from kafka_sink.options.presets import get_preset, unset_preset_settings
+from kafka_sink.options.presets import PRESETS, unset_preset_settings
 
 NOT_RUN = "from the service's documentation; run here only against the embedded broker with the same quirk"
 
 
 def explain_preset(name: str, settings: Mapping[str, str]) -> list[ProbeResult]:
     """`settings` are those of the job, which override the preset."""
-    preset = get_preset(name)
+    preset = PRESETS[name]
     left = unset_preset_settings(preset, {given.lower(): value for given, value in settings.items()})
     found = [ProbeResult("service", OK, f"{preset.title}: {NOT_RUN}", " ".join(preset.sources))]
     for option, value in preset.settings.items():

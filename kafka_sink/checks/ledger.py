@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.ledger_topic import (
     CHECKED,
+    CLEANUP,
     check_cleanup_policy,
     ledger_counts,
     missing_ledger_text,
@@ -32,12 +33,13 @@ def ledger(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     if state is None:
         yield _missing(job, client)
         return
-    if state.configs is None:
+    is_told = state.configs is not None and state.configs.get(CLEANUP) is not None
+    if not is_told:
         advice = f"grant DescribeConfigs on topic {topic}"
         yield ProbeResult("ledger", WARN, f"the configuration of {topic} is not told: it may delete decisions", advice)
     else:
         try:
-            check_cleanup_policy(topic, state.configs)
+            check_cleanup_policy(topic, state.configs or {})
         except ConfigError as error:
             text, _, advice = str(error).partition(". ")
             yield ProbeResult("ledger", FAIL, text, advice)
@@ -47,7 +49,7 @@ def ledger(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     for trouble in found:
         text, _, advice = trouble.partition(". ")
         yield ProbeResult("ledger", WARN, text, advice)
-    if not found and state.configs is not None:
+    if not found and is_told:
         yield ProbeResult("ledger", OK, f"{topic}: compacted, {replicas} of {brokers} brokers hold it")
     yield from decisions(job, client)
 

@@ -35,7 +35,7 @@ def _reach(options: RegistryOptions) -> ProbeResult:
     from kafka_sink.admin.schema_registry import RegistryClient
     from kafka_sink.registry.request import RegistryRequest
 
-    urls = ", ".join(options.urls)
+    urls = ", ".join(options.url)
     try:
         answer = RegistryClient(options).ask(RegistryRequest("/subjects"), retries_max=0)
     except KafkaSinkError as error:
@@ -67,7 +67,7 @@ def _schema(
         name, found = side, schema.fields[columns.indices[columns.names.index(side)]].dataType
     looked_up = replace(chosen, schema=replace(chosen.schema, registers=False))
     # Not from the cache: a schema may have been registered since the last check in this process.
-    asked = None if formats.registry is None else replace(formats.registry, latest_life_s=0)
+    asked = None if formats.registry is None else replace(formats.registry, latest_cache_ttl_sec=0)
     try:
         plan_side(side, looked_up, asked, arrow_type_from_json(found.jsonValue(), name), job.options.topic)
     except KafkaSinkError as error:

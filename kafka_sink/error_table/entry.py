@@ -6,14 +6,17 @@ from typing import NamedTuple
 
 
 class ErrorEntry(NamedTuple):
-    """`phrases` are parts of the error texts, for searching; `page` has more."""
+    """`phrases` are parts of the error texts, for searching; `data`: is it safe? `page` has more.
+
+    What is the same for most entries of a chapter is said once, at its beginning.
+    """
 
     name: str
     title: str
     happened: str
-    data: str
     cure: str
     phrases: tuple[str, ...] = ()
+    data: str = ""
     page: str = ""
 
 

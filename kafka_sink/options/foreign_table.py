@@ -11,37 +11,28 @@ from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.option import Alias, Option, Treatment
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX
-from kafka_sink.options.values import ANY_TEXT, INT_MIN, LONG_MIN, Flag, Rule, Whole, invalid_value_error
+from kafka_sink.options.values import ANY_TEXT, CODECS, LONG_MIN, Flag, Rule, Whole, invalid_value_error
 
 _OLD = "Kafka 0.8"
 _RD = "librdkafka"
 _BOTH = "Kafka 0.8, librdkafka"
 
 
-def _enqueue_timeout(name: str, value: object) -> object:
-    # 0.8: 0 fails at once when the queue is full, a negative number waits forever.
-    wait_ms = Whole(INT_MIN).parse(name, value)
+def _unlimited_if_negative(name: str, value: object) -> int:
+    wait_ms = Whole(LONG_MIN, LONG_MAX).parse(name, value)
     return LONG_MAX if wait_ms < 0 else wait_ms
 
 
 def _refresh_interval(name: str, value: object) -> object:
-    # Negative: only on failure. 0.8's 0 refreshes after every message, which would overload a cluster.
-    interval_ms = Whole(LONG_MIN, LONG_MAX).parse(name, value)
+    interval_ms = _unlimited_if_negative(name, value)
+    # 0.8's 0 refreshes after every message, which would overload a cluster.
     if interval_ms == 0:
         raise ConfigError(
             f"{name}=0 is not supported: it would ask for metadata after every record; "
             "use metadata.max.age.ms with a number above 0, or a negative number for only on failure",
             OPTION_NOT_SUPPORTED,
         )
-    return LONG_MAX if interval_ms < 0 else interval_ms
-
-
-def _kbytes(name: str, value: object) -> object:
-    return Whole(1, INT_MAX).parse(name, value) * 1024
-
-
-def _message_timeout(name: str, value: object) -> object:
-    return Whole(0).parse(name, value) or INT_MAX
+    return interval_ms
 
 
 def _socket_buffer(name: str, value: object) -> object:
@@ -49,13 +40,11 @@ def _socket_buffer(name: str, value: object) -> object:
 
 
 def _codec(name: str, value: object) -> object:
-    names = ("none", "gzip", "snappy", "lz4", "zstd")
     text = str(value).strip().lower() if isinstance(value, (str, int)) and not isinstance(value, bool) else "?"
-    text = {str(number): codec for number, codec in enumerate(names)}.get(text, text)
-    if text not in names:
-        raise invalid_value_error(
-            name, value, "one of " + ", ".join(f"{codec} ({number})" for number, codec in enumerate(names))
-        )
+    text = {str(number): codec for number, codec in enumerate(CODECS)}.get(text, text)
+    if text not in CODECS:
+        known = ", ".join(f"{codec} ({number})" for number, codec in enumerate(CODECS))
+        raise invalid_value_error(name, value, f"one of {known}")
     return text
 
 
@@ -65,7 +54,7 @@ _ALIASES = (
     Alias("message.send.max.retries", "retries", _BOTH),
     Alias("queue.buffering.max.ms", "linger.ms", _BOTH, "The same; 0.8's default was 5000."),
     Alias("queue.enqueue.timeout.ms", "max.block.ms", _OLD, "0: fail immediately when the buffer is full; negative: "
-          "wait without limit; otherwise the wait in milliseconds.", convert=_enqueue_timeout),
+          "wait without limit; otherwise the wait in milliseconds.", convert=_unlimited_if_negative),
     Alias("compression.codec", "compression.type", _BOTH, "Names, or numbers from 0 (none) to 4 (zstd).",
           convert=_codec),
     Alias("topic.metadata.refresh.interval.ms", "metadata.max.age.ms", _BOTH, "Negative: only on failure; 0 is "
@@ -73,9 +62,10 @@ _ALIASES = (
     Alias("serializer.class", "value.serializer", _OLD, "For values, and for keys unless key.serializer is set.",
           fallback_for="key.serializer"),
     Alias("key.serializer.class", "key.serializer", _OLD),
-    Alias("queue.buffering.max.kbytes", "buffer.memory", _RD, "In units of 1024 bytes.", convert=_kbytes),
+    Alias("queue.buffering.max.kbytes", "buffer.memory", _RD, "In units of 1024 bytes.",
+          convert=lambda name, value: Whole(1).parse(name, value) * 1024),
     Alias("message.timeout.ms", "delivery.timeout.ms", _RD, "0: the longest possible time.",
-          convert=_message_timeout),
+          convert=lambda name, value: Whole(0).parse(name, value) or INT_MAX),
     Alias("message.max.bytes", "max.request.size", _RD),
     Alias("max.in.flight", "max.in.flight.requests.per.connection", _RD),
     Alias("socket.send.buffer.bytes", "send.buffer.bytes", _RD, "0: the system's choice.", convert=_socket_buffer),

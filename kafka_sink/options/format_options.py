@@ -18,25 +18,26 @@ SASL_OAUTHBEARER_INHERIT = "SASL_OAUTHBEARER_INHERIT"
 
 @frozen
 class RegistryOptions:
-    """`credentials` is one of the sources above, or None: no authentication.
+    """A field with the name of an option has its value. `credentials` is one of the sources above, or None: no
+    authentication.
 
     `login` holds options for TLS and token endpoints, with the producer's names; `kafka` the producer's own options, if
     its credentials are used here, too.
     """
 
-    urls: tuple[str, ...]
+    url: tuple[str, ...]
     login: ProducerOptions
     kafka: ProducerOptions | None
     context: str | None
     credentials: str | None
-    user_info: str | None = field(repr=False)
-    bearer_token: str | None = field(repr=False)
-    logical_cluster: str | None
-    identity_pool: str | None
-    retries_max: int
-    retry_wait_ms: int
-    retry_wait_max_ms: int
-    latest_life_s: int
+    basic_auth_user_info: str | None = field(repr=False)
+    bearer_auth_token: str | None = field(repr=False)
+    bearer_auth_logical_cluster: str | None
+    bearer_auth_identity_pool_id: str | None
+    max_retries: int
+    retries_wait_ms: int
+    retries_max_wait_ms: int
+    latest_cache_ttl_sec: int
 
 
 @frozen

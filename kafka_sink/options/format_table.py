@@ -22,14 +22,14 @@ from kafka_sink.options.option import Option
 from kafka_sink.options.values import (
     FUNCTION_NAME,
     Choice,
+    Converted,
     Flag,
     Names,
-    Pattern,
     Rule,
     Text,
     Whole,
     check_web_address,
-    invalid_value_error,
+    pattern,
 )
 from kafka_sink.registry.framing import FRAMINGS, PREFIX
 from kafka_sink.registry.request import LATEST
@@ -37,7 +37,7 @@ from kafka_sink.registry.subject import STRATEGIES, TOPIC_NAME
 
 _WHOLE = re.compile(r"[0-9]{1,19}")
 # For headers of requests.
-_VISIBLE = Pattern("visible characters of ASCII", re.compile(r"[!-~]+"))
+_VISIBLE = pattern("visible characters of ASCII", r"[!-~]+")
 _CONTEXT = re.compile(r"[A-Za-z0-9._\-]{1,200}")
 _SUBJECT_PACKAGE = "io.confluent.kafka.serializers.subject."
 # Other clients' names for the strategies.
@@ -66,55 +66,41 @@ class Urls:
         return address
 
 
-@frozen
-class Strategy:
-    valid: str = f"one of {', '.join(STRATEGIES)}; for a name of your own set the option subject.name instead"
-
-    def parse(self, name: str, value: object) -> str:
-        text = value.strip().removeprefix(_SUBJECT_PACKAGE) if isinstance(value, str) else ""
-        found = _STRATEGY_WORDS.get(text.upper(), text)
-        if found not in STRATEGIES:
-            raise invalid_value_error(name, value, self.valid)
-        return found
+def _strategy(text: str) -> str | None:
+    text = text.removeprefix(_SUBJECT_PACKAGE)
+    found = _STRATEGY_WORDS.get(text.upper(), text)
+    return found if found in STRATEGIES else None
 
 
-@frozen
-class Identity:
-    valid: str = "the id of a schema, a whole number, or its GUID"
-
-    def parse(self, name: str, value: object) -> int | str:
-        text = str(value).strip() if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
-        if _WHOLE.fullmatch(text):
-            return int(text)
-        try:
-            return str(UUID(text))
-        except ValueError:
-            raise invalid_value_error(name, value, self.valid) from None
+def _identity(text: str) -> int | str | None:
+    if _WHOLE.fullmatch(text):
+        return int(text)
+    try:
+        return str(UUID(text))
+    except ValueError:
+        return None
 
 
-@frozen
-class VersionOption:
-    valid: str = "the number of a version, from 1, or latest"
-
-    def parse(self, name: str, value: object) -> int | str:
-        if isinstance(value, str) and value.strip().lower() == LATEST:
-            return LATEST
-        try:
-            return Whole(1).parse(name, value)
-        except ConfigError:
-            raise invalid_value_error(name, value, self.valid) from None
+def _version(text: str) -> int | str | None:
+    if text.lower() == LATEST:
+        return LATEST
+    try:
+        return Whole(1).parse("", text)
+    except ConfigError:
+        return None
 
 
-@frozen
-class ContextOption:
-    valid: str = "the name of a context: letters, digits, dots, underscores and hyphens"
+def _context(text: str) -> str | None:
+    text = text.removeprefix(":").removesuffix(":").removeprefix(".")
+    return text if _CONTEXT.fullmatch(text) else None
 
-    def parse(self, name: str, value: object) -> str:
-        text = value.strip() if isinstance(value, str) else ""
-        text = text.removeprefix(":").removesuffix(":").removeprefix(".")
-        if not _CONTEXT.fullmatch(text):
-            raise invalid_value_error(name, value, self.valid)
-        return text
+
+_STRATEGY = Converted(
+    f"one of {', '.join(STRATEGIES)}; for a name of your own set the option subject.name instead", _strategy
+)
+_IDENTITY = Converted("the id of a schema, a whole number, or its GUID", _identity)
+_VERSION = Converted("the number of a version, from 1, or latest", _version)
+_CONTEXT_NAME = Converted("the name of a context: letters, digits, dots, underscores and hyphens", _context)
 
 
 def _row(name: str, default: object, rule: Rule, meaning: str) -> Option:
@@ -141,7 +127,7 @@ _FORMATS = (
 _CONNECTION = (
     _row(f"{REGISTRY}url", None, Urls(), "URLs of the schema registry, tried one after the other. Only the driver "
          "sends requests to it, while a write is planned; executors do not."),
-    _row(f"{REGISTRY}context", None, ContextOption(), "The context of all subjects that do not name a context."),
+    _row(f"{REGISTRY}context", None, _CONTEXT_NAME, "The context of all subjects that do not name a context."),
     _row(f"{REGISTRY}http.connect.timeout.ms", 10_000, Whole(1), "Maximum time to connect."),
     _row(f"{REGISTRY}http.read.timeout.ms", 10_000, Whole(1), "Maximum wait for a response."),
     _row(f"{REGISTRY}max.retries", 3, Whole(0, 100), "How often all URLs are tried again if none answered, or if the "
@@ -190,10 +176,10 @@ def _rows_of(side: str) -> tuple[Option, ...]:
     return (
         _text(f"{side}.schema", f"The schema of the {side}: its text, or the name of a file that contains it. The "
               "file is searched like other files."),
-        _row(f"{side}.schema.id", None, Identity(), "The id or GUID of a registered schema. If "
+        _row(f"{side}.schema.id", None, _IDENTITY, "The id or GUID of a registered schema. If "
              f"{side}.schema is also set, no registry is asked."),
-        _row(f"{side}.schema.version", None, VersionOption(), "Write with this version of the subject."),
-        _row(f"{side}.subject.name.strategy", TOPIC_NAME, Strategy(), "How the subject is named: by the topic, the "
+        _row(f"{side}.schema.version", None, _VERSION, "Write with this version of the subject."),
+        _row(f"{side}.subject.name.strategy", TOPIC_NAME, _STRATEGY, "How the subject is named: by the topic, the "
              "record, or both."),
         _text(f"{side}.subject.name", "The subject itself, in place of a strategy. :.context:subject is a subject in a "
               "context."),

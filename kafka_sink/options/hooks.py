@@ -34,14 +34,13 @@ _PARTITIONERS: dict[str, str] = {
     "consistent_random": "consistent_random",
 }
 
+_CALLABLE = "pass a Python callable as `partitioner`"
 _PARTITIONERS_REFUSED: dict[str, str] = {
     "UniformStickyPartitioner": "use partitioner.ignore.keys=true",
     "org.apache.kafka.clients.producer.UniformStickyPartitioner": "use partitioner.ignore.keys=true",
-    "kafka.producer.DefaultPartitioner": "it hashes Java objects; pass a Python callable as `partitioner`",
+    "kafka.producer.DefaultPartitioner": f"it hashes Java objects; {_CALLABLE}",
     "murmur2": "it puts all records without a key on one partition; use murmur2_random",
     "consistent": "it puts all records without a key on one partition; use consistent_random",
-    "fnv1a": "pass a Python callable as `partitioner`",
-    "fnv1a_random": "pass a Python callable as `partitioner`",
 }
 
 
@@ -57,9 +56,7 @@ class PartitionerRule:
             return value
         if isinstance(value, str) and value.strip() in _PARTITIONERS:
             return _PARTITIONERS[value.strip()]
-        hint = "pass a Python callable as `partitioner`"
-        if isinstance(value, str):
-            hint = _PARTITIONERS_REFUSED.get(value.strip(), hint)
+        hint = _PARTITIONERS_REFUSED.get(value.strip(), _CALLABLE) if isinstance(value, str) else _CALLABLE
         raise ConfigError(
             f"{name}={describe_value(name, value)} is not supported: {hint} (known are {self.valid})",
             OPTION_NOT_SUPPORTED,

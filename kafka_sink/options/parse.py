@@ -7,10 +7,10 @@ over several values. Later steps run only if the earlier ones found nothing, sin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from kafka_sink.error_table.writes import (
-    OPTION_MISSING,
     OPTION_NOT_SUPPORTED,
     OPTION_UNKNOWN,
     OPTIONS_WRONG,
@@ -21,7 +21,7 @@ from kafka_sink.options.option import Option, Treatment
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.rules import RULES, Draft
 from kafka_sink.options.table import OPTIONS, SECURITY_PREFIXES, UNKNOWN_SECURITY
-from kafka_sink.options.values import format_option_value, two_values_error
+from kafka_sink.options.values import format_option_value, missing_error, two_values_error
 
 _KNOWN_NAMES = (*OPTIONS, *FOREIGN_OPTIONS, *ALIASES)
 
@@ -59,9 +59,10 @@ def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
     for name, value in settings.items():
         problems.attempt(_read_option, draft, name, value)
     _apply_fallbacks(draft, settings)
-    if "bootstrap.servers" not in draft.named and not any("bootstrap.servers" in str(each) for each in problems.found):
+    is_named = "bootstrap.servers" in map(canonical_name, settings)
+    if not is_named and not any("did you mean bootstrap.servers" in str(each) for each in problems.found):
         missing = "bootstrap.servers is missing: name at least one broker as host:port"
-        problems.found.append(ConfigError(missing, OPTION_MISSING))
+        problems.found.append(missing_error(missing))
     problems.raise_any()
     for name, option in OPTIONS.items():
         if name not in draft.values and option.treatment is Treatment.HONOURED:
@@ -69,10 +70,20 @@ def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
     for rule in RULES:
         problems.attempt(rule, draft)
     problems.raise_any()
-    fields = {option.field: draft.values[name] for name, option in OPTIONS.items() if option.field}
-    fields["send_is_synchronous"] = draft.values["producer.type"] == "sync"
-    fields["partitioner"] = draft.values["partitioner.class"] or "default"
-    return ProducerOptions(**fields, notices=tuple(draft.notices))
+    parsed = {option.field: draft.values[name] for name, option in OPTIONS.items() if option.field}
+    parsed["send_is_synchronous"] = draft.values["producer.type"] == "sync"
+    parsed["partitioner"] = draft.values["partitioner.class"] or "default"
+    return ProducerOptions(**parsed, notices=tuple(draft.notices))
+
+
+def parse_for_edge(settings: Mapping[str, object], explain: Callable[[str], str]) -> ProducerOptions:
+    """For callers whose users write the options with other names: `explain` adds that to the text of each problem."""
+    problems = OptionProblems()
+    options = problems.attempt(parse_producer_options, settings)
+    problems.found = [ConfigError(explain(str(each)), each.entry) for each in problems.found]
+    problems.raise_any()
+    assert options is not None, "what was not made has left a problem"
+    return options
 
 
 def _read_option(draft: Draft, name: str, value: object) -> None:
@@ -135,6 +146,12 @@ def _unknown_option_error(name: str) -> ConfigError:
     dotted = name.strip().lower().replace("_", ".").replace("-", ".")
     hint = "" if dotted in CONSUMER_OPTIONS else suggest_name(dotted, _KNOWN_NAMES)
     return ConfigError(f"{name!r} is not a producer option{hint}", OPTION_UNKNOWN)
+
+
+def select_fields(kind: type, values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The fields with the name of an option, perhaps without its prefix."""
+    named = {name.removeprefix(prefix).replace(".", "_"): value for name, value in values.items()}
+    return {each.name: named[each.name] for each in fields(kind) if each.name in named}
 
 
 def suggest_name(name: str, known: Iterable[str], joint: str = ": ") -> str:

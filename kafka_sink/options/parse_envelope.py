@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 
 from kafka_sink.error_table.writes import EVENT_OPTION, HEADER_OPTION
 from kafka_sink.errors import ConfigError
@@ -55,7 +54,10 @@ ENVELOPE_OPTIONS = (
 )  # fmt: skip
 
 
-def parse_envelope_options(settings: Mapping[str, str], value_format: str | None) -> EnvelopeOptions:
+def parse_envelope_options(
+    settings: Mapping[str, str], value_format: str | None, trace_column: str | None, trace_of_task: bool
+) -> EnvelopeOptions:
+    """`trace_column` and `trace_of_task` are the options traceparent.column and traceparent.task."""
     problems = OptionProblems()
     headers: dict[str, str] = {}
     attributes: dict[str, str] = {}
@@ -72,6 +74,10 @@ def parse_envelope_options(settings: Mapping[str, str], value_format: str | None
             problems.attempt(_take_attribute, attributes, name, text)
     against = _find_contradictions(mode, attributes, columns, value_format)
     problems.found += [ConfigError(text, EVENT_OPTION) for text in against]
+    if TRACEPARENT in headers and (trace_column is not None or trace_of_task):
+        other = f"{TRACEPARENT}.task" if trace_column is None else f"{TRACEPARENT}{COLUMN}"
+        text = f"{HEADER}{TRACEPARENT} and {other} are both set, and a record has one trace: keep one"
+        problems.found.append(ConfigError(text, HEADER_OPTION))
     problems.raise_any()
     content_type = None if value_format is None else _CONTENT_TYPES.get(value_format)
     if mode == STRUCTURED_MODE and content_type is None:
@@ -83,16 +89,9 @@ def parse_envelope_options(settings: Mapping[str, str], value_format: str | None
         attribute_columns=tuple(columns.items()),
         content_type=content_type,
         has_own_json=value_format == JSON,
+        traceparent_column=trace_column,
+        has_traceparent_of_task=trace_of_task,
     )
-
-
-def add_trace(options: EnvelopeOptions, column: str | None, of_task: bool) -> EnvelopeOptions:
-    """`column`: holds the header traceparent of each record; `of_task`: records without one get their task's."""
-    if TRACEPARENT in dict(options.headers) and (column is not None or of_task):
-        other = f"{TRACEPARENT}.task" if column is None else f"{TRACEPARENT}{COLUMN}"
-        text = f"{HEADER}{TRACEPARENT} and {other} are both set, and a record has one trace: keep one"
-        raise ConfigError(text, HEADER_OPTION)
-    return replace(options, traceparent_column=column, has_traceparent_of_task=of_task)
 
 
 def _find_contradictions(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafka_sink.error_table.commits import SCHEMA_MISSING
-from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_UNKNOWN, OPTIONS_CONTRADICT
+from kafka_sink.error_table.writes import OPTION_UNKNOWN, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.format_names import (
     EVERY_COLUMN,
@@ -36,9 +36,9 @@ from kafka_sink.options.format_options import (
     SideFormat,
 )
 from kafka_sink.options.format_table import FORMAT_OPTIONS, REGISTRY_ALIASES, REGISTRY_OPTIONS
-from kafka_sink.options.parse import OptionProblems, parse_producer_options, suggest_name
+from kafka_sink.options.parse import OptionProblems, parse_for_edge, select_fields, suggest_name
 from kafka_sink.options.producer_options import ProducerOptions
-from kafka_sink.options.values import contradiction_error, two_values_error
+from kafka_sink.options.values import contradiction_error, missing_error, two_values_error
 from kafka_sink.registry.framing import BY_GUID, GLUE, NONE
 from kafka_sink.registry.request import LATEST
 from kafka_sink.registry.subject import add_context
@@ -81,9 +81,8 @@ def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) ->
         problems.attempt(_check_side, side, values, named, schemas[side])
     problems.raise_any()
     if registry is not None and not any(values[f"{side}.format"] in WITH_SCHEMA for side in SIDES):
-        raise ConfigError(
-            f"{REGISTRY}url is set, but neither value.format nor key.format is one of {', '.join(sorted(WITH_SCHEMA))}",
-            OPTION_MISSING,
+        raise missing_error(
+            f"{REGISTRY}url is set, but neither value.format nor key.format is one of {', '.join(sorted(WITH_SCHEMA))}"
         )
     value, key = (_make_side_format(side, values, schemas[side]) for side in SIDES)
     return FormatOptions(registry, value, key), notices
@@ -120,7 +119,7 @@ def _check_side(side: str, values: Mapping[str, Any], given: list[str], schema: 
     chosen = values[f"{side}.format"]
     columns = values.get(f"{side}.columns")
     if columns is not None and chosen is None:
-        raise ConfigError(f"{side}.columns needs {side}.format: it says what is made of the columns", OPTION_MISSING)
+        raise missing_error(f"{side}.columns needs {side}.format: it says what is made of the columns")
     if columns is not None and EVERY_COLUMN in columns and len(columns) > 1:
         raise ConfigError(f"{side}.columns is either {EVERY_COLUMN} or a list of names", OPTIONS_CONTRADICT)
     if columns is not None and (not columns or len(set(columns)) < len(columns)):
@@ -130,9 +129,7 @@ def _check_side(side: str, values: Mapping[str, Any], given: list[str], schema: 
         if named or values[f"{side}.record.name"] is not None:
             name = named[0] if named else f"{side}.record.name"
             formats = ", ".join(sorted(WITH_SCHEMA))
-            raise ConfigError(
-                f"{name} needs {side}.format to be one of {formats}, and it is {chosen or 'not set'}", OPTION_MISSING
-            )
+            raise missing_error(f"{name} needs {side}.format to be one of {formats}, and it is {chosen or 'not set'}")
     has_schema = schema.text is not None or schema.identity is not None or schema.version is not None
     if chosen == PROTOBUF and not has_schema:
         raise ConfigError(
@@ -158,7 +155,7 @@ def _fill_credentials_source(values: dict[str, Any]) -> None:
     if values[basic] is not None and values[bearer] is not None:
         raise contradiction_error(f"{_BASIC}*", f"{_BEARER}*")
     if (values[basic] == USER_INFO) != (user_info is not None):
-        raise ConfigError(f"{basic}={USER_INFO} and {_BASIC}user.info belong together", OPTION_MISSING)
+        raise missing_error(f"{basic}={USER_INFO} and {_BASIC}user.info belong together")
     if user_info is not None and ":" not in user_info and "${" not in user_info:
         raise ConfigError(f"{_BASIC}user.info is not valid: expected user:password")
     chosen = values[bearer]
@@ -188,19 +185,10 @@ def _make_registry_options(
     if credentials is not None and not is_encrypted:
         notices.append(f"credentials are readable on the network: {REGISTRY}url does not begin with https://")
     options = RegistryOptions(
-        urls=urls,
+        **select_fields(RegistryOptions, values, REGISTRY),
         login=login,
         kafka=kafka if credentials in (SASL_INHERIT, SASL_OAUTHBEARER_INHERIT) else None,
-        context=values[f"{REGISTRY}context"],
         credentials=credentials,
-        user_info=values[f"{_BASIC}user.info"],
-        bearer_token=values[f"{_BEARER}token"],
-        logical_cluster=values[f"{_BEARER}logical.cluster"],
-        identity_pool=values[f"{_BEARER}identity.pool.id"],
-        retries_max=values[f"{REGISTRY}max.retries"],
-        retry_wait_ms=values[f"{REGISTRY}retries.wait.ms"],
-        retry_wait_max_ms=values[f"{REGISTRY}retries.max.wait.ms"],
-        latest_life_s=values[f"{REGISTRY}latest.cache.ttl.sec"],
     )
     return options, tuple(notices)
 
@@ -219,25 +207,20 @@ def _parse_login(values: dict[str, Any], of_tls: Mapping[str, str], credentials:
         for name, of_producer in _OF_TOKENS.items():
             if values[_BEARER + name] is not None:
                 given[f"sasl.oauthbearer.{of_producer}"] = values[_BEARER + name]
-    try:
-        login = parse_producer_options(given)
-    except ConfigError as error:
-        raise ConfigError(f"{error}\n(here each of these options has the prefix {REGISTRY})", error.entry) from None
+    login = parse_for_edge(given, lambda text: f"{text} (here each of these options has the prefix {REGISTRY})")
     notices = (each for each in login.notices if not each.startswith("sasl.login."))
     return replace(login, notices=tuple(f"{REGISTRY}*: {each}" for each in notices))
 
 
 def _check_inherited(credentials: str | None, kafka: ProducerOptions) -> None:
     if credentials == SASL_INHERIT and (not kafka.has_sasl or kafka.sasl_mechanism not in _WITH_PASSWORD):
-        raise ConfigError(
+        raise missing_error(
             f"{_BASIC}credentials.source={SASL_INHERIT} needs a connection to Kafka with user and password: "
-            f"kafka.sasl.mechanism one of {', '.join(_WITH_PASSWORD)}",
-            OPTION_MISSING,
+            f"kafka.sasl.mechanism one of {', '.join(_WITH_PASSWORD)}"
         )
     if credentials == SASL_OAUTHBEARER_INHERIT and not (kafka.has_sasl and kafka.sasl_mechanism == "OAUTHBEARER"):
-        raise ConfigError(
-            f"{_BEARER}credentials.source={SASL_OAUTHBEARER_INHERIT} needs kafka.sasl.mechanism=OAUTHBEARER",
-            OPTION_MISSING,
+        raise missing_error(
+            f"{_BEARER}credentials.source={SASL_OAUTHBEARER_INHERIT} needs kafka.sasl.mechanism=OAUTHBEARER"
         )
 
 
@@ -251,10 +234,9 @@ def _make_schema_options(side: str, values: dict[str, Any]) -> SchemaOptions:
     if identity is not None and version is not None:
         raise contradiction_error(f"{side}.schema.id", f"{side}.schema.version")
     if framing == GLUE and not (isinstance(identity, str) and text is not None):
-        raise ConfigError(
+        raise missing_error(
             f"{side}.schema.framing={GLUE} needs {side}.schema and, as {side}.schema.id, the UUID of its version: AWS "
-            "Glue itself is not asked",
-            OPTION_MISSING,
+            "Glue itself is not asked"
         )
     if identity is not None and text is not None and framing != NONE:
         _check_known_identity(side, identity, framing)
@@ -282,29 +264,26 @@ def _check_known_identity(side: str, identity: int | str, framing: str) -> None:
     """If the text is given, too, the registry is not asked for what the framing needs."""
     if isinstance(identity, str) != (framing in BY_GUID):
         wanted = "a GUID" if framing in BY_GUID else "a number"
-        raise ConfigError(f"{side}.schema.framing={framing} needs {wanted} as {side}.schema.id", OPTION_MISSING)
+        raise missing_error(f"{side}.schema.framing={framing} needs {wanted} as {side}.schema.id")
 
 
 def _check_without_registry(values: dict[str, Any], named: list[str], sides: Mapping[str, SchemaOptions]) -> None:
     for name in named:
         if name.startswith(REGISTRY):
-            raise ConfigError(f"{name} is set, but {REGISTRY}url is not", OPTION_MISSING)
+            raise missing_error(f"{name} is set, but {REGISTRY}url is not")
     for name in ("auto.register.schemas", "use.latest.version", "normalize.schemas"):
         if values[name]:
-            raise ConfigError(f"{name} needs {REGISTRY}url", OPTION_MISSING)
+            raise missing_error(f"{name} needs {REGISTRY}url")
     for side, options in sides.items():
         for name in (f"{side}.subject.name", f"{side}.subject.name.strategy"):
             if name in named:
-                raise ConfigError(f"{name} needs {REGISTRY}url", OPTION_MISSING)
+                raise missing_error(f"{name} needs {REGISTRY}url")
         if options.version is not None:
-            raise ConfigError(f"{side}.schema.version needs {REGISTRY}url", OPTION_MISSING)
+            raise missing_error(f"{side}.schema.version needs {REGISTRY}url")
         if options.identity is not None and options.text is None:
-            raise ConfigError(
-                f"{side}.schema.id needs {REGISTRY}url, or the text of the schema as {side}.schema", OPTION_MISSING
-            )
+            raise missing_error(f"{side}.schema.id needs {REGISTRY}url, or the text of the schema as {side}.schema")
         framing = f"{side}.schema.framing"
         if framing in named and values[framing] != NONE and options.identity is None:
-            raise ConfigError(
-                f"{framing}={values[framing]} needs {REGISTRY}url, or {side}.schema.id with {side}.schema",
-                OPTION_MISSING,
+            raise missing_error(
+                f"{framing}={values[framing]} needs {REGISTRY}url, or {side}.schema.id with {side}.schema"
             )

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafka_sink.error_table.writes import (
-    OPTION_MISSING,
     OPTION_NOT_SUPPORTED,
     OPTION_UNKNOWN,
     OPTIONS_CONTRADICT,
@@ -22,7 +21,7 @@ from kafka_sink.error_table.writes import (
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import ALIASES, canonical_name
 from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
-from kafka_sink.options.parse import OptionProblems, parse_producer_options, suggest_name
+from kafka_sink.options.parse import OptionProblems, parse_for_edge, select_fields, suggest_name
 from kafka_sink.options.presets import PREFIX, apply_preset
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.sink_options import (
@@ -48,7 +47,7 @@ from kafka_sink.options.sink_table import (
     TOPIC_CONFIG,
 )
 from kafka_sink.options.table import OPTIONS
-from kafka_sink.options.values import FUNCTION_NAME, invalid_value_error, two_values_error
+from kafka_sink.options.values import FUNCTION_NAME, invalid_value_error, missing_error, two_values_error
 
 if TYPE_CHECKING:
     from kafka_sink.options.format_options import FormatOptions
@@ -61,6 +60,15 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "lineage.api.key.file": ("lineage.url",),
     "lineage.namespace": ("lineage.file", "lineage.url"),
     "lineage.job": ("lineage.file", "lineage.url"),
+}
+# Options of the producer that have no meaning in a sink.
+_AS_IT_IS = "is written as it is, binary as bytes and string as UTF-8; use DataFrame operations to serialize it"
+_UNSUPPORTED: Mapping[str, str] = {
+    "key.serializer": f"the column key {_AS_IT_IS}",
+    "value.serializer": f"the column value {_AS_IT_IS}",
+    "interceptor.classes": "columns are written whole, no code sees single records; change rows with DataFrame "
+    "operations, watch batches with summary.listener",
+    "transactional.id": "each task has an id of its own, chosen by the sink",
 }
 _POLICY, _COMPACT = "cleanup.policy", "compact"
 # Options about transactions, the ledger and repetitions; sink.id is also a label of metrics.
@@ -102,7 +110,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         else:
             problems.found.append(ConfigError(_unknown_option_text(given), OPTION_UNKNOWN))
     partitioner = problems.attempt(_take_partitioner, of_producer)
-    problems.attempt(_check_unsupported, of_producer)
+    _drop_unsupported(of_producer, problems)
     problems.attempt(_check_together, own)
     problems.attempt(_check_topic_creation, own, configs[TOPIC_CONFIG], settings)
     problems.attempt(_check_ledger_configs, configs[LEDGER_CONFIG])
@@ -118,7 +126,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     assert producer is not None and formats is not None, "what was not made has left a problem"
     plan = TopicPlan(own["topic.partitions"], own["topic.replication.factor"], _sort_configs(configs[TOPIC_CONFIG]))
     return SinkOptions(
-        **_select_fields(SinkOptions, own),
+        **select_fields(SinkOptions, own),
         producer=replace(producer, notices=()),
         transaction_timeout_is_chosen="transaction.timeout.ms" in of_producer,
         is_exactly_once=own["delivery.guarantee"] == EXACTLY_ONCE,
@@ -137,12 +145,6 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     )
 
 
-def _select_fields(kind: type, own: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The fields with the name of an option, perhaps without its prefix."""
-    named = {name.removeprefix(prefix).replace(".", "_"): value for name, value in own.items()}
-    return {each.name: named[each.name] for each in fields(kind) if each.name in named}
-
-
 def _sort_configs(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(configs.items()))
 
@@ -153,15 +155,14 @@ def _parse_producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
     if "delivery.timeout.ms" in named:
         # It may leave no room for more than Java's linger.ms.
         defaults.pop("linger.ms", None)
-    try:
-        return parse_producer_options({**defaults, **of_producer})
-    except ConfigError as error:
-        # A single problem stays on one line: it is the first that a user sees, and often the only one.
-        rest = "\n" if "\n" in str(error) else " "
-        text = f"{error}{rest}(these are producer options: in Spark each has the prefix {PREFIX})"
-        if "partitioner" in str(error):
-            text += f"\n(a partitioner of your own is named as {PREFIX}partitioner.class=module:function)"
-        raise ConfigError(text, error.entry) from None
+    return parse_for_edge({**defaults, **of_producer}, _explain_prefix)
+
+
+def _explain_prefix(text: str) -> str:
+    text = f"{text} (these are producer options: in Spark each has the prefix {PREFIX})"
+    if "partitioner" in text:
+        text += f"\n(a partitioner of your own is named as {PREFIX}partitioner.class=module:function)"
+    return text
 
 
 def _parse_format_options(
@@ -180,34 +181,18 @@ def _parse_envelope_options(
     column, of_task = own["traceparent.column"], own["traceparent.task"]
     if not of_envelope and column is None and not of_task:
         return None
-    from kafka_sink.options.parse_envelope import add_trace, parse_envelope_options  # as above
+    from kafka_sink.options.parse_envelope import parse_envelope_options  # as above
 
     value = None if formats is None else formats.value
-    parsed = parse_envelope_options(of_envelope, None if value is None else value.format)
-    return add_trace(parsed, column, of_task)
+    return parse_envelope_options(of_envelope, None if value is None else value.format, column, of_task)
 
 
-def _check_unsupported(of_producer: Mapping[str, str]) -> None:
-    named = {canonical_name(name): name for name in of_producer}
-    for side in ("key", "value"):
-        if f"{side}.serializer" in named:
-            raise ConfigError(
-                f"{PREFIX}{named[f'{side}.serializer']} is not supported: the column {side} is written as it is, "
-                "binary as bytes and string as UTF-8; use DataFrame operations to serialize it",
-                OPTION_NOT_SUPPORTED,
-            )
-    interceptors = named.get("interceptor.classes", "")
-    if of_producer.get(interceptors, "").strip():
-        raise ConfigError(
-            f"{PREFIX}{interceptors} is not supported: columns are written whole, no code sees single records; "
-            "change rows with DataFrame operations, watch batches with summary.listener",
-            OPTION_NOT_SUPPORTED,
-        )
-    if "transactional.id" in of_producer:
-        raise ConfigError(
-            f"{PREFIX}transactional.id is not supported: each task has an id of its own, chosen by the sink",
-            OPTION_NOT_SUPPORTED,
-        )
+def _drop_unsupported(of_producer: dict[str, str], problems: OptionProblems) -> None:
+    for name in list(of_producer):
+        reason = _UNSUPPORTED.get(canonical_name(name))
+        if reason is not None and of_producer[name].strip():
+            del of_producer[name]
+            problems.found.append(ConfigError(f"{PREFIX}{name} is not supported: {reason}", OPTION_NOT_SUPPORTED))
 
 
 def _take_partitioner(of_producer: dict[str, str]) -> str | None:
@@ -217,7 +202,7 @@ def _take_partitioner(of_producer: dict[str, str]) -> str | None:
         return None
     if len({of_producer[name] for name in named}) > 1:
         raise two_values_error(*(f"{PREFIX}{name}" for name in named))
-    functions = [FUNCTION_NAME.parse(f"{PREFIX}{name}", of_producer.pop(name)) for name in named]
+    functions: list[str] = [FUNCTION_NAME.parse(f"{PREFIX}{name}", of_producer.pop(name)) for name in named]
     return functions[0]
 
 
@@ -239,11 +224,9 @@ def _check_exactly_once(producer: ProducerOptions, of_spark: Mapping[str, str]) 
 
 def _check_together(own: Mapping[str, Any]) -> None:
     if own["batch.id"] is not None and own["sink.id"] is None:
-        raise ConfigError("batch.id needs sink.id: together they name an export", OPTION_MISSING)
+        raise missing_error("batch.id needs sink.id: together they name an export")
     if own["query.id"] is not None and own["batch.id"] is None:
-        raise ConfigError(
-            "query.id needs batch.id: it says whose micro-batch a write inside foreachBatch is", OPTION_MISSING
-        )
+        raise missing_error("query.id needs batch.id: it says whose micro-batch a write inside foreachBatch is")
     for name in ("topic", "dead.letter.topic"):
         if own["delivery.guarantee"] == EXACTLY_ONCE and own[name] is not None and own[name] == own["ledger.topic"]:
             raise ConfigError(
@@ -252,11 +235,9 @@ def _check_together(own: Mapping[str, Any]) -> None:
             )
     wants_topic = own["record.errors"] == DEAD_LETTER
     if wants_topic and own["dead.letter.topic"] is None:
-        raise ConfigError(f"record.errors={DEAD_LETTER} needs the option dead.letter.topic", OPTION_MISSING)
+        raise missing_error(f"record.errors={DEAD_LETTER} needs the option dead.letter.topic")
     if not wants_topic and own["dead.letter.topic"] is not None:
-        raise ConfigError(
-            f"dead.letter.topic is set, but record.errors is not {DEAD_LETTER}: set both or none", OPTION_MISSING
-        )
+        raise missing_error(f"dead.letter.topic is set, but record.errors is not {DEAD_LETTER}: set both or none")
     if wants_topic and own["dead.letter.topic"] == own["topic"]:
         raise ConfigError(
             "dead.letter.topic and topic are the same: rows that cannot be sent need a topic of their own",
@@ -311,7 +292,7 @@ def _make_telemetry_options(own: Mapping[str, Any]) -> TelemetryOptions | None:
     """None if no option enables metrics or lineage."""
     if not own[METRICS_ENABLED] and all(own[name] is None for name in _ASKING):
         return None
-    return TelemetryOptions(**_select_fields(TelemetryOptions, own, prefix="metrics."))
+    return TelemetryOptions(**select_fields(TelemetryOptions, own, "metrics."))
 
 
 def _unknown_option_text(given: str) -> str:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafka_sink.error_table.writes import PRESET_UNKNOWN
-from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.options.foreign_table import canonical_name
 
@@ -190,13 +188,6 @@ def unset_preset_settings(preset: Preset, named: Mapping[str, str]) -> Mapping[s
     """The preset's settings that are not given already, under any alias."""
     taken = {_canonical_name(name) for name in named}
     return {name: value for name, value in preset.settings.items() if name not in taken}
-
-
-def get_preset(name: str) -> Preset:
-    try:
-        return PRESETS[name]
-    except KeyError:
-        raise ConfigError(f"there is no preset {name!r}: choose one of {', '.join(PRESETS)}", PRESET_UNKNOWN) from None
 
 
 def _canonical_name(name: str) -> str:

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
+from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.producer_options import INT_MAX
 from kafka_sink.options.table import OPTIONS, SECURITY_OPTIONS
-from kafka_sink.options.values import TLS_13_SUITES, contradiction_error, conversion_hint, parse_schemes
+from kafka_sink.options.values import TLS_13_SUITES, contradiction_error, conversion_hint, missing_error, parse_schemes
 from kafka_sink.security.mechanisms import OAUTHBEARER
 
 IN_FLIGHT_MAX_WITH_IDEMPOTENCE = 5
@@ -58,9 +58,7 @@ def check_idempotence(draft: Draft) -> None:
             values["enable.idempotence"] = False
             draft.notices.append(f"enable.idempotence is off, because {said}; it needs {wanted}")
     if values["transactional.id"] is not None and not values["enable.idempotence"]:
-        raise ConfigError(
-            "transactional.id needs enable.idempotence=true, acks=all and retries above 0", OPTION_MISSING
-        )
+        raise missing_error("transactional.id needs enable.idempotence=true, acks=all and retries above 0")
 
 
 def check_timeouts(draft: Draft) -> None:
@@ -104,9 +102,7 @@ def check_bootstrap(draft: Draft) -> None:
 def check_rack(draft: Draft) -> None:
     values = draft.values
     if values["partitioner.rack.aware"] and not values["client.rack"]:
-        raise ConfigError(
-            "partitioner.rack.aware=true needs client.rack: without it the client's rack is not known", OPTION_MISSING
-        )
+        raise missing_error("partitioner.rack.aware=true needs client.rack: without it the client's rack is not known")
     if values["client.rack"] and not values["partitioner.rack.aware"]:
         draft.notices.append("client.rack changes nothing without partitioner.rack.aware=true")
     elif values["partitioner.rack.aware"] and values["partitioner.class"] not in (None, "default"):
@@ -144,9 +140,7 @@ def check_compression(draft: Draft) -> None:
         values[level_name] = parsed
     values["compressed.topics"] = frozenset(values["compressed.topics"] or ()) or None
     if values["compressed.topics"] and codec == "none":
-        raise ConfigError(
-            "compressed.topics names topics, but compression.type=none: set compression.type", OPTION_MISSING
-        )
+        raise missing_error("compressed.topics names topics, but compression.type=none: set compression.type")
     if codec != "none":
         # A missing optional package must be reported here, not when the first batch is full. Imported only if needed,
         # because it imports the codecs.
@@ -209,9 +203,7 @@ def _check_tls(draft: Draft) -> None:
     has_key = values["ssl.keystore.key"] is not None or values["ssl.key.location"] is not None
     has_chain = values["ssl.keystore.certificate.chain"] is not None or values["ssl.certificate.location"] is not None
     if has_key != has_chain:
-        raise ConfigError(
-            "the client's own key and its certificates belong together: only one of them is set", OPTION_MISSING
-        )
+        raise missing_error("the client's own key and its certificates belong together: only one of them is set")
     for side in ("truststore", "keystore"):
         kind = values[f"ssl.{side}.type"]
         if f"ssl.{side}.type" in named and kind == "JKS":

@@ -5,12 +5,13 @@ References (`${env:NAME}`) are not resolved here: their values are checked where
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafka_sink.error_table.brokers import LOGIN_OPTIONS
-from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED
+from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.values import JWT_BEARER, contradiction_error
+from kafka_sink.options.values import JWT_BEARER, contradiction_error, missing_error
 from kafka_sink.security.jaas import parse_jaas
 from kafka_sink.security.kerberos import KRB5_OPTIONS, KRB5_SILENT, kerberos_login
 from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN
@@ -50,32 +51,32 @@ def check_sasl(draft: Draft, has_tls: bool) -> None:
     values, named = draft.values, draft.named
     mechanism = values["sasl.mechanism"]
     jaas = values["sasl.jaas.config"]
+    # None: a reference, which is read where connections are opened.
+    entries: Mapping[str, str] | None = {}
     if jaas is not None:
         for name in ("sasl.username", "sasl.password"):
             if values[name] is not None:
                 raise contradiction_error(name, "sasl.jaas.config")
-        if not is_reference(jaas):
-            _check_jaas(draft, jaas, mechanism)
+        entries = None if is_reference(jaas) else _read_jaas(draft, jaas, mechanism)
     if mechanism == OAUTHBEARER:
-        _check_tokens(draft)
+        _check_tokens(draft, entries)
     elif mechanism == AWS_MSK_IAM:
-        _check_aws(draft)
+        _check_aws(draft, entries or {})
     elif mechanism == GSSAPI:
-        _check_kerberos(draft)
+        _check_kerberos(draft, entries)
     elif jaas is None and (values["sasl.username"] is None or values["sasl.password"] is None):
-        raise ConfigError(f"sasl.mechanism={mechanism} needs {NEEDS}", OPTION_MISSING)
+        raise missing_error(f"sasl.mechanism={mechanism} needs {NEEDS}")
     owners = {"sasl.aws.": AWS_MSK_IAM, "sasl.oauthbearer.": OAUTHBEARER, "sasl.kerberos.": GSSAPI}
     for prefix, owner in owners.items():
         useless = [name for name in named if name.startswith(prefix) and mechanism != owner]
         draft.notices.extend(f"{named[name]} has no effect with sasl.mechanism={mechanism}" for name in useless)
     if not has_tls:
-        shown = "the password is readable" if mechanism == PLAIN else "records are readable"
-        shown = "the token is readable" if mechanism == OAUTHBEARER else shown
-        shown = "what the client signs in with is readable" if mechanism == AWS_MSK_IAM else shown
-        draft.notices.append(f"{shown} on the network: security.protocol=SASL_PLAINTEXT does not encrypt")
+        secrets = {PLAIN: "the password", OAUTHBEARER: "the token", AWS_MSK_IAM: "what the client signs in with"}
+        shown = f"{secrets[mechanism]} is" if mechanism in secrets else "records are"
+        draft.notices.append(f"{shown} readable on the network: security.protocol=SASL_PLAINTEXT does not encrypt")
 
 
-def _check_jaas(draft: Draft, text: str, mechanism: str) -> None:
+def _read_jaas(draft: Draft, text: str, mechanism: str) -> Mapping[str, str]:
     module = parse_jaas(text)
     if module.name not in MODULES:
         raise ConfigError(
@@ -92,63 +93,52 @@ def _check_jaas(draft: Draft, text: str, mechanism: str) -> None:
     if mechanism not in (OAUTHBEARER, AWS_MSK_IAM, GSSAPI):
         for name in ("username", "password"):
             if not module.options.get(name):
-                raise ConfigError(f"sasl.jaas.config: {module.name} needs {name}", OPTION_MISSING)
+                raise missing_error(f"sasl.jaas.config: {module.name} needs {name}")
     known = _MODULE_OPTIONS[module.name]
     useless = [name for name in module.options if name not in known]
     if mechanism == OAUTHBEARER:
         useless = [name for name in useless if not name.startswith(EXTENSION)]
     if useless:
         draft.notices.append(f"sasl.jaas.config: options without effect on a client: {', '.join(sorted(useless))}")
+    return module.options
 
 
-def _check_tokens(draft: Draft) -> None:
+def _check_tokens(draft: Draft, entries: Mapping[str, str] | None) -> None:
     values = draft.values
     provider, url = values["sasl.oauthbearer.token.provider"], values["sasl.oauthbearer.token.endpoint.url"]
     if (provider is None) == (url is None):
-        raise ConfigError(
+        raise missing_error(
             "sasl.mechanism=OAUTHBEARER needs either sasl.oauthbearer.token.provider, a function that returns tokens, "
-            "or sasl.oauthbearer.token.endpoint.url with a client id and secret",
-            OPTION_MISSING,
+            "or sasl.oauthbearer.token.endpoint.url with a client id and secret"
         )
     assertion = values["sasl.oauthbearer.assertion.file"]
     if assertion is not None and url is None:
-        raise ConfigError(
-            "sasl.oauthbearer.assertion.file needs sasl.oauthbearer.token.endpoint.url, where it is sent",
-            OPTION_MISSING,
+        raise missing_error(
+            "sasl.oauthbearer.assertion.file needs sasl.oauthbearer.token.endpoint.url, where it is sent"
         )
     if values["sasl.oauthbearer.jwt.retriever.class"] == JWT_BEARER and assertion is None:
-        raise ConfigError(
-            f"sasl.oauthbearer.jwt.retriever.class={JWT_BEARER} needs sasl.oauthbearer.assertion.file", OPTION_MISSING
-        )
-    jaas = values["sasl.jaas.config"]
-    if url is None or assertion is not None or (jaas is not None and is_reference(jaas)):
+        raise missing_error(f"sasl.oauthbearer.jwt.retriever.class={JWT_BEARER} needs sasl.oauthbearer.assertion.file")
+    if url is None or assertion is not None or entries is None:
         return
-    of_module = parse_jaas(jaas).options if jaas is not None else {}
     for name, java in (("client.id", "clientId"), ("client.secret", "clientSecret")):
-        if values[f"sasl.oauthbearer.client.credentials.{name}"] is None and java not in of_module:
-            raise ConfigError(
+        if values[f"sasl.oauthbearer.client.credentials.{name}"] is None and java not in entries:
+            raise missing_error(
                 f"sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.{name}, or {java} in "
-                "sasl.jaas.config",
-                OPTION_MISSING,
+                "sasl.jaas.config"
             )
 
 
-def _check_aws(draft: Draft) -> None:
+def _check_aws(draft: Draft, entries: Mapping[str, str]) -> None:
     values = draft.values
     key_id, secret = values["sasl.aws.access.key.id"], values["sasl.aws.secret.access.key"]
     token = values["sasl.aws.session.token"]
     if (key_id is None) != (secret is None) or (token is not None and key_id is None):
-        raise ConfigError(
-            "sasl.aws.access.key.id and sasl.aws.secret.access.key belong together: set both or none", OPTION_MISSING
-        )
+        raise missing_error("sasl.aws.access.key.id and sasl.aws.secret.access.key belong together: set both or none")
     if key_id is not None and values["sasl.aws.profile"] is not None:
         raise contradiction_error("sasl.aws.access.key.id", "sasl.aws.profile")
-    jaas = values["sasl.jaas.config"]
-    module = {} if jaas is None or is_reference(jaas) else parse_jaas(jaas).options
-    if ("awsRoleAccessKeyId" in module) != ("awsRoleSecretAccessKey" in module):
-        raise ConfigError(
-            "sasl.jaas.config: awsRoleAccessKeyId and awsRoleSecretAccessKey belong together: set both or none",
-            OPTION_MISSING,
+    if ("awsRoleAccessKeyId" in entries) != ("awsRoleSecretAccessKey" in entries):
+        raise missing_error(
+            "sasl.jaas.config: awsRoleAccessKeyId and awsRoleSecretAccessKey belong together: set both or none"
         )
     for name, java in (
         ("profile", "awsProfileName"),
@@ -156,11 +146,11 @@ def _check_aws(draft: Draft) -> None:
         ("access.key.id", "awsProfileName"),
         ("access.key.id", "awsRoleAccessKeyId"),
     ):
-        if values[f"sasl.aws.{name}"] is not None and java in module:
+        if values[f"sasl.aws.{name}"] is not None and java in entries:
             raise contradiction_error(f"sasl.aws.{name}", f"{java} of sasl.jaas.config")
 
 
-def _check_kerberos(draft: Draft) -> None:
+def _check_kerberos(draft: Draft, entries: Mapping[str, str] | None) -> None:
     values, named = draft.values, draft.named
     if "sasl.mechanism" not in named and not any(name.startswith("sasl.kerberos.") for name in named):
         others = ", ".join(name for name in MECHANISMS if name != GSSAPI)
@@ -170,8 +160,7 @@ def _check_kerberos(draft: Draft) -> None:
         )
     useless = [name for name in ("sasl.username", "sasl.password") if values[name] is not None]
     draft.notices.extend(f"{name} has no effect with sasl.mechanism=GSSAPI" for name in useless)
-    jaas = values["sasl.jaas.config"]
-    if jaas is not None and is_reference(jaas):
+    if entries is None:
         return
     service, principal, keytab = (values[f"sasl.kerberos.{name}"] for name in ("service.name", "principal", "keytab"))
-    kerberos_login(service, principal, keytab, parse_jaas(jaas).options if jaas is not None else None)
+    kerberos_login(service, principal, keytab, entries if values["sasl.jaas.config"] is not None else None)

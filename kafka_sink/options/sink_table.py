@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
+from kafka_sink.error_table.writes import PRESET_UNKNOWN
+from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.options.option import Option
-from kafka_sink.options.presets import PRESETS, get_preset
+from kafka_sink.options.presets import PRESETS
 from kafka_sink.options.sink_options import DEAD_LETTER, DROP, FAIL
 from kafka_sink.options.values import (
     ANY_TEXT,
@@ -15,12 +16,12 @@ from kafka_sink.options.values import (
     TOPIC_NAME,
     Choice,
     Flag,
-    Pattern,
     Rule,
     Text,
     Whole,
     check_web_address,
     invalid_value_error,
+    pattern,
 )
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
@@ -31,7 +32,7 @@ MISMATCHES = ("fail", "warn", "skip")
 METRICS_ENABLED = "metrics.enabled"
 
 # Part of transactional ids and of the ACL for them.
-_SINK_ID = Pattern("1 to 200 letters, digits, dots, underscores and hyphens", re.compile(r"[a-zA-Z0-9._-]{1,200}"))
+_SINK_ID = pattern("1 to 200 letters, digits, dots, underscores and hyphens", r"[a-zA-Z0-9._-]{1,200}")
 _TEXT = Text(empty_allowed=False)
 LABEL_CHARACTERS_MAX = 200
 
@@ -42,7 +43,8 @@ class PresetName:
 
     def parse(self, name: str, value: object) -> str:
         text = str(value).strip()
-        get_preset(text)
+        if text not in PRESETS:
+            raise ConfigError(f"there is no preset {text!r}: choose {self.valid}", PRESET_UNKNOWN)
         return text
 
 

@@ -14,6 +14,8 @@ from kafka_sink.options.option import Option, Treatment
 from kafka_sink.options.producer_options import LONG_MAX, ProducerOptions
 from kafka_sink.options.values import (
     ANY_TEXT,
+    AWS_REGION,
+    CODECS,
     HOST_CHECK,
     LONG_MIN,
     STORE_TYPE,
@@ -26,7 +28,6 @@ from kafka_sink.options.values import (
     Fraction,
     Mechanism,
     Names,
-    Region,
     Retriever,
     Rule,
     Servers,
@@ -120,7 +121,7 @@ _PLAIN_OPTIONS = (
     _long("buffer.memory", "Bytes of records that may wait to be sent. When the buffer is full, send() waits up to "
           "max.block.ms."),
     _int("max.request.size", "Largest request, and largest record before compression, in bytes."),
-    _row("compression.type", Choice(("none", "gzip", "snappy", "lz4", "zstd")), "Compression codec for batches."),
+    _row("compression.type", Choice(CODECS), "Compression codec for batches."),
     _row("compression.gzip.level", Whole(1, 9, besides=-1), "Level for gzip; -1 is zlib's default."),
     _row("compression.lz4.level", Whole(1, 17), "Level for lz4."),
     _row("compression.zstd.level", Whole(-131_072, 22), "Level for zstd."),
@@ -258,7 +259,7 @@ SECURITY_OPTIONS = (
          "this producer does the same anyway."),
     _refusal("sasl.login.class", "JVM class that logs in.", _JVM),
     # AWS_MSK_IAM.
-    _row("sasl.aws.region", Region(), "AWS_MSK_IAM: region of the brokers. The default is the region in their host "
+    _row("sasl.aws.region", AWS_REGION, "AWS_MSK_IAM: region of the brokers. The default is the region in their host "
          "names, then AWS_REGION or AWS_DEFAULT_REGION.", origin=_OWN),
     _text("sasl.aws.access.key.id", "AWS_MSK_IAM: access key id. If it is not set, botocore finds credentials: "
           "environment, web identity, ~/.aws, container, instance.", origin=_OWN),

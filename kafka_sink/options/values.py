@@ -11,11 +11,11 @@ case, lists are separated by commas. Python values of the right type are accepte
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
+from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX, SECRET_NAME
@@ -23,9 +23,10 @@ from kafka_sink.security.mechanisms import MECHANISMS
 from kafka_sink.security.reference import NO_TEXT
 
 LONG_MIN = -LONG_MAX - 1
-INT_MIN = -INT_MAX - 1
+# By their numbers in the attributes of a batch.
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
 _SHOWN_CHARACTERS_MAX = 80
 
 
@@ -55,6 +56,10 @@ def invalid_value_error(name: str, value: object, valid: str) -> ConfigError:
     return ConfigError(f"{name}={describe_value(name, value)} is not valid: expected {valid}")
 
 
+def missing_error(text: str) -> ConfigError:
+    return ConfigError(text, OPTION_MISSING)
+
+
 def contradiction_error(name: str, other: str) -> ConfigError:
     """For two options of which only one may be set."""
     return ConfigError(f"{name} and {other} contradict each other: keep one", OPTIONS_CONTRADICT)
@@ -77,20 +82,19 @@ class Whole:
     @property
     def valid(self) -> str:
         extra = "" if self.besides is None else f", or {self.besides}"
-        if self.minimum in (INT_MIN, LONG_MIN):
+        if self.minimum == LONG_MIN:
             return f"any whole number up to {self.maximum}{extra}"
         return f"a whole number from {self.minimum} to {self.maximum}{extra}"
 
     def parse(self, name: str, value: object) -> int:
-        if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value.strip()) and len(value.strip()) <= 20:
-            number = int(value)
-        elif isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise invalid_value_error(name, value, self.valid)
-        else:
+        number: Any = None
+        if isinstance(value, str):
+            number = int(value) if _WHOLE_NUMBER.fullmatch(value.strip()) else None
+        elif not isinstance(value, (bool, type)) and hasattr(value, "__index__"):
             number = value.__index__()
-        if number != self.besides and not self.minimum <= number <= self.maximum:
+        if number is None or (number != self.besides and not self.minimum <= number <= self.maximum):
             raise invalid_value_error(name, value, self.valid)
-        return number
+        return int(number)
 
 
 @frozen
@@ -143,29 +147,23 @@ class Choice:
 
 
 @frozen
-class Words:
-    """Words with their values; `fold` converts the input to the case of the words."""
+class Converted:
+    """A text. `convert` gets it without blanks around it, and returns None if it is not valid."""
 
     valid: str
-    meanings: Mapping[str, str]
-    fold: Callable[[str], str] = str
+    convert: Callable[[str], Any]
 
-    def parse(self, name: str, value: object) -> str:
-        if not isinstance(value, str) or self.fold(value.strip()) not in self.meanings:
+    def parse(self, name: str, value: object) -> Any:
+        converted = self.convert(value.strip()) if isinstance(value, str) else None
+        if converted is None:
             raise invalid_value_error(name, value, self.valid)
-        return self.meanings[self.fold(value.strip())]
+        return converted
 
 
-@frozen
-class Pattern:
-    valid: str
-    form: re.Pattern[str]
-
-    def parse(self, name: str, value: object) -> str:
-        text = value.strip() if isinstance(value, str) else ""
-        if not self.form.fullmatch(text):
-            raise invalid_value_error(name, value, self.valid)
-        return text
+def pattern(valid: str, form: str) -> Converted:
+    """A text that has this form, a regular expression."""
+    compiled = re.compile(form)
+    return Converted(valid, lambda text: text if compiled.fullmatch(text) else None)
 
 
 @frozen
@@ -194,11 +192,9 @@ class Names:
         return tuple(str(item).strip() for item in items)
 
 
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-FUNCTION_NAME = Pattern("module:function, importable where it runs", _FUNCTION)
-TOPIC_NAME = Pattern(
-    "a topic name: 1 to 249 letters, digits, dots, underscores and hyphens",
-    re.compile(r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}"),
+FUNCTION_NAME = pattern("module:function, importable where it runs", r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+TOPIC_NAME = pattern(
+    "a topic name: 1 to 249 letters, digits, dots, underscores and hyphens", r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}"
 )
 # The scheme is a listener name, which clusters choose freely; Java accepts any and ignores it.
 _SERVER = re.compile(r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\[\]:/@\s]+))"
@@ -253,18 +249,19 @@ def check_web_address(name: str, text: str, valid: str) -> None:
 # ---- TLS and SASL ----------------------------------------------------------------------------------------------------
 
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
-TLS_VERSION = Words(
-    "TLSv1.2 or TLSv1.3 (TLS means TLSv1.3)", {**{each: each for each in TLS_VERSIONS}, "TLS": "TLSv1.3"}
+TLS_VERSION = Converted(
+    "TLSv1.2 or TLSv1.3 (TLS means TLSv1.3)", {"TLS": "TLSv1.3", **{each: each for each in TLS_VERSIONS}}.get
 )
 # none is librdkafka's value.
-HOST_CHECK = Words("https, or empty for no check", {"https": "https", "": "", "none": ""}, str.lower)
+HOST_CHECK = Converted(
+    "https, or empty for no check", lambda text: {"https": "https", "": "", "none": ""}.get(text.lower())
+)
 # Java's default, JKS, must be accepted, too.
-STORE_TYPE = Words("PEM or PKCS12", {each: each for each in ("PEM", "JKS", "PKCS12")}, str.upper)
+STORE_TYPE = Converted("PEM or PKCS12", lambda text: {"PEM": "PEM", "JKS": "JKS", "PKCS12": "PKCS12"}.get(text.upper()))
 TLS_13_SUITES = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+_FUNCTION_INSTEAD = "pass sasl.oauthbearer.token.provider, a Python function, instead"
 # Kafka's class for the grant of RFC 7523.
 JWT_BEARER = "JwtBearerJwtRetriever"
-# Kafka's handlers whose behaviour is built in here.
-_HANDLERS = frozenset(("OAuthBearerLoginCallbackHandler",))
 _SUITE = re.compile(r"[A-Za-z0-9_\-+!:@=.]{1,200}")
 
 # Java's suite names have the parts of OpenSSL's, with other separators.
@@ -314,17 +311,13 @@ def _openssl_name(suite: str) -> str:
     return suite.replace("CHACHA20-POLY1305-SHA256", "CHACHA20-POLY1305")
 
 
-@frozen
-class Region:
-    valid: str = "a region of AWS such as eu-west-1"
+def _region(text: str) -> str | None:
+    from kafka_sink.security.aws_msk_iam import REGION
 
-    def parse(self, name: str, value: object) -> str:
-        from kafka_sink.security.aws_msk_iam import REGION
+    return text if REGION.fullmatch(text) else None
 
-        text = value.strip() if isinstance(value, str) else ""
-        if not REGION.fullmatch(text):
-            raise invalid_value_error(name, value, self.valid)
-        return text
+
+AWS_REGION = Converted("a region of AWS such as eu-west-1", _region)
 
 
 @frozen
@@ -348,14 +341,16 @@ class Fraction:
 
 @frozen
 class CallbackHandler:
+    """Kafka's handler whose behaviour is built in here."""
+
     valid: str = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 
     def parse(self, name: str, value: object) -> str:
         text = value.strip() if isinstance(value, str) else ""
-        if text.rpartition(".")[2] not in _HANDLERS:
-            instead = "pass sasl.oauthbearer.token.provider, a Python function, instead"
-            if text.rpartition(".")[2] == "IAMOAuthBearerLoginCallbackHandler":
-                instead = "sasl.mechanism=AWS_MSK_IAM does what it does"
+        handler = text.rpartition(".")[2]
+        if handler != "OAuthBearerLoginCallbackHandler":
+            is_amazons = handler == "IAMOAuthBearerLoginCallbackHandler"
+            instead = "sasl.mechanism=AWS_MSK_IAM does what it does" if is_amazons else _FUNCTION_INSTEAD
             raise ConfigError(f"{name} names a class of the JVM: {instead}", OPTION_NOT_SUPPORTED)
         return text
 
@@ -369,9 +364,7 @@ class Retriever:
     def parse(self, name: str, value: object) -> str:
         text = value.strip().rpartition(".")[2] if isinstance(value, str) else ""
         if text not in ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", JWT_BEARER):
-            raise ConfigError(
-                f"{name} names a class of the JVM: pass sasl.oauthbearer.token.provider, a Python function, instead"
-            )
+            raise ConfigError(f"{name} names a class of the JVM: {_FUNCTION_INSTEAD}")
         return text
 
 
@@ -382,7 +375,7 @@ class TokenProvider:
     def parse(self, name: str, value: object) -> Any:
         if callable(value) and not isinstance(value, type):
             return value
-        return Pattern(self.valid, _FUNCTION).parse(name, value)
+        return Converted(self.valid, FUNCTION_NAME.convert).parse(name, value)
 
 
 def conversion_hint(kind: str, path: str, side: str) -> str:

@@ -92,6 +92,10 @@ class GssapiExchange:
         return self._context.wrap(bytes((NO_LAYER, 0, 0, 0)) + self._context.initiator().encode())
 
 
+def _login_error(text: str) -> ConfigError:
+    return ConfigError(text, LOGIN_OPTIONS)
+
+
 def _failure(reason: str) -> AuthenticationError:
     return AuthenticationError(f"{GSSAPI} with the server failed: {reason}")
 
@@ -112,27 +116,19 @@ def kerberos_login(
     """From sasl.kerberos.* and the entries of Krb5LoginModule (None: sasl.jaas.config is not set)."""
     of_module = module.get("serviceName") if module is not None else None
     if service is not None and of_module is not None and service != of_module:
-        raise ConfigError(
-            f"{SERVICE} and serviceName of sasl.jaas.config contradict each other: keep one", LOGIN_OPTIONS
-        )
+        raise _login_error(f"{SERVICE} and serviceName of sasl.jaas.config contradict each other: keep one")
     service = service or of_module
     if not service:
-        raise ConfigError(
-            f"sasl.mechanism=GSSAPI needs {SERVICE}, the first part of the brokers' Kerberos name", LOGIN_OPTIONS
-        )
+        raise _login_error(f"sasl.mechanism=GSSAPI needs {SERVICE}, the first part of the brokers' Kerberos name")
     if not _SERVICE.fullmatch(service) and not has_reference(service):
-        raise ConfigError(
-            f"{SERVICE} is not valid: expected a name such as kafka, without host and realm", LOGIN_OPTIONS
-        )
+        raise _login_error(f"{SERVICE} is not valid: expected a name such as kafka, without host and realm")
     if module is None:
         if keytab is not None and principal is None:
-            raise ConfigError(
-                "sasl.kerberos.keytab needs sasl.kerberos.principal, whose key is taken from it", LOGIN_OPTIONS
-            )
+            raise _login_error("sasl.kerberos.keytab needs sasl.kerberos.principal, whose key is taken from it")
         return KerberosLogin(service=service, principal=principal, keytab=keytab)
     for name, value in (("sasl.kerberos.principal", principal), ("sasl.kerberos.keytab", keytab)):
         if value is not None:
-            raise ConfigError(f"{name} and sasl.jaas.config contradict each other: keep one", LOGIN_OPTIONS)
+            raise _login_error(f"{name} and sasl.jaas.config contradict each other: keep one")
     return _login_from_module(service, module)
 
 
@@ -142,26 +138,23 @@ def _login_from_module(service: str, module: Mapping[str, str]) -> KerberosLogin
     # Java refuses these, too.
     for name, switch, is_on in (("keyTab", "useKeyTab", wants_keytab), ("ticketCache", "useTicketCache", wants_cache)):
         if name in module and not is_on:
-            raise ConfigError(f"sasl.jaas.config: {name} needs {switch}=true", LOGIN_OPTIONS)
+            raise _login_error(f"sasl.jaas.config: {name} needs {switch}=true")
     if module.get("isInitiator", "true").strip().lower() == "false":
-        raise ConfigError("sasl.jaas.config: isInitiator=false is for servers, leave it out", LOGIN_OPTIONS)
+        raise _login_error("sasl.jaas.config: isInitiator=false is for servers, leave it out")
     if flags.get("renewTGT", False):
-        raise ConfigError(
-            "sasl.jaas.config: renewTGT=true is not supported: use a keytab, or let kinit -R or k5start "
-            "renew the cache",
-            LOGIN_OPTIONS,
+        raise _login_error(
+            "sasl.jaas.config: renewTGT=true is not supported: use a keytab, or let kinit -R or k5start renew the cache"
         )
     principal = module.get("principal") or None
     # With both, Java uses the cached ticket if there is one: of the same principal, but it expires earlier.
     if wants_keytab:
         for name in ("keyTab", "principal"):
             if not module.get(name):
-                raise ConfigError(f"sasl.jaas.config: useKeyTab=true needs {name}", LOGIN_OPTIONS)
+                raise _login_error(f"sasl.jaas.config: useKeyTab=true needs {name}")
         return KerberosLogin(service=service, principal=principal, keytab=module["keyTab"])
     if not wants_cache:
-        raise ConfigError(
+        raise _login_error(
             "sasl.jaas.config: Krb5LoginModule needs useKeyTab=true or useTicketCache=true: a password prompt is not "
-            "possible here",
-            LOGIN_OPTIONS,
+            "possible here"
         )
     return KerberosLogin(service=service, principal=principal, ticket_cache=module.get("ticketCache") or None)

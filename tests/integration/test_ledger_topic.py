@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kafka_sink.admin.client import Client
-from kafka_sink.admin.ledger_topic import check_ledger_topic
+from kafka_sink.admin.ledger_topic import check_ledger_configs, check_ledger_topic
 from kafka_sink.errors import AuthorizationError, ConfigError
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry
 from kafka_sink.exactly_once.ledger_codec import encode_record
@@ -121,6 +121,14 @@ def check_refused(client: Client, ledger: str, policy: str) -> None:
     with pytest.raises(ConfigError, match=f"cleanup.policy={policy}: decisions would be deleted with age") as caught:
         check_ledger_topic(client, about(ledger))
     assert f"--entity-name {ledger} --add-config cleanup.policy=compact" in str(caught.value)
+
+
+def test_a_ledger_whose_policy_the_broker_does_not_tell_is_taken() -> None:
+    """As with a configuration that is not told at all: other servers than Apache Kafka leave out what they lack."""
+    with EmbeddedBroker(topics={"led": 1}) as broker, client_of(broker.bootstrap_servers) as client:
+        client.reach(topics=["led"])
+        for configs in ({}, {"cleanup.policy": None}, None):
+            check_ledger_configs(client, about("led"), configs)
 
 
 # ---- warned about ----------------------------------------------------------------------------------------------

@@ -284,7 +284,7 @@ def test_three_nodes_are_written_to_in_one_transaction_while_one_of_them_restart
                 producer.commit_transaction()
         assert values(secured, topic) == sent
         with Client(parse_producer_options(secured.options(SASL_SSL, SHORT))) as client:
-            assert len(client.describe_topic(topic)) == 6 and client.transaction_version() == 2
+            assert len(client.describe_topic(topic)) == 6 and client.features()["transaction.version"] == 2
 
 
 # ---- the driver's machine --------------------------------------------------------------------------------------

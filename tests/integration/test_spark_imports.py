@@ -28,7 +28,7 @@ NOBODYS = {
     "argparse", "difflib", "email.message", "http.client", "ssl", "urllib.request",  # of other packages
     "pyarrow.compute", "crc32c", "gssapi", "botocore", "pandas",
     "kafka_sink.auth.login", "kafka_sink.io.tls", "kafka_sink.auth.aws", "kafka_sink.auth.kerberos",
-    "kafka_sink.security.login", "kafka_sink.security.scram", "kafka_sink.security.kerberos",
+    "kafka_sink.security.passwords", "kafka_sink.security.scram", "kafka_sink.security.kerberos",
     "kafka_sink.security.aws_msk_iam", "kafka_sink.security.sigv4", "kafka_sink.security.jaas",
     "kafka_sink.options.sasl_rules", "kafka_sink.spark.unsendable", "kafka_sink.testing", "kafka_sink.schemas",
     "kafka_sink.checks", "kafka_sink.admin.topics",

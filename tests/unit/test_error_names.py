@@ -59,7 +59,7 @@ from tools.error_reference import CHAPTERS, DOCS, PAGES, main
 ROOT = Path(__file__).parents[2]
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
 VALUE = StructType([StructField("value", StringType())])
-ENTRIES_OF = re.compile(r"^([A-Z_]+) = ErrorEntry\(\n    \"(PKS-\d+)\"", re.MULTILINE)
+ENTRIES_OF = re.compile(r"^([A-Z_]+) = \w+\(\n    \"(PKS-\d+)\"", re.MULTILINE)
 CLASSES = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, KafkaSinkError)]
 
 

@@ -52,7 +52,7 @@ def test_the_table_and_the_names_are_the_same() -> None:
             {"value.format": "protobuf", "descFilePath": "a.desc", "messageName": "M"},
             lambda got: (got.value.schema.text, got.value.record_name) == ("a.desc", "M"),
         ),
-        ({"value.format": "avro", **REGISTRY}, lambda got: got.registry.urls == ("http://127.0.0.1:8081",)),
+        ({"value.format": "avro", **REGISTRY}, lambda got: got.registry.url == ("http://127.0.0.1:8081",)),
     ],
 )
 def test_an_option_reaches_what_planning_gets(settings: dict[str, str], found: Any) -> None:

@@ -229,6 +229,10 @@ def test_acks_may_be_a_number() -> None:
     assert "all, -1, 0 or 1" in refusal({"acks": True})
 
 
+def test_a_type_is_no_number() -> None:
+    assert "expected a whole number" in refusal({"retries": int})
+
+
 def test_none_means_not_set_where_that_is_the_default() -> None:
     assert parse_named({"transactional.id": None, "partitioner.class": None, "key.serializer": None}) == parse()
 

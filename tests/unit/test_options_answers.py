@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.options.parse import parse_producer_options
 from tests.unit.option_parsing import parse, parse_named, refusal
 
 # ---- names -----------------------------------------------------------------------------------------------------
@@ -43,6 +44,15 @@ def test_all_problems_of_one_call_are_reported_together() -> None:
     text = refusal({"acks": "2", "lingerms": 1, "batch.size": -1})
     assert text.startswith("3 problems:\n- acks=")
     assert "did you mean linger.ms?" in text and "batch.size=-1" in text
+
+
+def test_brokers_are_missing_only_if_no_option_names_any() -> None:
+    for settings in ({"metadata.broker.list": "bad"}, {"bootstrap.server": "a:1"}):
+        with pytest.raises(ConfigError) as raised:
+            parse_producer_options(settings)
+        assert "is missing" not in str(raised.value)
+    with pytest.raises(ConfigError, match=r"- bootstrap\.servers is missing"):
+        parse_producer_options({"broker.address.family": "v4"})
 
 
 def test_contradictions_are_reported_together() -> None:

@@ -86,6 +86,17 @@ def test_all_problems_of_one_write_are_told_together() -> None:
         assert part in text
 
 
+def test_each_problem_of_the_producer_and_of_the_registrys_tls_is_a_line_of_the_one_list() -> None:
+    heading, *lines = refusal({"topik": "t", "kafka.acks": "7", "kafka.retries": "x"}).split("\n- ")
+    assert heading == "3 problems with the options:" and len(lines) == 3
+    assert all("in Spark each has the prefix kafka." in line for line in lines[1:])
+    tls = {"schema.registry.ssl.protocol": "SSLv3", "schema.registry.ssl.nonsense": "x"}
+    registry = {"value.format": "avro", "schema.registry.url": "https://registry"}
+    heading, *lines = refusal({**registry, **tls}).split("\n- ")
+    assert heading == "2 problems with the options:"
+    assert all("each of these options has the prefix schema.registry." in line for line in lines)
+
+
 # ---- each row of the table has an effect -----------------------------------------------------------------------------
 
 CREATED = {"topic.create": "true", "topic": "t"}

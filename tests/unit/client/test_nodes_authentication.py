@@ -21,8 +21,9 @@ from kafka_sink.errors import (
     LocalProtocolError,
     RemoteProtocolError,
 )
-from kafka_sink.security.login import Login, new_exchange
 from kafka_sink.security.mechanisms import Exchange
+from kafka_sink.security.oauthbearer import OAuthBearerExchange
+from kafka_sink.security.passwords import password_exchange
 from kafka_sink.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 TOKEN = b"\0alice\0hunter2"
@@ -30,7 +31,7 @@ GREETING = [API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE]
 
 
 def plain(_host: str = "") -> Exchange:
-    return new_exchange(Login(mechanism="PLAIN", username="alice", password="hunter2"), "")
+    return password_exchange("PLAIN", "alice", "hunter2", "")
 
 
 class TwoSteps:
@@ -138,7 +139,7 @@ def test_wrong_credentials_are_told_once_in_the_words_of_the_broker_and_never_tr
 
 
 def test_a_token_that_is_refused_is_no_matter_of_name_and_password() -> None:
-    driver = authenticated(lambda _host: new_exchange(Login(mechanism="OAUTHBEARER", token="a.b.c"), ""))
+    driver = authenticated(lambda _host: OAuthBearerExchange("a.b.c", {}))
     driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {**accepted(asked), "error_code": 58}
     text = refused(driver)
     assert "Check issuer, audience, subject and expiry of the token" in text and "sasl.password" not in text

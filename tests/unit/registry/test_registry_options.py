@@ -57,7 +57,7 @@ def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
 
 def test_an_option_and_its_alias_must_agree() -> None:
     name = "basic.auth.user.info"
-    assert registry_of({name: "a:b", REGISTRY + name: "a:b"}).user_info == "a:b"
+    assert registry_of({name: "a:b", REGISTRY + name: "a:b"}).basic_auth_user_info == "a:b"
     said = refusal(URL, {name: "a:hunter2", REGISTRY + name: "a:hunter3"})
     assert "mean the same and have different values" in said and "hunter" not in said
 
@@ -72,12 +72,12 @@ def test_options_are_equal_hashable_and_survive_pickling() -> None:
 
 def test_several_addresses_with_paths() -> None:
     found = parsed({"schema.registry.url": "https://a:8081/, http://[::1]:80/apis/ccompat/v7"}).registry
-    assert found is not None and found.urls == ("https://a:8081", "http://[::1]:80/apis/ccompat/v7")
+    assert found is not None and found.url == ("https://a:8081", "http://[::1]:80/apis/ccompat/v7")
 
 
 def test_a_scheme_in_capitals_is_the_same_scheme() -> None:
     found = parsed({"schema.registry.url": "HTTPS://A:8081/Path", "schema.registry.ssl.truststore.location": "ca.pem"})
-    assert found.registry is not None and found.registry.urls == ("https://A:8081/Path",)
+    assert found.registry is not None and found.registry.url == ("https://A:8081/Path",)
     assert not found.notices
 
 

@@ -1,0 +1,40 @@
+"""Logins with a name and a password: PLAIN (RFC 4616) sends both in one message, in clear text; SCRAM proves them."""
+
+from __future__ import annotations
+
+from kafka_sink.error_table.brokers import LOGIN_OPTIONS
+from kafka_sink.errors import ConfigError
+from kafka_sink.security.mechanisms import PLAIN, Exchange
+from kafka_sink.security.scram import ScramExchange
+
+
+class PlainExchange:
+    """The server is not authenticated, except by TLS."""
+
+    mechanism = PLAIN
+
+    def __init__(self, username: str, password: str) -> None:
+        self._token = f"\0{username}\0{password}".encode()
+
+    def first(self) -> bytes:
+        return self._token
+
+    def step(self, challenge: bytes) -> bytes | None:
+        del challenge  # the exchange is complete; a refusal is an error code of the enclosing response
+        return None
+
+
+def password_exchange(mechanism: str, username: str, password: str, nonce: str, *, is_token: bool = False) -> Exchange:
+    """`is_token`: name and password are those of a delegation token (SCRAM only). `nonce` is printable ASCII without a
+    comma, and unpredictable."""
+    for name, value in (("user name", username), ("password", password)):
+        if not value or "\0" in value:
+            fault = "is missing or empty" if not value else "contains a NUL character"
+            raise ConfigError(
+                f"the {name} for sasl.mechanism={mechanism} {fault}: set it in sasl.jaas.config, or as sasl.username "
+                "and sasl.password",
+                LOGIN_OPTIONS,
+            )
+    if mechanism == PLAIN:
+        return PlainExchange(username, password)
+    return ScramExchange(mechanism, username, password, nonce, is_token=is_token)
