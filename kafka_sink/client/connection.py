@@ -80,31 +80,20 @@ class ConnectionEvent(Enum):
     LOST = "lost"
 
 
-TRANSITIONS: Mapping[ConnectionState, Mapping[ConnectionEvent, ConnectionState]] = {
-    ConnectionState.CONNECTING: {
-        ConnectionEvent.CONNECTED: ConnectionState.NEGOTIATING,
-        ConnectionEvent.LOST: ConnectionState.CLOSED,
+TRANSITIONS: Mapping[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
+    (ConnectionState.CONNECTING, ConnectionEvent.CONNECTED): ConnectionState.NEGOTIATING,
+    (ConnectionState.NEGOTIATING, ConnectionEvent.VERSIONS_REFUSED): ConnectionState.NEGOTIATING,
+    (ConnectionState.NEGOTIATING, ConnectionEvent.VERSIONS_AGREED): ConnectionState.READY,
+    (ConnectionState.NEGOTIATING, ConnectionEvent.AUTHENTICATION_BEGUN): ConnectionState.HANDSHAKING,
+    (ConnectionState.HANDSHAKING, ConnectionEvent.MECHANISM_AGREED): ConnectionState.AUTHENTICATING,
+    (ConnectionState.AUTHENTICATING, ConnectionEvent.TOKEN_WANTED): ConnectionState.AUTHENTICATING,
+    (ConnectionState.AUTHENTICATING, ConnectionEvent.AUTHENTICATED): ConnectionState.READY,
+    (ConnectionState.READY, ConnectionEvent.AUTHENTICATION_BEGUN): ConnectionState.HANDSHAKING,
+    **{
+        (state, ConnectionEvent.LOST): ConnectionState.CLOSED
+        for state in ConnectionState
+        if state is not ConnectionState.CLOSED
     },
-    ConnectionState.NEGOTIATING: {
-        ConnectionEvent.VERSIONS_REFUSED: ConnectionState.NEGOTIATING,
-        ConnectionEvent.VERSIONS_AGREED: ConnectionState.READY,
-        ConnectionEvent.AUTHENTICATION_BEGUN: ConnectionState.HANDSHAKING,
-        ConnectionEvent.LOST: ConnectionState.CLOSED,
-    },
-    ConnectionState.HANDSHAKING: {
-        ConnectionEvent.MECHANISM_AGREED: ConnectionState.AUTHENTICATING,
-        ConnectionEvent.LOST: ConnectionState.CLOSED,
-    },
-    ConnectionState.AUTHENTICATING: {
-        ConnectionEvent.TOKEN_WANTED: ConnectionState.AUTHENTICATING,
-        ConnectionEvent.AUTHENTICATED: ConnectionState.READY,
-        ConnectionEvent.LOST: ConnectionState.CLOSED,
-    },
-    ConnectionState.READY: {
-        ConnectionEvent.AUTHENTICATION_BEGUN: ConnectionState.HANDSHAKING,
-        ConnectionEvent.LOST: ConnectionState.CLOSED,
-    },
-    ConnectionState.CLOSED: {},
 }
 
 
@@ -403,7 +392,7 @@ class Connection:
         self._frames.frame_bytes_max = FRAME_BYTES_MAX
 
     def _transition(self, event: ConnectionEvent) -> None:
-        following = TRANSITIONS[self.state].get(event)
+        following = TRANSITIONS.get((self.state, event))
         if following is None:
             raise LocalProtocolError(f"{event.value!r} while {self.state.value} on the connection to {self.title}")
         self.state = following

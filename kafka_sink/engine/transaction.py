@@ -64,61 +64,35 @@ class TransactionEvent(Enum):
     FATAL_ERROR = "fatal error"
 
 
-TRANSITIONS: Mapping[TransactionState, Mapping[TransactionEvent, TransactionState]] = {
-    TransactionState.UNINITIALIZED: {
-        TransactionEvent.INIT: TransactionState.INITIALIZING,
-        TransactionEvent.RESUME: TransactionState.PREPARED,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
+TRANSITIONS: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
+    (TransactionState.UNINITIALIZED, TransactionEvent.INIT): TransactionState.INITIALIZING,
+    (TransactionState.UNINITIALIZED, TransactionEvent.RESUME): TransactionState.PREPARED,
+    (TransactionState.INITIALIZING, TransactionEvent.INITIALIZED): TransactionState.READY,
+    (TransactionState.READY, TransactionEvent.BEGIN): TransactionState.IN_TRANSACTION,
+    (TransactionState.READY, TransactionEvent.RENEW): TransactionState.RENEWING,
+    (TransactionState.IN_TRANSACTION, TransactionEvent.PREPARE): TransactionState.PREPARING,
+    (TransactionState.IN_TRANSACTION, TransactionEvent.COMMIT): TransactionState.COMMITTING,
+    (TransactionState.IN_TRANSACTION, TransactionEvent.ABORT): TransactionState.ABORTING,
+    (TransactionState.IN_TRANSACTION, TransactionEvent.ERROR): TransactionState.ABORTABLE,
+    (TransactionState.PREPARING, TransactionEvent.PREPARED): TransactionState.PREPARED,
+    (TransactionState.PREPARING, TransactionEvent.ABORT): TransactionState.ABORTING,
+    (TransactionState.PREPARING, TransactionEvent.ERROR): TransactionState.ABORTABLE,
+    (TransactionState.PREPARED, TransactionEvent.COMMIT): TransactionState.COMMITTING,
+    (TransactionState.PREPARED, TransactionEvent.ABORT): TransactionState.ABORTING,
+    (TransactionState.COMMITTING, TransactionEvent.ENDED): TransactionState.READY,
+    (TransactionState.COMMITTING, TransactionEvent.ENDED_STALE): TransactionState.RENEWING,
+    (TransactionState.COMMITTING, TransactionEvent.ENDED_RESUMED): TransactionState.UNINITIALIZED,
+    (TransactionState.COMMITTING, TransactionEvent.ERROR): TransactionState.ABORTABLE,
+    (TransactionState.ABORTING, TransactionEvent.ENDED): TransactionState.READY,
+    (TransactionState.ABORTING, TransactionEvent.ENDED_STALE): TransactionState.RENEWING,
+    (TransactionState.ABORTING, TransactionEvent.ENDED_RESUMED): TransactionState.UNINITIALIZED,
+    (TransactionState.RENEWING, TransactionEvent.INITIALIZED): TransactionState.READY,
+    (TransactionState.ABORTABLE, TransactionEvent.ABORT): TransactionState.ABORTING,
+    **{
+        (state, TransactionEvent.FATAL_ERROR): TransactionState.FATAL
+        for state in TransactionState
+        if state is not TransactionState.FATAL
     },
-    TransactionState.INITIALIZING: {
-        TransactionEvent.INITIALIZED: TransactionState.READY,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.READY: {
-        TransactionEvent.BEGIN: TransactionState.IN_TRANSACTION,
-        TransactionEvent.RENEW: TransactionState.RENEWING,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.IN_TRANSACTION: {
-        TransactionEvent.PREPARE: TransactionState.PREPARING,
-        TransactionEvent.COMMIT: TransactionState.COMMITTING,
-        TransactionEvent.ABORT: TransactionState.ABORTING,
-        TransactionEvent.ERROR: TransactionState.ABORTABLE,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.PREPARING: {
-        TransactionEvent.PREPARED: TransactionState.PREPARED,
-        TransactionEvent.ABORT: TransactionState.ABORTING,
-        TransactionEvent.ERROR: TransactionState.ABORTABLE,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.PREPARED: {
-        TransactionEvent.COMMIT: TransactionState.COMMITTING,
-        TransactionEvent.ABORT: TransactionState.ABORTING,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.COMMITTING: {
-        TransactionEvent.ENDED: TransactionState.READY,
-        TransactionEvent.ENDED_STALE: TransactionState.RENEWING,
-        TransactionEvent.ENDED_RESUMED: TransactionState.UNINITIALIZED,
-        TransactionEvent.ERROR: TransactionState.ABORTABLE,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.ABORTING: {
-        TransactionEvent.ENDED: TransactionState.READY,
-        TransactionEvent.ENDED_STALE: TransactionState.RENEWING,
-        TransactionEvent.ENDED_RESUMED: TransactionState.UNINITIALIZED,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.RENEWING: {
-        TransactionEvent.INITIALIZED: TransactionState.READY,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.ABORTABLE: {
-        TransactionEvent.ABORT: TransactionState.ABORTING,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.FATAL: {},
 }
 
 RECREATED = (
@@ -316,7 +290,7 @@ class Transaction:
     def on_error(self, error: KafkaSinkError) -> bool:
         """This transaction can no longer be committed; the first error is reported. False: there was nothing to
         commit."""
-        if TransactionEvent.ERROR not in TRANSITIONS[self.state]:
+        if (self.state, TransactionEvent.ERROR) not in TRANSITIONS:
             return False
         self._move(TransactionEvent.ERROR)
         self.error = error
@@ -384,14 +358,14 @@ class Transaction:
     # ---- inside ----
 
     def _move(self, event: TransactionEvent) -> None:
-        target = TRANSITIONS[self.state].get(event)
+        target = TRANSITIONS.get((self.state, event))
         if target is None:
             raise LocalProtocolError(f"{event.value} is not possible: {_ADVICE.get(self.state, self.state.value)}")
         self.state = target
 
     def _accepts(self, operation_id: int, event: TransactionEvent) -> bool:
         """Changes the state if the table allows it; otherwise the operation is refused."""
-        if event in TRANSITIONS[self.state]:
+        if (self.state, event) in TRANSITIONS:
             self._move(event)
             return True
         if self.state in (TransactionState.ABORTABLE, TransactionState.FATAL):
