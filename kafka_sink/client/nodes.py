@@ -69,6 +69,8 @@ class NodeSet:
         self.answers: list[Answer] = []
         # Connections append theirs, too.
         self.commands: list[NetworkCommand] = []
+        # When something that is blocked now may proceed. The owner adds its own and collects them anew in each step.
+        self.moments: list[int] = []
         # The next deadline of any node. Recomputed only after an event on a node.
         self.due_ms: int | None = None
         self._has_changed = True
@@ -265,6 +267,21 @@ class NodeSet:
             self._open(node, now_ms)
         else:
             self._resolve(node)
+
+    def can_use(self, node_id: int, now_ms: int) -> bool:
+        """Whether the node is ready for a request. If not, starts connecting, or notes the end of the back-off."""
+        if self.is_ready(node_id, now_ms):
+            return True
+        self.connect(node_id, now_ms)
+        blocked_until_ms = self.blocked_until_ms(node_id, now_ms)
+        if blocked_until_ms is not None:
+            self.moments.append(blocked_until_ms)
+        return False
+
+    def any_usable(self, now_ms: int) -> int | None:
+        """A node that can take a request which any broker can answer; see `can_use`."""
+        node_id = self.least_loaded(now_ms)
+        return node_id if node_id is not None and self.can_use(node_id, now_ms) else None
 
     def send(self, node_id: int, request: Request, now_ms: int) -> None:
         """Only if it `is_ready`."""
