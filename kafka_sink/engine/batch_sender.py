@@ -198,7 +198,7 @@ class BatchSender:
         if new:
             self.commands.append(Drained(new))
         if self._transaction is not None and self._transaction.transaction_version >= 2:
-            self._transaction.on_sent()
+            self._transaction.is_started = True
         self.requests_in_flight += 1
         return self._make_request(batches, cluster)
 

@@ -294,7 +294,8 @@ class Engine:
             return
         request = requests.next_request(now_ms, is_quiet=self._production.is_quiet)
         if self._transaction.state is TransactionState.INITIALIZING:
-            self._transaction.on_initial_version(self._transaction_version())
+            # Before the first transaction nothing was written by the rules of another version.
+            self._transaction.transaction_version = self._transaction_version()
         self._adopt_identity()
         if request is None or self._end is not None:
             return

@@ -95,6 +95,9 @@ TRANSITIONS: Mapping[tuple[TransactionState, TransactionEvent], TransactionState
     },
 }
 
+# Queued batches are still sent.
+WRITING = (TransactionState.IN_TRANSACTION, TransactionState.PREPARING, TransactionState.COMMITTING)
+
 RECREATED = (
     "topic {} was deleted and created again while the transaction wrote to it: records that were acknowledged before "
     "are gone. Write them again in a new transaction"
@@ -174,9 +177,7 @@ class Transaction:
         return LocalProtocolError(f"no record can be sent: {_ADVICE[self.state]}")
 
     def may_send(self, topic_partition: TopicPartition) -> bool:
-        if self.state not in (TransactionState.IN_TRANSACTION, TransactionState.PREPARING, TransactionState.COMMITTING):
-            return False
-        return self.transaction_version >= 2 or topic_partition in self.registered
+        return self.state in WRITING and (self.transaction_version >= 2 or topic_partition in self.registered)
 
     @property
     def drops_unsent(self) -> bool:
@@ -186,11 +187,7 @@ class Transaction:
     @property
     def is_settled(self) -> bool:
         """Closing the producer would have nothing to end."""
-        return not self.drops_unsent and self.state not in (
-            TransactionState.IN_TRANSACTION,
-            TransactionState.PREPARING,
-            TransactionState.COMMITTING,
-        )
+        return not self.drops_unsent and self.state not in WRITING
 
     def receipt(self) -> TransactionReceipt:
         return TransactionReceipt(
@@ -260,7 +257,7 @@ class Transaction:
             self.unregistered.clear()
             error = TransactionAborted("the transaction was aborted")
             self._finish("prepare", error)
-            self._finish_offsets(error)
+            self.finish_offsets(error)
 
     def abort_before_close(self) -> None:
         """A graceful close aborts an open transaction; a prepared one belongs to the holder of the receipt."""
@@ -277,9 +274,6 @@ class Transaction:
     def on_appended(self, topic_partition: TopicPartition) -> None:
         if self.transaction_version == 1 and topic_partition not in self.registered:
             self.unregistered[topic_partition] = None
-
-    def on_sent(self) -> None:
-        self.is_started = True
 
     def on_acked(self, topic_partition: TopicPartition, last_offset: int, topic_id: bytes | None) -> None:
         self.written[topic_partition] = max(last_offset, self.written.get(topic_partition, -1))
@@ -318,10 +312,6 @@ class Transaction:
             self._move(TransactionEvent.BEGIN)
             self._finish("begin", None)
 
-    def on_initial_version(self, transaction_version: int) -> None:
-        """Before the first transaction nothing was written by the rules of another version."""
-        self.transaction_version = transaction_version
-
     def on_prepared(self) -> None:
         self._move(TransactionEvent.PREPARED)
         # From now on another process may end this transaction, with retries: no later one may have its epoch.
@@ -345,9 +335,6 @@ class Transaction:
         self.error = None
         self._clear_touched()
         self._finish("end", None)
-
-    def on_offsets_sent(self) -> None:
-        self._finish_offsets(None)
 
     # ---- results ----
 
@@ -391,9 +378,9 @@ class Transaction:
     def _finish_all(self, error: KafkaSinkError) -> None:
         for kind in self._waiting:
             self._finish(kind, error)
-        self._finish_offsets(error)
+        self.finish_offsets(error)
 
-    def _finish_offsets(self, error: KafkaSinkError | None) -> None:
+    def finish_offsets(self, error: KafkaSinkError | None = None) -> None:
         if self.offsets is not None:
             self._finished.append(Finished(self.offsets.operation_id, error))
             self.offsets = None
