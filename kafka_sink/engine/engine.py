@@ -355,15 +355,15 @@ class Engine:
             self.nodes.send(node_id, request, now_ms)
 
     def _send_batches(self, now_ms: int) -> None:
-        readiness = self._production.accumulator.readiness(now_ms, self.metadata.view)
-        if readiness.leaderless_topics:
-            for topic in readiness.leaderless_topics:
+        node_ids, leaderless, ready_ms = self._production.accumulator.readiness(now_ms, self.metadata.view)
+        if leaderless:
+            for topic in leaderless:
                 # It is in use as long as batches wait for it: metadata.max.idle.ms may be shorter than that.
                 self.metadata.want_topic(topic, now_ms)
             self.metadata.request_update()
-        if readiness.next_ready_ms is not None:
-            self.nodes.moments.append(readiness.next_ready_ms)
-        for node_id in readiness.node_ids:
+        if ready_ms is not None:
+            self.nodes.moments.append(ready_ms)
+        for node_id in node_ids:
             while self.nodes.is_ready(node_id, now_ms):
                 request = self._production.next_request(now_ms, self.metadata.view, node_id)
                 if request is None:
