@@ -26,16 +26,15 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ARROWS_MAX = 5
 
 
-def diagram(transitions: Mapping[Any, Mapping[Any, Any]], initial: Enum) -> str:
+def diagram(transitions: Mapping[tuple[Any, Any], Any], initial: Enum) -> str:
     arrows: dict[tuple[Any, Any], list[tuple[Any, Any]]] = {}
-    for source, events in transitions.items():
-        for event, target in events.items():
-            arrows.setdefault((event, target), []).append((source, target))
+    for (source, event), target in transitions.items():
+        arrows.setdefault((event, target), []).append((source, target))
     lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {initial.name}"]
     sentences = []
     for (event, target), pairs in arrows.items():
         if len(pairs) > ARROWS_MAX:
-            missing = [state.name for state in transitions if (state, target) not in pairs and state is not target]
+            missing = [state.name for state in type(initial) if (state, target) not in pairs and state is not target]
             spared = f" except {', '.join(missing)}" if missing else ""
             sentences.append(f"*{event.value}* leads to {target.name} from every other state{spared}.")
             continue

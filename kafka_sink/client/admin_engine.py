@@ -132,7 +132,6 @@ class AdminEngine:
         self.metadata = Metadata(options, self.nodes, jitter=jitter)
         self._lookup = CoordinatorLookup(request_timeout_ms=options.request_timeout_ms)
         self._calls: list[_PendingCall] = []
-        self._moments: list[int] = []
         # Whether to connect to every broker as soon as the brokers are known.
         self._is_looking_ahead = False
 
@@ -143,7 +142,7 @@ class AdminEngine:
     def step(
         self, now_ms: int, events: Sequence[NetworkEvent] = (), requests: Sequence[AdminRequest] = ()
     ) -> AdminStep:
-        self._moments.clear()
+        self.nodes.moments.clear()
         for event in events:
             self.nodes.on_input(now_ms, event)
         if self.nodes.due_ms is not None and self.nodes.due_ms <= now_ms:
@@ -155,7 +154,7 @@ class AdminEngine:
         for call in self._calls:
             self._advance(now_ms, call)
         self._look_up(now_ms)
-        self._ask_metadata(now_ms)
+        self.metadata.ask(now_ms)
         self._connect_ahead(now_ms)
         self._give_up(now_ms)
         responses = [call.response() for call in self._calls if call.is_over]
@@ -334,7 +333,7 @@ class AdminEngine:
         node_id = self.nodes.least_loaded(now_ms) if part.node_id is None else part.node_id
         if node_id is None:
             return False
-        if self._can_use(node_id, now_ms):
+        if self.nodes.can_use(node_id, now_ms):
             if asked.api is END_TXN:
                 lane = self.nodes.pick_lane(node_id, now_ms, self._ends_in_flight)
                 if lane is None:
@@ -357,21 +356,11 @@ class AdminEngine:
 
     def _look_up(self, now_ms: int) -> None:
         while self._lookup.has_queued:
-            node_id = self.nodes.least_loaded(now_ms)
-            if node_id is None or not self._can_use(node_id, now_ms):
+            node_id = self.nodes.any_usable(now_ms)
+            if node_id is None:
                 return
             request = self._lookup.next_request(self.nodes.version_of(node_id, FIND_COORDINATOR))
             assert request is not None
-            self.nodes.send(node_id, request, now_ms)
-
-    def _ask_metadata(self, now_ms: int) -> None:
-        if not self.metadata.wants_request(now_ms):
-            return
-        node_id = self.nodes.least_loaded(now_ms)
-        if node_id is None or not self._can_use(node_id, now_ms):
-            return
-        request = self.metadata.next_request(now_ms)
-        if request is not None:
             self.nodes.send(node_id, request, now_ms)
 
     def _connect_ahead(self, now_ms: int) -> None:
@@ -380,16 +369,6 @@ class AdminEngine:
         self._is_looking_ahead = False
         for node_id in self.cluster.brokers:
             self.nodes.connect(node_id, now_ms)
-
-    def _can_use(self, node_id: int, now_ms: int) -> bool:
-        """Whether the node is ready for a request. If not, starts connecting, or notes the end of the back-off."""
-        if self.nodes.is_ready(node_id, now_ms):
-            return True
-        self.nodes.connect(node_id, now_ms)
-        blocked_until_ms = self.nodes.blocked_until_ms(node_id, now_ms)
-        if blocked_until_ms is not None:
-            self._moments.append(blocked_until_ms)
-        return False
 
     # ---- responses -------------------------------------------------------------------------------------------------
 
@@ -462,7 +441,7 @@ class AdminEngine:
         return known[0] if known else self.metadata.last_failure or self.nodes.last_failure
 
     def _wake_at_ms(self, now_ms: int) -> int | None:
-        moments = [self.nodes.next_deadline_ms(now_ms), self.metadata.next_deadline_ms(now_ms), *self._moments]
+        moments = [self.nodes.next_deadline_ms(now_ms), self.metadata.next_deadline_ms(now_ms), *self.nodes.moments]
         moments += [call.deadline_ms for call in self._calls]
         return min((moment for moment in moments if moment is not None), default=None)
 

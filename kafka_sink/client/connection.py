@@ -80,31 +80,20 @@ class ConnectionEvent(Enum):
     LOST = "lost"
 
 
-TRANSITIONS: Mapping[ConnectionState, Mapping[ConnectionEvent, ConnectionState]] = {
-    ConnectionState.CONNECTING: {
-        ConnectionEvent.CONNECTED: ConnectionState.NEGOTIATING,
-        ConnectionEvent.LOST: ConnectionState.CLOSED,
+TRANSITIONS: Mapping[tuple[ConnectionState, ConnectionEvent], ConnectionState] = {
+    (ConnectionState.CONNECTING, ConnectionEvent.CONNECTED): ConnectionState.NEGOTIATING,
+    (ConnectionState.NEGOTIATING, ConnectionEvent.VERSIONS_REFUSED): ConnectionState.NEGOTIATING,
+    (ConnectionState.NEGOTIATING, ConnectionEvent.VERSIONS_AGREED): ConnectionState.READY,
+    (ConnectionState.NEGOTIATING, ConnectionEvent.AUTHENTICATION_BEGUN): ConnectionState.HANDSHAKING,
+    (ConnectionState.HANDSHAKING, ConnectionEvent.MECHANISM_AGREED): ConnectionState.AUTHENTICATING,
+    (ConnectionState.AUTHENTICATING, ConnectionEvent.TOKEN_WANTED): ConnectionState.AUTHENTICATING,
+    (ConnectionState.AUTHENTICATING, ConnectionEvent.AUTHENTICATED): ConnectionState.READY,
+    (ConnectionState.READY, ConnectionEvent.AUTHENTICATION_BEGUN): ConnectionState.HANDSHAKING,
+    **{
+        (state, ConnectionEvent.LOST): ConnectionState.CLOSED
+        for state in ConnectionState
+        if state is not ConnectionState.CLOSED
     },
-    ConnectionState.NEGOTIATING: {
-        ConnectionEvent.VERSIONS_REFUSED: ConnectionState.NEGOTIATING,
-        ConnectionEvent.VERSIONS_AGREED: ConnectionState.READY,
-        ConnectionEvent.AUTHENTICATION_BEGUN: ConnectionState.HANDSHAKING,
-        ConnectionEvent.LOST: ConnectionState.CLOSED,
-    },
-    ConnectionState.HANDSHAKING: {
-        ConnectionEvent.MECHANISM_AGREED: ConnectionState.AUTHENTICATING,
-        ConnectionEvent.LOST: ConnectionState.CLOSED,
-    },
-    ConnectionState.AUTHENTICATING: {
-        ConnectionEvent.TOKEN_WANTED: ConnectionState.AUTHENTICATING,
-        ConnectionEvent.AUTHENTICATED: ConnectionState.READY,
-        ConnectionEvent.LOST: ConnectionState.CLOSED,
-    },
-    ConnectionState.READY: {
-        ConnectionEvent.AUTHENTICATION_BEGUN: ConnectionState.HANDSHAKING,
-        ConnectionEvent.LOST: ConnectionState.CLOSED,
-    },
-    ConnectionState.CLOSED: {},
 }
 
 
@@ -149,7 +138,8 @@ class Connection:
         self.deadline_ms: int | None = None
         self.commands: list[NetworkCommand] = [] if commands is None else commands
         self._next_correlation_id = 0
-        self._ranges: dict[int, tuple[int, int]] = {}
+        # The versions that the broker offers, by API.
+        self.ranges: dict[int, tuple[int, int]] = {}
         # Cache of negotiated versions, by API and the versions that the request allows.
         self._versions: dict[tuple[int, int, int], int] = {}
 
@@ -171,10 +161,6 @@ class Connection:
     @property
     def is_authenticated(self) -> bool:
         return self._new_exchange is not None and self.sessions > 0
-
-    @property
-    def offered_apis(self) -> frozenset[int]:
-        return frozenset(self._ranges)
 
     def is_session_over(self, now_ms: int) -> bool:
         """True: before the next request the session must be renewed."""
@@ -222,9 +208,9 @@ class Connection:
 
     def version_for(self, api: Api, version_min: int = 0, version_max: int = CORRELATION_ID_MAX) -> int | None:
         """The highest version that broker, package and request allow."""
-        if api.key not in self._ranges:
+        if api.key not in self.ranges:
             return None
-        broker_min, broker_max = self._ranges[api.key]
+        broker_min, broker_max = self.ranges[api.key]
         version = min(broker_max, api.version_max, version_max)
         return version if version >= max(broker_min, api.version_min, version_min) else None
 
@@ -236,14 +222,14 @@ class Connection:
         version = self._versions.get(wanted)
         if version is None:
             version = self.version_for(request.api, request.version_min, request.version_max)
-            if version is None:
-                return self._make_refusal(request, self._unsupported_error(request))
-            self._versions[wanted] = version
         try:
+            if version is None:
+                raise self._unsupported_error(request)
+            self._versions[wanted] = version
             self._send(request, version, now_ms)
-        except LocalProtocolError as error:
-            # A field that must not be dropped does not exist in this broker's version.
-            return self._make_refusal(request, error)
+        except (BrokerError, LocalProtocolError) as error:
+            # LocalProtocolError: a field that must not be dropped does not exist in this broker's version.
+            return Answer(request, self.node_id, -1, None, error, was_sent=False, latency_ms=0)
         return None
 
     def _send(self, request: Request, version: int, now_ms: int) -> None:
@@ -258,13 +244,10 @@ class Connection:
         self.commands.append(Send(self.connection_id, buffers, not request.expects_answer))
         self.active_ms = now_ms
 
-    def _make_refusal(self, request: Request, failure: KafkaSinkError) -> Answer:
-        return Answer(request, self.node_id, -1, None, failure, was_sent=False, latency_ms=0)
-
     def _unsupported_error(self, request: Request) -> BrokerError:
         api = request.api
         wanted = f"{max(api.version_min, request.version_min)} to {min(api.version_max, request.version_max)}"
-        offered = self._ranges.get(api.key)
+        offered = self.ranges.get(api.key)
         offer = f"offers versions {offered[0]} to {offered[1]} of it" if offered else "does not offer it"
         text = f"{api.name} needs one of the versions {wanted}, but {self.title} {offer}"
         return BrokerError(text, BROKER_TOO_OLD, code=UNSUPPORTED_VERSION, api=api.name)
@@ -343,7 +326,7 @@ class Connection:
         if body["error_code"]:
             said = f"{self.title} refused ApiVersions with error code {body['error_code']}"
             raise TransportError(f"{said}: no Kafka broker, or too old?", NOT_KAFKA)
-        self._ranges = ranges
+        self.ranges = ranges
         self._versions.clear()
         self.finalized_features_epoch = body.get("finalized_features_epoch", -1)
         features = body.get("finalized_features") or ()
@@ -403,7 +386,7 @@ class Connection:
         self._frames.frame_bytes_max = FRAME_BYTES_MAX
 
     def _transition(self, event: ConnectionEvent) -> None:
-        following = TRANSITIONS[self.state].get(event)
+        following = TRANSITIONS.get((self.state, event))
         if following is None:
             raise LocalProtocolError(f"{event.value!r} while {self.state.value} on the connection to {self.title}")
         self.state = following

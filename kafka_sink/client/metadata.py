@@ -9,7 +9,7 @@ that does not exist yet is requested repeatedly). A new topic does not wait.
 Rebootstrapping (KIP-899, KIP-1102) happens when all known brokers have just failed, when none answered for too long, or
 when a broker requires it. Topic metadata is kept; only the addresses are dropped.
 
-It must not know who waits for a topic or how long, nor send anything: the engine does.
+It must not know who waits for a topic or how long.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Metadata:
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
-    def wants_request(self, now_ms: int) -> bool:
+    def _wants_request(self, now_ms: int) -> bool:
         """Whether to send a request now. Also decides to rebootstrap."""
         if self._nodes.losses != self._losses_seen:
             self._losses_seen = self._nodes.losses
@@ -158,9 +158,11 @@ class Metadata:
             self._rebootstrap(now_ms, "no known broker can be reached")
         return True
 
-    def next_request(self, now_ms: int) -> Request | None:
-        if not self.wants_request(now_ms):
-            return None
+    def ask(self, now_ms: int) -> None:
+        """Sends a request if one is due and a node can take it."""
+        node_id = self._nodes.any_usable(now_ms) if self._wants_request(now_ms) else None
+        if node_id is None:
+            return
         is_partial = bool(self._new_topics) and not self._is_full_wanted and not self._is_expired(now_ms)
         topics = tuple(sorted(self._new_topics if is_partial else self._last_used_ms))
         self._question = MetadataRequest(topics, is_partial)
@@ -168,7 +170,8 @@ class Metadata:
             "topics": [{"name": topic} for topic in topics],
             "allow_auto_topic_creation": self._options.allow_auto_create_topics,
         }
-        return Request(METADATA, body, self._question, self._options.request_timeout_ms)
+        request = Request(METADATA, body, self._question, self._options.request_timeout_ms)
+        self._nodes.send(node_id, request, now_ms)
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """When to call again without an event. While a request is in flight its timeout counts."""
@@ -209,18 +212,16 @@ class Metadata:
         else:
             self._on_body(now_ms, question, body, answer.version)
 
-    def on_leader_hints(self, produce_body: Mapping[str, Any], now_ms: int) -> bool:
-        """True if a Produce response contained a leader that was not known yet (KIP-951)."""
+    def on_leader_hints(self, produce_body: Mapping[str, Any], now_ms: int) -> None:
+        """Takes over the leaders that a Produce response names and that were not known yet (KIP-951)."""
         try:
             view = with_leader_hints(self.view, produce_body)
         except RemoteProtocolError as error:
             self._nodes.tell("warning", f"leader hints are ignored: {error}")
-            return False
-        is_news = view is not self.view
-        if is_news:
+            return
+        if view is not self.view:
             self.view = view
             self._nodes.set_brokers(now_ms, view.brokers)
-        return is_news
 
     def _on_body(self, now_ms: int, question: MetadataRequest, body: Mapping[str, Any], version: int) -> None:
         has_reliable_epochs = version >= RELIABLE_EPOCHS_SINCE

@@ -88,20 +88,18 @@ class Node:
         )
 
     @property
+    def is_unused(self) -> bool:
+        return self.connection is None and not self.is_resolving and not self.is_leaving
+
+    @property
     def is_outdated(self) -> bool:
         return self.is_leaving or (self.connection is not None and self.connected_endpoint != self.endpoint)
 
     def is_connectable(self, now_ms: int) -> bool:
         """Whether a connection could be started, or the current one reauthenticated."""
         if self.connection is not None:
-            return self.is_session_over(now_ms) and now_ms >= self.throttled_until_ms
+            return self.connection.is_session_over(now_ms) and now_ms >= self.throttled_until_ms
         return not self.is_resolving and now_ms >= self.retry_at_ms
-
-    def is_session_over(self, now_ms: int) -> bool:
-        return self.connection is not None and self.connection.is_session_over(now_ms)
-
-    def is_setup_overdue(self, now_ms: int) -> bool:
-        return self.is_setting_up and now_ms >= self.setup_deadline_ms
 
     @property
     def is_setting_up(self) -> bool:
@@ -123,9 +121,6 @@ class Node:
     def take_address(self) -> Address:
         self.last_address, self.addresses = self.addresses[0], self.addresses[1:]
         return self.last_address
-
-    def on_negotiated(self) -> None:
-        self.failures = self.setup_failures = 0
 
     def on_failed(self, now_ms: int, reconnect: Backoff, failure: KafkaSinkError) -> None:
         self.failure = failure

@@ -32,11 +32,10 @@ from kafka_sink.client.commands import (
     Written,
 )
 from kafka_sink.client.connection import Connection, ConnectionState
-from kafka_sink.client.connection_failure import failure_of_loss, is_final, notice_level, notice_text
 from kafka_sink.client.node import LANE_STEP, Node, broker_of, first_due_ms
 from kafka_sink.client.request import Answer, Request
 from kafka_sink.error_table.brokers import NO_DESCRIPTOR
-from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransportError
+from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, LocalProtocolError, TransportError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.wire.apis import Api
 
@@ -69,6 +68,8 @@ class NodeSet:
         self.answers: list[Answer] = []
         # Connections append theirs, too.
         self.commands: list[NetworkCommand] = []
+        # When something that is blocked now may proceed. The owner adds its own and collects them anew in each step.
+        self.moments: list[int] = []
         # The next deadline of any node. Recomputed only after an event on a node.
         self.due_ms: int | None = None
         self._has_changed = True
@@ -94,14 +95,14 @@ class NodeSet:
 
     def _set(self, now_ms: int, nodes: dict[int, Node], brokers: Mapping[int, Endpoint]) -> None:
         for node_id, endpoint in brokers.items():
-            node = nodes.setdefault(node_id, Node(node_id, endpoint))
+            place = Endpoint(endpoint.host, endpoint.port)  # a changed rack alone does not matter
+            node = nodes.setdefault(node_id, Node(node_id, place))
             node.is_leaving = False
-            # A changed rack alone does not matter.
-            if (node.endpoint.host, node.endpoint.port) != (endpoint.host, endpoint.port):
+            if node.endpoint != place:
                 node.addresses = ()
                 node.last_address = None
                 node.retry_at_ms = node.failures = 0
-                node.endpoint = Endpoint(endpoint.host, endpoint.port)
+                node.endpoint = place
             self._settle(node)
             self._note_availability(node, now_ms)
         for node_id in nodes.keys() - brokers.keys():
@@ -111,21 +112,17 @@ class NodeSet:
     def _hand_over_bootstrap_connections(self, now_ms: int) -> None:
         """A new connection to the same address would take several round trips, most of them with TLS and SASL."""
         for server in self._bootstrap.values():
-            connection = server.connection
-            node = self._unconnected_broker_at(server.endpoint) if server.is_ready else None
-            if connection is None or node is None:
+            connection = server.connection if server.is_ready else None
+            unconnected = [
+                node for node in self._brokers.values() if node.endpoint == server.endpoint and node.is_unused
+            ]
+            if connection is None or not unconnected:
                 continue
+            node = unconnected[0]
             node.take_over(connection, server)
             self._by_connection[connection.connection_id] = node
             self.commands.append(HandedOver(connection.connection_id, node.node_id))
             self._note_availability(node, now_ms)
-
-    def _unconnected_broker_at(self, place: Endpoint) -> Node | None:
-        for node in self._brokers.values():
-            is_there = (node.endpoint.host, node.endpoint.port) == (place.host, place.port)
-            if is_there and not node.is_leaving and not node.is_resolving and node.connection is None:
-                return node
-        return None
 
     def rebootstrap(self, now_ms: int) -> None:
         """Forgets the brokers; responses in flight are awaited, within their timeouts.
@@ -266,6 +263,21 @@ class NodeSet:
         else:
             self._resolve(node)
 
+    def can_use(self, node_id: int, now_ms: int) -> bool:
+        """Whether the node is ready for a request. If not, starts connecting, or notes the end of the back-off."""
+        if self.is_ready(node_id, now_ms):
+            return True
+        self.connect(node_id, now_ms)
+        blocked_until_ms = self.blocked_until_ms(node_id, now_ms)
+        if blocked_until_ms is not None:
+            self.moments.append(blocked_until_ms)
+        return False
+
+    def any_usable(self, now_ms: int) -> int | None:
+        """A node that can take a request which any broker can answer; see `can_use`."""
+        node_id = self.least_loaded(now_ms)
+        return node_id if node_id is not None and self.can_use(node_id, now_ms) else None
+
     def send(self, node_id: int, request: Request, now_ms: int) -> None:
         """Only if it `is_ready`."""
         node = self._brokers.get(node_id) or self._find(node_id)
@@ -316,8 +328,8 @@ class NodeSet:
             return  # closed by us before the event: already handled
         connection = node.connection
         if isinstance(event, Disconnected):
-            del self._by_connection[event.connection_id]
-            self._fail(node, now_ms, failure_of_loss(node.connection, event.reason))
+            del self._by_connection[event.connection_id]  # there is nothing to disconnect
+            self._fail(node, now_ms, _failure_of_loss(connection, event.reason))
             return
         if isinstance(event, Connected):
             connection.on_connected(now_ms)
@@ -338,7 +350,6 @@ class NodeSet:
         if connection.throttled_until_ms > node.throttled_until_ms:
             node.throttled_until_ms = connection.throttled_until_ms
         if connection.failure is not None:
-            self._disconnect(node)
             self._fail(node, now_ms, connection.failure)
         elif node.is_leaving or node.connected_endpoint is not node.endpoint:
             self._settle(node)
@@ -349,18 +360,13 @@ class NodeSet:
         self._has_changed = True
         for node in self._all():
             connection = node.connection
-            deadline_ms = None if connection is None else connection.deadline_ms
-            if node.is_setup_overdue(now_ms):
+            if node.is_setting_up and now_ms >= node.setup_deadline_ms:
                 what = "name was not resolved" if node.is_resolving else "connection was not established"
-                waited_ms = now_ms - node.attempt_ms
-                failure = TransportError(f"{node.attempt_title}: {what} within {waited_ms} ms")
-                self._disconnect(node)
-                self._fail(node, now_ms, failure)
-            elif connection is not None and deadline_ms is not None:
-                if now_ms >= deadline_ms:
-                    failure = TransportError(connection.timeout_text(now_ms))
-                    self._disconnect(node)
-                    self._fail(node, now_ms, failure)
+                text = f"{node.attempt_title}: {what} within {now_ms - node.attempt_ms} ms"
+                self._fail(node, now_ms, TransportError(text))
+            elif connection is not None and connection.deadline_ms is not None:
+                if now_ms >= connection.deadline_ms:
+                    self._fail(node, now_ms, TransportError(connection.timeout_text(now_ms)))
             elif connection is not None and connection.is_idle(now_ms, self._options.connections_max_idle_ms):
                 self.tell("debug", f"connection to {node.title} was idle and is closed")
                 self._disconnect(node)
@@ -386,8 +392,7 @@ class NodeSet:
             self._open(node, now_ms)
         else:
             reason = event.failure or "the name has no address"
-            failure = TransportError(f"the host name of {node.title} was not resolved: {reason}")
-            self._fail(node, now_ms, failure)
+            self._fail(node, now_ms, TransportError(f"the host name of {node.title} was not resolved: {reason}"))
 
     def _resolve(self, node: Node) -> None:
         node.is_resolving = True
@@ -415,15 +420,16 @@ class NodeSet:
         self._next_connection_id += 1
 
     def _on_negotiated(self, node: Node, connection: Connection) -> None:
-        node.on_negotiated()
+        node.failures = node.setup_failures = 0
         self.tell("debug", f"{'connected to' if connection.sessions == 1 else 'new session with'} {connection.title}")
-        self.offered_apis |= connection.offered_apis
+        self.offered_apis |= connection.ranges.keys()
         # Brokers learn of a feature at different times; the highest epoch is the newest (KIP-584).
         if connection.finalized_features_epoch > self.finalized_features_epoch:
             self.finalized_features_epoch = connection.finalized_features_epoch
             self.finalized_features = connection.finalized_features
 
     def _fail(self, node: Node, now_ms: int, failure: KafkaSinkError) -> None:
+        self._disconnect(node)
         connection = node.connection
         was_ready = connection is not None and connection.state is ConnectionState.READY
         is_theirs = isinstance(failure, TransportError) and failure.entry is not NO_DESCRIPTOR
@@ -436,15 +442,14 @@ class NodeSet:
             self.answers += connection.on_lost(now_ms, failure)
         self.losses += 1
         self.last_failure = failure
-        self.refusal = self.refusal or (failure if is_final(failure) else None)
-        level = notice_level(failure, was_ready=was_ready, failures=node.failures)
-        self.tell(level, notice_text(failure, node.retry_at_ms - now_ms))
+        self.refusal = self.refusal or (failure if _is_final(failure) else None)
+        level = _notice_level(failure, was_ready=was_ready, failures=node.failures)
+        self.tell(level, _notice_text(failure, node.retry_at_ms - now_ms))
         self._settle(node)
 
     def _disconnect(self, node: Node) -> None:
         """The shell closes the socket; the caller updates the node."""
-        if node.connection is not None:
-            del self._by_connection[node.connection.connection_id]
+        if node.connection is not None and self._by_connection.pop(node.connection.connection_id, None) is not None:
             self.commands.append(Disconnect(node.connection.connection_id))
 
     def _settle(self, node: Node) -> None:
@@ -477,3 +482,38 @@ class NodeSet:
     def _active(self) -> dict[int, Node]:
         brokers = {node_id: node for node_id, node in self._brokers.items() if not node.is_leaving}
         return brokers or self._bootstrap
+
+
+def _is_final(failure: KafkaSinkError) -> bool:
+    """Credentials or a certificate were refused, or their source does not exist."""
+    return isinstance(failure, (AuthenticationError, ConfigError))
+
+
+def _failure_of_loss(connection: Connection, reason: KafkaSinkError) -> KafkaSinkError:
+    """What the loss means in the state that the connection was in."""
+    text = f"connection to {connection.title}"
+    if _is_final(reason):
+        return type(reason)(f"{text} was refused: {reason}", reason.entry)
+    if connection.state is ConnectionState.CONNECTING:
+        return TransportError(f"{text} could not be established: {reason}", reason.entry)
+    if connection.state is ConnectionState.NEGOTIATING:
+        hint = "is a TLS listener behind this port? Brokers at their limit (max.connections.per.ip) do that as well"
+        return TransportError(f"{text} was closed by the peer during ApiVersions ({reason}): {hint}")
+    if connection.state in (ConnectionState.HANDSHAKING, ConnectionState.AUTHENTICATING):
+        return TransportError(f"{text} was lost while it authenticated: {reason}")
+    hint = "" if connection.has_served or connection.is_authenticated else "; does this listener want SASL?"
+    return TransportError(f"{text} was lost with {connection.in_flight_count} requests in flight: {reason}{hint}")
+
+
+def _notice_level(failure: KafkaSinkError, *, was_ready: bool, failures: int) -> str:
+    if _is_final(failure):
+        return "warning"
+    # Consecutive failures other than the 1st, 2nd, 4th, 8th go to debug: a dead broker must not fill the log.
+    if failures & (failures - 1):
+        return "debug"
+    # Losing a connection that had worked is normal (a broker restarts); one that never worked needs attention.
+    return "info" if was_ready and isinstance(failure, TransportError) else "warning"
+
+
+def _notice_text(failure: KafkaSinkError, wait_ms: int) -> str:
+    return str(failure) if _is_final(failure) else f"{failure} (next attempt in {wait_ms} ms at the earliest)"

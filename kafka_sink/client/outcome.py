@@ -6,7 +6,7 @@ the transaction coordinator. So there are two tables here, one for Produce and o
 rows follow the Java client; where they differ the row says why.
 
 The engine compares codes with numbers elsewhere only to choose what an error says (`engine/failure.py`,
-`transaction_failure.py`). Answers to other requests are read where these are made: ApiVersions in `connection.py`,
+`transaction_requests.py`). Answers to other requests are read where these are made: ApiVersions in `connection.py`,
 logins in `authentication.py`, Metadata in `metadata.py`, those of a commit in `exactly_once/outcome.py`, single
 requests in `admin`, `checks` and `cli`.
 """

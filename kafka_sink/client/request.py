@@ -30,7 +30,7 @@ class Request:
         self,
         api: Api,
         body: Mapping[str, Any],
-        purpose: object,
+        purpose: Any,
         timeout_ms: int,
         version_min: int = 0,
         version_max: int = VERSION_MAX,

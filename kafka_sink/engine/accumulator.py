@@ -16,21 +16,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from math import inf
 
 from kafka_sink.client.cluster import ClusterView
 from kafka_sink.engine.producer_batch import ProducerBatch, TopicPartition
-from kafka_sink.frozen import frozen
 
 Leader = tuple[int, int]
-
-
-@frozen
-class Readiness:
-    """Nodes with something to send, topics without a known leader, and when the next back-off ends."""
-
-    node_ids: tuple[int, ...]
-    leaderless_topics: tuple[str, ...]
-    next_ready_ms: int | None
 
 
 class Accumulator:
@@ -39,17 +30,12 @@ class Accumulator:
         self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
         self.loads = {} if loads is None else loads
         self.batch_count = 0
-        self._muted: set[TopicPartition] = set()
         # Partitions whose queue may hold batches that were sent before.
         self._retried: set[TopicPartition] = set()
-        # By leader: the unmuted partitions with queued batches; the first is next.
+        # By leader: the partitions with queued batches; the first is next.
         self._waiting: dict[int, dict[TopicPartition, None]] = {}
         self._leaderless: dict[TopicPartition, None] = {}
         self._cluster = ClusterView()
-        self._last = Readiness((), (), None)
-
-    def __len__(self) -> int:
-        return self.batch_count
 
     def __iter__(self) -> Iterator[ProducerBatch]:
         for queue in self._queues.values():
@@ -80,10 +66,6 @@ class Accumulator:
         queue.appendleft(batch)
         queue.extendleft(reversed(ahead))
 
-    def requeue_parts(self, parts: list[ProducerBatch]) -> None:
-        for part in reversed(parts):
-            self.requeue(part)
-
     def remove(self, batch: ProducerBatch) -> None:
         topic_partition = batch.topic_partition
         queue = self._queues[topic_partition]
@@ -99,44 +81,27 @@ class Accumulator:
             self._retried.discard(topic_partition)
             self._take_out(topic_partition)
 
-    def take_expired(self, opened_before_ms: int) -> list[ProducerBatch]:
-        """Takes out every queued batch that was opened before the given time, wherever it is in its queue."""
-        expired = [batch for batch in self if batch.opened_ms <= opened_before_ms]
-        for batch in expired:
-            self.remove(batch)
-        return expired
-
-    def take_all(self) -> list[ProducerBatch]:
-        batches = list(self)
+    def take_all(self, opened_until_ms: float = inf) -> list[ProducerBatch]:
+        """Takes out the batches that were opened until then, wherever they are in their queues."""
+        batches = [batch for batch in self if batch.opened_ms <= opened_until_ms]
         for batch in batches:
             self.remove(batch)
         return batches
 
-    def mute(self, topic_partition: TopicPartition) -> None:
-        self._muted.add(topic_partition)
-        self._take_out(topic_partition)
-
-    def unmute(self, topic_partition: TopicPartition) -> None:
-        self._muted.discard(topic_partition)
-        if topic_partition in self._queues:
-            self._put_in(topic_partition)
-
     # ---- draining ----
 
-    def readiness(self, now_ms: int, cluster: ClusterView) -> Readiness:
+    def readiness(self, now_ms: int, cluster: ClusterView) -> tuple[list[int], list[str], int | None]:
+        """Nodes with something to send, topics without a known leader, and when the next back-off ends."""
         if cluster is not self._cluster:
             self._sort(cluster)
-        leaderless = tuple(dict.fromkeys([topic for topic, _ in self._leaderless])) if self._leaderless else ()
+        leaderless = list(dict.fromkeys([topic for topic, _ in self._leaderless])) if self._leaderless else []
         if not self._retried:
-            node_ids = tuple(self._waiting)
-            if self._last.node_ids != node_ids or self._last.leaderless_topics != leaderless:
-                self._last = Readiness(node_ids, leaderless, None)
-            return self._last
+            return list(self._waiting), leaderless, None
         back_off_ends_ms: list[int] = []
         resting: dict[int, int] = {}
         for topic_partition in self._retried:
             leader = cluster.leader_with_epoch(*topic_partition)
-            if leader is None or topic_partition in self._muted:
+            if leader is None:
                 continue
             is_resting = True
             for batch in _candidates(self._queues[topic_partition]):
@@ -147,7 +112,7 @@ class Accumulator:
             if is_resting:
                 resting[leader[0]] = resting.get(leader[0], 0) + 1
         nodes = [node_id for node_id, waiting in self._waiting.items() if len(waiting) > resting.get(node_id, 0)]
-        return Readiness(tuple(nodes), leaderless, min(back_off_ends_ms, default=None))
+        return nodes, leaderless, min(back_off_ends_ms, default=None)
 
     def drain(
         self,
@@ -207,14 +172,13 @@ class Accumulator:
             queue = self._queues[topic_partition] = deque()
             if batch.topic not in self.loads:
                 self.loads[batch.topic] = {}
-            if topic_partition not in self._muted:
-                self._put_in(topic_partition)
+            self._put_in(topic_partition)
         return queue
 
     def _sort(self, cluster: ClusterView) -> None:
         """Regroups by leader; the order of the partitions is kept."""
         order = [each for waiting in self._waiting.values() for each in waiting]
-        order += [each for each in self._queues if each not in self._muted]
+        order += self._queues
         self._cluster = cluster
         self._waiting.clear()
         self._leaderless.clear()

@@ -50,7 +50,6 @@ class BatchSender:
         self._backoff = backoff
         self._sequences = sequences
         self._transaction = transaction
-        self._keeps_order_by_muting = options.max_in_flight_requests_per_connection == 1
         # When the first batch expires; None if there is none.
         self.next_expiry_ms: int | None = None
         self._heads: dict[int, bytes] = {}
@@ -59,9 +58,17 @@ class BatchSender:
         # Batches of the response that is being read.
         self._delivered: list[ProducerBatch] = []
         self.accumulator = Accumulator(loads)
-        self._may_send: Callable[[ProducerBatch], bool] = self._may_send_in_transaction
-        if transaction is None:
-            self._may_send = sequences.may_send if sequences is not None else lambda _: True
+        self._may_send: Callable[[ProducerBatch], bool] = lambda _: True
+        if transaction is not None:
+            self._may_send = self._may_send_in_transaction
+        elif sequences is not None:
+            self._may_send = sequences.may_send
+        # With one request in flight: partitions with a batch in it. Another leader's connection must wait, too.
+        self._busy: set[TopicPartition] | None = None
+        if options.max_in_flight_requests_per_connection == 1:
+            busy, may_send = set[TopicPartition](), self._may_send
+            self._busy = busy
+            self._may_send = lambda batch: batch.topic_partition not in busy and may_send(batch)
         # Topic ids of the last cluster view, and the reverse.
         self._cluster = view
         self._topic_ids: dict[str, bytes | None] = {}
@@ -131,19 +138,16 @@ class BatchSender:
         if self._delivered:
             self.commands.append(Delivered(self._delivered))
             self._delivered = []
-        if self._keeps_order_by_muting:
-            for topic_partition in request.batches:
-                self.accumulator.unmute(topic_partition)
+        if self._busy is not None:
+            self._busy.difference_update(request.batches)
 
     def expire(self, now_ms: int, trouble_of: Callable[[ProducerBatch], str]) -> None:
         """Expires batches older than delivery.timeout.ms, counted from the first record, in flight or not.
 
         `trouble_of`: why a batch cannot be delivered, if known.
         """
-        if self.next_expiry_ms is None or now_ms < self.next_expiry_ms:
-            return
         limit_ms = self._options.delivery_timeout_ms
-        queued = self.accumulator.take_expired(now_ms - limit_ms)
+        queued = self.accumulator.take_all(now_ms - limit_ms)
         on_wire = [batch for batch in self.incomplete if batch.is_on_wire and batch.opened_ms + limit_ms <= now_ms]
         for batch in [*on_wire, *queued]:
             reason = "waiting for an answer" if batch.is_on_wire else "waiting to be sent"
@@ -193,12 +197,12 @@ class BatchSender:
             if not batch.attempts:
                 new.append(batch)
             batch.on_sent((leader.leader_id, leader.leader_epoch))
-            if self._keeps_order_by_muting:
-                self.accumulator.mute(batch.topic_partition)
+        if self._busy is not None:
+            self._busy.update(batches)
         if new:
             self.commands.append(Drained(new))
         if self._transaction is not None and self._transaction.transaction_version >= 2:
-            self._transaction.on_sent()
+            self._transaction.is_started = True
         self.requests_in_flight += 1
         return self._make_request(batches, cluster)
 
@@ -319,11 +323,7 @@ class BatchSender:
         if self._sequences is None or not batch.has_sequence:
             return False
         self._sequences.on_out_of_order(batch)
-        if self._sequences.is_unresolved(batch.topic_partition):
-            gap_is_real = self._sequences.is_first_unsettled(batch)
-        else:
-            gap_is_real = self._sequences.is_next_expected(batch) and not batch.sequence_was_reset
-        if not gap_is_real:
+        if not self._sequences.is_gap_before(batch):
             return True
         if self._transaction is not None or batch.is_bound_to_its_number:
             return False
@@ -336,14 +336,13 @@ class BatchSender:
             return False
         if log_start_offset < 0 or batch.sequence_was_reset:
             return True
-        last_acked_offset = self._sequences.last_acked_offset(batch.topic_partition)
         if self._transaction is None:
             if batch.is_bound_to_its_number:
                 return False
             self._sequences.mark_for_renumbering(batch.topic_partition)
             return True
-        if last_acked_offset < log_start_offset:
-            self._sequences.restart_after_retention(batch.topic_partition)
+        if self._sequences.last_acked_offset(batch.topic_partition) < log_start_offset:
+            self._sequences.restart(batch.topic_partition)
             return True
         return False
 
@@ -378,7 +377,8 @@ class BatchSender:
         batch.finish()
         # In place of the whole: waiters for the oldest batch look at the first.
         self.incomplete = {each: None for one in self.incomplete for each in (parts if one is batch else (one,))}
-        self.accumulator.requeue_parts(parts)
+        for part in reversed(parts):
+            self.accumulator.requeue(part)
         self.commands.append(BatchObserved("split", batch))
 
     def _deliver(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:

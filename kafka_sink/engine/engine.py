@@ -48,8 +48,8 @@ class Engine:
         self, options: ProducerOptions, *, jitter: Callable[[], float], authenticator: Authenticator | None = None
     ) -> None:
         self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, jitter)
-        self._nodes = NodeSet(options, jitter=jitter, authenticator=authenticator)
-        self._metadata = Metadata(options, self._nodes, jitter=jitter)
+        self.nodes = NodeSet(options, jitter=jitter, authenticator=authenticator)
+        self.metadata = Metadata(options, self.nodes, jitter=jitter)
         # How many batches are queued, by topic and partition: one object, updated in place.
         self.queue_loads: dict[str, dict[int, int]] = {}
         # Coordinators of earlier transactional ids of this producer, least recently used first, to save a lookup after
@@ -65,8 +65,6 @@ class Engine:
         self._commands: list[c.Command] = []
         # Why nothing is accepted or sent any more.
         self._end: KafkaSinkError | None = None
-        # Times at which something that is blocked now may proceed, collected anew in each step.
-        self._moments: list[int] = []
 
     def _reset_producer(self, options: ProducerOptions) -> None:
         """The state of one producer; connections and cluster metadata are not part of it."""
@@ -103,11 +101,7 @@ class Engine:
 
     @property
     def cluster(self) -> ClusterView:
-        return self._metadata.view
-
-    @property
-    def nodes(self) -> NodeSet:
-        return self._nodes
+        return self.metadata.view
 
     @property
     def refusal(self) -> KafkaSinkError | None:
@@ -118,18 +112,10 @@ class Engine:
             return LocalProtocolError("the producer is closed")
         return None if self._transaction is None else self._transaction.refusal
 
-    def topic_error(self, topic: str) -> KafkaSinkError | None:
-        """An error that makes waiting for the topic pointless."""
-        return self._metadata.topic_error(topic)
-
-    def topic_trouble(self, topic: str) -> str:
-        """Why the topic cannot be written to yet, for the text of a timeout error."""
-        return self._metadata.topic_trouble(topic)
-
     @property
     def trouble(self) -> str:
         """Why records or a transaction are delayed. Empty: unknown."""
-        requests, last_failure = self._transaction_requests, self._nodes.last_failure
+        requests, last_failure = self._transaction_requests, self.nodes.last_failure
         if requests is not None and requests.trouble:
             return requests.trouble
         oldest = next(iter(self._production.incomplete), None)
@@ -139,30 +125,22 @@ class Engine:
     def _trouble_of(self, batch: ProducerBatch) -> str:
         """Why the batch cannot be delivered, if known."""
         node_id = self.cluster.leader(batch.topic, batch.partition)
-        failure = None if node_id is None else self._nodes.failure_of(node_id)
+        failure = None if node_id is None else self.nodes.failure_of(node_id)
         if failure is not None:
             return f"the leader cannot be used: {failure}"
         if batch.last_trouble:
             return f"the last try failed: {batch.last_trouble}"
         if node_id is None:
-            return self._metadata.topic_trouble(batch.topic) or "the partition has no leader now"
+            return self.metadata.topic_trouble(batch.topic) or "the partition has no leader now"
         return ""
 
     # ---- the step ----
 
     def step(self, now_ms: int, inputs: Sequence[c.Input]) -> c.Step:
-        nodes, self._moments = self._nodes, []
+        nodes = self.nodes
+        nodes.moments.clear()
         for event in inputs:
-            if isinstance(
-                event,
-                (
-                    Received,
-                    Written,
-                    Connected,
-                    Disconnected,
-                    Resolved,
-                ),
-            ):
+            if isinstance(event, (Received, Written, Connected, Disconnected, Resolved)):
                 nodes.on_input(now_ms, event)
             else:
                 self._on_wish(now_ms, event)
@@ -189,7 +167,10 @@ class Engine:
                 self._ask_producer_id(now_ms)
             if production.accumulator.batch_count:
                 self._send_batches(now_ms)
-            self._ask_metadata(now_ms)
+            if production.metadata_is_stale:
+                production.metadata_is_stale = False
+                self.metadata.request_update()
+            self.metadata.ask(now_ms)
         if self._flushes or self._closes or self._end is not None:
             self._finish_flushes_and_closes()
         return c.Step(self._take_commands(), self._wake_at_ms(now_ms), production.accumulator.batch_count)
@@ -200,13 +181,13 @@ class Engine:
         if isinstance(event, c.Append):
             self._on_append(now_ms, event)
         elif isinstance(event, c.WantTopic):
-            self._metadata.want_topic(event.topic, now_ms)
+            self.metadata.want_topic(event.topic, now_ms)
             if event.topic in self.cluster.topics:
-                self._metadata.request_update()  # the caller has seen the current view and still waits
+                self.metadata.request_update()  # the caller has seen the current view and still waits
         elif isinstance(event, c.Flush):
             self._flushes.append((event.operation_id, self._production.appended_count))
         elif isinstance(event, c.Close):
-            self._earlier_answers = self._earlier_answers if self._closes else self._metadata.answer_count
+            self._earlier_answers = self._earlier_answers if self._closes else self.metadata.answer_count
             self._closes.append(event.operation_id)
             if self._transaction is not None:
                 self._transaction.abort_before_close()
@@ -235,7 +216,7 @@ class Engine:
 
     def _on_append(self, now_ms: int, event: c.Append) -> None:
         for topic in {batch.topic for batch in event.batches}:
-            self._metadata.want_topic(topic, now_ms)
+            self.metadata.want_topic(topic, now_ms)
         self._production.append(event.batches)
         if self._end is not None:
             self._production.fail_all(self._end)
@@ -261,7 +242,7 @@ class Engine:
             transaction.resume(wish.operation_id, wish.receipt)
 
     def _transaction_version(self) -> int:
-        return 2 if self._nodes.finalized_features.get(TRANSACTION_FEATURE, 0) >= 2 else 1
+        return 2 if self.nodes.finalized_features.get(TRANSACTION_FEATURE, 0) >= 2 else 1
 
     # ---- responses ----
 
@@ -277,13 +258,13 @@ class Engine:
             if identity is not None and self._sequences is not None:
                 self._sequences.adopt(identity)
         else:
-            self._metadata.on_answer(now_ms, answer)
+            self.metadata.on_answer(now_ms, answer)
             if self._sequences is not None:
                 self._sequences.on_topics(self.cluster.topic_ids())
 
     def _take_leader_hints(self, now_ms: int) -> None:
         for body in self._production.answers_with_hints:
-            self._metadata.on_leader_hints(body, now_ms)
+            self.metadata.on_leader_hints(body, now_ms)
         self._production.answers_with_hints.clear()
 
     def _adopt_identity(self) -> None:
@@ -313,29 +294,30 @@ class Engine:
             return
         request = requests.next_request(now_ms, is_quiet=self._production.is_quiet)
         if self._transaction.state is TransactionState.INITIALIZING:
-            self._transaction.on_initial_version(self._transaction_version())
+            # Before the first transaction nothing was written by the rules of another version.
+            self._transaction.transaction_version = self._transaction_version()
         self._adopt_identity()
         if request is None or self._end is not None:
             return
         coordinator = requests.coordinator_for(request)
-        node_id = self._nodes.least_loaded(now_ms) if coordinator is None else coordinator.node_id
+        node_id = self.nodes.least_loaded(now_ms) if coordinator is None else coordinator.node_id
         if coordinator is not None and coordinator.node_id not in self.cluster.brokers:
             # It joined after the last metadata update; or it left, and another broker has taken over.
-            self._metadata.request_update()
-            if self._metadata.is_newer_than(coordinator.found_ms):
-                requests.on_coordinator_gone(now_ms, coordinator.node_id, self._nodes.failure_of(coordinator.node_id))
+            self.metadata.request_update()
+            if self.metadata.is_newer_than(coordinator.found_ms):
+                requests.on_coordinator_gone(now_ms, coordinator.node_id, self.nodes.failure_of(coordinator.node_id))
             return
         if node_id is None:
             return
-        if self._can_use(node_id, now_ms):
-            self._nodes.send(node_id, request, now_ms)
+        if self.nodes.can_use(node_id, now_ms):
+            self.nodes.send(node_id, request, now_ms)
             requests.on_sent(request)
-        elif self._nodes.is_throttled(node_id, now_ms):
+        elif self.nodes.is_throttled(node_id, now_ms):
             # It is still the coordinator. A lookup would use up the quota again, and nothing else would ever be sent.
             requests.on_throttled()
-        elif self._nodes.blocked_until_ms(node_id, now_ms) is not None:
+        elif self.nodes.blocked_until_ms(node_id, now_ms) is not None:
             # Its host is down: perhaps another broker took over.
-            requests.on_coordinator_gone(now_ms, node_id, self._nodes.failure_of(node_id))
+            requests.on_coordinator_gone(now_ms, node_id, self.nodes.failure_of(node_id))
 
     def _waits_for_leaders(self, now_ms: int, requests: TransactionRequests) -> bool:
         """Closing does not abort a transaction while one of its partitions has no leader: brokers from Kafka 4.3 on
@@ -349,75 +331,49 @@ class Engine:
             return False
         topics = {topic for topic, _ in sequences.partitions}
         # However young, an earlier answer may be from before the leader was lost.
-        is_fresh = self._metadata.answer_count > self._earlier_answers
+        is_fresh = self.metadata.answer_count > self._earlier_answers
         if not (is_fresh and topics <= self.cluster.topics.keys()):
             for topic in topics:
-                self._metadata.want_topic(topic, now_ms)  # perhaps it is forgotten: metadata.max.idle.ms
-            self._metadata.refresh()
+                self.metadata.want_topic(topic, now_ms)  # perhaps it is forgotten: metadata.max.idle.ms
+            self.metadata.refresh()
             return True
         for topic, partition in sequences.partitions:
             if self.cluster.is_leaderless(topic, partition):
                 text = f"the transaction was left open: {topic}-{partition} has no leader now"
-                self._nodes.tell("warning", text)
+                self.nodes.tell("warning", text)
                 self._finish_with(TransactionAborted(text))
                 return True
         return False
 
     def _ask_producer_id(self, now_ms: int) -> None:
         source = self._producer_ids
-        if source is None:
-            return
-        node_id = self._nodes.least_loaded(now_ms)
-        if node_id is None or not self._can_use(node_id, now_ms):
+        node_id = None if source is None else self.nodes.any_usable(now_ms)
+        if source is None or node_id is None:
             return
         request = source.next_request(now_ms)
         if request is not None:
-            self._nodes.send(node_id, request, now_ms)
-            source.on_sent()
+            self.nodes.send(node_id, request, now_ms)
 
     def _send_batches(self, now_ms: int) -> None:
-        readiness = self._production.accumulator.readiness(now_ms, self._metadata.view)
-        if readiness.leaderless_topics:
-            for topic in readiness.leaderless_topics:
+        node_ids, leaderless, ready_ms = self._production.accumulator.readiness(now_ms, self.metadata.view)
+        if leaderless:
+            for topic in leaderless:
                 # It is in use as long as batches wait for it: metadata.max.idle.ms may be shorter than that.
-                self._metadata.want_topic(topic, now_ms)
-            self._metadata.request_update()
-        if readiness.next_ready_ms is not None:
-            self._moments.append(readiness.next_ready_ms)
-        for node_id in readiness.node_ids:
-            while self._nodes.is_ready(node_id, now_ms):
-                request = self._production.next_request(now_ms, self._metadata.view, node_id)
+                self.metadata.want_topic(topic, now_ms)
+            self.metadata.request_update()
+        if ready_ms is not None:
+            self.nodes.moments.append(ready_ms)
+        for node_id in node_ids:
+            while self.nodes.is_ready(node_id, now_ms):
+                request = self._production.next_request(now_ms, self.metadata.view, node_id)
                 if request is None:
                     break
-                self._nodes.send(node_id, request, now_ms)
+                self.nodes.send(node_id, request, now_ms)
                 if not self._production.accumulator.batch_count:
                     return
             else:
-                if not self._nodes.is_full(node_id, now_ms):
-                    self._can_use(node_id, now_ms)
-
-    def _ask_metadata(self, now_ms: int) -> None:
-        if self._production.metadata_is_stale:
-            self._production.metadata_is_stale = False
-            self._metadata.request_update()
-        if not self._metadata.wants_request(now_ms):
-            return
-        node_id = self._nodes.least_loaded(now_ms)
-        if node_id is None or not self._can_use(node_id, now_ms):
-            return
-        request = self._metadata.next_request(now_ms)
-        if request is not None:
-            self._nodes.send(node_id, request, now_ms)
-
-    def _can_use(self, node_id: int, now_ms: int) -> bool:
-        """Whether the node is ready for a request. If not, starts connecting, or notes the end of the back-off."""
-        if self._nodes.is_ready(node_id, now_ms):
-            return True
-        self._nodes.connect(node_id, now_ms)
-        blocked_until_ms = self._nodes.blocked_until_ms(node_id, now_ms)
-        if blocked_until_ms is not None:
-            self._moments.append(blocked_until_ms)
-        return False
+                if not self.nodes.is_full(node_id, now_ms):
+                    self.nodes.can_use(node_id, now_ms)
 
     # ---- results ----
 
@@ -432,7 +388,7 @@ class Engine:
             self._end = self._end or LocalProtocolError("the producer is closed")
             self._closes = []
         if self._end is not None:
-            self._nodes.close_all()
+            self.nodes.close_all()
 
     def _is_over(self) -> bool:
         if self._end is not None:
@@ -441,8 +397,8 @@ class Engine:
 
     def _take_commands(self) -> list[c.Command]:
         """Network commands first, then results for the application."""
-        taken: list[c.Command] = [*self._nodes.commands]
-        self._nodes.commands.clear()
+        taken: list[c.Command] = [*self.nodes.commands]
+        self.nodes.commands.clear()
         if self._production.commands:
             taken += self._production.commands
             self._production.commands = []
@@ -456,10 +412,10 @@ class Engine:
     def _wake_at_ms(self, now_ms: int) -> int | None:
         if self._end is not None:
             return None
-        moments = self._moments
+        moments = self.nodes.moments
         for moment in (
-            self._nodes.next_deadline_ms(now_ms),
-            self._metadata.next_deadline_ms(now_ms),
+            self.nodes.next_deadline_ms(now_ms),
+            self.metadata.next_deadline_ms(now_ms),
             self._production.next_expiry_ms,
         ):
             if moment is not None:

@@ -20,15 +20,16 @@ class ProducerIdSource:
     def __init__(self, *, request_timeout_ms: int, backoff: Backoff) -> None:
         self._request_timeout_ms = request_timeout_ms
         self._backoff = backoff
-        self.is_waiting = False
+        self._is_waiting = False
         self._failures = 0
         self.retry_at_ms = 0
         # Set if the request is refused for good; the producer has failed.
         self.error: KafkaSinkError | None = None
 
     def next_request(self, now_ms: int) -> Request | None:
-        if self.is_waiting or now_ms < self.retry_at_ms or self.error is not None:
+        if self._is_waiting or now_ms < self.retry_at_ms or self.error is not None:
             return None
+        self._is_waiting = True
         return Request(
             api=INIT_PRODUCER_ID,
             body={"transactional_id": None, "transaction_timeout_ms": NO_TRANSACTION_TIMEOUT_MS},
@@ -36,11 +37,8 @@ class ProducerIdSource:
             timeout_ms=self._request_timeout_ms,
         )
 
-    def on_sent(self) -> None:
-        self.is_waiting = True
-
     def on_answer(self, now_ms: int, answer: Answer) -> ProducerIdentity | None:
-        self.is_waiting = False
+        self._is_waiting = False
         if answer.failure is not None:
             if isinstance(answer.failure, (TransportError, RemoteProtocolError)):
                 self._repeat_later(now_ms)

@@ -121,17 +121,12 @@ class Sequences:
         # Batches of the old epoch first: a broker rejects them after one with the new epoch.
         return not unacked or partition.identity == self.identity
 
-    def is_next_expected(self, batch: ProducerBatch) -> bool:
-        """Whether this batch directly follows the last one that the broker is known to have."""
-        partition = self._partition_of(batch)
-        expected = 0
-        if partition.last_acked_sequence != NO_SEQUENCE:
-            expected = sequence_after(partition.last_acked_sequence, 1)
-        return batch.base_sequence == expected
-
-    def is_first_unsettled(self, batch: ProducerBatch) -> bool:
-        """Whether every batch before this one is settled."""
-        return self._partition_of(batch).unacked[0] is batch
+    def is_gap_before(self, batch: ProducerBatch) -> bool:
+        """Whether a batch that is refused as out of order will be refused again, although all before it are settled."""
+        partition = self._partitions[batch.topic_partition]
+        if partition.is_unresolved:
+            return partition.unacked[0] is batch
+        return batch.base_sequence == sequence_after(partition.last_acked_sequence, 1) and not batch.sequence_was_reset
 
     def is_unresolved(self, topic_partition: TopicPartition) -> bool:
         partition = self._partitions.get(topic_partition)
@@ -181,9 +176,7 @@ class Sequences:
 
     def on_acked(self, batch: ProducerBatch, base_offset: int) -> None:
         """Also for a batch that was given up meanwhile: an acknowledgement may resolve its partition."""
-        partition = self._partitions.get(batch.topic_partition)
-        if partition is None or batch.base_sequence == NO_SEQUENCE:
-            partition = self._partition_of(batch)
+        partition = self._partitions[batch.topic_partition]
         is_of_now = batch.identity == partition.identity
         if partition.unacked and partition.unacked[0] is batch and not partition.overtakers:
             del partition.unacked[0]
@@ -206,7 +199,7 @@ class Sequences:
         """The batch failed. Whether its sequences are used is known (a definite refusal) or not (unresolved)."""
         if not batch.has_sequence:
             return
-        partition = self._partition_of(batch)
+        partition = self._partitions[batch.topic_partition]
         partition.forget(batch)
         if not batch.is_surely_not_in_log:
             partition.is_unresolved = self.may_be_unresolved = True
@@ -214,11 +207,11 @@ class Sequences:
     def on_out_of_order(self, batch: ProducerBatch) -> None:
         """The leader accepted this batch neither as new nor as a duplicate."""
         batch.is_out_of_order = True
-        _settle_doubts(self._partition_of(batch))
+        _settle_doubts(self._partitions[batch.topic_partition])
 
     def on_split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """The parts take over the sequences of the refused batch: consecutive, from the same base."""
-        partition = self._partition_of(batch)
+        partition = self._partitions[batch.topic_partition]
         position = partition.unacked.index(batch)
         sequence = batch.base_sequence
         for part in parts:
@@ -255,7 +248,7 @@ class Sequences:
         """
         self._become(identity)
         for topic_partition in [key for key in self.to_renumber if self._can_renumber(key)]:
-            self._restart(topic_partition)
+            self.restart(topic_partition)
             del self.to_renumber[topic_partition]
 
     def restart_all(self, identity: ProducerIdentity) -> None:
@@ -267,10 +260,6 @@ class Sequences:
         self.to_renumber.clear()
         self._become(identity)
 
-    def restart_after_retention(self, topic_partition: TopicPartition) -> None:
-        """The broker lost the state of this partition to retention: its batches start at 0 in the same epoch."""
-        self._restart(topic_partition)
-
     def _become(self, identity: ProducerIdentity) -> None:
         if identity.producer_id != self.identity.producer_id:
             self._known_at.clear()
@@ -280,7 +269,8 @@ class Sequences:
         partition = self._partitions.get(topic_partition)
         return partition is None or not any(batch.is_on_wire or batch.may_be_in_log for batch in partition.unacked)
 
-    def _restart(self, topic_partition: TopicPartition) -> None:
+    def restart(self, topic_partition: TopicPartition) -> None:
+        """Its batches start at 0 in the current epoch: it is new, or the broker lost its state to retention."""
         old = self._partitions.get(topic_partition)
         fresh = PartitionSequences(self.identity)
         for batch in old.unacked if old is not None else ():
@@ -291,12 +281,6 @@ class Sequences:
             fresh.next_sequence = sequence_after(fresh.next_sequence, batch.record_count)
             fresh.unacked.append(batch)
         self._partitions[topic_partition] = fresh
-
-    def _partition_of(self, batch: ProducerBatch) -> PartitionSequences:
-        partition = self._partitions.get(batch.topic_partition)
-        if partition is None or batch.base_sequence == NO_SEQUENCE:
-            raise LocalProtocolError(f"batch of {batch.topic}-{batch.partition} has no sequence")
-        return partition
 
 
 def _next_in_doubt(partition: PartitionSequences) -> ProducerBatch | None:

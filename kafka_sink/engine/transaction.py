@@ -64,62 +64,39 @@ class TransactionEvent(Enum):
     FATAL_ERROR = "fatal error"
 
 
-TRANSITIONS: Mapping[TransactionState, Mapping[TransactionEvent, TransactionState]] = {
-    TransactionState.UNINITIALIZED: {
-        TransactionEvent.INIT: TransactionState.INITIALIZING,
-        TransactionEvent.RESUME: TransactionState.PREPARED,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
+TRANSITIONS: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
+    (TransactionState.UNINITIALIZED, TransactionEvent.INIT): TransactionState.INITIALIZING,
+    (TransactionState.UNINITIALIZED, TransactionEvent.RESUME): TransactionState.PREPARED,
+    (TransactionState.INITIALIZING, TransactionEvent.INITIALIZED): TransactionState.READY,
+    (TransactionState.READY, TransactionEvent.BEGIN): TransactionState.IN_TRANSACTION,
+    (TransactionState.READY, TransactionEvent.RENEW): TransactionState.RENEWING,
+    (TransactionState.IN_TRANSACTION, TransactionEvent.PREPARE): TransactionState.PREPARING,
+    (TransactionState.IN_TRANSACTION, TransactionEvent.COMMIT): TransactionState.COMMITTING,
+    (TransactionState.IN_TRANSACTION, TransactionEvent.ABORT): TransactionState.ABORTING,
+    (TransactionState.IN_TRANSACTION, TransactionEvent.ERROR): TransactionState.ABORTABLE,
+    (TransactionState.PREPARING, TransactionEvent.PREPARED): TransactionState.PREPARED,
+    (TransactionState.PREPARING, TransactionEvent.ABORT): TransactionState.ABORTING,
+    (TransactionState.PREPARING, TransactionEvent.ERROR): TransactionState.ABORTABLE,
+    (TransactionState.PREPARED, TransactionEvent.COMMIT): TransactionState.COMMITTING,
+    (TransactionState.PREPARED, TransactionEvent.ABORT): TransactionState.ABORTING,
+    (TransactionState.COMMITTING, TransactionEvent.ENDED): TransactionState.READY,
+    (TransactionState.COMMITTING, TransactionEvent.ENDED_STALE): TransactionState.RENEWING,
+    (TransactionState.COMMITTING, TransactionEvent.ENDED_RESUMED): TransactionState.UNINITIALIZED,
+    (TransactionState.COMMITTING, TransactionEvent.ERROR): TransactionState.ABORTABLE,
+    (TransactionState.ABORTING, TransactionEvent.ENDED): TransactionState.READY,
+    (TransactionState.ABORTING, TransactionEvent.ENDED_STALE): TransactionState.RENEWING,
+    (TransactionState.ABORTING, TransactionEvent.ENDED_RESUMED): TransactionState.UNINITIALIZED,
+    (TransactionState.RENEWING, TransactionEvent.INITIALIZED): TransactionState.READY,
+    (TransactionState.ABORTABLE, TransactionEvent.ABORT): TransactionState.ABORTING,
+    **{
+        (state, TransactionEvent.FATAL_ERROR): TransactionState.FATAL
+        for state in TransactionState
+        if state is not TransactionState.FATAL
     },
-    TransactionState.INITIALIZING: {
-        TransactionEvent.INITIALIZED: TransactionState.READY,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.READY: {
-        TransactionEvent.BEGIN: TransactionState.IN_TRANSACTION,
-        TransactionEvent.RENEW: TransactionState.RENEWING,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.IN_TRANSACTION: {
-        TransactionEvent.PREPARE: TransactionState.PREPARING,
-        TransactionEvent.COMMIT: TransactionState.COMMITTING,
-        TransactionEvent.ABORT: TransactionState.ABORTING,
-        TransactionEvent.ERROR: TransactionState.ABORTABLE,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.PREPARING: {
-        TransactionEvent.PREPARED: TransactionState.PREPARED,
-        TransactionEvent.ABORT: TransactionState.ABORTING,
-        TransactionEvent.ERROR: TransactionState.ABORTABLE,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.PREPARED: {
-        TransactionEvent.COMMIT: TransactionState.COMMITTING,
-        TransactionEvent.ABORT: TransactionState.ABORTING,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.COMMITTING: {
-        TransactionEvent.ENDED: TransactionState.READY,
-        TransactionEvent.ENDED_STALE: TransactionState.RENEWING,
-        TransactionEvent.ENDED_RESUMED: TransactionState.UNINITIALIZED,
-        TransactionEvent.ERROR: TransactionState.ABORTABLE,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.ABORTING: {
-        TransactionEvent.ENDED: TransactionState.READY,
-        TransactionEvent.ENDED_STALE: TransactionState.RENEWING,
-        TransactionEvent.ENDED_RESUMED: TransactionState.UNINITIALIZED,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.RENEWING: {
-        TransactionEvent.INITIALIZED: TransactionState.READY,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.ABORTABLE: {
-        TransactionEvent.ABORT: TransactionState.ABORTING,
-        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
-    },
-    TransactionState.FATAL: {},
 }
+
+# Queued batches are still sent.
+WRITING = (TransactionState.IN_TRANSACTION, TransactionState.PREPARING, TransactionState.COMMITTING)
 
 RECREATED = (
     "topic {} was deleted and created again while the transaction wrote to it: records that were acknowledged before "
@@ -200,9 +177,7 @@ class Transaction:
         return LocalProtocolError(f"no record can be sent: {_ADVICE[self.state]}")
 
     def may_send(self, topic_partition: TopicPartition) -> bool:
-        if self.state not in (TransactionState.IN_TRANSACTION, TransactionState.PREPARING, TransactionState.COMMITTING):
-            return False
-        return self.transaction_version >= 2 or topic_partition in self.registered
+        return self.state in WRITING and (self.transaction_version >= 2 or topic_partition in self.registered)
 
     @property
     def drops_unsent(self) -> bool:
@@ -212,11 +187,7 @@ class Transaction:
     @property
     def is_settled(self) -> bool:
         """Closing the producer would have nothing to end."""
-        return not self.drops_unsent and self.state not in (
-            TransactionState.IN_TRANSACTION,
-            TransactionState.PREPARING,
-            TransactionState.COMMITTING,
-        )
+        return not self.drops_unsent and self.state not in WRITING
 
     def receipt(self) -> TransactionReceipt:
         return TransactionReceipt(
@@ -286,7 +257,7 @@ class Transaction:
             self.unregistered.clear()
             error = TransactionAborted("the transaction was aborted")
             self._finish("prepare", error)
-            self._finish_offsets(error)
+            self.finish_offsets(error)
 
     def abort_before_close(self) -> None:
         """A graceful close aborts an open transaction; a prepared one belongs to the holder of the receipt."""
@@ -304,9 +275,6 @@ class Transaction:
         if self.transaction_version == 1 and topic_partition not in self.registered:
             self.unregistered[topic_partition] = None
 
-    def on_sent(self) -> None:
-        self.is_started = True
-
     def on_acked(self, topic_partition: TopicPartition, last_offset: int, topic_id: bytes | None) -> None:
         self.written[topic_partition] = max(last_offset, self.written.get(topic_partition, -1))
         topic, _ = topic_partition
@@ -316,7 +284,7 @@ class Transaction:
     def on_error(self, error: KafkaSinkError) -> bool:
         """This transaction can no longer be committed; the first error is reported. False: there was nothing to
         commit."""
-        if TransactionEvent.ERROR not in TRANSITIONS[self.state]:
+        if (self.state, TransactionEvent.ERROR) not in TRANSITIONS:
             return False
         self._move(TransactionEvent.ERROR)
         self.error = error
@@ -344,10 +312,6 @@ class Transaction:
             self._move(TransactionEvent.BEGIN)
             self._finish("begin", None)
 
-    def on_initial_version(self, transaction_version: int) -> None:
-        """Before the first transaction nothing was written by the rules of another version."""
-        self.transaction_version = transaction_version
-
     def on_prepared(self) -> None:
         self._move(TransactionEvent.PREPARED)
         # From now on another process may end this transaction, with retries: no later one may have its epoch.
@@ -372,9 +336,6 @@ class Transaction:
         self._clear_touched()
         self._finish("end", None)
 
-    def on_offsets_sent(self) -> None:
-        self._finish_offsets(None)
-
     # ---- results ----
 
     def take_finished(self) -> list[Finished]:
@@ -384,14 +345,14 @@ class Transaction:
     # ---- inside ----
 
     def _move(self, event: TransactionEvent) -> None:
-        target = TRANSITIONS[self.state].get(event)
+        target = TRANSITIONS.get((self.state, event))
         if target is None:
             raise LocalProtocolError(f"{event.value} is not possible: {_ADVICE.get(self.state, self.state.value)}")
         self.state = target
 
     def _accepts(self, operation_id: int, event: TransactionEvent) -> bool:
         """Changes the state if the table allows it; otherwise the operation is refused."""
-        if event in TRANSITIONS[self.state]:
+        if (self.state, event) in TRANSITIONS:
             self._move(event)
             return True
         if self.state in (TransactionState.ABORTABLE, TransactionState.FATAL):
@@ -417,9 +378,9 @@ class Transaction:
     def _finish_all(self, error: KafkaSinkError) -> None:
         for kind in self._waiting:
             self._finish(kind, error)
-        self._finish_offsets(error)
+        self.finish_offsets(error)
 
-    def _finish_offsets(self, error: KafkaSinkError | None) -> None:
+    def finish_offsets(self, error: KafkaSinkError | None = None) -> None:
         if self.offsets is not None:
             self._finished.append(Finished(self.offsets.operation_id, error))
             self.offsets = None

@@ -18,16 +18,23 @@ request. A producer of prepared transactions that is not alone must use another 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kafka_sink.client.backoff import Backoff
 from kafka_sink.client.outcome import CoordinatorVerdict, coordinator_verdict, describe
 from kafka_sink.client.request import Answer, Request
+from kafka_sink.engine.commands import SendOffsets
 from kafka_sink.engine.producer_batch import ProducerIdentity, TopicPartition
-from kafka_sink.engine.transaction import Transaction, TransactionState
-from kafka_sink.engine.transaction_failure import coordinator_error
-from kafka_sink.errors import KafkaSinkError, RemoteProtocolError, TransportError
+from kafka_sink.engine.transaction import WRITING, Transaction, TransactionState
+from kafka_sink.errors import (
+    AuthorizationError,
+    BrokerError,
+    KafkaSinkError,
+    ProducerFenced,
+    RemoteProtocolError,
+    TransportError,
+)
 from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis import (
     ADD_OFFSETS_TO_TXN,
@@ -40,13 +47,15 @@ from kafka_sink.wire.apis import (
 )
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
+TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, INVALID_TXN_STATE = 29, 30, 48
+INVALID_TRANSACTION_TIMEOUT, OPERATION_NOT_ATTEMPTED = 50, 55
 # While the broker writes the markers of the previous transaction (code 51): usually milliseconds. Each further wait is
 # longer by this much, for clusters where it takes minutes.
 MARKERS_BACKOFF_MS = 20
 MARKERS_BACKOFF_MAX_MS = 1_000
 
 # The last versions of requests for transaction version 1, and the first for version 2.
-END_TXN_LAST_V1, TXN_OFFSET_COMMIT_LAST_V1, ADD_PARTITIONS_LAST_CLIENT = 4, 4, 3
+END_TXN_LAST_V1, TXN_OFFSET_COMMIT_LAST_V1, TXN_OFFSET_COMMIT_V2, ADD_PARTITIONS_LAST_CLIENT = 4, 4, 5, 3
 # Up to this version FindCoordinator has one key, which is all that a producer needs.
 FIND_COORDINATOR_LAST_SINGLE = 3
 # From this version on it has the current identity, so that a fenced producer cannot fence its successor (KIP-360).
@@ -90,7 +99,7 @@ class TransactionRequests:
         self._start_was_unknown = False
         self._is_alone = True
         self._failures = 0
-        self._retry_at_ms = 0
+        self.retry_at_ms = 0
         # Why the current request has not succeeded yet, for the text of a timeout error.
         self.trouble = ""
 
@@ -98,13 +107,9 @@ class TransactionRequests:
     def coordinator(self) -> CoordinatorClient | None:
         return self._coordinators.get(TRANSACTION_KEY)
 
-    @property
-    def retry_at_ms(self) -> int:
-        return self._retry_at_ms
-
     def next_request(self, now_ms: int, *, is_quiet: bool) -> Request | None:
         """`is_quiet`: no batch is in flight or queued for a retry, so the transaction may be ended."""
-        if self.is_waiting or now_ms < self._retry_at_ms:
+        if self.is_waiting or now_ms < self.retry_at_ms:
             return None
         transaction = self._transaction
         if transaction.state is TransactionState.PREPARING and is_quiet and transaction.offsets is None:
@@ -118,12 +123,12 @@ class TransactionRequests:
 
     def coordinator_for(self, request: Request) -> CoordinatorClient | None:
         """The broker to send it to; None: any broker."""
-        asked = _purpose_of(request)
+        asked: CoordinatorRequest = request.purpose
         return None if asked.api is FIND_COORDINATOR else self._coordinators[asked.key_type]
 
     def on_sent(self, request: Request) -> None:
         self.is_waiting = True
-        api = _purpose_of(request).api
+        api = request.purpose.api
         self._start_was_unknown = self._transaction.has_unknown_start
         if api in (ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN):
             self._transaction.has_unknown_start = True
@@ -133,7 +138,7 @@ class TransactionRequests:
 
     def on_answer(self, now_ms: int, answer: Answer) -> None:
         self.is_waiting = False
-        asked = _purpose_of(answer.request)
+        asked: CoordinatorRequest = answer.request.purpose
         if self._transaction.state is TransactionState.FATAL:
             return  # the producer failed in the same step, or for the reason that closed this connection
         if answer.failure is not None:
@@ -166,11 +171,7 @@ class TransactionRequests:
         transaction = self._transaction
         if transaction.state in (TransactionState.INITIALIZING, TransactionState.RENEWING):
             return CoordinatorRequest(INIT_PRODUCER_ID)
-        if transaction.state in (
-            TransactionState.IN_TRANSACTION,
-            TransactionState.PREPARING,
-            TransactionState.COMMITTING,
-        ):
+        if transaction.state in WRITING:
             if transaction.unregistered:
                 return CoordinatorRequest(ADD_PARTITIONS_TO_TXN, partitions=tuple(transaction.unregistered))
             if transaction.offsets is not None:
@@ -198,17 +199,50 @@ class TransactionRequests:
         return self._next_coordinator_request(is_quiet=True)
 
     def _make_request(self, asked: CoordinatorRequest) -> Request:
-        body, version_min, version_max = _BODIES[asked.api.key](self._transaction, asked)
-        if asked.api is INIT_PRODUCER_ID:
-            body["transaction_timeout_ms"] = self._transaction_timeout_ms
-        return Request(
-            api=asked.api,
-            body=body,
-            purpose=asked,
-            timeout_ms=self._request_timeout_ms,
-            version_min=version_min,
-            version_max=version_max,
-        )
+        version_min, version_max = self._versions(asked.api)
+        return Request(asked.api, self._body(asked), asked, self._request_timeout_ms, version_min, version_max)
+
+    def _versions(self, api: Api) -> tuple[int, int]:
+        is_v1 = self._transaction.transaction_version == 1
+        if api is FIND_COORDINATOR:
+            return 1, FIND_COORDINATOR_LAST_SINGLE
+        if api is INIT_PRODUCER_ID and self._transaction.state is TransactionState.RENEWING:
+            return INIT_PRODUCER_ID_FIRST_RENEWING, api.version_max
+        if api is ADD_PARTITIONS_TO_TXN:
+            return 0, ADD_PARTITIONS_LAST_CLIENT
+        if api is TXN_OFFSET_COMMIT:
+            return (0, TXN_OFFSET_COMMIT_LAST_V1) if is_v1 else (TXN_OFFSET_COMMIT_V2, TXN_OFFSET_COMMIT_V2)
+        if api is END_TXN:
+            return (0, END_TXN_LAST_V1) if is_v1 else (END_TXN_LAST_V1 + 1, api.version_max)
+        return 0, api.version_max
+
+    def _body(self, asked: CoordinatorRequest) -> dict[str, Any]:
+        transaction, api = self._transaction, asked.api
+        transactional_id = transaction.transactional_id
+        producer_id, producer_epoch = transaction.identity
+        owner = {
+            "transactional_id": transactional_id,
+            "producer_id": producer_id,
+            "producer_epoch": producer_epoch,
+        }
+        if api is FIND_COORDINATOR:
+            key = asked.group_id if asked.key_type == GROUP_KEY else transactional_id
+            return {"key": key, "key_type": asked.key_type}
+        if api is INIT_PRODUCER_ID:
+            known = owner if transaction.state is TransactionState.RENEWING else {"transactional_id": transactional_id}
+            return {**known, "transaction_timeout_ms": self._transaction_timeout_ms}
+        if api is ADD_PARTITIONS_TO_TXN:
+            topics = [{"name": name, "partitions": numbers} for name, numbers in _by_topic(asked.partitions).items()]
+            return {
+                "v3_and_below_topics": topics,
+                **{f"v3_and_below_{name}": value for name, value in owner.items()},
+            }
+        if api is ADD_OFFSETS_TO_TXN:
+            return {**owner, "group_id": asked.group_id}
+        if api is TXN_OFFSET_COMMIT:
+            assert transaction.offsets is not None
+            return {**owner, **_offsets(transaction.offsets)}
+        return {**owner, "committed": transaction.state is TransactionState.COMMITTING}
 
     # ---- responses ----
 
@@ -235,7 +269,7 @@ class TransactionRequests:
             self.trouble = f"{asked.api.name} is answered with {describe(code)}"
         if verdict is CoordinatorVerdict.DONE:
             self._failures = 0
-            self._retry_at_ms = 0
+            self.retry_at_ms = 0
             if asked.api is not FIND_COORDINATOR:  # any broker may answer FindCoordinator
                 self.trouble = ""
             assert answer.body is not None
@@ -244,7 +278,7 @@ class TransactionRequests:
             self._repeat_later(now_ms)
         elif verdict is CoordinatorVerdict.REPEAT_SOON:
             self._failures += 1
-            self._retry_at_ms = now_ms + min(MARKERS_BACKOFF_MS * self._failures, MARKERS_BACKOFF_MAX_MS)
+            self.retry_at_ms = now_ms + min(MARKERS_BACKOFF_MS * self._failures, MARKERS_BACKOFF_MAX_MS)
         elif verdict is CoordinatorVerdict.FIND_COORDINATOR:
             self._coordinators.pop(asked.key_type, None)
             self._repeat_later(now_ms)
@@ -274,67 +308,58 @@ class TransactionRequests:
             transaction.registered_groups.add(asked.group_id)
         elif asked.api is TXN_OFFSET_COMMIT:
             transaction.is_started = True
-            transaction.on_offsets_sent()
+            transaction.finish_offsets()
         else:
             has_next = transaction.transaction_version >= 2 and body.get("producer_id", -1) >= 0
             transaction.on_ended(ProducerIdentity(body["producer_id"], body["producer_epoch"]) if has_next else None)
 
     def _error(self, asked: CoordinatorRequest, verdict: CoordinatorVerdict, code: int) -> KafkaSinkError:
-        wish = self._transaction.offsets
-        partitions = asked.partitions or (() if wish is None else tuple(wish.offsets))
-        return coordinator_error(
-            asked.api,
-            code,
-            verdict,
-            transactional_id=self._transaction.transactional_id,
-            transaction_timeout_ms=self._transaction_timeout_ms,
-            is_commit=self._transaction.state is TransactionState.COMMITTING,
-            topics=sorted({topic for topic, _ in partitions}),
-            group_id=asked.group_id,
-        )
+        transaction = self._transaction
+        is_commit = transaction.state is TransactionState.COMMITTING
+        who = f"transactional id {transaction.transactional_id!r}"
+        answer = f"{asked.api.name} was answered with {describe(code)}"
+        if verdict is CoordinatorVerdict.FENCED:
+            doubt = (
+                ". If an earlier try to commit stayed without an answer, the transaction may have been committed by it"
+            )
+            return ProducerFenced(
+                f"{who}: another producer took it over, or the transaction was open for longer than "
+                f"transaction.timeout.ms and was aborted by the broker ({answer}). Nothing more can be sent; make a "
+                f"new producer if no other one is running{doubt if is_commit else ''}"
+            )
+        if verdict is CoordinatorVerdict.UNAUTHORIZED:
+            return AuthorizationError(
+                f"{who}: {answer}. The principal needs Write and Describe on this TransactionalId"
+            )
+        if code == GROUP_AUTHORIZATION_FAILED:
+            return AuthorizationError(f"{who}: {answer}. The principal needs Read on group {asked.group_id!r}")
+        if code == TOPIC_AUTHORIZATION_FAILED:
+            operation = "Read" if asked.api is TXN_OFFSET_COMMIT else "Write"
+            partitions = asked.partitions or (transaction.offsets.offsets if transaction.offsets is not None else ())
+            names = ", ".join(f"topic {topic!r}" for topic in sorted(_by_topic(partitions)))
+            return AuthorizationError(f"{who}: {answer}. The principal needs {operation} on {names}")
+        if code == INVALID_TXN_STATE and is_commit:
+            # Brokers with transaction.version 2 answer this for a transaction that they aborted, if nothing was sent
+            # since.
+            answer = (
+                f"the broker has no open transaction to commit. Most likely it was open for longer than "
+                f"transaction.timeout.ms={self._transaction_timeout_ms} and was aborted by the broker ({answer}). "
+                "Nothing more can be sent; make a new producer"
+            )
+        if code == INVALID_TRANSACTION_TIMEOUT:
+            answer = (
+                f"transaction.timeout.ms={self._transaction_timeout_ms} is more than the brokers allow; lower it, or "
+                "raise transaction.max.timeout.ms of the brokers (900000 by default). A query of Spark that does not "
+                f"set it uses the brokers' limit after a restart ({answer})"
+            )
+        return BrokerError(f"{who}: {answer}", code=code, api=asked.api.name)
 
     def _repeat_later(self, now_ms: int) -> None:
         self._failures += 1
-        self._retry_at_ms = now_ms + self._backoff.delay_ms(self._failures)
+        self.retry_at_ms = now_ms + self._backoff.delay_ms(self._failures)
 
 
-# ---- bodies: (body, version_min, version_max) ----
-
-
-def _find_coordinator(transaction: Transaction, asked: CoordinatorRequest) -> tuple[dict[str, Any], int, int]:
-    key = asked.group_id if asked.key_type == GROUP_KEY else transaction.transactional_id
-    return {"key": key, "key_type": asked.key_type}, 1, FIND_COORDINATOR_LAST_SINGLE
-
-
-def _init_producer_id(transaction: Transaction, asked: CoordinatorRequest) -> tuple[dict[str, Any], int, int]:
-    body: dict[str, Any] = {"transactional_id": transaction.transactional_id}
-    if transaction.state is not TransactionState.RENEWING:
-        return body, 0, INIT_PRODUCER_ID.version_max
-    body["producer_id"], body["producer_epoch"] = transaction.identity
-    return body, INIT_PRODUCER_ID_FIRST_RENEWING, INIT_PRODUCER_ID.version_max
-
-
-def _owner(transaction: Transaction) -> dict[str, Any]:
-    return {
-        "transactional_id": transaction.transactional_id,
-        "producer_id": transaction.identity.producer_id,
-        "producer_epoch": transaction.identity.producer_epoch,
-    }
-
-
-def _add_partitions(transaction: Transaction, asked: CoordinatorRequest) -> tuple[dict[str, Any], int, int]:
-    owner = {f"v3_and_below_{name}": value for name, value in _owner(transaction).items()}
-    topics = [{"name": name, "partitions": numbers} for name, numbers in _by_topic(asked.partitions).items()]
-    return {**owner, "v3_and_below_topics": topics}, 0, ADD_PARTITIONS_LAST_CLIENT
-
-
-def _add_offsets(transaction: Transaction, asked: CoordinatorRequest) -> tuple[dict[str, Any], int, int]:
-    return {**_owner(transaction), "group_id": asked.group_id}, 0, ADD_OFFSETS_TO_TXN.version_max
-
-
-def _txn_offset_commit(transaction: Transaction, asked: CoordinatorRequest) -> tuple[dict[str, Any], int, int]:
-    wish = transaction.offsets
-    assert wish is not None
+def _offsets(wish: SendOffsets) -> dict[str, Any]:
     topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, partition), (offset, leader_epoch, metadata) in wish.offsets.items():
         topics.setdefault(topic, []).append(
@@ -345,41 +370,13 @@ def _txn_offset_commit(transaction: Transaction, asked: CoordinatorRequest) -> t
                 "committed_metadata": metadata,
             }
         )
-    body = {
-        **_owner(transaction),
+    return {
         "group_id": wish.group_id,
         "generation_id": wish.generation_id,
         "member_id": wish.member_id,
         "group_instance_id": wish.group_instance_id,
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
     }
-    first_v2 = TXN_OFFSET_COMMIT_LAST_V1 + 1
-    return (body, 0, first_v2 - 1) if transaction.transaction_version == 1 else (body, first_v2, first_v2)
-
-
-def _end_txn(transaction: Transaction, asked: CoordinatorRequest) -> tuple[dict[str, Any], int, int]:
-    body = {**_owner(transaction), "committed": transaction.state is TransactionState.COMMITTING}
-    if transaction.transaction_version == 1:
-        return body, 0, END_TXN_LAST_V1
-    return body, END_TXN_LAST_V1 + 1, END_TXN.version_max
-
-
-_BODIES: Mapping[int, Callable[[Transaction, CoordinatorRequest], tuple[dict[str, Any], int, int]]] = {
-    FIND_COORDINATOR.key: _find_coordinator,
-    INIT_PRODUCER_ID.key: _init_producer_id,
-    ADD_PARTITIONS_TO_TXN.key: _add_partitions,
-    ADD_OFFSETS_TO_TXN.key: _add_offsets,
-    TXN_OFFSET_COMMIT.key: _txn_offset_commit,
-    END_TXN.key: _end_txn,
-}
-
-
-# ---- decoding ----
-
-
-def _purpose_of(request: Request) -> CoordinatorRequest:
-    assert isinstance(request.purpose, CoordinatorRequest)
-    return request.purpose
 
 
 def _error_code(asked: CoordinatorRequest, body: Mapping[str, Any]) -> int:
@@ -399,9 +396,6 @@ def _error_code(asked: CoordinatorRequest, body: Mapping[str, Any]) -> int:
         return int(body["error_code"])
     bad = sorted((code for code in codes if code != 0), key=lambda code: code == OPERATION_NOT_ATTEMPTED)
     return bad[0] if bad else 0
-
-
-OPERATION_NOT_ATTEMPTED = 55
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -201,7 +201,7 @@ class Sender:
                 mailbox.publish_refusal(refusal)
             if mailbox.wanted_topics or mailbox.topic_reports:
                 mailbox.topic_reports = {
-                    topic: TopicReport(engine.topic_error(topic), engine.topic_trouble(topic))
+                    topic: TopicReport(engine.metadata.topic_error(topic), engine.metadata.topic_trouble(topic))
                     for topic in mailbox.wanted_topics
                 }
             mailbox.slow_node_ids = slow_node_ids

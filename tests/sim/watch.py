@@ -87,7 +87,7 @@ class Watch:
     def check_empty(self) -> None:
         """The producer is closed: nothing may be left in it."""
         production = self._engine._production
-        left = (len(production.accumulator), len(production.incomplete), production.requests_in_flight)
+        left = (production.accumulator.batch_count, len(production.incomplete), production.requests_in_flight)
         if any(left):
             raise Violation("I7", f"{self._name} is closed with (queued, open, flights) = {left}")
 

@@ -74,21 +74,8 @@ class Driver:
             else:
                 self.answers.append(answer)
         if self.metadata is not None:
-            self._ask_metadata(self.metadata, now_ms)
+            self.metadata.ask(now_ms)
         return Step(self.nodes.take_commands(), self.nodes.next_deadline_ms(now_ms))
-
-    def _ask_metadata(self, metadata: Metadata, now_ms: int) -> None:
-        if not metadata.wants_request(now_ms):
-            return
-        node_id = self.nodes.least_loaded(now_ms)
-        if node_id is None:
-            return
-        if self.nodes.is_ready(node_id, now_ms):
-            asked = metadata.next_request(now_ms)
-            assert asked is not None
-            self.nodes.send(node_id, asked, now_ms)
-        else:
-            self.nodes.connect(node_id, now_ms)
 
     # ---- shorthands ----
 

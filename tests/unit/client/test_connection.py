@@ -57,7 +57,7 @@ def test_every_transition_is_the_one_of_the_table_or_raises(state: ConnectionSta
     connection.state = state
     if (state, event) in LEGAL:
         connection._transition(event)
-        assert connection.state is LEGAL[state, event] is TRANSITIONS[state][event]
+        assert connection.state is LEGAL[state, event] is TRANSITIONS[state, event]
     else:
         with pytest.raises(LocalProtocolError, match=f"while {state.value}"):
             connection._transition(event)

@@ -300,7 +300,7 @@ def test_sessions_and_troubles_that_may_pass(history: History) -> None:
 
 def test_a_refusal_fails_what_waits_and_what_comes_at_once() -> None:
     driver = EngineDriver()
-    driver.engine._nodes._authenticator = plain
+    driver.engine.nodes._authenticator = plain
     scripts = driver.cluster.scripts
     scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 0, "mechanisms": []}
     scripts[SASL_AUTHENTICATE.key] = lambda asked: {**accepted(asked), "error_code": 58}

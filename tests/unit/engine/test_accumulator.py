@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -37,6 +38,16 @@ def filled(*partitions: int) -> tuple[Accumulator, list[ProducerBatch]]:
     return accumulator, batches
 
 
+class Readiness(NamedTuple):
+    node_ids: list[int]
+    leaderless_topics: list[str]
+    next_ready_ms: int | None
+
+
+def readiness_of(accumulator: Accumulator, now_ms: int, view: ClusterView) -> Readiness:
+    return Readiness(*accumulator.readiness(now_ms, view))
+
+
 def drain(
     accumulator: Accumulator,
     view: ClusterView,
@@ -68,41 +79,41 @@ def numbered(base_sequence: int, record_count: int = 1, identity: ProducerIdenti
 
 def test_a_closed_batch_is_ready_at_once() -> None:
     accumulator, _ = filled(0)
-    readiness = accumulator.readiness(NOW_MS, cluster(0))
-    assert (readiness.node_ids, readiness.leaderless_topics, readiness.next_ready_ms) == ((0,), (), None)
+    readiness = readiness_of(accumulator, NOW_MS, cluster(0))
+    assert (readiness.node_ids, readiness.leaderless_topics, readiness.next_ready_ms) == ([0], [], None)
 
 
 def test_an_empty_accumulator_has_nothing_ready_and_nothing_to_wait_for() -> None:
-    readiness = Accumulator().readiness(NOW_MS, cluster(0))
-    assert (readiness.node_ids, readiness.leaderless_topics, readiness.next_ready_ms) == ((), (), None)
+    readiness = readiness_of(Accumulator(), NOW_MS, cluster(0))
+    assert (readiness.node_ids, readiness.leaderless_topics, readiness.next_ready_ms) == ([], [], None)
 
 
 def test_a_partition_without_a_leader_names_its_topic_and_no_node() -> None:
     accumulator, _ = filled(0, 1)
-    readiness = accumulator.readiness(NOW_MS, cluster(0, -1))
-    assert readiness.node_ids == (0,)
-    assert readiness.leaderless_topics == ("t",)
+    readiness = readiness_of(accumulator, NOW_MS, cluster(0, -1))
+    assert readiness.node_ids == [0]
+    assert readiness.leaderless_topics == ["t"]
 
 
 def test_a_topic_that_is_not_known_yet_is_leaderless() -> None:
     accumulator = Accumulator()
     accumulator.append(new_batch(topic="new"))
-    assert accumulator.readiness(NOW_MS, cluster(0)).leaderless_topics == ("new",)
+    assert readiness_of(accumulator, NOW_MS, cluster(0)).leaderless_topics == ["new"]
 
 
 def test_the_next_moment_is_the_earliest_end_of_a_back_off_over_all_partitions() -> None:
     accumulator = Accumulator()
     for partition, backoff_ms in ((0, 300), (1, 200), (2, 400)):
         accumulator.requeue(sent_once(new_batch(partition), backoff_ms=backoff_ms))
-    readiness = accumulator.readiness(NOW_MS, cluster(0, 0, 0))
-    assert (readiness.node_ids, readiness.next_ready_ms) == ((), NOW_MS + 200)
+    readiness = readiness_of(accumulator, NOW_MS, cluster(0, 0, 0))
+    assert (readiness.node_ids, readiness.next_ready_ms) == ([], NOW_MS + 200)
 
 
 def test_a_back_off_behind_a_missing_leader_is_no_reason_to_wake_up() -> None:
     accumulator = Accumulator()
     accumulator.requeue(sent_once(new_batch()))
-    readiness = accumulator.readiness(NOW_MS, cluster(-1))
-    assert (readiness.leaderless_topics, readiness.next_ready_ms) == (("t",), None)
+    readiness = readiness_of(accumulator, NOW_MS, cluster(-1))
+    assert (readiness.leaderless_topics, readiness.next_ready_ms) == (["t"], None)
 
 
 @pytest.mark.parametrize(("waited_ms", "is_ready"), [(0, False), (99, False), (100, True)])
@@ -110,15 +121,15 @@ def test_a_batch_that_failed_is_ready_exactly_when_its_back_off_ends(waited_ms: 
     accumulator = Accumulator()
     batch = sent_once(new_batch(), backoff_ms=100)
     accumulator.requeue(batch)
-    readiness = accumulator.readiness(NOW_MS + waited_ms, cluster(0))
-    assert readiness.node_ids == ((0,) if is_ready else ())
+    readiness = readiness_of(accumulator, NOW_MS + waited_ms, cluster(0))
+    assert readiness.node_ids == ([0] if is_ready else [])
     assert drain(accumulator, cluster(0), now_ms=NOW_MS + waited_ms) == ([batch] if is_ready else [])
 
 
 def test_batches_behind_one_that_backs_off_wait_with_it() -> None:
     accumulator, _ = filled(0)
     accumulator.requeue(sent_once(new_batch()))
-    assert accumulator.readiness(NOW_MS, cluster(0)).node_ids == ()
+    assert readiness_of(accumulator, NOW_MS, cluster(0)).node_ids == []
     assert drain(accumulator, cluster(0)) == []
 
 
@@ -138,8 +149,8 @@ def test_a_batch_with_a_number_may_go_before_the_head_and_a_new_one_may_not() ->
 def test_a_back_off_of_one_partition_does_not_hold_up_another() -> None:
     accumulator, (other,) = filled(1)
     accumulator.requeue(sent_once(new_batch(0)))
-    readiness = accumulator.readiness(NOW_MS, cluster(0, 0))
-    assert (readiness.node_ids, readiness.next_ready_ms) == ((0,), NOW_MS + 100)
+    readiness = readiness_of(accumulator, NOW_MS, cluster(0, 0))
+    assert (readiness.node_ids, readiness.next_ready_ms) == ([0], NOW_MS + 100)
     assert drain(accumulator, cluster(0, 0)) == [other]
 
 
@@ -153,7 +164,7 @@ def test_a_new_leader_cuts_the_back_off_short(leader_id: int, leader_epoch: int,
     batch = sent_once(new_batch(), (0, 0))
     accumulator.requeue(batch)
     view = cluster(leader_id, leader_epoch=leader_epoch)
-    assert accumulator.readiness(NOW_MS, view).node_ids == ((leader_id,) if is_ready else ())
+    assert readiness_of(accumulator, NOW_MS, view).node_ids == ([leader_id] if is_ready else [])
     assert drain(accumulator, view, node_id=leader_id) == ([batch] if is_ready else [])
 
 
@@ -172,7 +183,7 @@ def test_one_batch_of_each_partition_goes_into_a_request() -> None:
     accumulator, (first, second, third) = filled(0, 0, 1)
     assert drain(accumulator, cluster(0, 0)) == [first, third]
     assert drain(accumulator, cluster(0, 0)) == [second]
-    assert len(accumulator) == 0
+    assert accumulator.batch_count == 0
 
 
 def test_only_partitions_of_the_asked_node_are_drained() -> None:
@@ -184,7 +195,7 @@ def test_only_partitions_of_the_asked_node_are_drained() -> None:
 def test_a_node_that_leads_nothing_drains_nothing() -> None:
     accumulator, _ = filled(0, 1)
     assert drain(accumulator, cluster(0, 0), node_id=5) == []
-    assert len(accumulator) == 2
+    assert accumulator.batch_count == 2
 
 
 def test_a_request_holds_as_many_batches_as_fit() -> None:
@@ -231,22 +242,6 @@ def test_a_partition_whose_head_may_not_go_is_left_out_and_keeps_its_order() -> 
     assert list(accumulator) == [first, second]
 
 
-def test_a_muted_partition_is_neither_ready_nor_drained_until_it_is_unmuted() -> None:
-    accumulator, (batch,) = filled(0)
-    accumulator.mute(("t", 0))
-    assert accumulator.readiness(NOW_MS, cluster(0)).node_ids == ()
-    assert drain(accumulator, cluster(0)) == []
-    accumulator.unmute(("t", 0))
-    assert accumulator.readiness(NOW_MS, cluster(0)).node_ids == (0,)
-    assert drain(accumulator, cluster(0)) == [batch]
-
-
-def test_a_muted_partition_does_not_hold_up_another() -> None:
-    accumulator, (_, other) = filled(0, 1)
-    accumulator.mute(("t", 0))
-    assert drain(accumulator, cluster(0, 0)) == [other]
-
-
 # ---- requeueing ----------------------------------------------------------------------------------------------------
 
 
@@ -278,14 +273,16 @@ def test_parts_of_a_split_batch_take_its_place_in_order() -> None:
     accumulator = Accumulator()
     behind, parts = numbered(4), [numbered(0, 2), numbered(2, 2)]
     accumulator.requeue(behind)
-    accumulator.requeue_parts(parts)
+    for part in reversed(parts):
+        accumulator.requeue(part)
     assert list(accumulator) == [*parts, behind]
 
 
 def test_parts_without_sequences_go_to_the_front_in_order() -> None:
     accumulator, (behind,) = filled(0)
     parts = [new_batch(), new_batch(), new_batch()]
-    accumulator.requeue_parts(parts)
+    for part in reversed(parts):
+        accumulator.requeue(part)
     assert list(accumulator) == [*parts, behind]
 
 
@@ -297,7 +294,7 @@ def test_expired_batches_are_taken_out_wherever_they_stand() -> None:
     batches = [new_batch(opened_ms=opened_ms) for opened_ms in (30, 10, 20)]
     for batch in batches:
         accumulator.append(batch)
-    assert accumulator.take_expired(20) == batches[1:]
+    assert accumulator.take_all(20) == batches[1:]
     assert list(accumulator) == batches[:1]
 
 
@@ -305,20 +302,20 @@ def test_expiry_counts_from_the_first_record_and_not_from_the_last_try() -> None
     accumulator = Accumulator()
     batch = sent_once(new_batch(opened_ms=NOW_MS - 1000))
     accumulator.requeue(batch)
-    assert accumulator.take_expired(NOW_MS - 1001) == []
-    assert accumulator.take_expired(NOW_MS - 1000) == [batch]
+    assert accumulator.take_all(NOW_MS - 1001) == []
+    assert accumulator.take_all(NOW_MS - 1000) == [batch]
 
 
 def test_a_partition_that_expired_completely_is_no_longer_ready() -> None:
     accumulator, batches = filled(0, 0)
-    assert accumulator.take_expired(NOW_MS) == batches
-    assert accumulator.readiness(NOW_MS, cluster(0)).node_ids == ()
+    assert accumulator.take_all(NOW_MS) == batches
+    assert readiness_of(accumulator, NOW_MS, cluster(0)).node_ids == []
 
 
 def test_taking_all_leaves_nothing() -> None:
     accumulator, batches = filled(0, 1)
     assert accumulator.take_all() == batches
-    assert len(accumulator) == 0
+    assert accumulator.batch_count == 0
     assert drain(accumulator, cluster(0, 0)) == []
 
 

@@ -392,7 +392,7 @@ commit waits until the resends are through
 commit waits for records that are queued and on the wire
     with max_in_flight_requests_per_connection=1
     send send send/p1 commit waits ok 5000ms waits rest
-    => 0/0 p1:0/0 0/1 | 0 0 0 done
+    => 0/0 0/1 p1:0/0 | 0 0 0 done
 
 commit sends records that had not left yet
     lost down send commit 100ms sent=0 up 5000ms rest

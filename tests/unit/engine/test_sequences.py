@@ -80,11 +80,11 @@ def test_acknowledgements_count_on_across_the_wrap() -> None:
     state.next_sequence, state.last_acked_sequence = SEQUENCE_MODULUS - 1, SEQUENCE_MODULUS - 2
     over = put_on_wire(sequences, 5)
     assert over.base_sequence == SEQUENCE_MODULUS - 1
-    assert sequences.is_next_expected(over)
+    assert sequences.is_gap_before(over)
     ack(sequences, over)
     behind = put_on_wire(sequences)
     assert behind.base_sequence == 4
-    assert sequences.is_next_expected(behind)
+    assert sequences.is_gap_before(behind)
 
 
 # ---- resending -----------------------------------------------------------------------------------------------------
@@ -102,13 +102,13 @@ def test_a_resend_waits_until_everything_before_it_is_settled() -> None:
     assert [sequences.may_send(batch) for batch in (second, third)] == [True, False]
 
 
-def test_a_batch_is_the_next_expected_one_when_all_before_it_are_acknowledged() -> None:
+def test_a_refusal_as_out_of_order_is_a_gap_when_all_before_the_batch_are_acknowledged() -> None:
     sequences = started()
     first, second = put_on_wire(sequences, 3), put_on_wire(sequences)
-    assert sequences.is_next_expected(first)
-    assert not sequences.is_next_expected(second)
+    assert sequences.is_gap_before(first)
+    assert not sequences.is_gap_before(second)
     ack(sequences, first)
-    assert sequences.is_next_expected(second)
+    assert sequences.is_gap_before(second)
 
 
 def test_an_older_acknowledgement_that_comes_late_does_not_take_back_a_newer_one() -> None:
@@ -116,7 +116,7 @@ def test_an_older_acknowledgement_that_comes_late_does_not_take_back_a_newer_one
     first, second = put_on_wire(sequences), put_on_wire(sequences)
     ack(sequences, second, 11)
     ack(sequences, first, 10)
-    assert sequences.is_next_expected(put_on_wire(sequences))
+    assert sequences.is_gap_before(put_on_wire(sequences))
     assert sequences.last_acked_offset(PARTITION) == 11
 
 
@@ -126,12 +126,6 @@ def test_an_unknown_offset_does_not_take_back_a_known_one() -> None:
     ack(sequences, put_on_wire(sequences), -1)
     assert sequences.last_acked_offset(PARTITION) == 12
     assert sequences.last_acked_offset(("t", 2)) == -1
-
-
-def test_a_batch_without_a_number_cannot_be_acknowledged() -> None:
-    sequences = started()
-    with pytest.raises(LocalProtocolError, match="no sequence"):
-        sequences.on_acked(new_batch(), 0)
 
 
 # ---- unresolved ----------------------------------------------------------------------------------------------------
@@ -322,7 +316,7 @@ def test_an_old_acknowledgement_does_not_count_in_the_new_epoch() -> None:
     sequences.renumber_when_quiet()
     fresh = put_on_wire(sequences)
     ack(sequences, lost)
-    assert sequences.is_next_expected(fresh)
+    assert sequences.is_gap_before(fresh)
 
 
 def test_renumbering_ends_the_uncertainty() -> None:
@@ -412,7 +406,7 @@ def test_a_leader_that_lost_its_state_to_retention_does_not_have_what_was_sent_b
     resend(sequences, batch)
     batch.on_answered(is_definite=True)
     assert batch.may_be_in_log
-    sequences.restart_after_retention(PARTITION)
+    sequences.restart(PARTITION)
     assert not batch.may_be_in_log
     give_up(sequences, batch)
     assert not sequences.is_unresolved(PARTITION)

@@ -99,7 +99,7 @@ def test_closing_leaves_a_transaction_open_that_brokers_could_not_end_in_every_p
 def test_closing_believes_no_answer_from_before_however_young_it_is(transaction_version: int) -> None:
     driver = started(transaction_version)
     driver.run_for(1_000)
-    driver.engine._metadata.refresh()
+    driver.engine.metadata.refresh()
     driver.run()
     close_without_leader(driver)
 

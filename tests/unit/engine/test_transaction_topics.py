@@ -57,6 +57,6 @@ def test_a_receipt_has_no_id_from_metadata_that_are_older_than_its_producer() ->
     driver.begin()
     driver.send(0)
     assert driver.ok(driver.commit())
-    driver.engine._metadata.request_update = lambda: None  # type: ignore[method-assign]
+    driver.engine.metadata.request_update = lambda: None  # type: ignore[method-assign]
     start_over(driver)
     assert ids_in_receipt(driver) == {}

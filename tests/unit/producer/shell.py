@@ -173,12 +173,21 @@ class FakeNodes:
         return self.unavailable_since_ms
 
 
+class FakeMetadata:
+    def topic_error(self, topic: str) -> KafkaSinkError | None:
+        return None
+
+    def topic_trouble(self, topic: str) -> str:
+        return f"trouble with {topic}"
+
+
 class FakeEngine:
     """`answers` are the commands of the next steps."""
 
     def __init__(self, cluster: ClusterView) -> None:
         self.cluster = cluster
         self.nodes = FakeNodes()
+        self.metadata = FakeMetadata()
         self.refusal: KafkaSinkError | None = None
         self.inputs: list[c.Input] = []
         self.answers: list[list[c.Command]] = []
@@ -193,12 +202,6 @@ class FakeEngine:
         self.inputs += inputs
         queued_count = sum(sum(of_topic.values()) for of_topic in self.queue_loads.values())
         return c.Step(self.answers.pop(0) if self.answers else [], self.wake_at_ms, queued_count)
-
-    def topic_error(self, topic: str) -> KafkaSinkError | None:
-        return None
-
-    def topic_trouble(self, topic: str) -> str:
-        return f"trouble with {topic}"
 
 
 class SenderShell(Shell):
