@@ -378,8 +378,9 @@ class Producer:
     def __del__(self) -> None:
         core = getattr(self, "_core", None)
         if core is not None and not core.is_ended:
-            warnings.warn(f"producer {core.options.client_id} was not closed", ResourceWarning, stacklevel=2)
             core.close_orphaned()
+            # Last: with warnings as errors it raises.
+            warnings.warn(f"producer {core.options.client_id} was not closed", ResourceWarning, stacklevel=2)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Producer holds a thread and sockets and cannot be pickled: make it where it is used")
