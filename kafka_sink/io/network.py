@@ -99,8 +99,6 @@ class Network:
 
     def wake(self) -> None:
         """Ends a `poll` that waits, or makes the next one return at once. Thread-safe."""
-        if self._is_woken:
-            return
         with self._wake_lock:
             if self._is_woken:
                 return
