@@ -87,8 +87,8 @@ class Network:
         # A byte sent to a descriptor that was closed and reused meanwhile would go to another file. Reentrant, because
         # a producer may be garbage-collected, and wake its sender, in the middle of `wake`.
         self._wake_lock = threading.RLock()
+        # Also when closed: nobody is to be woken any more.
         self._is_woken = False
-        self._is_closed = False
         # Duration of the last poll: waiting, and then reading and writing.
         self.wait_ns = 0
         self.io_ns = 0
@@ -99,10 +99,8 @@ class Network:
 
     def wake(self) -> None:
         """Ends a `poll` that waits, or makes the next one return at once. Thread-safe."""
-        if self._is_woken:
-            return
         with self._wake_lock:
-            if self._is_woken or self._is_closed:
+            if self._is_woken:
                 return
             self._wake_sender.send(b"\0")
             # Last: after an interrupt before it the next call sends another byte, instead of relying on this one.
@@ -167,7 +165,7 @@ class Network:
         Nothing is unregistered from the selector: parent and child share it in the kernel, and the parent would get no
         more events of what the child unregisters. Closing the descriptors does not affect the parent's.
         """
-        self._is_closed = True
+        self._is_woken = True
         self._selector.close()
         self._wake_sender.close()
         self._wake_receiver.close()

@@ -132,13 +132,12 @@ def ask(
 ) -> HttpAnswer:
     """`source` names the endpoint in errors; `context` makes the TLS context, if needed; `timeouts_ms` are for
     connecting and for the response."""
-    is_https = url[:6].lower() == "https:"
+    request = urllib.request.Request(url, body, dict(headers or {}), method=method)
+    is_https = request.type == "https"
     connect_s, read_s = (each / 1000 for each in timeouts_ms)
     # An unencrypted request must not go through a proxy.
-    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler(None if is_https else {}), _NoRedirect()]
-    handlers.append(_Https(context(), read_s) if is_https else _Http(read_s))
-    opener = urllib.request.build_opener(*handlers)
-    request = urllib.request.Request(url, body, dict(headers or {}), method=method)
+    proxy = urllib.request.ProxyHandler(None if is_https else {})
+    opener = urllib.request.build_opener(proxy, _NoRedirect(), _Https(context(), read_s) if is_https else _Http(read_s))
     try:
         with opener.open(request, timeout=connect_s) as answer:
             return _make_answer(answer.status, answer.headers, _read(answer, bytes_max + 1))

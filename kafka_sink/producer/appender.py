@@ -204,7 +204,8 @@ class Appender:
                     if not is_any_accepted:
                         raise
                     with mailbox.changed:
-                        future.fail(left, error, mailbox.calls)
+                        if not future.done():  # the end of the sender has failed these rows, too
+                            future.fail(left, error, mailbox.calls)
                         if future.done():  # the pieces before it are, too: the sender does not see it any more
                             mailbox.pending_records.discard(future)
                     mailbox.wake()

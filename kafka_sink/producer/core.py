@@ -105,6 +105,7 @@ class Core:
         self.network.close_descriptors()
         self.mailbox.after_fork_in_child()
         self.appender.lock = threading.RLock()
+        self.metrics.lock = threading.RLock()
 
     @property
     def is_ended(self) -> bool:

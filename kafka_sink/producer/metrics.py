@@ -204,7 +204,7 @@ class ProducerMetrics:
 
         self._new = new
         # Reentrant: a signal handler that calls the producer may interrupt its holder.
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._client_tag: Tags = (("client-id", client_id),)
         self._totals = _Totals(*(new() for _ in fields(_Totals)))
         self._call_ns = dict.fromkeys(TIMED_CALLS, 0.0)
@@ -218,7 +218,7 @@ class ProducerMetrics:
         self._settle_at_ms = 0
 
     def add_gauge(self, name: str, read: Callable[[], float]) -> None:
-        with self._lock:
+        with self.lock:
             self._gauges[name] = read
 
     # ---- batches -----------------------------------------------------------------------------------------------
@@ -243,18 +243,18 @@ class ProducerMetrics:
         self._pending_ms = now_ms
 
     def on_retried(self, topic: str, *, records: int, now_ms: int, error_code: int | None = None) -> None:
-        with self._lock:
+        with self.lock:
             self._retried[error_code] = self._retried.get(error_code, 0) + records
             self._totals.retries.record(records, now_ms)
             self._topic(topic).retries.record(records, now_ms)
 
     def on_failed(self, topic: str, *, records: int, now_ms: int) -> None:
-        with self._lock:
+        with self.lock:
             self._totals.errors.record(records, now_ms)
             self._topic(topic).errors.record(records, now_ms)
 
     def on_split(self, *, now_ms: int) -> None:
-        with self._lock:
+        with self.lock:
             self._totals.splits.record(1, now_ms)
 
     # ---- network -----------------------------------------------------------------------------------------------
@@ -290,11 +290,11 @@ class ProducerMetrics:
         self._pending_ms = now_ms
 
     def on_connection_opened(self, *, now_ms: int) -> None:
-        with self._lock:
+        with self.lock:
             self._totals.connections_opened.record(1, now_ms)
 
     def on_connection_closed(self, *, now_ms: int) -> None:
-        with self._lock:
+        with self.lock:
             self._totals.connections_closed.record(1, now_ms)
 
     def on_select(self, *, wait_ns: int, io_ns: int, now_ms: int) -> None:
@@ -307,7 +307,7 @@ class ProducerMetrics:
 
     def _settle(self, now_ms: int) -> None:
         """Counts the stored values, with the time at which they were stored."""
-        with self._lock:
+        with self.lock:
             self._settle_at_ms = now_ms + SETTLE_MS
             settled_ms = self._pending_ms
             self._totals.settle(settled_ms)
@@ -319,16 +319,16 @@ class ProducerMetrics:
     # ---- callers that wait -------------------------------------------------------------------------------------
 
     def on_buffer_wait(self, *, wait_ns: int, now_ms: int) -> None:
-        with self._lock:
+        with self.lock:
             self._totals.buffer_wait_ns.record(wait_ns, now_ms)
 
     def on_buffer_exhausted(self, *, records: int, now_ms: int) -> None:
-        with self._lock:
+        with self.lock:
             self._totals.buffer_exhausted.record(records, now_ms)
 
     def on_call(self, name: str, *, duration_ns: int) -> None:
         """One of `TIMED_CALLS` ended."""
-        with self._lock:
+        with self.lock:
             self._call_ns[name] += duration_ns
 
     # ---- reading -----------------------------------------------------------------------------------------------
@@ -343,7 +343,7 @@ class ProducerMetrics:
         than the windows of `snapshot`."""
         self._settle(now_ms)
         totals = self._totals
-        with self._lock:
+        with self.lock:
             java = totals.counters()
             for name, duration_ns in self._call_ns.items():
                 java[_CALL_TOTALS[name]] = duration_ns
@@ -361,7 +361,7 @@ class ProducerMetrics:
         self._settle(now_ms)
         found: dict[MetricName, float] = {}
         tags = self._client_tag
-        with self._lock:
+        with self.lock:
             gauges = dict(self._gauges)
             for name, value in self._totals.values(now_ms):
                 found[PRODUCER_GROUP, name, tags] = value

@@ -81,72 +81,51 @@ class Producer:
         on_delivery: OnDelivery | None = None,
     ) -> RecordFuture:
         """Sends a record asynchronously. Waits at most max.block.ms, for the topic's metadata and for buffer memory."""
+        # Hot path of every record: no avoidable call.
         if self._interceptors is not None:
-            return self._send_intercepted(
-                ProducerRecord(topic, value, key, headers, timestamp_ms, partition), on_delivery
+            record = self._interceptors.on_send(ProducerRecord(topic, value, key, headers, timestamp_ms, partition))
+            topic, value, key = record.topic, record.value, record.key
+            headers, timestamp_ms, partition = record.headers, record.timestamp_ms, record.partition
+        try:
+            if type(value) is not bytes or self._value_serializer is not None:
+                value = serialize("value", topic, value, self._value_serializer)
+            byte_count = ROW_OVERHEAD_BYTES if value is None else ROW_OVERHEAD_BYTES + len(value)
+            if key is not None or self._key_serializer is not None:
+                key = serialize("key", topic, key, self._key_serializer)
+                if key is not None:
+                    byte_count += len(key)
+            pairs: HeaderPairs | None = None
+            if headers:
+                pairs, header_bytes = read_headers(topic, headers)
+                byte_count += header_bytes
+            if timestamp_ms is None:
+                timestamp_ms = self._timestamp_ms()
+            elif type(timestamp_ms) is not int or timestamp_ms < 0:
+                check_row(topic, timestamp_ms, partition)
+            if byte_count > self._unchecked_bytes_max:
+                check_size(topic, key, value, pairs, self._options.max_request_size)
+            collector = self._appender.collectors.get(topic)
+            if (
+                collector is None
+                or collector.cluster is not self._mailbox.cluster
+                or collector.slow_node_ids is not self._mailbox.slow_node_ids
+                or (
+                    partition is not None
+                    and not (type(partition) is int and 0 <= partition < collector.partition_count)
+                )
+            ):
+                check_row(topic, timestamp_ms, partition)
+                collector = self._find_collector(topic, -1 if partition is None else partition)
+            future = self._appender.collect(
+                collector, (key, value, pairs, timestamp_ms, partition), byte_count, on_delivery
             )
-        return self._accept(topic, value, key, headers, timestamp_ms, partition, on_delivery)
-
-    def _accept(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        headers: HeaderList | None,
-        timestamp_ms: int | None,
-        partition: int | None,
-        on_delivery: OnDelivery | None,
-    ) -> RecordFuture:
-        """Hot path of every record: no avoidable call."""
-        if type(value) is not bytes or self._value_serializer is not None:
-            value = serialize("value", topic, value, self._value_serializer)
-        byte_count = ROW_OVERHEAD_BYTES if value is None else ROW_OVERHEAD_BYTES + len(value)
-        if key is not None or self._key_serializer is not None:
-            key = serialize("key", topic, key, self._key_serializer)
-            if key is not None:
-                byte_count += len(key)
-        pairs: HeaderPairs | None = None
-        if headers:
-            pairs, header_bytes = read_headers(topic, headers)
-            byte_count += header_bytes
-        if timestamp_ms is None:
-            timestamp_ms = self._timestamp_ms()
-        elif type(timestamp_ms) is not int or timestamp_ms < 0:
-            check_row(topic, timestamp_ms, partition)
-        if byte_count > self._unchecked_bytes_max:
-            check_size(topic, key, value, pairs, self._options.max_request_size)
-        collector = self._appender.collectors.get(topic)
-        if (
-            collector is None
-            or collector.cluster is not self._mailbox.cluster
-            or collector.slow_node_ids is not self._mailbox.slow_node_ids
-            or (partition is not None and not (type(partition) is int and 0 <= partition < collector.partition_count))
-        ):
-            check_row(topic, timestamp_ms, partition)
-            collector = self._find_collector(topic, -1 if partition is None else partition)
-        future = self._appender.collect(
-            collector, (key, value, pairs, timestamp_ms, partition), byte_count, on_delivery
-        )
+        except KafkaSinkError as error:
+            if self._interceptors is not None:
+                self._interceptors.on_acknowledgement(str(topic), None, error)
+            raise
         if self._is_synchronous:
             future.result()
         return future
-
-    def _send_intercepted(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> RecordFuture:
-        assert self._interceptors is not None
-        record = self._interceptors.on_send(record)
-        try:
-            return self._accept(
-                record.topic,
-                record.value,
-                record.key,
-                record.headers,
-                record.timestamp_ms,
-                record.partition,
-                on_delivery,
-            )
-        except KafkaSinkError as error:
-            self._interceptors.on_acknowledgement(str(record.topic), None, error)
-            raise
 
     def send_arrow(self, data: ArrowData, topic: str | None = None) -> ArrowFuture:
         """Sends all rows of an Arrow record batch or table: columns value, and optionally key, topic, partition,
@@ -399,8 +378,9 @@ class Producer:
     def __del__(self) -> None:
         core = getattr(self, "_core", None)
         if core is not None and not core.is_ended:
-            warnings.warn(f"producer {core.options.client_id} was not closed", ResourceWarning, stacklevel=2)
             core.close_orphaned()
+            # Last: with warnings as errors it raises.
+            warnings.warn(f"producer {core.options.client_id} was not closed", ResourceWarning, stacklevel=2)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Producer holds a thread and sockets and cannot be pickled: make it where it is used")

@@ -147,6 +147,18 @@ def test_a_forgotten_producer_warns_sends_what_it_has_and_ends_its_thread(
     assert values(kafka_4, topic_name) == [b"kept"]
 
 
+def test_a_forgotten_producer_ends_its_thread_where_warnings_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    unraisable: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: unraisable.append(told.exc_type))
+    producer = Producer({"bootstrap.servers": NOBODY})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del producer
+        gc.collect()
+    assert unraisable == [ResourceWarning]
+    wait_until(lambda: not senders(), "its thread has ended")
+
+
 def test_a_constructor_that_fails_leaves_nothing_behind() -> None:
     gc.collect()  # what earlier tests have left does not count
     before = descriptor_count()
@@ -341,6 +353,39 @@ producer.close()
     assert sorted(str(value) for value in values(kafka_4, topic_name)) == sorted(
         str(value) for value in (b"before", b"pending", b"own", b"after")
     )
+
+
+def test_a_forked_child_waits_for_no_lock_that_a_thread_of_its_parent_held() -> None:
+    code, output = run_script("""
+import faulthandler, os, sys, threading
+from kafka_sink import Producer
+from kafka_sink.errors import LocalProtocolError
+producer = Producer({"bootstrap.servers": sys.argv[1], "transactional.id": "forked"})
+core = producer._core
+is_held, is_over = threading.Event(), threading.Event()
+def hold():
+    with core.appender.lock, core.mailbox.lock, core.metrics.lock, core.network._wake_lock:
+        is_held.set()
+        is_over.wait(60)
+threading.Thread(target=hold, daemon=True).start()
+assert is_held.wait(10)
+child = os.fork()
+if child == 0:
+    faulthandler.dump_traceback_later(20, exit=True)
+    told = 0
+    for call in (producer.flush, producer.init_transactions, lambda: producer.send("t", b"v"), producer.metrics):
+        try:
+            call()
+        except LocalProtocolError:
+            told += 1
+    producer.totals()
+    producer.close()
+    os._exit(told)
+is_over.set()
+print("child told", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+producer.close(0)
+""", NOBODY)  # fmt: skip
+    assert (code, "child told 4" in output) == (0, True), output
 
 
 def test_a_program_that_ends_without_close_is_told_what_it_lost(kafka_4: KafkaCluster, topic_name: str) -> None:

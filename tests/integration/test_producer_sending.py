@@ -10,11 +10,14 @@ import pyarrow as pa
 import pytest
 
 from kafka_sink import ProducerRecord, RecordMetadata
-from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout
+from kafka_sink.errors import DataError, DeliveryError, KafkaSinkError, LocalProtocolError, OperationTimeout
+from kafka_sink.testing import EmbeddedBroker, Fault
 from tests.integration.producing import TIMEOUT_S, producer_of, values
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
+
+INVALID_RECORD = 87
 
 
 def test_a_future_tells_where_the_record_is_and_how_large_it_was(kafka: KafkaCluster, topic_name: str) -> None:
@@ -212,6 +215,24 @@ def test_interceptors_see_and_replace_records_and_see_every_outcome_once(
     ]
     raised = [record for record in caplog.records if "Broken raised" in record.getMessage()]
     assert len(raised) == 8  # four sends, four outcomes
+
+
+def test_an_interceptor_sees_an_outcome_that_send_waited_for_once() -> None:
+    class Seen:
+        def __init__(self) -> None:
+            self.errors: list[KafkaSinkError | None] = []
+
+        def on_acknowledgement(self, metadata: RecordMetadata | None, error: KafkaSinkError | None) -> None:
+            self.errors.append(error)
+
+    seen = Seen()
+    options = {"producer_type": "sync", "interceptors": [seen]}
+    with EmbeddedBroker(topics={"t": 1}) as broker, producer_of(broker, **options) as producer:
+        producer.send("t", b"delivered")
+        broker.inject(Fault("Produce", error_code=INVALID_RECORD))
+        with pytest.raises(DeliveryError, match="INVALID_RECORD"):
+            producer.send("t", b"refused")
+    assert [type(error) for error in seen.errors] == [type(None), DeliveryError]
 
 
 def test_serializers_apply_and_without_them_text_is_utf8(kafka_4: KafkaCluster, topic_name: str) -> None:

@@ -119,6 +119,16 @@ def test_an_endpoint_with_a_certificate_is_verified(tmp_path: Path) -> None:
         assert len(server.requests) == 1
 
 
+def test_blanks_around_the_address_of_an_endpoint_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    with TokenServer(authority.issue("token", "127.0.0.1")) as server:
+        monkeypatch.setenv("TOKEN_URL", f" {server.url}\n")
+        named = {ENDPOINT: "${env:TOKEN_URL}", "ssl.truststore.location": str(authority.path)}
+        assert message(options(server, security_protocol="SASL_SSL", **named))
+
+
 def test_lists_of_revoked_certificates_are_those_of_brokers_and_not_of_the_endpoint(tmp_path: Path) -> None:
     brokers, company = Authority(tmp_path, "brokers"), Authority(tmp_path, "company")
     trusted = tmp_path / "trusted.pem"

@@ -448,6 +448,25 @@ def test_a_call_whose_accepted_pieces_are_done_when_the_next_one_fails_is_not_ke
     assert future not in shell.mailbox.pending_records
 
 
+def test_rows_that_the_end_of_the_sender_has_failed_are_not_failed_again() -> None:
+    shell = Shell(linger_ms=60_000, buffer_memory=3000)
+    future = arrow_future(shell, 100)
+    shell.mailbox.add_pending(future)
+    admit = shell.appender.admit
+
+    def admit_until_the_sender_ends(*arguments: Any) -> None:
+        if shell.mailbox.is_ended:
+            raise LocalProtocolError("closed")
+        admit(*arguments)
+        shell.appender.end(DeliveryError("the end"), LocalProtocolError("closed"))
+
+    shell.appender.admit = admit_until_the_sender_ends  # type: ignore[method-assign, assignment]
+    shell.appender.send_columns([(shell.collector(), columns(100, size=50))], future)
+    assert future.done()
+    with pytest.raises(DeliveryError, match="100 of 100 rows failed, first: the end"):
+        future.result(0)
+
+
 def test_an_interrupt_while_rows_are_assembled_breaks_the_producer_down(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = Shell(linger_ms=0)
     future = shell.send()
