@@ -32,7 +32,7 @@ from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity, ru
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import choose_columns
-from kafka_sink.spark.driver import Driver, commit_batch
+from kafka_sink.spark.driver import Driver, FinishedBatch, commit_batch
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
@@ -113,7 +113,7 @@ class Query:
     def batch(self, number: int) -> None:
         key = BatchKey("query", number)
         receipts = [self._task(key, partition) for partition in range(TASKS)]
-        commit_batch(self._options, SINK, RUN, key, receipts)
+        commit_batch(FinishedBatch(self._options, SINK, key, RUN, receipts))
 
     def _task(self, key: BatchKey, partition: int) -> TaskReceipt:
         sink_id = sink_id_of_query(SINK, key.query_id)
