@@ -28,11 +28,11 @@ from pyspark.sql.types import StringType, StructType
 from bench.stream_of_ids import StreamOfIds
 from kafka_sink.admin.client import Client
 from kafka_sink.client.admin_request import AllBrokers
-from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity, run_hash
+from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity, run_hash, sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import choose_columns
-from kafka_sink.spark.driver import Driver, commit_batch
+from kafka_sink.spark.driver import Driver, FinishedBatch, commit_batch
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
@@ -104,7 +104,7 @@ class Query:
         self._workers = [self._worker() for _ in range(WORKERS)]
         self.attempts = self.failures = self.kills = 0
         planning = Driver(self._options, SINK, "")
-        planning.check_ledger()
+        planning.check_cluster(has_ledger=True)
         planning.close()
 
     def _worker(self) -> Worker:
@@ -113,14 +113,15 @@ class Query:
     def batch(self, number: int) -> None:
         key = BatchKey("query", number)
         receipts = [self._task(key, partition) for partition in range(TASKS)]
-        commit_batch(self._options, SINK, RUN, key, receipts)
+        commit_batch(FinishedBatch(self._options, SINK, key, RUN, receipts))
 
     def _task(self, key: BatchKey, partition: int) -> TaskReceipt:
+        sink_id = sink_id_of_query(SINK, key.query_id)
         while True:
             self.attempts += 1
             at = self._pick.randrange(WORKERS)
             end = self._end()
-            receipt = self._workers[at].run(TaskPlace(key, RUN, partition, self.attempts, SINK), end)
+            receipt = self._workers[at].run(TaskPlace(key, RUN, partition, self.attempts, sink_id), end)
             if end == "killed":
                 self._workers[at] = self._worker()
             if receipt is not None:

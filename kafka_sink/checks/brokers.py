@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from threading import Thread
 
 from kafka_sink.admin.client import ABOUT_US, Client
-from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
+from kafka_sink.checks.finding import FAIL, WARN, ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.client.admin_request import Controller
 from kafka_sink.errors import KafkaSinkError
@@ -42,7 +42,7 @@ def bootstrap(job: CheckedJob) -> Iterator[ProbeResult]:
         verdict = FAIL if len(dead) == len(servers) else WARN
         yield ProbeResult("bootstrap", verdict, trouble, "compare kafka.bootstrap.servers with the brokers' listeners")
     if len(dead) < len(servers):
-        yield ProbeResult("bootstrap", OK, f"{len(servers) - len(dead)} of {len(servers)} servers accept connections")
+        yield ok("bootstrap", f"{len(servers) - len(dead)} of {len(servers)} servers accept connections")
 
 
 def troubles_of(servers: Sequence[tuple[str, int]], limit_s: float) -> list[str | None]:
@@ -88,17 +88,18 @@ def login(job: CheckedJob) -> Iterator[ProbeResult]:
         with job.client(LOGIN_SHARE) as client:
             client.reach()
     except KafkaSinkError as error:
-        yield ProbeResult("login", FAIL, f"{title}: {error}", login_advice(str(error)))
+        yield fail("login", f"{title}: {error}", login_advice(str(error)))
         return
     if has_tls and not (options.enable_ssl_certificate_verification and options.ssl_endpoint_identification_algorithm):
-        yield ProbeResult(
-            "login", WARN, f"{title}: accepted, but whose certificate it is nobody looked at",
+        text = f"{title}: accepted, but whose certificate it is nobody looked at"
+        advice = (
             "leave kafka.enable.ssl.certificate.verification and kafka.ssl.endpoint.identification.algorithm at their "
-            "defaults",
-        )  # fmt: skip
+            "defaults"
+        )
+        yield warn("login", text, advice)
         return
     plain = "" if has_tls else ": accepted, not encrypted"
-    yield ProbeResult("login", OK, f"{title}{plain or ': accepted'}")
+    yield ok("login", f"{title}{plain or ': accepted'}")
 
 
 def login_advice(text: str) -> str:
@@ -110,24 +111,20 @@ def listeners(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     answers = client.answers_by_broker(API_VERSIONS, ABOUT_US)
     dead = {node: answer for node, answer in answers.items() if isinstance(answer, KafkaSinkError)}
     for node, error in sorted(dead.items()):
-        yield ProbeResult(
-            "brokers", FAIL, f"broker {node} is not reached by the address that it advertises: {error}",
-            "start it, or set its advertised.listeners to an address that this host and every executor can reach",
-        )  # fmt: skip
+        text = f"broker {node} is not reached by the address that it advertises: {error}"
+        advice = "start it, or set its advertised.listeners to an address that this host and every executor can reach"
+        yield fail("brokers", text, advice)
     alive = [answer for answer in answers.values() if not isinstance(answer, KafkaSinkError)]
     if len(alive) == len(answers):
-        yield ProbeResult(
-            "brokers", OK, f"{len(alive)} of {len(answers)} answer, of cluster {client.cluster_id() or '(unnamed)'}"
-        )
+        yield ok("brokers", f"{len(alive)} of {len(answers)} answer, of cluster {client.cluster_id() or '(unnamed)'}")
     offered = {tuple((row["api_key"], row["max_version"]) for row in answer["api_keys"]) for answer in alive}
     levels = ", ".join(f"{name}={level}" for name, level in sorted(client.features().items())) or "none"
     if len(offered) > 1:
-        yield ProbeResult(
-            "versions", WARN, f"brokers offer different versions of the protocol; features: {levels}",
-            "fine during a rolling upgrade; else bring all brokers to one release",
-        )  # fmt: skip
+        text = f"brokers offer different versions of the protocol; features: {levels}"
+        advice = "fine during a rolling upgrade; else bring all brokers to one release"
+        yield warn("versions", text, advice)
     elif offered:
-        yield ProbeResult("versions", OK, f"{len(next(iter(offered)))} requests of the protocol; features: {levels}")
+        yield ok("versions", f"{len(next(iter(offered)))} requests of the protocol; features: {levels}")
 
 
 def clock(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
@@ -154,7 +151,7 @@ def clock_finding(told_ms: int, before_ms: float, after_ms: float, whose: str) -
     if not before_ms <= told_ms <= after_ms:
         difference_ms = told_ms - (before_ms if told_ms < before_ms else after_ms)
     if abs(difference_ms) < CLOCK_WARN_MS:
-        return ProbeResult("clock", OK, f"this clock and {whose} differ by less than {CLOCK_WARN_MS // 1000} s")
+        return ok("clock", f"this clock and {whose} differ by less than {CLOCK_WARN_MS // 1000} s")
     way = "behind" if difference_ms > 0 else "ahead of"
     text = f"this clock is {abs(difference_ms) / 1000:.0f} s {way} {whose}"
     advice = "set both by NTP: tokens, signatures and timestamps of records are judged by it"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
+from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 
 PYTHON_MIN, PYARROW_MIN, PYSPARK_MIN = (3, 10), (18,), (4, 0)
 PYSPARK_MIN_OF_STREAMS = (4, 1)
@@ -27,27 +27,21 @@ def versions(python: tuple[int, ...], pyarrow: str | None, pyspark: str | None) 
     """`None`: not installed."""
     said = ".".join(map(str, python))
     if python < PYTHON_MIN:
-        yield ProbeResult("python", FAIL, f"Python {said}", "use Python 3.10 or newer, also on executors")
+        yield fail("python", f"Python {said}", "use Python 3.10 or newer, also on executors")
     else:
-        yield ProbeResult("python", OK, f"Python {said}")
+        yield ok("python", f"Python {said}")
     if pyarrow is None or _numbers(pyarrow) < PYARROW_MIN:
-        yield ProbeResult(
-            "pyarrow", FAIL, f"pyarrow {pyarrow or 'is not installed'}", f"pip install 'pyarrow>={PYARROW_MIN[0]}'"
-        )
+        yield fail("pyarrow", f"pyarrow {pyarrow or 'is not installed'}", f"pip install 'pyarrow>={PYARROW_MIN[0]}'")
     else:
-        yield ProbeResult("pyarrow", OK, f"pyarrow {pyarrow}")
+        yield ok("pyarrow", f"pyarrow {pyarrow}")
     if pyspark is None:
-        yield ProbeResult("pyspark", WARN, "PySpark is not installed in this Python", _ON_SPARK)
+        yield warn("pyspark", "PySpark is not installed in this Python", _ON_SPARK)
     elif _numbers(pyspark) < PYSPARK_MIN:
-        yield ProbeResult(
-            "pyspark", FAIL, f"PySpark {pyspark} has no data sources in Python", "use PySpark 4.1 or newer"
-        )
+        yield fail("pyspark", f"PySpark {pyspark} has no data sources in Python", "use PySpark 4.1 or newer")
     elif _numbers(pyspark) < PYSPARK_MIN_OF_STREAMS:
-        yield ProbeResult(
-            "pyspark", WARN, f"PySpark {pyspark}: batch writes work, streams do not", "use PySpark 4.1 for streams"
-        )
+        yield warn("pyspark", f"PySpark {pyspark}: batch writes work, streams do not", "use PySpark 4.1 for streams")
     else:
-        yield ProbeResult("pyspark", OK, f"PySpark {pyspark}")
+        yield ok("pyspark", f"PySpark {pyspark}")
 
 
 def sockets(session: Any | None, environment: Mapping[str, str]) -> Iterator[ProbeResult]:
@@ -60,12 +54,11 @@ def sockets(session: Any | None, environment: Mapping[str, str]) -> Iterator[Pro
             return
         value, where = _default_of(path, SOCKETS) or "false", str(path)
     if value.lower() == "true":
-        yield ProbeResult("sockets", OK, f"rows come to Python over Unix domain sockets ({SOCKETS}=true)")
+        yield ok("sockets", f"rows come to Python over Unix domain sockets ({SOCKETS}=true)")
     else:
-        yield ProbeResult(
-            "sockets", WARN, f"rows come to Python over loopback TCP: {SOCKETS} is not true in {where}",
-            f"set {SOCKETS}=true in the application's configuration (docs/performance.md)",
-        )  # fmt: skip
+        text = f"rows come to Python over loopback TCP: {SOCKETS} is not true in {where}"
+        advice = f"set {SOCKETS}=true in the application's configuration (docs/performance.md)"
+        yield warn("sockets", text, advice)
 
 
 def pyspark_zip(environment: Mapping[str, str]) -> Iterator[ProbeResult]:
@@ -74,13 +67,14 @@ def pyspark_zip(environment: Mapping[str, str]) -> Iterator[ProbeResult]:
         return
     path = home / "python" / "lib" / "pyspark.zip"
     if not path.exists():
-        yield ProbeResult("pyspark.zip", OK, "Python workers load PySpark from its folder")
+        yield ok("pyspark.zip", "Python workers load PySpark from its folder")
         return
-    yield ProbeResult(
-        "pyspark.zip", OK, f"Python workers load PySpark from {path}, and compile it anew in each process",
+    text = f"Python workers load PySpark from {path}, and compile it anew in each process"
+    advice = (
         "in an image that has PySpark in site-packages as well, remove this file: first writes are faster "
-        "(docs/performance.md)",
-    )  # fmt: skip
+        "(docs/performance.md)"
+    )
+    yield ok("pyspark.zip", text, advice)
 
 
 def active_session() -> Any | None:

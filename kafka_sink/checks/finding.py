@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import overload
-
 from kafka_sink.frozen import frozen
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -23,25 +20,20 @@ class ProbeResult:
     advice: str = ""
 
 
-class CheckReport(Sequence[ProbeResult]):
+def ok(name: str, text: str, advice: str = "") -> ProbeResult:
+    return ProbeResult(name, OK, text, advice)
+
+
+def warn(name: str, text: str, advice: str = "") -> ProbeResult:
+    return ProbeResult(name, WARN, text, advice)
+
+
+def fail(name: str, text: str, advice: str) -> ProbeResult:
+    return ProbeResult(name, FAIL, text, advice)
+
+
+class CheckReport(tuple[ProbeResult, ...]):
     """Printed, or shown at the end of a notebook's cell, it is a table."""
-
-    def __init__(self, findings: Sequence[ProbeResult]) -> None:
-        self._findings = tuple(findings)
-
-    @overload
-    def __getitem__(self, index: int) -> ProbeResult: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[ProbeResult]: ...
-
-    def __getitem__(self, index: int | slice) -> ProbeResult | Sequence[ProbeResult]:
-        return self._findings[index]
-
-    def __iter__(self) -> Iterator[ProbeResult]:
-        return iter(self._findings)
-
-    def __len__(self) -> int:
-        return len(self._findings)
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())

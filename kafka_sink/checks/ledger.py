@@ -15,7 +15,7 @@ from kafka_sink.admin.ledger_topic import (
     troubles,
 )
 from kafka_sink.admin.topics import topic_state
-from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
+from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.checks.topics import creation_trouble
 from kafka_sink.checks.transactions import settings_of
@@ -36,21 +36,21 @@ def ledger(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     is_told = state.configs is not None and state.configs.get(CLEANUP) is not None
     if not is_told:
         advice = f"grant DescribeConfigs on topic {topic}"
-        yield ProbeResult("ledger", WARN, f"the configuration of {topic} is not told: it may delete decisions", advice)
+        yield warn("ledger", f"the configuration of {topic} is not told: it may delete decisions", advice)
     else:
         try:
             check_cleanup_policy(topic, state.configs or {})
         except ConfigError as error:
             text, _, advice = str(error).partition(". ")
-            yield ProbeResult("ledger", FAIL, text, advice)
+            yield fail("ledger", text, advice)
             return
     brokers, replicas = ledger_counts(client, topic)
     found = list(troubles(topic, state.configs or {}, replicas, brokers))
     for trouble in found:
         text, _, advice = trouble.partition(". ")
-        yield ProbeResult("ledger", WARN, text, advice)
+        yield warn("ledger", text, advice)
     if not found and is_told:
-        yield ProbeResult("ledger", OK, f"{topic}: compacted, {replicas} of {brokers} brokers hold it")
+        yield ok("ledger", f"{topic}: compacted, {replicas} of {brokers} brokers hold it")
     yield from decisions(job, client)
 
 
@@ -59,7 +59,7 @@ def decisions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     found = client.run(SingleStep(listing, client.now_ms() + client.options.max_block_ms))
     if found.failure is not None or found.listed is None:
         why = found.failure.reason if found.failure is not None else "no answer"
-        yield ProbeResult("decisions", FAIL, f"the ledger was not read: {why}", "grant Read on the ledger topic")
+        yield fail("decisions", f"the ledger was not read: {why}", "grant Read on the ledger topic")
         return
     yield from _decision_results(found.listed, job.sink_id)
 
@@ -71,33 +71,30 @@ def _decision_results(listed: Sequence[Listed], sink_id: str | None) -> Iterator
     open_ones = [each for each in listed if each.record is not None and each.record.kind is Kind.INTENT]
     for each in unread:
         text = f"the record {each.ledger_key} cannot be read: {each.problem}"
-        yield ProbeResult("decisions", FAIL, text, "pykafka-sink resolve --set-aside --help")
+        yield fail("decisions", text, "pykafka-sink resolve --set-aside --help")
     for each in stuck:
         text = f"a batch of sink {each.sink_id} is lost: its query stops at every start"
-        yield ProbeResult(
-            "decisions", FAIL, text, f"pykafka-sink resolve --sink-id {each.sink_id} --replay or --accept"
-        )
+        yield fail("decisions", text, f"pykafka-sink resolve --sink-id {each.sink_id} --replay or --accept")
     for each in open_ones:
         text = f"a batch of sink {each.sink_id} is decided and not known to be finished"
-        yield ProbeResult(
-            "decisions", WARN, text, f"start the query, or pykafka-sink recover --sink-id {each.sink_id}, before its "
-            "transactions time out",
-        )  # fmt: skip
+        advice = f"start the query, or pykafka-sink recover --sink-id {each.sink_id}, before its transactions time out"
+        yield warn("decisions", text, advice)
     if not (unread or stuck or open_ones):
-        yield ProbeResult("decisions", OK, f"{len(listed)} of {whose}, none open")
+        yield ok("decisions", f"{len(listed)} of {whose}, none open")
 
 
 def _missing(job: CheckedJob, client: Client) -> ProbeResult:
     topic = job.options.ledger_topic
     if not job.options.ledger_is_created:
         text, _, advice = missing_ledger_text(topic).partition(": ")
-        return ProbeResult("ledger", FAIL, text, advice)
+        return fail("ledger", text, advice)
     factor, configs = new_ledger_config(client, job.options)
     trouble = creation_trouble(client, topic, TopicPlan(1, factor, tuple(configs.items())))
     if trouble is None:
-        return ProbeResult("ledger", OK, f"{topic} is not there; the first batch makes it, and the brokers agree")
-    return ProbeResult(
-        "ledger", FAIL, f"{topic} is not there, and cannot be made: {trouble}",
+        return ok("ledger", f"{topic} is not there; the first batch makes it, and the brokers agree")
+    text = f"{topic} is not there, and cannot be made: {trouble}"
+    advice = (
         "name the service with preset, or create the topic with one partition and cleanup.policy=compact, or grant "
-        "Create on it",
-    )  # fmt: skip
+        "Create on it"
+    )
+    return fail("ledger", text, advice)

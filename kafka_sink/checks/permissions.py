@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kafka_sink.admin.client import Client
-from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
+from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.checks.topics import metadata_of
 from kafka_sink.client.admin_request import Coordinator
@@ -49,21 +49,19 @@ def _on_topic(client: Client, topic: str, operations: tuple[int, ...]) -> Iterat
         return  # reported by another probe
     if row["error_code"] == TOPIC_AUTHORIZATION_FAILED:
         text = f"not authorized for topic {topic}: not even Describe, which Read and Write imply"
-        yield ProbeResult("permissions", FAIL, text, acl("--topic", topic, [_NAMES[each] for each in operations]))
+        yield fail("permissions", text, acl("--topic", topic, [_NAMES[each] for each in operations]))
         return
     told = row["topic_authorized_operations"]
     if told == NOT_TOLD:
-        yield ProbeResult(
-            "permissions", WARN, f"the brokers do not tell what is allowed on topic {topic}", "--probe-write"
-        )
+        yield warn("permissions", f"the brokers do not tell what is allowed on topic {topic}", "--probe-write")
         return
     missing = [_NAMES[each] for each in operations if not told >> each & 1]
     if missing:
         text = f"not authorized for topic {topic}: {' and '.join(missing)} missing"
-        yield ProbeResult("permissions", FAIL, text, acl("--topic", topic, missing))
+        yield fail("permissions", text, acl("--topic", topic, missing))
     else:
         names = " and ".join(_NAMES[each] for each in operations)
-        yield ProbeResult("permissions", OK, f"topic {topic}: {names}")
+        yield ok("permissions", f"topic {topic}: {names}")
 
 
 def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
@@ -74,7 +72,7 @@ def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     if seen == UNKNOWN_TOPIC:
         # A coordinator lookup would make the brokers create the transaction state topic.
         text = "no transaction was ever begun in this cluster, so coordinators were not asked"
-        yield ProbeResult("coordinator", OK, text, "--probe-write begins one, and aborts it")
+        yield ok("coordinator", text, "--probe-write begins one, and aborts it")
         return
     prefix = job.probing_id.removesuffix("check")
     body = {"transactional_id": job.unused_id, "producer_id": NO_ONES, "producer_epoch": 0, "committed": False}
@@ -85,22 +83,22 @@ def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     except KafkaSinkError as error:
         if seen == TOPIC_AUTHORIZATION_FAILED:
             # Not visible to this client. If it did not exist, the brokers are creating it now.
-            yield ProbeResult("coordinator", WARN, f"no coordinator of transactions yet: {error}", "repeat the check")
+            yield warn("coordinator", f"no coordinator of transactions yet: {error}", "repeat the check")
         else:
-            yield ProbeResult("coordinator", FAIL, f"no coordinator of transactions: {error}", _LOG_ADVICE)
+            yield fail("coordinator", f"no coordinator of transactions: {error}", _LOG_ADVICE)
         return
     if error_code in (ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED):
         text = f"not authorized for transactional ids that begin with {prefix}: Write missing"
         advice = f"{acl('--transactional-id', prefix, ['Write'])} --resource-pattern-type prefixed"
-        yield ProbeResult("permissions", FAIL, text, advice)
+        yield fail("permissions", text, advice)
     elif error_code in NOT_KNOWN:
-        yield ProbeResult("permissions", OK, f"transactional ids that begin with {prefix}: Write")
-        yield ProbeResult("coordinator", OK, "the coordinator of this sink's transactions answers")
+        yield ok("permissions", f"transactional ids that begin with {prefix}: Write")
+        yield ok("coordinator", "the coordinator of this sink's transactions answers")
     elif code(error_code).retriable:
         text = f"the coordinator answers {describe(error_code)}"
-        yield ProbeResult("coordinator", WARN, text, "repeat the check; tasks wait for it up to kafka.max.block.ms")
+        yield warn("coordinator", text, "repeat the check; tasks wait for it up to kafka.max.block.ms")
     else:
-        yield ProbeResult("coordinator", FAIL, f"the coordinator answers {describe(error_code)}", _LOG_ADVICE)
+        yield fail("coordinator", f"the coordinator answers {describe(error_code)}", _LOG_ADVICE)
 
 
 def acl(resource: str, name: str, operations: list[str]) -> str:

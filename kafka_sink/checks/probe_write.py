@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from kafka_sink.admin.client import Client
 from kafka_sink.checks.brokers import clock_finding
-from kafka_sink.checks.finding import FAIL, OK, ProbeResult
+from kafka_sink.checks.finding import ProbeResult, fail, ok
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.checks.transactions import settings_of
 from kafka_sink.errors import KafkaSinkError
@@ -25,10 +25,10 @@ _TIMEOUT_MS = 10_000
 
 def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     if not job.is_exactly_once(client):
-        yield ProbeResult("write", OK, "not tried: under at-least-once a record could not be taken back")
+        yield ok("write", "not tried: under at-least-once a record could not be taken back")
         return
     if job.options.topic is None:
-        yield ProbeResult("write", OK, "not tried: no option topic", "name a topic with --topic")
+        yield ok("write", "not tried: no option topic", "name a topic with --topic")
         return
     from kafka_sink.producer.producer import Producer
 
@@ -55,10 +55,10 @@ def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
             producer.abort_transaction()
     except KafkaSinkError as error:
         advice = "the other lines say why, or docs/troubleshooting.md"
-        yield ProbeResult("write", FAIL, f"a transaction with one record was not possible: {error}", advice)
+        yield fail("write", f"a transaction with one record was not possible: {error}", advice)
         return
     took_ms = (time.monotonic() - begun) * 1000
-    yield ProbeResult("write", OK, f"one record was written to {job.options.topic} and aborted, in {took_ms:.0f} ms")
+    yield ok("write", f"one record was written to {job.options.topic} and aborted, in {took_ms:.0f} ms")
     if started_ms is not None:
         yield clock_finding(started_ms, before_ms, after_ms, "the coordinator's")
 

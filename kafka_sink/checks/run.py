@@ -16,7 +16,7 @@ from typing import Any
 
 from kafka_sink.admin.client import Client
 from kafka_sink.checks import brokers, environment, ledger, permissions, probe_write, registry, topics, transactions
-from kafka_sink.checks.finding import FAIL, OK, WARN, CheckReport, ProbeResult
+from kafka_sink.checks.finding import FAIL, OK, CheckReport, ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.options.parse_sink import parse_sink_options
@@ -59,7 +59,7 @@ def check(
     try:
         parsed = parse_sink_options(settings)
     except ConfigError as error:
-        findings = [ProbeResult("options", FAIL, problem, "docs/options.md") for problem in _problems(str(error))]
+        findings = [fail("options", problem, "docs/options.md") for problem in _problems(str(error))]
         return _make_report([*findings, *environment.environment(session)])
     job = CheckedJob(settings, parsed, schema, timeout_s, probe_write)
     return _make_report([*_check_options(job), *_run_probes(job, session)])
@@ -73,13 +73,13 @@ def _problems(text: str) -> list[str]:
 
 def _check_options(job: CheckedJob) -> Iterator[ProbeResult]:
     for notice in job.options.notices:
-        yield ProbeResult("options", WARN, notice, "docs/options.md")
+        yield warn("options", notice, "docs/options.md")
     if not job.options.notices:
-        yield ProbeResult("options", OK, f"{len(job.settings)} options, all known")
+        yield ok("options", f"{len(job.settings)} options, all known")
     if job.options.preset is not None:
         preset = PRESETS[job.options.preset]
         advice = f"pykafka-sink check --preset {job.options.preset} --explain"
-        yield ProbeResult("preset", OK, f"{preset.title}: sets {len(preset.settings)} options", advice)
+        yield ok("preset", f"{preset.title}: sets {len(preset.settings)} options", advice)
     if job.schema is not None:
         yield from _columns(job, job.schema)
 
@@ -90,11 +90,11 @@ def _columns(job: CheckedJob, schema: Any) -> Iterator[ProbeResult]:
     try:
         columns = choose_columns(schema, job.options.topic, job.options.formats, job.options.envelope)
     except ConfigError as error:
-        yield ProbeResult("columns", FAIL, str(error), "docs/quickstart.md")
+        yield fail("columns", str(error), "docs/quickstart.md")
         return
     ignored = f"; not written: {', '.join(columns.ignored)}" if columns.ignored else ""
     written = [name for name, _ in columns.record] + list(columns.names)
-    yield ProbeResult("columns", OK, f"written: {', '.join(written)}{ignored}")
+    yield ok("columns", f"written: {', '.join(written)}{ignored}")
 
 
 def _run_probes(job: CheckedJob, session: Any | None) -> list[ProbeResult]:
@@ -148,13 +148,13 @@ def run_side_by_side(work: Mapping[str, Callable[[], Iterable[ProbeResult]]], li
             for each in work[name]():
                 boxes[name].append(each)
         except KafkaSinkError as error:
-            boxes[name].append(ProbeResult(name, FAIL, str(error), _ANY_ADVICE))
+            boxes[name].append(fail(name, str(error), _ANY_ADVICE))
         except Exception as error:
             # Without a line the report would look as if all had been checked. Only the texts of the operating system
             # are known to have no secrets in them.
             text = f"this could not be checked: {type(error).__name__}"
             text += f": {error}" if isinstance(error, OSError) else ""
-            boxes[name].append(ProbeResult(name, FAIL, text, _ANY_ADVICE))
+            boxes[name].append(fail(name, text, _ANY_ADVICE))
 
     threads = {name: threading.Thread(target=collect, args=(name,), daemon=True) for name in work}
     for thread in threads.values():
@@ -165,9 +165,7 @@ def run_side_by_side(work: Mapping[str, Callable[[], Iterable[ProbeResult]]], li
         thread.join(max(0.0, deadline - time.monotonic()))
         found += list(boxes[name])
         if thread.is_alive():
-            found.append(
-                ProbeResult(name, FAIL, f"no answer within {limit_s:.1f} s", "repeat it with a longer --timeout")
-            )
+            found.append(fail(name, f"no answer within {limit_s:.1f} s", "repeat it with a longer --timeout"))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.topics import TopicState, differences, topic_query, topic_state
-from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
+from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.client.admin_request import Controller
 from kafka_sink.client.outcome import describe
@@ -26,7 +26,7 @@ _AUTO_CREATE = "auto.create.topics.enable"
 def topics(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     if job.options.topic is None:
         text = "no option topic: the column topic decides, row by row"
-        yield ProbeResult("topic", OK, text, "name one of the topics with --topic to have it looked at")
+        yield ok("topic", text, "name one of the topics with --topic to have it looked at")
     for topic in job.topics:
         yield from topic_findings(job, client, topic)
 
@@ -41,10 +41,9 @@ def topic_findings(job: CheckedJob, client: Client, topic: str) -> Iterator[Prob
     brokers = len(client.ask_metadata(topic_query(topic))["brokers"])
     yield from replica_findings(job, topic, state, brokers)
     if state.configs is None:
-        yield ProbeResult(
-            "topic", WARN, f"the configuration of {topic} is not told",
-            f"grant DescribeConfigs on topic {topic}: {IN_SYNC} and {MESSAGE_BYTES} are not compared without it",
-        )  # fmt: skip
+        text = f"the configuration of {topic} is not told"
+        advice = f"grant DescribeConfigs on topic {topic}: {IN_SYNC} and {MESSAGE_BYTES} are not compared without it"
+        yield warn("topic", text, advice)
     else:
         yield from size_findings(job, topic, state.configs)
         yield from _compaction(job, topic, state.configs)
@@ -52,7 +51,7 @@ def topic_findings(job: CheckedJob, client: Client, topic: str) -> Iterator[Prob
         found = "; ".join(differences(state, plan))
         if found:
             advice = "change the topic, or the options topic.*: an existing topic is left as it is"
-            yield ProbeResult("topic", WARN, f"{topic} differs from what topic.create would make: {found}", advice)
+            yield warn("topic", f"{topic} differs from what topic.create would make: {found}", advice)
 
 
 def plan_of(job: CheckedJob, topic: str) -> TopicPlan | None:
@@ -64,27 +63,27 @@ def replica_findings(job: CheckedJob, topic: str, state: TopicState, brokers: in
     headless = [index for index, leader in enumerate(state.leaders) if leader == -1]
     if headless:
         text = f"{topic} has no leader for partition {', '.join(map(str, headless))}"
-        yield ProbeResult("topic", FAIL, text, "start the brokers that hold its replicas")
+        yield fail("topic", text, "start the brokers that hold its replicas")
     replicas, least = state.replication_factor, _number(state.configs, IN_SYNC)
     in_sync = min((len(each) for each in state.in_sync), default=0)
     text = f"{topic}: partitions={len(state.replicas)}, replicas={replicas}"
-    yield ProbeResult("topic", OK, text + (f", {IN_SYNC}={least}" if least is not None else ""))
+    yield ok("topic", text + (f", {IN_SYNC}={least}" if least is not None else ""))
     alter = f"kafka-configs --alter --entity-type topics --entity-name {topic} --add-config {IN_SYNC}="
     if replicas < min(REPLICAS_WANTED, brokers):
         text = f"{topic} has {replicas} replica{'s' if replicas > 1 else ''}, and there are {brokers} brokers"
-        yield ProbeResult("replicas", WARN, text, "rows are lost with a broker's disk: give it three with "
-                      "kafka-reassign-partitions")  # fmt: skip
+        advice = "rows are lost with a broker's disk: give it three with kafka-reassign-partitions"
+        yield warn("replicas", text, advice)
     if least is None or headless or job.options.producer.acks != ALL:
         return  # brokers compare the two only if all replicas in sync have to acknowledge
     if in_sync < least:
         text = f"{topic} has a partition with {in_sync} replicas in sync, and {IN_SYNC}={least}: no row is accepted"
-        yield ProbeResult("replicas", FAIL, text, f"start the brokers that are down, or {alter}{max(1, in_sync)}")
+        yield fail("replicas", text, f"start the brokers that are down, or {alter}{max(1, in_sync)}")
     elif replicas >= REPLICAS_WANTED and least < 2:
         text = f"{topic} has {IN_SYNC}={least}: a row may be acknowledged by one broker alone"
-        yield ProbeResult("replicas", WARN, text, f"{alter}2")
+        yield warn("replicas", text, f"{alter}2")
     elif 1 < replicas == least:
         text = f"{topic} has {replicas} replicas and {IN_SYNC}={least}: with one broker down no row is accepted"
-        yield ProbeResult("replicas", WARN, text, f"{alter}{least - 1}")
+        yield warn("replicas", text, f"{alter}{least - 1}")
 
 
 def size_findings(job: CheckedJob, topic: str, configs: Mapping[str, str | None]) -> Iterator[ProbeResult]:
@@ -94,16 +93,18 @@ def size_findings(job: CheckedJob, topic: str, configs: Mapping[str, str | None]
     raise_it = f"raise {MESSAGE_BYTES} of {topic}"
     if producer.batch_size > largest:
         text = f"{topic} has {MESSAGE_BYTES}={largest}, below batch.size={producer.batch_size}: full batches are "
-        yield ProbeResult("sizes", WARN, f"{text}refused, and sent again in pieces",
-                      f"set kafka.batch.size={largest // 2}, or {raise_it}")  # fmt: skip
+        text = f"{text}refused, and sent again in pieces"
+        advice = f"set kafka.batch.size={largest // 2}, or {raise_it}"
+        yield warn("sizes", text, advice)
     # The difference is the batch header: Kafka's defaults differ by this much.
     elif producer.max_request_size > largest + 1024:
         text = f"{topic} has {MESSAGE_BYTES}={largest}, below max.request.size={producer.max_request_size}: a row "
-        yield ProbeResult("sizes", WARN, f"{text}between the two is refused by the broker, and its write fails",
-                      f"set kafka.max.request.size={largest}, or {raise_it}")  # fmt: skip
+        text = f"{text}between the two is refused by the broker, and its write fails"
+        advice = f"set kafka.max.request.size={largest}, or {raise_it}"
+        yield warn("sizes", text, advice)
     else:
         text = f"batch.size={producer.batch_size} and max.request.size={producer.max_request_size} fit {MESSAGE_BYTES}"
-        yield ProbeResult("sizes", OK, f"{text}={largest} of {topic}")
+        yield ok("sizes", f"{text}={largest} of {topic}")
 
 
 def _compaction(job: CheckedJob, topic: str, configs: Mapping[str, str | None]) -> Iterator[ProbeResult]:
@@ -111,7 +112,7 @@ def _compaction(job: CheckedJob, topic: str, configs: Mapping[str, str | None]) 
         return
     if "key" not in job.schema.names:
         text = f"{topic} is compacted and the DataFrame has no column key: every row is refused"
-        yield ProbeResult("columns", FAIL, text, f"add a column key, or set {CLEANUP}=delete")
+        yield fail("columns", text, f"add a column key, or set {CLEANUP}=delete")
 
 
 def _missing(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResult]:
@@ -119,19 +120,18 @@ def _missing(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResul
     if plan is not None:
         trouble = creation_trouble(client, topic, plan)
         if trouble is None:
-            yield ProbeResult("topic", OK, f"{topic} is not there; topic.create=true makes it, and the brokers agree")
+            yield ok("topic", f"{topic} is not there; topic.create=true makes it, and the brokers agree")
         else:
-            yield ProbeResult("topic", FAIL, f"{topic} is not there, and cannot be made: {trouble}",
-                          "change the options topic.*, or grant Create on the topic")  # fmt: skip
+            text = f"{topic} is not there, and cannot be made: {trouble}"
+            advice = "change the options topic.*, or grant Create on the topic"
+            yield fail("topic", text, advice)
         return
     creates = (client.broker_configs([_AUTO_CREATE]) or {}).get(_AUTO_CREATE)
     advice = f"pykafka-sink topic --create --topic {topic}, or set topic.create=true"
     if creates == "true" and job.options.producer.allow_auto_create_topics:
-        yield ProbeResult(
-            "topic", WARN, f"{topic} is not there; brokers make it on demand, with their defaults", advice
-        )
+        yield warn("topic", f"{topic} is not there; brokers make it on demand, with their defaults", advice)
     else:
-        yield ProbeResult("topic", FAIL, f"{topic} is not there", advice)
+        yield fail("topic", f"{topic} is not there", advice)
 
 
 def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:

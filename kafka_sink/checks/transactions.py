@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from kafka_sink.admin.client import Client
-from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
+from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity
 from kafka_sink.exactly_once.listing import SingleStep, TransactionListing
@@ -23,23 +23,23 @@ _EVERY: dict[str, list[str]] = {"state_filters": [], "producer_id_filters": []}
 def availability(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     if not job.options.is_exactly_once:
         text = "not needed by delivery.guarantee=at-least-once: rows may appear twice"
-        yield ProbeResult("transactions", OK, text)
+        yield ok("transactions", text)
         return
     support = client.transaction_support()
     if support.missing:
         text = f"these brokers offer no transactions ({', '.join(support.missing)} missing)"
         if job.options.falls_back:
-            yield ProbeResult("transactions", WARN, f"{text}: by delivery.fallback rows are written at least once")
+            yield warn("transactions", f"{text}: by delivery.fallback rows are written at least once")
         else:
             advice = "choose delivery.guarantee=at-least-once, or delivery.fallback=at-least-once"
-            yield ProbeResult("transactions", FAIL, f"{text}: exactly-once is refused", advice)
+            yield fail("transactions", f"{text}: exactly-once is refused", advice)
         return
     text = f"offered, transaction.version {support.transaction_version}"
     if support.verifies:
-        yield ProbeResult("transactions", OK, text)
+        yield ok("transactions", text)
     else:
         advice = "use Kafka 3.6 or newer with transaction.partition.verification.enable=true"
-        yield ProbeResult("transactions", WARN, f"{text}; {NOT_VERIFIED}", advice)
+        yield warn("transactions", f"{text}; {NOT_VERIFIED}", advice)
     yield from time_limits(job, client)
 
 
@@ -47,27 +47,24 @@ def time_limits(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     wanted_ms = job.options.producer.transaction_timeout_ms
     text = (client.broker_configs([MAX_TIMEOUT]) or {}).get(MAX_TIMEOUT) or ""
     if not text.isdigit():
-        yield ProbeResult(
-            "time limits", OK, f"transactions of {wanted_ms} ms; the brokers' limit is not told",
-            f"grant DescribeConfigs on the cluster to have {MAX_TIMEOUT} compared",
-        )  # fmt: skip
+        text = f"transactions of {wanted_ms} ms; the brokers' limit is not told"
+        advice = f"grant DescribeConfigs on the cluster to have {MAX_TIMEOUT} compared"
+        yield ok("time limits", text, advice)
         return
     allowed_ms = int(text)
     if wanted_ms > allowed_ms and job.options.transaction_timeout_is_chosen:
-        yield ProbeResult(
-            "time limits", FAIL, f"kafka.transaction.timeout.ms={wanted_ms} is above {MAX_TIMEOUT}={allowed_ms}",
-            f"lower it, or raise {MAX_TIMEOUT} on the brokers",
-        )  # fmt: skip
+        text = f"kafka.transaction.timeout.ms={wanted_ms} is above {MAX_TIMEOUT}={allowed_ms}"
+        advice = f"lower it, or raise {MAX_TIMEOUT} on the brokers"
+        yield fail("time limits", text, advice)
         return
     used_ms = min(wanted_ms, allowed_ms)
     text = f"transactions of {used_ms} ms ({MAX_TIMEOUT}={allowed_ms})"
     if used_ms < RESTART_MS:
-        yield ProbeResult(
-            "time limits", WARN, f"{text}: after a crash in a commit the query has to be back within that time",
-            f"raise {'kafka.transaction.timeout.ms' if wanted_ms <= allowed_ms else MAX_TIMEOUT}",
-        )  # fmt: skip
+        text = f"{text}: after a crash in a commit the query has to be back within that time"
+        advice = f"raise {'kafka.transaction.timeout.ms' if wanted_ms <= allowed_ms else MAX_TIMEOUT}"
+        yield warn("time limits", text, advice)
     else:
-        yield ProbeResult("time limits", OK, text)
+        yield ok("time limits", text)
 
 
 def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
@@ -82,20 +79,18 @@ def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     listing = TransactionListing(settings_of(job, client), sink_id, client.now_ms())
     found = client.run(SingleStep(listing, client.now_ms() + client.options.max_block_ms))
     if found.failure is not None:
-        yield ProbeResult(
-            "ids", WARN, f"open transactions were not listed: {found.failure.reason}", "see the other lines"
-        )
+        yield warn("ids", f"open transactions were not listed: {found.failure.reason}", "see the other lines")
         return
     for note in dict.fromkeys(found.notes):
-        yield ProbeResult("ids", WARN, note, "there may be more transactions than the next line counts")
+        yield warn("ids", note, "there may be more transactions than the next line counts")
     now_ms = time.time() * 1000
     old = [one for one in found.found if now_ms - one.start_ms > one.timeout_ms / 2]
     text = f"{len(mine)} of {len(states)} transactional ids are of sink {sink_id}, {len(found.found)} transactions open"
     if old:
         advice = f"if no query runs: pykafka-sink transactions --sink-id {sink_id}"
-        yield ProbeResult("ids", WARN, f"{text}, {len(old)} of them for more than half of their time", advice)
+        yield warn("ids", f"{text}, {len(old)} of them for more than half of their time", advice)
     else:
-        yield ProbeResult("ids", OK, text)
+        yield ok("ids", text)
 
 
 def _is_of_sink(transactional_id: str, sink_id: str) -> bool:

@@ -103,7 +103,10 @@ def confirm(given: argparse.Namespace, lines: Sequence[str]) -> None:
     if given.yes:
         return
     write_error(printable("\n".join([*lines, "Go on? [yes/no] "])))
-    answer = sys.stdin.readline()
+    try:
+        answer = sys.stdin.readline()
+    except OSError:  # it cannot be read, as under nohup
+        answer = ""
     if not answer:
         raise ConfigError("nobody is there to be asked: nothing was changed. --yes does not ask", COMMAND_WRONG)
     if answer.strip().lower() not in ("y", "yes"):

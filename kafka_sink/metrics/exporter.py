@@ -80,7 +80,11 @@ class Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self._free_clients.acquire()
-        super().process_request(request, client_address)
+        try:
+            super().process_request(request, client_address)
+        except RuntimeError:  # no thread can be started now
+            self._free_clients.release()
+            raise
 
 
 def json_of(streams: list[StreamFigures]) -> str:

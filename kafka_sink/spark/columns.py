@@ -8,7 +8,7 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -151,6 +151,19 @@ def choose_columns(
         attributes=attributes,
         traceparent=traceparent,
     )
+
+
+def encoded_sides(
+    schema: StructType, columns: WrittenColumns, formats: FormatOptions
+) -> Iterator[tuple[str, SideFormat, DataType, str]]:
+    """Which of value and key are encoded, and the type and name of the column; a record of several has no name."""
+    for side, chosen in (("value", formats.value), ("key", formats.key)):
+        if chosen is None or chosen.format not in ENCODED:
+            continue
+        if side == "value" and columns.record:
+            yield side, chosen, StructType([schema.fields[index] for _, index in columns.record]), ""
+        else:
+            yield side, chosen, schema.fields[columns.indices[columns.names.index(side)]].dataType, side
 
 
 def _attributes(

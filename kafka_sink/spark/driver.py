@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.client_pool import ClientPool
@@ -43,6 +44,9 @@ from kafka_sink.exactly_once.sweep import NOT_VERIFIED
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, remove_marks
+
+if TYPE_CHECKING:
+    from kafka_sink.metrics.figures import TaskFigures
 
 look_in_spark_files()
 _LOGGER = logging.getLogger("kafka_sink")
@@ -199,55 +203,56 @@ class Driver:
         return allowed_ms
 
 
-def commit_batch(
-    options: SinkOptions, sink_id: str | None, run: str, key: BatchKey, receipts: Sequence[TaskReceipt], write: str = ""
-) -> Conclusion:
-    """The outcome of the batch; raises `CommitError` if it was not, or not completely, committed.
+class FinishedBatch(NamedTuple):
+    """The results of its tasks. `figures` are empty if no option enables them.
 
     `write` distinguishes the writes of one run: inside foreachBatch a batch can be written again after an error, and
     the cached decision of the first write must not be applied to the second.
     """
-    if sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
+
+    options: SinkOptions
+    sink_id: str | None
+    key: BatchKey
+    run: str
+    receipts: Sequence[TaskReceipt]
+    figures: Sequence[TaskFigures | None] = ()
+    write: str = ""
+
+
+def commit_batch(batch: FinishedBatch) -> Conclusion:
+    """The outcome of the batch; raises `CommitError` if it was not, or not completely, committed."""
+    key, receipts = batch.key, batch.receipts
+    if batch.sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
         return Conclusion.DELIVERED
     # Without a ledger there is no decision that a later planning could find open.
-    with mark_commit(sink_id, run) if key.has_ledger else nullcontext():
-        verdict = _use_driver(options, sink_id, run, key.query_id, write, lambda driver: driver.commit(key, receipts))
-    return verdict.conclusion
+    with mark_commit(batch.sink_id, batch.run) if key.has_ledger else nullcontext():
+        return _use_driver(batch, batch.sink_id, lambda driver: driver.commit(key, receipts)).conclusion
 
 
-def abort_batch(
-    options: SinkOptions, sink_id: str | None, run: str, key: BatchKey, receipts: Sequence[TaskReceipt], write: str = ""
-) -> Conclusion | None:
-    """None: no receipt has a transaction to abort. Never raises because of the brokers.
+def abort_batch(batch: FinishedBatch) -> Conclusion | None:
+    """None: no receipt has a transaction to abort. Never raises because of the brokers: Spark is about to report why
+    the batch failed, and would report the error of its abort instead.
 
     Killed tasks leave no receipt, and their open transactions would hold back readers until the time-out. The run of a
     batch write has no other batch, so all of its transactions are aborted. The run of a query may have decided another
     batch, and is swept after its next one.
     """
-    if sink_id is None:
+    key, receipts = batch.key, batch.receipts
+    has_transactions = any(receipt.transaction is not None for receipt in receipts)
+    if batch.sink_id is None or not (has_transactions or (batch.write and batch.run == batch.write)):
         return None
-    if all(receipt.transaction is None for receipt in receipts):
-        if write and run == write:
-            _try_to_abort(options, sink_id, run, key.query_id, write, lambda driver: driver.sweep_write(key))
-        return None
-    verdict = _try_to_abort(options, sink_id, run, key.query_id, write, lambda driver: driver.abort(key, receipts))
-    return Conclusion.LEFT_ALONE if verdict is None else verdict.conclusion
-
-
-def _try_to_abort(
-    options: SinkOptions, sink_id: str, run: str, query_id: str, write: str, act: Callable[[Driver], CommitResult]
-) -> CommitResult | None:
-    """None: it failed, which is only logged. Spark is about to report why the batch failed, and would report the error
-    of its abort instead."""
     try:
-        return _use_driver(options, sink_id, run, query_id, write, act)
+        if not has_transactions:
+            _use_driver(batch, batch.sink_id, lambda driver: driver.sweep_write(key))
+            return None
+        return _use_driver(batch, batch.sink_id, lambda driver: driver.abort(key, receipts)).conclusion
     except KafkaSinkError as error:
         _LOGGER.warning(
             "open transactions of the failed batch could not be aborted, and end at their time-out unless a decision "
             "names them: %s",
             error,
         )
-        return None
+        return Conclusion.LEFT_ALONE if has_transactions else None
 
 
 @cache
@@ -262,13 +267,11 @@ def _drivers(pid: int) -> dict[tuple[SinkOptions, str, str, str, str], Driver]:
     return {}
 
 
-def _use_driver(
-    options: SinkOptions, sink_id: str, run: str, query_id: str, write: str, act: Callable[[Driver], CommitResult]
-) -> CommitResult:
+def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver], CommitResult]) -> CommitResult:
     """The cached driver of this sink, run and write; one that failed is dropped."""
     drivers = _drivers(os.getpid())
-    where = (options, sink_id, run, query_id, write)
-    driver = drivers.pop(where, None) or Driver(options, sink_id, run, query_id)
+    where = (batch.options, sink_id, batch.run, batch.key.query_id, batch.write)
+    driver = drivers.pop(where, None) or Driver(batch.options, sink_id, batch.run, batch.key.query_id)
     try:
         verdict = act(driver)
     except BaseException:

@@ -166,7 +166,8 @@ def _is_json_type(content_type: str) -> bool:
 def _is_valid_json(content: bytes) -> bool:
     """Must be UTF-8, since it becomes part of a UTF-8 text. From bytes Python would accept other encodings, too."""
     try:
-        json.loads(content.decode(), parse_constant=_refuse_constant)
+        # Integers stay text: Python limits the digits of those that it converts.
+        json.loads(content.decode(), parse_constant=_refuse_constant, parse_int=str)
     except (ValueError, RecursionError):
         return False
     return True

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyspark
 from pyspark.sql.types import StructType
@@ -17,11 +17,10 @@ from kafka_sink.error_table.writes import MODE_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.identity import run_of_label, sink_id_of_checkpoint
 from kafka_sink.io.user_function import load_user_function
-from kafka_sink.options.format_names import ENCODED
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.batch_name import make_batch_key
-from kafka_sink.spark.columns import WrittenColumns, choose_columns
+from kafka_sink.spark.columns import WrittenColumns, choose_columns, encoded_sides
 from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, check_with_kafka, create_topics
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.log import show_log
@@ -149,18 +148,10 @@ def _sides(
     from kafka_sink.schemas.spark_types import arrow_type_from_json
 
     keep_schemas_in(application_folder)
-    sides = []
-    for side, chosen in (("value", formats.value), ("key", formats.key)):
-        if chosen is None or chosen.format not in ENCODED:
-            continue
-        if side == "value" and columns.record:
-            found: Any = StructType([schema.fields[index] for _, index in columns.record]).jsonValue()
-            kind = arrow_type_from_json(found, "")
-        else:
-            found = schema.fields[columns.indices[columns.names.index(side)]].dataType.jsonValue()
-            kind = arrow_type_from_json(found, side)
-        sides.append(plan_side(side, chosen, formats.registry, kind, options.topic)[0])
-    return tuple(sides)
+    return tuple(
+        plan_side(side, chosen, formats.registry, arrow_type_from_json(kind.jsonValue(), name), options.topic)[0]
+        for side, chosen, kind, name in encoded_sides(schema, columns, formats)
+    )
 
 
 @lru_cache(maxsize=CHECKS_MAX)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -20,6 +20,7 @@ from kafka_sink.metrics.figures import ABORTED, ALREADY_DELIVERED, DELIVERED, FA
 from kafka_sink.metrics.store import add_open_decisions, commit_error, note
 from kafka_sink.metrics.trace_ids import sink_name
 from kafka_sink.options.sink_options import TelemetryOptions
+from kafka_sink.spark.driver import FinishedBatch, abort_batch, commit_batch
 from kafka_sink.spark.files import application_folder
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from kafka_sink.metrics.stream_figures import StreamFigures
     from kafka_sink.spark.columns import WrittenColumns
-    from kafka_sink.spark.writer import FinishedBatch
 
 _LOGGER = logging.getLogger("kafka_sink")
 
@@ -56,13 +56,13 @@ def _serve(telemetry: TelemetryOptions, folder: str | None) -> None:
         _warn_once(f"figures are not served: {problem}", os.getpid())
 
 
-def commit_and_report(batch: FinishedBatch, commit: Callable[[], Conclusion]) -> Conclusion:
+def commit_and_report(batch: FinishedBatch) -> Conclusion:
     """Raises the commit's error after publishing it."""
     began_ms, began_s = _wall_ms(), time.monotonic()
     report = _make_report(batch, FAILED, began_ms)
     _send_lineage(batch, report, "START")
     try:
-        conclusion = commit()
+        conclusion = commit_batch(batch)
     except Exception as error:
         # The abort, which Spark calls next, reports the end of the lineage run.
         _publish(batch, _end_report(report, began_s, error=type(error).__name__, error_text=str(error)))
@@ -74,9 +74,9 @@ def commit_and_report(batch: FinishedBatch, commit: Callable[[], Conclusion]) ->
     return conclusion
 
 
-def abort_and_report(batch: FinishedBatch, abort: Callable[[], Conclusion | None]) -> Conclusion | None:
+def abort_and_report(batch: FinishedBatch) -> Conclusion | None:
     began_ms, began_s = _wall_ms(), time.monotonic()
-    conclusion = abort()
+    conclusion = abort_batch(batch)
     outcome = LEFT_OPEN if conclusion is Conclusion.LEFT_ALONE else ABORTED
     report = _end_report(_make_report(batch, outcome, began_ms), began_s)
     folder = application_folder()

@@ -1,4 +1,5 @@
-"""The writer of a batch write: Spark pickles it to its tasks, and calls its commit on the driver when they are done.
+"""The writer of a batch write, and what it shares with that of a stream: Spark pickles it to its tasks, and calls its
+commit on the driver when they are done.
 
 Spark plans, writes and commits in separate processes. Each imports what it needs when called: numpy, pyarrow and the
 encoder take longer to load than a commit takes.
@@ -6,7 +7,7 @@ encoder take longer to load than a commit takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,8 @@ from kafka_sink.spark.heap import HEAP
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafka_sink.exactly_once.session import Conclusion
     from kafka_sink.metrics.figures import TaskFigures
+    from kafka_sink.spark.driver import FinishedBatch
     from kafka_sink.spark.task import TaskPlace
 
 
@@ -36,122 +37,100 @@ class CommitMessage(WriterCommitMessage):
     figures: TaskFigures | None = None
 
 
-class BatchWriter(DataSourceArrowWriter):
-    """`sink_id` None: delivery is at least once. `run` is unique to this write."""
+class TaskWriter:
+    """`sink_id` None: delivery is at least once."""
+
+    def __init__(self, options: SinkOptions, columns: WrittenColumns, sink_id: str | None) -> None:
+        self._options = options
+        self._columns = columns
+        self._sink_id = sink_id
+
+    def _write(self, rows: Iterator[pa.RecordBatch], place: TaskPlace) -> CommitMessage:
+        """Writes the rows of one attempt; the message is for the driver."""
+        from kafka_sink.spark.task import write_task
+
+        HEAP.on_work_begin()
+        if self._options.telemetry is None:
+            return CommitMessage(write_task(self._options, self._columns, rows, place))
+        from kafka_sink.metrics.task_meter import TaskMeter
+
+        meter = TaskMeter(place.attempt_number)
+        receipt = write_task(self._options, self._columns, rows, place, meter)
+        return CommitMessage(receipt, meter.figures)
+
+    def _finish(
+        self, messages: Sequence[WriterCommitMessage | None], otherwise: tuple[BatchKey, str], write: str = ""
+    ) -> FinishedBatch:
+        """Key and run are those of the tasks. Without a task that has ended they are `otherwise`."""
+        from kafka_sink.spark.driver import FinishedBatch
+
+        ours = [message for message in messages if isinstance(message, CommitMessage)]
+        receipts, figures = [each.receipt for each in ours], [each.figures for each in ours]
+        key, run = (receipts[0].key, receipts[0].run) if receipts else otherwise
+        return FinishedBatch(self._options, self._sink_id, key, run, receipts, figures, write)
+
+
+class BatchWriter(TaskWriter, DataSourceArrowWriter):
+    """`run` is unique to this write. Inside foreachBatch a label can be a stream's batch (place.py)."""
 
     def __init__(
         self, options: SinkOptions, columns: WrittenColumns, key: BatchKey, *, run: str, sink_id: str | None = None
     ) -> None:
-        self._options = options
-        self._columns = columns
+        super().__init__(options, columns, sink_id)
         self._key = key
         self._run = run
-        self._sink_id = sink_id
 
     @explain_to_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
         from kafka_sink.spark.place import place_in_batch
 
-        HEAP.on_work_begin()
-        place = place_in_batch(self._key, self._run, self._sink_id)
-        return run_task(self._options, self._columns, iterator, place)
+        return self._write(iterator, place_in_batch(self._key, self._run, self._sink_id))
 
     @explain_to_spark()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        from kafka_sink.spark.driver import commit_batch
-
+        batch = self._finish(messages, (self._key, self._run), self._run)
         HEAP.on_work_begin()
-        receipts = receipts_of(messages)
-        key, run = self._batch_of(receipts)
-        batch = FinishedBatch(self._options, self._sink_id, key, run, receipts, figures_of(messages))
-        conclude(batch, lambda: commit_batch(self._options, self._sink_id, run, key, receipts, self._run))
+        conclude(batch, messages)
 
     @explain_to_spark()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        from kafka_sink.spark.driver import abort_batch
-
+        batch = self._finish(messages, (self._key, self._run), self._run)
         HEAP.on_work_begin()
-        receipts = receipts_left(messages)
-        key, run = self._batch_of(receipts)
-        batch = FinishedBatch(self._options, self._sink_id, key, run, receipts, figures_of(messages))
-        give_up(batch, lambda: abort_batch(self._options, self._sink_id, run, key, receipts, self._run))
-
-    def _batch_of(self, receipts: Sequence[TaskReceipt]) -> tuple[BatchKey, str]:
-        """Key and run. The tasks' take precedence: inside foreachBatch a label can be a stream's batch (place.py)."""
-        return (receipts[0].key, receipts[0].run) if receipts else (self._key, self._run)
+        give_up(batch)
 
 
-@dataclass(frozen=True)
-class FinishedBatch:
-    """The results of its tasks. `figures` are empty if no option enables them."""
-
-    options: SinkOptions
-    sink_id: str | None
-    key: BatchKey
-    run: str
-    receipts: Sequence[TaskReceipt]
-    figures: Sequence[TaskFigures | None]
-
-
-def run_task(
-    options: SinkOptions, columns: WrittenColumns, rows: Iterator[pa.RecordBatch], place: TaskPlace
-) -> CommitMessage:
-    """Writes the rows of one attempt; the message is for the driver."""
-    from kafka_sink.spark.task import write_task
-
-    if options.telemetry is None:
-        return CommitMessage(write_task(options, columns, rows, place))
-    from kafka_sink.metrics.task_meter import TaskMeter
-
-    meter = TaskMeter(place.attempt_number)
-    receipt = write_task(options, columns, rows, place, meter)
-    return CommitMessage(receipt, meter.figures)
-
-
-def conclude(batch: FinishedBatch, commit: Callable[[], Conclusion]) -> None:
-    """Commits, and reports to log, listener and telemetry."""
+def conclude(batch: FinishedBatch, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Commits, and reports to log, listener and telemetry. Without its message a task's work can neither be committed
+    nor recorded."""
+    from kafka_sink.spark.driver import commit_batch
     from kafka_sink.spark.summary import report_delivered
 
+    strange = [message for message in messages if not isinstance(message, CommitMessage)]
+    if strange:
+        raise LocalProtocolError(
+            f"Spark asks to commit {len(messages)} tasks, and {len(strange)} of them have no receipt of this sink "
+            f"(instead: {', '.join(sorted({type(each).__name__ for each in strange}))}): what they wrote, if anything, "
+            "is not known. Nothing is committed",
+            SPARK_UNEXPECTED,
+        )
     if batch.options.telemetry is None:
-        conclusion = commit()
+        conclusion = commit_batch(batch)
     else:
         from kafka_sink.spark.telemetry import commit_and_report
 
-        conclusion = commit_and_report(batch, commit)
+        conclusion = commit_and_report(batch)
     report_delivered(batch.options, batch.key, batch.receipts, conclusion)
 
 
-def give_up(batch: FinishedBatch, abort: Callable[[], Conclusion | None]) -> None:
+def give_up(batch: FinishedBatch) -> None:
+    """Aborts. A task that failed or was never run left no message."""
+    from kafka_sink.spark.driver import abort_batch
     from kafka_sink.spark.summary import report_aborted
 
     if batch.options.telemetry is None:
-        conclusion = abort()
+        conclusion = abort_batch(batch)
     else:
         from kafka_sink.spark.telemetry import abort_and_report
 
-        conclusion = abort_and_report(batch, abort)
+        conclusion = abort_and_report(batch)
     report_aborted(batch.key, batch.receipts, conclusion, is_exactly_once=batch.sink_id is not None)
-
-
-def figures_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskFigures | None]:
-    """In the order of the receipts."""
-    return [message.figures for message in messages if isinstance(message, CommitMessage)]
-
-
-def receipts_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReceipt]:
-    """For a commit: one per task. Without its message a task's work can neither be committed nor recorded."""
-    receipts = receipts_left(messages)
-    if len(receipts) < len(messages):
-        strange = sorted({type(message).__name__ for message in messages if not isinstance(message, CommitMessage)})
-        raise LocalProtocolError(
-            f"Spark asks to commit {len(messages)} tasks, and {len(messages) - len(receipts)} of them have no receipt "
-            f"of this sink (instead: {', '.join(strange)}): what they wrote, if anything, is not known. Nothing is "
-            "committed",
-            SPARK_UNEXPECTED,
-        )
-    return receipts
-
-
-def receipts_left(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReceipt]:
-    """For an abort: a task that failed or was never run left no message."""
-    return [message.receipt for message in messages if isinstance(message, CommitMessage)]

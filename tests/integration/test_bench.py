@@ -9,6 +9,10 @@ import pytest
 from bench.contest import Arena, ContestantFailed, Result
 from bench.plan import CONTESTANTS, Case, Contestant, Plan
 from bench.report import rows_of, table
+from bench.transactional_ids import TASKS, TOPIC, Query, time_listing
+from kafka_sink.admin.client import Client
+from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.testing import EmbeddedBroker
 from tools.kafka_cluster import KafkaCluster
 
 TINY = Plan(repetitions=1, run_s=0.001, warm_up_s=0.001, java_warm_up_s=0.001)
@@ -39,3 +43,14 @@ def test_ratios_are_those_of_medians_and_the_spread_is_shown() -> None:
     assert (java.rate, java.rate_min, java.rate_max, java.cpu_us) == (500, 250, 1000, 1000)
     assert (send.to_java, send.to_kafka_python) == (2.0, None)
     assert "| 1 k" in table([send])
+
+
+def test_the_tasks_of_a_batch_leave_an_id_each() -> None:
+    with EmbeddedBroker(topics={TOPIC: TASKS}) as broker:
+        query = Query(broker.bootstrap_servers, is_fresh=True)
+        try:
+            query.batch(0)
+        finally:
+            query.close()
+        with Client(parse_producer_options({"bootstrap.servers": broker.bootstrap_servers})) as client:
+            assert time_listing(client)[0] == TASKS

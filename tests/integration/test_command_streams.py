@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -71,3 +72,15 @@ def test_without_standard_input_nobody_is_there_to_be_asked() -> None:
         assert asked.returncode == 2 and "nobody is there to be asked" in asked.stderr
         recovered = in_shell(f"{PROGRAM} recover {about} <&-")
         assert (recovered.returncode, recovered.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("answer", "exit_code", "told"),
+    [("0>/dev/null", 2, "nobody is there to be asked"), (r"< answer", 1, "nothing was changed")],
+)
+def test_an_answer_that_cannot_be_read_is_no_yes(tmp_path: Path, answer: str, exit_code: int, told: str) -> None:
+    (tmp_path / "answer").write_bytes(b"\xff\n")
+    with EmbeddedBroker() as broker:
+        create = f"{PROGRAM} topic --create --topic t --bootstrap-server {broker.bootstrap_servers}"
+        asked = in_shell(f"cd {tmp_path}; {create} {answer}", {"PYTHONIOENCODING": "utf-8:strict"})
+    assert asked.returncode == exit_code and told in asked.stderr and "Traceback" not in asked.stderr

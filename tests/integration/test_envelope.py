@@ -224,6 +224,14 @@ def test_json_in_another_encoding_than_utf_8_makes_no_event(broker: EmbeddedBrok
         write(broker, topic, given_batch, {**EVENT, "cloudevents": "structured"})
 
 
+def test_a_number_of_any_length_is_json(broker: EmbeddedBroker, topic: str) -> None:
+    number = "1" * 5000
+    given_batch = batch()
+    given_batch = given_batch.set_column(1, "value", pa.array([number.encode()] * 3))
+    write(broker, topic, given_batch, {**EVENT, "cloudevents": "structured"})
+    assert all(f'"data":{number}}}'.encode() in (record.value or b"") for record in read(broker, topic))
+
+
 # ---- traces ----------------------------------------------------------------------------------------------------------
 
 GOOD, OTHER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", f"00-{'a' * 32}-{'b' * 16}-00"

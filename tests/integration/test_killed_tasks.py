@@ -15,7 +15,7 @@ from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark.driver import UNNAMED_BATCH, abort_batch
+from kafka_sink.spark.driver import UNNAMED_BATCH, FinishedBatch, abort_batch
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import Task, TaskPlace
 from kafka_sink.testing import EmbeddedBroker
@@ -56,7 +56,8 @@ class Write:
         KILLED.append(task)
 
     def abort(self, *receipts: TaskReceipt, write: str = RUN) -> None:
-        assert abort_batch(self.options, f"sink-{self.topic}", RUN, self.key, receipts, write) is None
+        batch = FinishedBatch(self.options, f"sink-{self.topic}", self.key, RUN, receipts, write=write)
+        assert abort_batch(batch) is None
 
     def is_open(self) -> bool:
         """Whether read_committed readers wait for an open transaction."""
@@ -101,6 +102,6 @@ def test_brokers_that_are_away_do_not_take_the_place_of_what_failed_the_write(
     settings = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.max.block.ms": "300", "topic": "rows"}
     receipt = TaskReceipt(key, RUN, 0, 11, transaction=transaction)
     with caplog.at_level(logging.WARNING, "kafka_sink"):
-        conclusion = abort_batch(parse_sink_options(settings), "sink", RUN, key, [receipt], RUN)
+        conclusion = abort_batch(FinishedBatch(parse_sink_options(settings), "sink", key, RUN, [receipt], write=RUN))
     assert conclusion is (None if transaction is None else Conclusion.LEFT_ALONE)
     assert "end at their time-out" in caplog.text

@@ -21,7 +21,7 @@ from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskR
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.columns import choose_columns
-from kafka_sink.spark.driver import UNNAMED_BATCH, commit_batch
+from kafka_sink.spark.driver import UNNAMED_BATCH, FinishedBatch, commit_batch
 from kafka_sink.spark.planning import plan_stream
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.testing import EmbeddedBroker, Fault
@@ -250,7 +250,7 @@ def test_a_commit_that_finds_no_broker_says_that_the_batch_is_not_committed(key:
     prepared = PreparedTransaction("s-run-3-11", 1, 0, 2)
     receipt = TaskReceipt(key, "run", 3, 11, transaction=prepared, written=written, row_count=2)
     with pytest.raises(CommitAborted, match=r"2 rows.* was not committed: no broker has answered .*127\.0\.0\.1:1"):
-        commit_batch(options, "s", "run", key, [receipt])
+        commit_batch(FinishedBatch(options, "s", key, "run", [receipt]))
 
 
 def test_a_refusal_of_the_broker_fails_the_task_and_its_producer_is_thrown_away(broker: EmbeddedBroker) -> None:

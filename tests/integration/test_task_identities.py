@@ -22,7 +22,7 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.columns import choose_columns
-from kafka_sink.spark.driver import Driver, abort_batch, commit_batch
+from kafka_sink.spark.driver import Driver, FinishedBatch, abort_batch, commit_batch
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.testing import EmbeddedBroker, Fault
@@ -71,7 +71,7 @@ class Query:
         return write_task(self.options, COLUMNS, [rows], TaskPlace(BatchKey("q", batch), *where))
 
     def commit(self, *receipts: TaskReceipt) -> Conclusion:
-        return commit_batch(self.options, self.sink_id, RUN, receipts[0].key, receipts)
+        return commit_batch(FinishedBatch(self.options, self.sink_id, receipts[0].key, RUN, receipts))
 
     def ids(self) -> set[str]:
         """The ids of tasks that the coordinators know, in any state."""
@@ -114,7 +114,7 @@ def test_inside_foreach_batch_an_id_is_used_again_as_soon_as_its_coordinator_say
         if is_delivered:
             query.commit(receipt)
         else:
-            abort_batch(query.options, query.sink_id, RUN, receipt.key, [receipt])
+            abort_batch(FinishedBatch(query.options, query.sink_id, receipt.key, RUN, [receipt]))
     assert len(names) == 1 and query.ids() == names
 
 

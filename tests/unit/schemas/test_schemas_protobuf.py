@@ -21,7 +21,7 @@ from google.protobuf import (
 from google.protobuf import descriptor_pb2 as pb
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.records.varint import encode_unsigned_varint
+from kafka_sink.records.scalar import encode_unsigned_varint
 from kafka_sink.schemas.match import plan
 from kafka_sink.schemas.protobuf import ProtobufSchema
 

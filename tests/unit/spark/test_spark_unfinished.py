@@ -12,7 +12,7 @@ from kafka_sink.errors import CommitPending
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import driver
-from kafka_sink.spark.driver import UNNAMED_BATCH, commit_batch
+from kafka_sink.spark.driver import UNNAMED_BATCH, FinishedBatch, commit_batch
 from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, remove_marks
 
@@ -76,6 +76,6 @@ def test_only_a_commit_with_a_ledger_is_marked(
     options = parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
     receipt = TaskReceipt(key, "run", 0, 11, transaction=PreparedTransaction("sink-run-0-11", 1, 0, 2))
     with pytest.raises(CommitPending):
-        commit_batch(options, "sink", "run", key, [receipt])
+        commit_batch(FinishedBatch(options, "sink", key, "run", [receipt]))
     assert len(find_unfinished_commits("sink")) == mark_count
     assert len(list(folder.rglob("*"))) == 3 * mark_count

@@ -17,7 +17,7 @@ from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.planning import plan_stream
 from kafka_sink.spark.stream_writer import StreamWriter
 from kafka_sink.spark.triggers import is_before_any_batch
-from kafka_sink.spark.writer import BatchWriter, CommitMessage, receipts_left
+from kafka_sink.spark.writer import BatchWriter, CommitMessage
 
 OURS = CommitMessage(TaskReceipt(BatchKey("q-1", 7), "run", 0, 11))
 SCHEMA = StructType().add("value", StringType())
@@ -59,8 +59,12 @@ def test_a_message_that_is_no_receipt_is_refused_at_the_commit_of_a_batch_write(
         batch_writer().commit([OURS, strange])
 
 
-def test_an_abort_takes_tasks_that_left_no_message_as_they_are() -> None:
-    assert receipts_left([None, OURS, None]) == [OURS.receipt]
+def test_an_abort_takes_tasks_that_left_no_message_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[driver.FinishedBatch] = []
+    monkeypatch.setattr(driver, "abort_batch", given.append)
+    monkeypatch.setattr(summary, "report_aborted", lambda *_, **__: None)
+    stream_writer().abort([None, OURS, None], 7)
+    assert [each.receipts for each in given] == [[OURS.receipt]]
 
 
 def test_an_abort_of_a_stream_without_receipts_asks_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
