@@ -115,8 +115,12 @@ class EmbeddedBroker:
         for name, partitions in self._topics.items():
             if name not in self.core.cluster.topics:
                 self.core.cluster.create_topic(name, partitions, min(3, len(self.core.cluster.brokers)))
-        for node_id in self.core.cluster.brokers:
-            self._listen(node_id)
+        try:
+            for node_id in self.core.cluster.brokers:
+                self._listen(node_id)
+        except BaseException:
+            self.stop()  # frees the ports of the brokers before this one
+            raise
         self._wake_receiver.setblocking(False)
         self._selector.register(self._wake_receiver, selectors.EVENT_READ)
         self._thread = threading.Thread(target=self._run, name="embedded-kafka", daemon=True)
@@ -124,15 +128,19 @@ class EmbeddedBroker:
 
     def stop(self) -> None:
         with self._lock:
-            if self._is_stopping or self._thread is None:
+            if self._is_stopping:
                 return
             self._is_stopping = True
-        self._wake()
-        self._thread.join()
+        if self._thread is None:
+            self._close_sockets()
+        else:
+            self._wake()
+            self._thread.join()
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{one.host}:{one.port}" for one in self.core.cluster.brokers.values())
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return ",".join(f"{host}:{one.port}" for one in self.core.cluster.brokers.values())
 
     # ---- control, from any thread ----
 
@@ -191,12 +199,13 @@ class EmbeddedBroker:
 
     def _run(self) -> None:
         saved_at = time.monotonic()
+        wait_s_max = 1.0 if self._storage is None else SAVE_INTERVAL_S
         try:
             while not self._is_stopping:
                 with self._lock:
                     deadline_ms = self.core.next_deadline_ms
-                wait_s = 1.0 if deadline_ms is None else min(max(deadline_ms - self._now_ms(), 0) / 1000, 1.0)
-                events = self._selector.select(wait_s)
+                wait_s = wait_s_max if deadline_ms is None else max(deadline_ms - self._now_ms(), 0) / 1000
+                events = self._selector.select(min(wait_s, wait_s_max))
                 with self._lock:
                     self._carry_out(self.core.tick(self._now_ms()))
                     for key, mask in events:
@@ -206,7 +215,9 @@ class EmbeddedBroker:
                         saved_at = time.monotonic()
         finally:
             with self._lock:
-                self._close_all()
+                self._close_sockets()
+                if self._storage is not None:
+                    self._storage.save(self.core)
 
     def _on_event(self, key: selectors.SelectorKey, mask: int) -> None:
         if isinstance(key.data, int):
@@ -228,12 +239,12 @@ class EmbeddedBroker:
             return
         try:
             accepted, _ = listener.accept()
+            accepted.setblocking(False)
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                accepted = self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
         except OSError:
-            return  # closed before it was accepted
-        accepted.setblocking(False)
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._tls is not None:
-            accepted = self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+            return  # closed by the client before it was accepted, or before TLS began
         self._connection_count += 1
         peer = Peer(accepted, node_id, self._connection_count, is_shaking_hands=self._tls is not None)
         self._peers[peer.connection_id] = peer
@@ -310,10 +321,7 @@ class EmbeddedBroker:
         self._selector.unregister(peer.socket)
         peer.socket.close()
 
-    def _close_all(self) -> None:
-        if self._storage is not None:
-            self._storage.save(self.core)
-            self._storage.close()
+    def _close_sockets(self) -> None:
         for peer in list(self._peers.values()):
             self._drop(peer)
         for listener in self._listeners.values():

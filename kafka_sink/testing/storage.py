@@ -1,6 +1,6 @@
 """The data directory of an embedded broker: one append-only file of batches per partition, and one JSON file.
 
-    state.json          topics with ids, configuration, leaders; producer ids; transactions; committed offsets
+    state.json          topics with ids, configuration, leaders; producer ids; transactions; offsets
     <topic id>-<n>.log  the batches of partition n as in the log
 
 Producer state is not stored: it is rebuilt from the batches. A partition whose log was truncated or compacted is
@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from kafka_sink.testing.batches import split_batches
 from kafka_sink.testing.broker import BrokerCluster
-from kafka_sink.testing.groups import CommittedOffset, Group
+from kafka_sink.testing.groups import CommittedOffset, TopicPartition
+from kafka_sink.testing.log import PartitionLog
 from kafka_sink.testing.settings import TopicConfig
 from kafka_sink.testing.topics import Partition, Topic
 from kafka_sink.testing.transaction_state import CoordinatorState, TransactionRecord
@@ -30,7 +32,6 @@ STATE_FILE = "state.json"
 class Storage:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._files: dict[str, BinaryIO] = {}
         self._written: dict[str, tuple[int, int]] = {}
         self._state = ""
 
@@ -38,10 +39,16 @@ class Storage:
 
     def save(self, core: BrokerCluster) -> None:
         """Saves changes since the last time."""
-        self._directory.mkdir(parents=True, exist_ok=True)
-        for topic in core.cluster.topics.values():
-            for partition in topic.partitions:
-                self._save_log(topic, partition)
+        logs = {
+            _file_name(topic, partition.index): partition.log
+            for topic in core.cluster.topics.values()
+            for partition in topic.partitions
+        }
+        for name, log in logs.items():
+            self._save_log(self._directory / name, log)
+        for name in self._written.keys() - logs.keys():
+            del self._written[name]
+            (self._directory / name).unlink()
         state = json.dumps(_state_of(core))
         if state != self._state:
             temporary = self._directory / (STATE_FILE + ".new")
@@ -49,35 +56,22 @@ class Storage:
             os.replace(temporary, self._directory / STATE_FILE)
             self._state = state
 
-    def _save_log(self, topic: Topic, partition: Partition) -> None:
-        name = _file_name(topic, partition.index)
-        log = partition.log
-        rewrites, count = self._written.get(name, (-1, 0))
-        if rewrites == log.rewrites and count == log.appended_count:
-            return
-        is_new = rewrites != log.rewrites
-        if is_new and name in self._files:
-            self._files.pop(name).close()
-        path = self._directory / name
-        if is_new:
+    def _save_log(self, path: Path, log: PartitionLog) -> None:
+        """A file is open only while it is written: there may be more partitions than file descriptors."""
+        rewrites, count = self._written.get(path.name, (-1, 0))
+        if rewrites != log.rewrites:
             temporary = path.with_suffix(".new")
             temporary.write_bytes(b"".join(batch.data for batch in log.batches))
             os.replace(temporary, path)
-        if name not in self._files:
-            self._files[name] = path.open("ab")
-        for batch in [] if is_new else log.batches[count - log.appended_count :]:
-            self._files[name].write(batch.data)
-        self._files[name].flush()
-        self._written[name] = (log.rewrites, log.appended_count)
-
-    def close(self) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        elif count != log.appended_count:
+            with path.open("ab") as file:
+                file.writelines(batch.data for batch in log.batches[count - log.appended_count :])
+        self._written[path.name] = (log.rewrites, log.appended_count)
 
     # ---- reading ----
 
     def load(self, core: BrokerCluster) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
         path = self._directory / STATE_FILE
         if not path.exists():
             return
@@ -106,9 +100,9 @@ class Storage:
                 transactional_id, TransactionRecord(**fields)
             )
         for group_id, offsets in state["groups"].items():
-            group = core.groups.groups[group_id] = Group(group_id)
-            for topic, index, offset, leader_epoch, metadata in offsets:
-                group.offsets[topic, index] = CommittedOffset(offset, leader_epoch, metadata)
+            core.groups.commit(group_id, _read_offsets(offsets))
+        for group_id, producer_id, offsets in state.get("pending_offsets", ()):
+            core.groups.commit_in_transaction(group_id, producer_id, _read_offsets(offsets))
         core.coordinator.finish_prepared(list(core.coordinator.transactions))
 
 
@@ -139,16 +133,24 @@ def _state_of(core: BrokerCluster) -> dict[str, Any]:
         transactional_id: {**asdict(transaction.record), "state": transaction.record.state.value}
         for transactional_id, transaction in core.coordinator.transactions.items()
     }
-    groups = {
-        group.group_id: [
-            [*partition, one.offset, one.leader_epoch, one.metadata] for partition, one in group.offsets.items()
-        ]
-        for group in core.groups.groups.values()
-    }
+    groups = core.groups.groups.values()
     return {
         "topics_created": cluster.topics_created,
         "next_producer_id": cluster.next_producer_id,
         "topics": topics,
         "transactions": transactions,
-        "groups": groups,
+        "groups": {group.group_id: _list_offsets(group.offsets) for group in groups},
+        "pending_offsets": [
+            (group.group_id, producer_id, _list_offsets(offsets))
+            for group in groups
+            for producer_id, offsets in group.pending.items()
+        ],
     }
+
+
+def _list_offsets(offsets: Mapping[TopicPartition, CommittedOffset]) -> list[tuple[Any, ...]]:
+    return [(*partition, one.offset, one.leader_epoch, one.metadata) for partition, one in offsets.items()]
+
+
+def _read_offsets(stored: list[list[Any]]) -> dict[TopicPartition, CommittedOffset]:
+    return {(topic, index): CommittedOffset(*rest) for topic, index, *rest in stored}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
 import ssl
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -178,3 +180,20 @@ def test_all_listeners_speak_tls_when_they_are_told_to(tmp_path: Path, version: 
             for value in values[1000:]:
                 producer.send("events", value=value)
         assert read({**login(kafka, "PLAIN", "bob"), **secured}, 2000) == values
+
+
+def test_a_connection_that_is_reset_before_tls_begins_ends_no_broker(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.issue("embedded", "127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(issued.chain, issued.key)
+    with EmbeddedBroker(tls=context) as kafka:
+        host, port = kafka.bootstrap_servers.split(":")
+        with kafka.control():  # so that the server accepts the connection when it has been reset
+            client = socket.create_connection((host, int(port)))
+            client.sendall(b"hello")
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+        trusting = ssl.create_default_context(cafile=str(authority.path))
+        with socket.create_connection((host, int(port))) as plain:
+            trusting.wrap_socket(plain, server_hostname=host).close()

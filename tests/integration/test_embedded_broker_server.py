@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import astuple
 from pathlib import Path
+from urllib.request import urlopen
 
 import confluent_kafka
 import pytest
@@ -17,8 +20,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from kafka_sink import Producer
 from kafka_sink.errors import ConfigError
-from kafka_sink.testing import BrokerCluster, EmbeddedBroker, Fault
+from kafka_sink.testing import BrokerCluster, EmbeddedBroker, EmbeddedRegistry, Fault
+from kafka_sink.testing.server import SAVE_INTERVAL_S
 from tools.foreign_reader import read_topic
+from tools.waiting import wait_until
 
 WAIT_S = 90
 
@@ -67,6 +72,71 @@ def test_topics_records_transactions_and_offsets_survive_a_restart(tmp_path: Pat
         assert kafka.do(lambda core: core.cluster.create_topic("gone", 1, 1)).topic_id.hex() != gone_id
         write(kafka.bootstrap_servers, "t", [b"second"])
         assert read(kafka.bootstrap_servers, "t", 2) == [b"first", b"second"]
+
+
+def test_offsets_of_an_open_transaction_survive_a_restart(tmp_path: Path) -> None:
+    with EmbeddedBroker(topics={"t": 1}, data_dir=tmp_path) as kafka:
+        servers = kafka.bootstrap_servers
+        consumer = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": "g", "log_level": 0})
+        producer = confluent_kafka.Producer({"bootstrap.servers": servers, "transactional.id": "tx", "log_level": 0})
+        producer.init_transactions(WAIT_S)
+        producer.begin_transaction()
+        place = confluent_kafka.TopicPartition("t", 0, 5)
+        producer.send_offsets_to_transaction([place], consumer.consumer_group_metadata(), WAIT_S)
+        port = int(servers.rpartition(":")[2])
+    with EmbeddedBroker(data_dir=tmp_path, port=port):
+        producer.commit_transaction(WAIT_S)
+        [found] = consumer.committed([confluent_kafka.TopicPartition("t", 0)], timeout=WAIT_S)
+        consumer.close()
+    assert found.offset == 5
+
+
+def test_every_change_is_written_soon_although_nothing_follows_it(tmp_path: Path) -> None:
+    """A change just after the last write: only the time that has passed tells that it is to be written."""
+    with EmbeddedBroker(data_dir=tmp_path) as kafka:
+        delays_s = []
+        for number in range(5):
+            time.sleep(0.3)
+            kafka.create_topic(f"first-{number}")
+            time.sleep(0.1)
+            kafka.create_topic(f"second-{number}")
+            changed_s = time.monotonic()
+            while f"second-{number}" not in (tmp_path / "state.json").read_text():
+                time.sleep(0.005)
+            delays_s.append(time.monotonic() - changed_s)
+    assert min(delays_s) < 2 * SAVE_INTERVAL_S, delays_s
+
+
+def test_partitions_hold_no_descriptors_and_deleted_ones_no_files(tmp_path: Path) -> None:
+    with EmbeddedBroker(data_dir=tmp_path) as kafka:
+        before = len(os.listdir("/proc/self/fd"))
+        kafka.create_topic("many", 100)
+        wait_until(lambda: len(list(tmp_path.glob("*.log"))) == 100, "the logs are written")
+        assert len(os.listdir("/proc/self/fd")) < before + 50
+        kafka.do(lambda core: core.cluster.delete_topic("many"))
+        wait_until(lambda: not list(tmp_path.glob("*.log")), "the logs are removed")
+
+
+def test_brokers_that_cannot_all_listen_leave_no_port_taken() -> None:
+    for _ in range(20):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1] - 1
+            kafka = EmbeddedBroker(2, port=port)
+            with pytest.raises(OSError, match="in use") as failed:
+                kafka.start()
+        if str(port) not in str(failed.value):  # else somebody has the first port, too
+            socket.create_server(("127.0.0.1", port)).close()
+            return
+    pytest.fail("no two neighbouring ports are free")
+
+
+def test_an_ipv6_address_is_told_in_brackets() -> None:
+    with EmbeddedBroker(topics={"t": 1}, host="::1") as kafka, EmbeddedRegistry(host="::1") as registry:
+        with Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+            producer.send("t", b"x").result()
+        with urlopen(f"{registry.url}/subjects") as answer:
+            assert json.load(answer) == []
+    assert re.fullmatch(r"\[::1\]:\d+", kafka.bootstrap_servers)
 
 
 def test_records_are_those_that_a_read_committed_reader_gets() -> None:

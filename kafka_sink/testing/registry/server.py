@@ -6,6 +6,7 @@ with EmbeddedRegistry(users={"alice": "secret"}) as registry:
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
 import time
@@ -23,6 +24,10 @@ class _Server(ThreadingHTTPServer):
     core: RegistryCore
     lock: threading.Lock
     tls: ssl.SSLContext | None
+
+    def __init__(self, host: str, port: int) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), _Handler)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """TLS begins in the connection's own thread, so that a silent client does not block others."""
@@ -101,7 +106,7 @@ class EmbeddedRegistry:
         self.stop()
 
     def start(self) -> None:
-        server = _Server((self._host, self._port), _Handler)
+        server = _Server(self._host, self._port)
         server.core, server.lock, server.tls = self.core, self._lock, self._tls
         self._port = server.server_address[1]
         self._server = server
@@ -121,7 +126,8 @@ class EmbeddedRegistry:
 
     @property
     def url(self) -> str:
-        return f"{'http' if self._tls is None else 'https'}://{self._host}:{self._port}"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{'http' if self._tls is None else 'https'}://{host}:{self._port}"
 
     def do(self, action: Callable[[RegistryCore], T]) -> T:
         with self._lock:
