@@ -14,7 +14,7 @@ from kafka_sink.cli.report import Report
 from kafka_sink.cli.schema import parse_columns
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import ALIASES
-from kafka_sink.options.presets import PREFIX, PRESET, get_preset, unset_preset_settings
+from kafka_sink.options.presets import PREFIX, PRESET, PRESETS, unset_preset_settings
 from kafka_sink.options.table import OPTIONS
 
 NOT_RUN = "from the service's documentation; run here only against the embedded broker with the same quirk"
