@@ -283,7 +283,7 @@ ROW_INVALID = ErrorEntry(
     "A row, or a record passed to a Producer, contains something that Kafka cannot store.",
     TASK,
     "Fix the row that the text names, or set record.errors=dead-letter or drop.",
-    ("holds rows that cannot be sent", "is not UTF-8"),
+    ("is not UTF-8",),
     "exactly-once.md",
 )
 ROW_WITHOUT_TOPIC = ErrorEntry(

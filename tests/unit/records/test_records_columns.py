@@ -309,27 +309,7 @@ def test_record_above_the_request_limit_is_refused_by_row_size_and_limit() -> No
 
 
 def test_rows_given_one_by_one_become_the_same_columns() -> None:
-    columns = RecordColumns.from_rows([b"k", None], [None, b"v"], [None, (("h", None),)], [5, None], [None, 3])
+    columns = RecordColumns.from_rows([b"k", None], [None, b"v"], [None, (("h", None),)])
     assert rows_of(columns.key, 2) == [b"k", None]
     assert rows_of(columns.value, 2) == [None, b"v"]
     assert rows_of(columns.headers, 2) == [encode_headers(()), encode_headers((("h", None),))]
-    assert columns.timestamps is not None and columns.timestamps.tolist() == [5, -1]
-    assert columns.partitions is not None and columns.partitions.tolist() == [-1, 3]
-
-
-@pytest.mark.parametrize(
-    ("rows", "column"),
-    [
-        ({"keys": [b"", 5], "values": [b"", b""]}, "key"),
-        ({"keys": [None, None], "values": [b"", object()]}, "value"),
-        ({"keys": [None, None], "values": [b"", b""], "headers": [(), (("h", 5),)]}, "headers"),
-        ({"keys": [None, None], "values": [b"", b""], "headers": [(), ((None, b""),)]}, "headers"),
-        ({"keys": [None, None], "values": [b"", b""], "timestamps": [None, -5]}, "timestamp"),
-        ({"keys": [None, None], "values": [b"", b""], "timestamps": [None, 2.5]}, "timestamp"),
-        ({"keys": [None, None], "values": [b"", b""], "partitions": [0, 2**31]}, "partition"),
-    ],
-)
-def test_rows_of_a_wrong_type_are_refused_by_row(rows: dict[str, Any], column: str) -> None:
-    with pytest.raises(DataError, match="row 1") as caught:
-        RecordColumns.from_rows(**rows)
-    assert (caught.value.row, caught.value.column) == (1, column)
