@@ -86,14 +86,18 @@ class RecordColumns:
     def from_arrow(cls, data: ArrowData) -> RecordColumns:
         """Reads the columns value (required), key, headers, timestamp and partition; others are ignored."""
         check_schema(data.schema)
-        return cls.of(
-            data.num_rows,
-            _read_bytes(data, "key"),
-            _read_bytes(data, "value"),
-            _read_headers(data),
-            _read_timestamps(data),
-            _read_partitions(data),
-        )
+        try:
+            return cls.of(
+                data.num_rows,
+                _read_bytes(data, "key"),
+                _read_bytes(data, "value"),
+                _read_headers(data),
+                _read_timestamps(data),
+                _read_partitions(data),
+            )
+        except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
+            # More than 2 GiB in one array of headers or of a dictionary, or an index outside its dictionary.
+            raise DataError(f"the rows cannot be read: {error}; if they are very many, send fewer at once") from None
 
     @classmethod
     def from_rows(

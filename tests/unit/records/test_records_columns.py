@@ -49,6 +49,13 @@ def test_fixed_size_and_dictionary_and_run_end_columns_give_their_rows() -> None
         assert rows_of(columns.value, 3) == expected
 
 
+def test_an_array_that_arrow_cannot_read_is_refused() -> None:
+    """Also a dictionary whose rows take more than 2 GiB; that takes too long here."""
+    outside = pa.DictionaryArray.from_arrays(pa.array([0, 7]), pa.array(["a"]), safe=False)
+    with pytest.raises(DataError, match=r"the rows cannot be read: .* send fewer at once"):
+        RecordColumns.from_arrow(pa.table({"value": outside}))
+
+
 def test_bytes_under_a_null_are_never_read() -> None:
     starts = pa.py_buffer(np.array([0, 2, 5, 6], np.int32))
     validity = pa.py_buffer(b"\x05")
