@@ -39,7 +39,7 @@ def check_headers_type(kind: pa.DataType) -> None:
     check_bytes_type(value_type, f"{COLUMN}.value")
 
 
-def encode_header_column(array: pa.Array, first_row: int = 0) -> BytesColumn:
+def encode_header_column(array: pa.Array, first_row: int) -> BytesColumn:
     """`first_row` is the number of the first one in errors."""
     array = to_plain(array)
     if array.null_count == len(array):
