@@ -97,10 +97,12 @@ class BytesColumn:
         return BytesColumn.of(taken.data, taken.starts, self.lengths[rows])
 
     def elements(self) -> pa.Array:
-        """The rows as a plain Arrow array without nulls. It must be smaller than 2 GiB."""
+        """The rows as a plain Arrow array without nulls. Raises `DataError` from 2 GiB on."""
         if self.starts.dtype == np.int32:
             return binary_array(pa.py_buffer(self.data), np.ascontiguousarray(self.starts))
         first, last = int(self.starts[0]), int(self.starts[-1])
+        if last - first >= 2**31:
+            raise DataError("a column of 2 GiB and more cannot be encoded at once: send fewer rows")
         return binary_array(pa.py_buffer(self.data[first:last]), (self.starts - first).astype(np.int32))
 
     def views(self, rows: Array) -> list[memoryview]:

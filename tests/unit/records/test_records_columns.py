@@ -56,6 +56,13 @@ def test_an_array_that_arrow_cannot_read_is_refused() -> None:
         RecordColumns.from_arrow(pa.table({"value": outside}))
 
 
+def test_offsets_that_do_not_fit_an_array_are_refused_instead_of_read_somewhere_else() -> None:
+    for byte_count in (2**31, 2**32 + 5):
+        column = BytesColumn.of(np.empty(0, np.uint8), np.array([0, byte_count]), np.array([byte_count]))
+        with pytest.raises(DataError, match="2 GiB and more"):
+            column.elements()
+
+
 def test_bytes_under_a_null_are_never_read() -> None:
     starts = pa.py_buffer(np.array([0, 2, 5, 6], np.int32))
     validity = pa.py_buffer(b"\x05")
