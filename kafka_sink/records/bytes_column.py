@@ -66,13 +66,14 @@ class BytesColumn:
             return columns[0]
         blocks = [column.data[column.starts[0] : column.starts[-1]] for column in columns]
         ends = np.cumsum([len(block) for block in blocks])
+        # Widened first: before NumPy 2 the sum of an array and a number has the type of the array.
         starts = [
-            column.starts[:-1] - int(column.starts[0]) + (end - len(block))
+            column.starts[:-1].astype(np.int64) + (end - len(block) - int(column.starts[0]))
             for column, block, end in zip(columns, blocks, ends, strict=True)
         ]
         return cls.of(
             np.concatenate(blocks),
-            np.concatenate([*starts, ends[-1:]]).astype(np.int64),
+            np.concatenate([*starts, ends[-1:]]),
             np.concatenate([column.lengths for column in columns]),
         )
 

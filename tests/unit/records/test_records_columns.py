@@ -63,6 +63,20 @@ def test_offsets_that_do_not_fit_an_array_are_refused_instead_of_read_somewhere_
             column.elements()
 
 
+@pytest.mark.slow
+def test_chunks_of_more_than_2_gib_together_keep_their_rows() -> None:
+    """NumPy 1.26 once computed the offsets in 32 bits."""
+    data = np.zeros(1_200_000_000, np.uint8)
+    chunk = BytesColumn.of(data, np.array([0, len(data) - 5, len(data)], np.int32), np.array([len(data) - 5, 5]))
+    assert BytesColumn.concat([chunk, chunk]).starts.tolist() == [
+        0,
+        1_199_999_995,
+        1_200_000_000,
+        2_399_999_995,
+        2_400_000_000,
+    ]
+
+
 def test_bytes_under_a_null_are_never_read() -> None:
     starts = pa.py_buffer(np.array([0, 2, 5, 6], np.int32))
     validity = pa.py_buffer(b"\x05")
