@@ -8,8 +8,9 @@ failure up to and including encoding leaves the open batches unchanged.
 A batch is closed when the next record does not fit, when it has reached the limit, or by the caller (linger has passed,
 a flush). Closing joins the sections and compresses them. Whether a record fits is decided by an upper bound that is
 exact to two or three bytes; so no batch exceeds the limit unless a single record does, which is then alone in its
-batch. The limit is for the compressed batch: the topic's ratio is estimated (compression_ratio.py), and the limit
-before compression grows with it, up to the maximum request and a fair share of the memory.
+batch. The limit is for the compressed batch: the topic's ratio is estimated from the batches so far, as in the Java
+client, and the limit before compression grows with it, up to the maximum request and a fair share of the memory. So a
+wrong estimate never causes a split.
 
 It knows no clock, no thread and no broker. One caller at a time.
 """
@@ -26,7 +27,6 @@ from kafka_sink.frozen import frozen
 from kafka_sink.records.batch import HEADER_BYTES, RECORD_BYTES_MIN, EncodedBatch, Share
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import NONE, Compressor
-from kafka_sink.records.compression_ratio import CompressionRatio
 from kafka_sink.records.cutting import cut_rows
 from kafka_sink.records.encoder import encode_rows
 from kafka_sink.records.varint import Array, largest, smallest
@@ -35,6 +35,10 @@ from kafka_sink.records.varint import Array, largest, smallest
 CHUNK_BYTES = 2 * 1024 * 1024
 # Each partition in a chunk costs some microseconds, however few its rows; this many rows make that acceptable.
 ROWS_PER_PARTITION = 16
+# Batches differ a little: the next one may compress this much worse.
+RATIO_MARGIN = 1.05
+# The estimate follows a better ratio slowly: each batch moves it by 1/RATIO_CAUTION of the difference.
+RATIO_CAUTION = 8
 
 B = TypeVar("B")
 
@@ -90,7 +94,7 @@ class Assembler(Generic[B]):
         self._open_bytes_max = open_bytes_max
         self._compression = compression
         self._compressors: dict[str, Compressor] = {}
-        self._compression_ratio = CompressionRatio()
+        self._ratios = CompressionRatios()
         self._chunk_bytes = chunk_bytes
         # Oldest first: a closed batch is removed, the partition's next one is added at the end.
         self._open: dict[tuple[str, int], _OpenBatch] = {}
@@ -152,9 +156,7 @@ class Assembler(Generic[B]):
 
     def _limits(self, topic: str) -> tuple[int, int]:
         """Bytes before compression, and records."""
-        bytes_max = min(
-            self._compression_ratio.bytes_before_compression(topic, self._batch_bytes_max), self._request_bytes_max
-        )
+        bytes_max = min(int(self._batch_bytes_max / self._ratios.of(topic)), self._request_bytes_max)
         if self._open_bytes_max is not None:
             bytes_max = min(bytes_max, self._open_bytes_max // (len(self._open) or 1))
         bytes_max = max(bytes_max, self._batch_bytes_max)
@@ -232,7 +234,7 @@ class Assembler(Generic[B]):
         content = batch.sections[0] if len(batch.sections) == 1 else b"".join(batch.sections)
         payload = compressor.compress(content)
         if batch.records_bytes > self._batch_bytes_max // 2 and compressor.codec_id != NONE:
-            self._compression_ratio.on_compressed(batch.topic, batch.records_bytes, len(payload))
+            self._ratios.on_compressed(batch.topic, batch.records_bytes, len(payload))
         encoded = EncodedBatch(
             codec=compressor.codec_id,
             payload=payload,
@@ -244,6 +246,23 @@ class Assembler(Generic[B]):
         del self._open[batch.topic, batch.partition]
         self.open_bytes -= batch.records_bytes
         return self._new_batch(batch.topic, batch.partition, encoded, batch.opened_ms, tuple(batch.shares))
+
+
+class CompressionRatios:
+    """Compressed size divided by uncompressed size, by topic."""
+
+    def __init__(self) -> None:
+        self._ratios: dict[str, float] = {}
+
+    def of(self, topic: str) -> float:
+        return self._ratios.get(topic, 1.0)
+
+    def on_compressed(self, topic: str, before: int, after: int) -> None:
+        """Call for full batches only: small ones compress worse and are not representative."""
+        ratio = min(1.0, RATIO_MARGIN * after / before)
+        expected = self.of(topic)
+        # Too low an estimate makes batches too large, so a worse ratio counts at once.
+        self._ratios[topic] = ratio if ratio > expected else expected + (ratio - expected) / RATIO_CAUTION
 
 
 @frozen

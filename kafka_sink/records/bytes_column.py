@@ -20,6 +20,9 @@ from kafka_sink.records.varint import Array, binary_array, largest, length_varin
 
 STRING_TYPES = "string, large_string or string_view"
 BYTES_TYPES = f"binary, large_binary, binary_view, fixed_size_binary, {STRING_TYPES}"
+_SMALL_TYPES, _LARGE_TYPES = (pa.binary(), pa.string()), (pa.large_binary(), pa.large_string())
+_TEXT_TYPES = (pa.string(), pa.large_string(), pa.string_view())
+_BINARY_TYPES = (pa.binary(), pa.large_binary(), pa.binary_view())
 
 
 @frozen
@@ -44,14 +47,12 @@ class BytesColumn:
         if pa.types.is_null(kind):
             count = len(array)
             return cls.of(np.empty(0, np.uint8), np.zeros(count + 1, np.int32), np.full(count, -1, np.int32))
-        if not _has_flat_buffers(kind):
+        if kind not in _SMALL_TYPES + _LARGE_TYPES:
             array = array.cast(pa.large_binary())
-            kind = array.type
-        is_large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
         _, starts_buffer, data_buffer = array.buffers()
         if starts_buffer is None or not len(array):  # the buffers of an empty array may be missing, or empty
             return cls.of(np.empty(0, np.uint8), np.zeros(1, np.int32), np.empty(0, np.int32))
-        starts = np.frombuffer(starts_buffer, np.int64 if is_large else np.int32)
+        starts = np.frombuffer(starts_buffer, np.int32 if kind in _SMALL_TYPES else np.int64)
         starts = starts[array.offset : array.offset + len(array) + 1]
         data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
         lengths = np.diff(starts)
@@ -65,13 +66,14 @@ class BytesColumn:
             return columns[0]
         blocks = [column.data[column.starts[0] : column.starts[-1]] for column in columns]
         ends = np.cumsum([len(block) for block in blocks])
+        # Widened first: before NumPy 2 the sum of an array and a number has the type of the array.
         starts = [
-            column.starts[:-1] - int(column.starts[0]) + (end - len(block))
+            column.starts[:-1].astype(np.int64) + (end - len(block) - int(column.starts[0]))
             for column, block, end in zip(columns, blocks, ends, strict=True)
         ]
         return cls.of(
             np.concatenate(blocks),
-            np.concatenate([*starts, ends[-1:]]).astype(np.int64),
+            np.concatenate([*starts, ends[-1:]]),
             np.concatenate([column.lengths for column in columns]),
         )
 
@@ -96,10 +98,12 @@ class BytesColumn:
         return BytesColumn.of(taken.data, taken.starts, self.lengths[rows])
 
     def elements(self) -> pa.Array:
-        """The rows as a plain Arrow array without nulls. It must be smaller than 2 GiB."""
+        """The rows as a plain Arrow array without nulls. Raises `DataError` from 2 GiB on."""
         if self.starts.dtype == np.int32:
             return binary_array(pa.py_buffer(self.data), np.ascontiguousarray(self.starts))
         first, last = int(self.starts[0]), int(self.starts[-1])
+        if last - first >= 2**31:
+            raise DataError("a column of 2 GiB and more cannot be encoded at once: send fewer rows")
         return binary_array(pa.py_buffer(self.data[first:last]), (self.starts - first).astype(np.int32))
 
     def views(self, rows: Array) -> list[memoryview]:
@@ -148,22 +152,12 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 def check_bytes_type(kind: pa.DataType, column: str, *, text_only: bool = False) -> None:
     kind = plain_type(kind)
-    types = pa.types
-    is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-    is_binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
-    is_accepted = is_text or types.is_null(kind)
+    is_accepted = kind in _TEXT_TYPES or pa.types.is_null(kind)
     if not text_only:
-        is_accepted = is_accepted or is_binary or types.is_fixed_size_binary(kind)
+        is_accepted = is_accepted or kind in _BINARY_TYPES or pa.types.is_fixed_size_binary(kind)
     if not is_accepted:
         raise wrong_type_error(column, kind, STRING_TYPES if text_only else BYTES_TYPES)
 
 
 def wrong_type_error(column: str, kind: pa.DataType, accepted: str) -> DataError:
     return DataError(f"column {column} has type {kind}; accepted are {accepted}", COLUMN_TYPE, column=column)
-
-
-def _has_flat_buffers(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind) or types.is_large_string(kind)
-    )

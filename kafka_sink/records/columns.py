@@ -10,13 +10,11 @@ grouping, so that an error or an offset can be assigned to its row.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from kafka_sink.error_table.writes import (
-    ROW_HEADERS,
     ROW_PARTITION,
     ROW_TIMESTAMP,
     ROW_TOO_LARGE,
@@ -47,10 +45,13 @@ _EXPECTED = {
 }
 TIMESTAMP_TYPES = "timestamp of any unit and int64 (milliseconds)"
 _MS_PER_SECOND = 1000
-_UNITS_PER_MS = {"ms": 1, "us": 1000, "ns": 1_000_000}
+_UNITS_PER_MS = {"us": 1000, "ns": 1_000_000}
+_NUMBER_TYPES = {
+    "timestamp": ((pa.types.is_timestamp, pa.types.is_int64, pa.types.is_null), TIMESTAMP_TYPES),
+    "partition": ((pa.types.is_int32, pa.types.is_int64, pa.types.is_null), INTEGER_TYPES),
+}
 
 ArrowData = pa.RecordBatch | pa.Table
-T = TypeVar("T")
 
 
 @frozen
@@ -85,14 +86,18 @@ class RecordColumns:
     def from_arrow(cls, data: ArrowData) -> RecordColumns:
         """Reads the columns value (required), key, headers, timestamp and partition; others are ignored."""
         check_schema(data.schema)
-        return cls.of(
-            data.num_rows,
-            _read_bytes(data, "key"),
-            _read_bytes(data, "value"),
-            _read_headers(data),
-            _read_numbers(data, "timestamp", _read_timestamps),
-            _read_numbers(data, "partition", _read_partitions),
-        )
+        try:
+            return cls.of(
+                data.num_rows,
+                _read_bytes(data, "key"),
+                _read_bytes(data, "value"),
+                _read_headers(data),
+                _read_timestamps(data),
+                _read_partitions(data),
+            )
+        except (pa.ArrowInvalid, pa.ArrowIndexError) as error:
+            # More than 2 GiB in one array of headers or of a dictionary, or an index outside its dictionary.
+            raise DataError(f"the rows cannot be read: {error}; if they are very many, send fewer at once") from None
 
     @classmethod
     def from_rows(
@@ -100,16 +105,13 @@ class RecordColumns:
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
         headers: Sequence[Headers | None] | None = None,
-        timestamps: Sequence[int | None] | None = None,
-        partitions: Sequence[int | None] | None = None,
     ) -> RecordColumns:
+        """The caller has checked the types."""
         return cls.of(
             len(values),
-            _bytes_from_rows("key", keys),
-            _bytes_from_rows("value", values),
-            None if headers is None else _headers_from_rows(headers),
-            None if timestamps is None else _numbers_from_rows("timestamp", timestamps, 2**63 - 1),
-            None if partitions is None else _numbers_from_rows("partition", partitions, 2**31 - 1).astype(np.int32),
+            _bytes_from_rows(keys),
+            _bytes_from_rows(values),
+            None if headers is None or not any(headers) else _headers_from_rows(headers),
         )
 
     @property
@@ -191,13 +193,12 @@ def check_schema(schema: pa.Schema) -> None:
             raise DataError(f"there are {names.count(name)} columns {name}", column=name)
     for name in ("key", "value", "topic"):
         if name in names:
-            check_bytes_type(_field(schema, name).type, name, text_only=name == "topic")
+            check_bytes_type(schema.field(name).type, name, text_only=name == "topic")
     if "headers" in names:
-        check_headers_type(_field(schema, "headers").type)
-    if "timestamp" in names:
-        _check_timestamp_type(plain_type(_field(schema, "timestamp").type))
-    if "partition" in names:
-        _check_partition_type(plain_type(_field(schema, "partition").type))
+        check_headers_type(schema.field("headers").type)
+    for name, (kinds, accepted) in _NUMBER_TYPES.items():
+        if name in names and not any(is_kind(plain_type(schema.field(name).type)) for is_kind in kinds):
+            raise wrong_type_error(name, plain_type(schema.field(name).type), accepted)
 
 
 def columns_by_topic(data: ArrowData, *, topic: str | None) -> list[tuple[str, RecordColumns]]:
@@ -246,13 +247,8 @@ def _record_sizes(key: BytesColumn | None, value: BytesColumn | None, headers: B
 # ---- from Arrow ------------------------------------------------------------------------------------------------
 
 
-def _field(schema: pa.Schema, name: str) -> pa.Field:
-    """The first field with that name, as in Spark."""
-    return schema.field(schema.names.index(name))
-
-
 def _chunks(data: ArrowData, name: str) -> list[pa.Array]:
-    column = data.column(data.schema.names.index(name))
+    column = data.column(name)
     if isinstance(column, pa.ChunkedArray):
         # Any type may be null, and Arrow has no empty array for some types.
         return [*column.chunks] or [pa.nulls(0)]
@@ -269,95 +265,58 @@ def _read_bytes(data: ArrowData, name: str) -> BytesColumn | None:
 def _read_headers(data: ArrowData) -> BytesColumn | None:
     if "headers" not in data.schema.names:
         return None
-    chunks = _chunks(data, "headers")
     blocks = []
     first_row = 0
-    for chunk in chunks:
-        blocks.append(_read_chunk(encode_header_column, chunk, first_row))
+    for chunk in _chunks(data, "headers"):
+        blocks.append(encode_header_column(chunk, first_row))
         first_row += len(chunk)
-    if all(block is None for block in blocks):
+    column = BytesColumn.concat(blocks)
+    # One byte is the number of headers, 0.
+    return None if column.longest <= 1 else column
+
+
+def _read_timestamps(data: ArrowData) -> Array | None:
+    array = _read_numbers(data, "timestamp")
+    if array is None:
         return None
-    return BytesColumn.concat(
-        [_no_headers(len(chunk)) if block is None else block for chunk, block in zip(chunks, blocks, strict=True)]
-    )
+    unit = array.type.unit if pa.types.is_timestamp(array.type) else "ms"
+    numbers = _check_numbers("timestamp", array, (2**63 - 1) // (_MS_PER_SECOND if unit == "s" else 1))
+    if unit == "ms":
+        return numbers
+    if unit == "s":
+        return np.where(numbers < 0, NO_TIMESTAMP, numbers * _MS_PER_SECOND)
+    # Rounds down, which keeps "none" at -1.
+    return numbers // _UNITS_PER_MS[unit]
 
 
-def _no_headers(row_count: int) -> BytesColumn:
-    return BytesColumn.of(
-        np.zeros(row_count, np.uint8), np.arange(row_count + 1, dtype=np.int32), np.ones(row_count, np.int32)
-    )
+def _read_partitions(data: ArrowData) -> Array | None:
+    array = _read_numbers(data, "partition")
+    numbers = None if array is None else _check_numbers("partition", array, 2**31 - 1)
+    return None if numbers is None else numbers.astype(np.int32, copy=False)
 
 
-def _read_numbers(data: ArrowData, name: str, read: Callable[[pa.Array], Array]) -> Array | None:
+def _read_numbers(data: ArrowData, name: str) -> pa.Array | None:
+    """None: there is no such column, or all of it is null, which means the same."""
     if name not in data.schema.names:
         return None
-    parts = []
-    first_row = 0
-    for chunk in _chunks(data, name):
-        parts.append(_read_chunk(read, to_plain(chunk), first_row))
-        first_row += len(chunk)
-    numbers = np.concatenate(parts)
-    # All null is the same as a missing column.
-    return numbers if int(numbers.max(initial=-1)) >= 0 else None
+    chunks = [to_plain(chunk) for chunk in _chunks(data, name)]
+    array = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+    return None if array.null_count == len(array) else array
 
 
-def _read_chunk(read: Callable[[pa.Array], T], chunk: pa.Array, first_row: int) -> T:
-    """`read` numbers rows from the start of the chunk; errors raised here number them from the start of the column."""
-    try:
-        return read(chunk)
-    except DataError as error:
-        if error.row is None or first_row == 0:
-            raise
-        row = first_row + error.row
-        text = str(error).replace(f"row {error.row}", f"row {row}")
-        raise DataError(text, error.entry, row=row, column=error.column) from None
-
-
-def _check_timestamp_type(kind: pa.DataType) -> None:
-    types = pa.types
-    if not (types.is_timestamp(kind) or types.is_int64(kind) or types.is_null(kind)):
-        raise wrong_type_error("timestamp", kind, TIMESTAMP_TYPES)
-
-
-def _check_partition_type(kind: pa.DataType) -> None:
-    types = pa.types
-    if not (types.is_int32(kind) or types.is_int64(kind) or types.is_null(kind)):
-        raise wrong_type_error("partition", kind, INTEGER_TYPES)
-
-
-def _read_timestamps(array: pa.Array) -> Array:
-    numbers = _read_valid_numbers("timestamp", array)
-    if not pa.types.is_timestamp(array.type) or not len(numbers):
-        return numbers
-    if array.type.unit != "s":
-        # Rounds down, which keeps "none" at -1.
-        return numbers // _UNITS_PER_MS[array.type.unit]
-    _refuse_above("timestamp", numbers, (2**63 - 1) // _MS_PER_SECOND)
-    return np.where(numbers < 0, NO_TIMESTAMP, numbers * _MS_PER_SECOND)
-
-
-def _read_partitions(array: pa.Array) -> Array:
-    numbers = _read_valid_numbers("partition", array)
-    _refuse_above("partition", numbers, 2**31 - 1)
-    return numbers.astype(np.int32, copy=False)
-
-
-def _read_valid_numbers(column: str, array: pa.Array) -> Array:
-    """Nulls become -1; a number below 0 is an error."""
-    if pa.types.is_null(array.type):
-        return np.full(len(array), -1, np.int64)
+def _check_numbers(column: str, array: pa.Array, highest: int) -> Array:
+    """The numbers, -1 for a null."""
     if pa.types.is_timestamp(array.type):
         array = array.view(pa.int64())
-    is_null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     numbers: Array = array.fill_null(-1).to_numpy(zero_copy_only=False)
-    if int(numbers.min(initial=0)) < 0:
-        _refuse_first(column, (numbers < 0) if is_null is None else (numbers < 0) & ~is_null, "is negative")
-    return numbers
-
-
-def _refuse_above(column: str, numbers: Array, highest: int) -> None:
-    if int(numbers.max(initial=0)) > highest:
+    if int(numbers.min()) < 0:
+        is_negative = numbers < 0
+        if array.null_count:
+            is_negative &= array.is_valid().to_numpy(zero_copy_only=False)
+        _refuse_first(column, is_negative, "is negative")
+    if int(numbers.max()) > highest:
         _refuse_first(column, numbers > highest, f"is above {highest}")
+    return numbers
 
 
 def _refuse_first(column: str, is_bad: Array, what: str) -> None:
@@ -371,43 +330,13 @@ def _refuse_first(column: str, is_bad: Array, what: str) -> None:
 # ---- from rows -------------------------------------------------------------------------------------------------
 
 
-def _bytes_from_rows(column: str, contents: Sequence[bytes | None]) -> BytesColumn | None:
-    try:
-        array = pa.array(contents, pa.large_binary())
-    except (pa.ArrowException, TypeError, ValueError):
-        raise _not_bytes_error(column, contents) from None
-    if array.null_count == len(array) and len(array):
-        return None
-    return BytesColumn.from_arrow(array, column)
+def _bytes_from_rows(contents: Sequence[bytes | None]) -> BytesColumn | None:
+    column = BytesColumn.from_arrow(pa.array(contents, pa.large_binary()), "")
+    return None if column.longest < 0 else column
 
 
-def _not_bytes_error(column: str, contents: Sequence[Any]) -> DataError:
-    for row, content in enumerate(contents):
-        if content is not None and not isinstance(content, bytes | bytearray | memoryview | str):
-            text = f"{column} of row {row} is of type {type(content).__name__}; accepted are bytes and None"
-            return DataError(text, row=row, column=column)
-    return DataError(f"{column} holds rows that cannot be sent", column=column)
-
-
-def _headers_from_rows(rows: Sequence[Headers | None]) -> BytesColumn | None:
-    if not any(rows):
-        return None
-    blocks = []
-    for row, headers in enumerate(rows):
-        try:
-            blocks.append(encode_headers(headers or ()))
-        except (TypeError, ValueError, AttributeError):
-            text = f"headers of row {row} are not pairs of a text and bytes or None"
-            raise DataError(text, ROW_HEADERS, row=row, column="headers") from None
+def _headers_from_rows(rows: Sequence[Headers | None]) -> BytesColumn:
+    blocks = [encode_headers(headers or ()) for headers in rows]
     starts = np.zeros(len(blocks) + 1, np.int64)
     np.cumsum([len(block) for block in blocks], out=starts[1:])
     return BytesColumn.of(np.frombuffer(b"".join(blocks), np.uint8), starts, np.diff(starts))
-
-
-def _numbers_from_rows(column: str, rows: Sequence[int | None], highest: int) -> Array:
-    for row, number in enumerate(rows):
-        if number is not None and not (isinstance(number, int) and 0 <= number <= highest):
-            raise DataError(
-                f"{column} of row {row} is no number in 0..{highest}", _ENTRIES.get(column), row=row, column=column
-            )
-    return np.array([-1 if number is None else number for number in rows], np.int64)

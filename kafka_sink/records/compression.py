@@ -44,6 +44,7 @@ XERIAL_BLOCK_BYTES = 32 * 1024
 # zlib's wbits for gzip: 15 for a window of 32 KiB, plus 16 for the gzip container.
 GZIP_WINDOW_BITS = 31
 GZIP_DEFAULT_LEVEL = -1
+READ_BYTES = 256 * 1024
 
 _LEVELS = {"gzip": (1, 9), "lz4": (-(2**16), 17), "zstd": (-(2**17), 22)}
 
@@ -175,8 +176,12 @@ def _read_stream(codec_name: str, data: Data, bytes_max: int) -> bytes:
 
     if not data:
         raise _broken_error(codec_name, "truncated")
+    content = bytearray()
     try:
-        content = pa.CompressedInputStream(pa.BufferReader(data), codec_name).read(bytes_max + 1)
+        stream = pa.CompressedInputStream(pa.BufferReader(data), codec_name)
+        # A read reserves what it asks for, and the limit may be far above the content.
+        while len(content) <= bytes_max and (part := stream.read(min(READ_BYTES, bytes_max + 1 - len(content)))):
+            content += part
     except (OSError, NotImplementedError):  # the latter: this build of pyarrow lacks the codec
         raise _broken_error(codec_name, "not decodable") from None
     if len(content) > bytes_max:

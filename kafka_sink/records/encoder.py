@@ -16,7 +16,6 @@ column, row by row: one copy of a value instead of two or three, for 0.2 us of P
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -41,16 +40,9 @@ _NO_HEADERS = constant_field(NO_HEADERS)
 _EMPTY = pa.array([b""], pa.binary())
 
 
-class EncodedRows(Protocol):
-    """The records of all rows in their new order."""
-
-    def section(self, start: int, stop: int) -> memoryview | bytes:
-        """The records of the rows [start, stop)."""
-
-
 @frozen
 class InterleavedRows:
-    """All bytes in one block. `ends_early`: each row's last byte is the first of the next one."""
+    """The records of all rows in one block. `ends_early`: each row's last byte is the first of the next one."""
 
     content: memoryview
     starts: Array
@@ -88,7 +80,7 @@ def encode_rows(
     *,
     timestamp_deltas: Array | int,
     offset_deltas: Array,
-) -> EncodedRows:
+) -> InterleavedRows | JoinedRows:
     """Row `order[i]` becomes record i; the deltas are those of record i. The total must be less than 2 GiB."""
     rows = np.arange(columns.row_count) if order is None else order.astype(np.int64)
     fields = _prefix_fields(columns, rows, timestamp_deltas, offset_deltas)

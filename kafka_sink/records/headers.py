@@ -39,12 +39,11 @@ def check_headers_type(kind: pa.DataType) -> None:
     check_bytes_type(value_type, f"{COLUMN}.value")
 
 
-def encode_header_column(array: pa.Array) -> BytesColumn | None:
-    """None if no row has a header."""
+def encode_header_column(array: pa.Array, first_row: int) -> BytesColumn:
+    """`first_row` is the number of the first one in errors."""
     array = to_plain(array)
-    check_headers_type(array.type)
-    if pa.types.is_null(array.type):
-        return None
+    if array.null_count == len(array):
+        return _no_headers(len(array))
     list_starts = array.offsets.to_numpy()
     first, last = int(list_starts[0]), int(list_starts[-1])
     counts = np.diff(list_starts)
@@ -52,13 +51,13 @@ def encode_header_column(array: pa.Array) -> BytesColumn | None:
         counts[array.is_null().to_numpy(zero_copy_only=False)] = 0
     row_count, header_count = len(array), int(counts.sum())
     if header_count == 0:
-        return None
+        return _no_headers(row_count)
     # Maps header i (over all rows) to its row and its position in the list's values; under null lists there may be
     # values that belong to no row.
     ends = np.cumsum(counts)
     rows = np.repeat(np.arange(row_count), counts)
     sources = np.arange(header_count) + np.repeat(list_starts[:-1] - first - (ends - counts), counts)
-    keys, values = _split_entries(array, first, last, sources, rows)
+    keys, values = _split_entries(array, first, last, sources, rows, first_row)
 
     count_elements, count_index = length_elements(counts)
     key_lengths, key_length_index = length_elements(keys.lengths)
@@ -78,6 +77,12 @@ def encode_header_column(array: pa.Array) -> BytesColumn | None:
     return _take_rows(parts, index, row_positions)
 
 
+def _no_headers(row_count: int) -> BytesColumn:
+    return BytesColumn.of(
+        np.zeros(row_count, np.uint8), np.arange(row_count + 1, dtype=np.int32), np.ones(row_count, np.int32)
+    )
+
+
 def _take_rows(parts: list[pa.Array], index: Array, row_positions: Array) -> BytesColumn:
     """The indexed elements of `parts`; each row has those from its position to the next row's."""
     joined = take_elements(pa.concat_arrays(parts), pa.array(index))
@@ -88,19 +93,19 @@ def _take_rows(parts: list[pa.Array], index: Array, row_positions: Array) -> Byt
 
 
 def _split_entries(
-    array: pa.Array, first: int, last: int, sources: Array, rows: Array
+    array: pa.Array, first: int, last: int, sources: Array, rows: Array, first_row: int
 ) -> tuple[BytesColumn, BytesColumn]:
     if pa.types.is_map(array.type):
         keys, values = array.keys.slice(first, last - first), array.items.slice(first, last - first)
     else:
         entries = array.values.slice(first, last - first)
         if entries.null_count:
-            _refuse(entries.is_null().to_numpy(zero_copy_only=False)[sources], rows, "a null header")
+            _refuse(entries.is_null().to_numpy(zero_copy_only=False)[sources], rows, first_row, "a null header")
         key_index, value_index = _key_and_value_index(entries.type)
         keys, values = entries.field(key_index), entries.field(value_index)
     key_column = BytesColumn.from_arrow(keys, f"{COLUMN}.key", text_only=True)
     if key_column.has_nulls:
-        _refuse(key_column.lengths[sources] < 0, rows, "a header whose key is null")
+        _refuse(key_column.lengths[sources] < 0, rows, first_row, "a header whose key is null")
     return key_column, BytesColumn.from_arrow(values, f"{COLUMN}.value")
 
 
@@ -109,8 +114,8 @@ def _key_and_value_index(entry_type: pa.StructType) -> tuple[int, int]:
     return (1, 0) if names == ["value", "key"] else (0, 1)
 
 
-def _refuse(is_bad: Array, rows: Array, what: str) -> None:
+def _refuse(is_bad: Array, rows: Array, first_row: int, what: str) -> None:
     bad = np.flatnonzero(is_bad)
     if len(bad):
-        row = int(rows[bad[0]])
+        row = first_row + int(rows[bad[0]])
         raise DataError(f"column {COLUMN} has {what} in row {row}", ROW_HEADERS, row=row, column=COLUMN)

@@ -12,6 +12,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -40,6 +41,8 @@ class PartitionView:
 
 # (topic, columns, view) -> a partition for every row.
 CustomPartitioner = Callable[[str, RecordColumns, PartitionView], Any]
+# The same with the queue lengths, and the rows that it answers for (None: all).
+_Partitioner = Callable[[str, RecordColumns, PartitionView, Loads | None, Array | None], Array]
 
 
 @dataclass(slots=True)
@@ -86,44 +89,48 @@ class Router:
         rows = np.flatnonzero(explicit == NO_PARTITION)
         if not len(rows):
             return explicit
-        return np.where(explicit == NO_PARTITION, self._partition(topic, columns, view, loads, rows), explicit)
+        partitions: Array = explicit.copy()
+        partitions[rows] = self._partition(topic, columns, view, loads, rows)
+        return partitions
 
-    # ---- partitioners: each answers for all rows, and may leave rows out of `rows` (None: all) undefined -------------
+    # ---- partitioners ----------------------------------------------------------------------------------------------
 
-    def _select_partitioner(
-        self, partitioner: str | CustomPartitioner
-    ) -> Callable[[str, RecordColumns, PartitionView, Loads | None, Array | None], Array]:
+    def _select_partitioner(self, partitioner: str | CustomPartitioner) -> _Partitioner:
         if callable(partitioner):
             return lambda topic, columns, view, _loads, rows: _call_partitioner(partitioner, topic, columns, view, rows)
-        placements = {
-            "default": self._default,
+        placements: dict[str, _Partitioner] = {
+            # The empty key is a key, as in Java.
+            "default": partial(self._place_keys, partitions_of_keys, 0),
             "round_robin": self._round_robin,
             "random": self._random,
-            "consistent_random": self._consistent_random,
+            # As in librdkafka the empty key is none.
+            "consistent_random": partial(self._place_keys, _crc32_partitions_of_keys, 1),
         }
         if partitioner not in placements:
             raise ConfigError(f"partitioner {partitioner!r} is unknown; known are {', '.join(placements)}")
         return placements[partitioner]
 
-    def _default(
-        self, topic: str, columns: RecordColumns, view: PartitionView, loads: Loads | None, rows: Array | None
+    def _place_keys(
+        self,
+        place: Callable[[BytesColumn, int], Array],
+        key_bytes_min: int,
+        topic: str,
+        columns: RecordColumns,
+        view: PartitionView,
+        loads: Loads | None,
+        rows: Array | None,
     ) -> Array:
-        if columns.key is None or self._ignores_keys:
+        """Rows whose key is null or shorter than `key_bytes_min` are spread like rows without a key."""
+        key = columns.key
+        if key is None or self._ignores_keys:
             return self._stick(topic, columns, view, loads, rows)
-        partitions = partitions_of_keys(columns.key, view.partition_count)
-        if columns.key.has_nulls:
-            # The empty key is a key, as in Java.
-            self._stick_rows(partitions, columns.key.lengths < 0, topic, columns, view, loads, rows)
-        return partitions
-
-    def _consistent_random(
-        self, topic: str, columns: RecordColumns, view: PartitionView, loads: Loads | None, rows: Array | None
-    ) -> Array:
-        """Rows without key or with the empty key get any partition, sticky for a while, as in librdkafka."""
-        if columns.key is None or self._ignores_keys:
-            return self._stick(topic, columns, view, loads, rows)
-        partitions = _crc32_partitions_of_keys(columns.key, view.partition_count)
-        self._stick_rows(partitions, columns.key.lengths <= 0, topic, columns, view, loads, rows)
+        partitions, lengths = place(key, view.partition_count), key.lengths
+        if rows is not None:
+            partitions, lengths = partitions[rows], lengths[rows]
+        if key.shortest < key_bytes_min:
+            unkeyed = np.flatnonzero(lengths < key_bytes_min)
+            asked = unkeyed if rows is None else rows[unkeyed]
+            partitions[unkeyed] = self._stick(topic, columns, view, loads, asked)
         return partitions
 
     def _round_robin(
@@ -134,8 +141,7 @@ class Router:
         turn = self._turns.get(topic, 0)
         self._turns[topic] = turn + count
         choices = np.array(view.available or range(view.partition_count), np.int32)
-        dealt = choices[np.arange(turn, turn + count) % len(choices)]
-        return dealt if rows is None else _scatter(dealt, rows, columns.row_count)
+        return choices[np.arange(turn, turn + count) % len(choices)]
 
     def _random(
         self, topic: str, columns: RecordColumns, view: PartitionView, _loads: Loads | None, rows: Array | None
@@ -143,26 +149,9 @@ class Router:
         """A random partition per row, whatever its key, like librdkafka's partitioner of that name."""
         count = columns.row_count if rows is None else len(rows)
         choices = np.array(view.available or range(view.partition_count), np.int32)
-        drawn = choices[[int(self._random_number() * len(choices)) for _ in range(count)]]
-        return drawn if rows is None else _scatter(drawn, rows, columns.row_count)
+        return choices[[int(self._random_number() * len(choices)) for _ in range(count)]]
 
     # ---- unkeyed rows ----------------------------------------------------------------------------------------------
-
-    def _stick_rows(
-        self,
-        partitions: Array,
-        is_unkeyed: Array,
-        topic: str,
-        columns: RecordColumns,
-        view: PartitionView,
-        loads: Loads | None,
-        rows: Array | None,
-    ) -> None:
-        unkeyed = np.flatnonzero(is_unkeyed)
-        if rows is not None:
-            unkeyed = np.intersect1d(unkeyed, rows, assume_unique=True)
-        if len(unkeyed):
-            partitions[unkeyed] = self._stick(topic, columns, view, loads, unkeyed)[unkeyed]
 
     def _stick(
         self, topic: str, columns: RecordColumns, view: PartitionView, loads: Loads | None, rows: Array | None
@@ -174,7 +163,7 @@ class Router:
         ends = self._record_ends(columns, rows)
         count = len(ends)
         sticky = self._sticky.get(topic)
-        if sticky is None or sticky.partition >= view.partition_count or not _is_usable(sticky.partition, view):
+        if sticky is None or sticky.partition not in (view.available or range(view.partition_count)):
             sticky = self._sticky[topic] = self._next_stay(view, loads)
         stays: list[int] = []
         lengths: list[int] = []
@@ -193,8 +182,7 @@ class Router:
                 start = stop
             if start < count:
                 sticky = self._sticky[topic] = self._next_stay(view, loads)
-        placed = np.repeat(np.array(stays, np.int32), lengths)
-        return placed if rows is None else _scatter(placed, rows, columns.row_count)
+        return np.repeat(np.array(stays, np.int32), lengths)
 
     def _record_ends(self, columns: RecordColumns, rows: Array | None) -> Array:
         sizes = columns.record_sizes(
@@ -219,16 +207,6 @@ class Router:
         longest = max(queued)
         ends = list(accumulate(longest + 1 - length for length in queued))
         return choices[bisect_right(ends, int(number * ends[-1]))]
-
-
-def _is_usable(partition: int, view: PartitionView) -> bool:
-    return not view.available or partition in view.available
-
-
-def _scatter(placed: Array, rows: Array, row_count: int) -> Array:
-    partitions = np.zeros(row_count, np.int32)
-    partitions[rows] = placed
-    return partitions
 
 
 def _crc32_partitions_of_keys(key: BytesColumn, partition_count: int) -> Array:
@@ -271,4 +249,4 @@ def _call_partitioner(
             PARTITIONER_FAILED,
             row=row,
         )
-    return answer.astype(np.int32)
+    return (answer if rows is None else answer[rows]).astype(np.int32)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafka_sink.records.scalar import encode_unsigned_varint, zigzag_number
+from kafka_sink.records.scalar import encode_varint, zigzag_number
 
 Array = NDArray[Any]
 
@@ -48,7 +48,7 @@ def zigzag(values: Array) -> Array:
 
 def varint_size(value: int) -> int:
     """The size in bytes of one signed number's varint."""
-    return max(1, -(-zigzag_number(value).bit_length() // 7))
+    return _unsigned_varint_size(zigzag_number(value))
 
 
 def length_varint_sizes(lengths: Array) -> Array:
@@ -65,7 +65,8 @@ def length_varint_sizes(lengths: Array) -> Array:
 def encode_varints(values: Array | int) -> list[VarintField]:
     """The varints of signed values as one field, or two if they may be longer than a word."""
     if isinstance(values, int):
-        return _split_varint(zigzag_number(values))
+        encoded = encode_varint(values)
+        return [constant_field(encoded[start : start + 5]) for start in range(0, len(encoded), 5)]
     return encode_unsigned_varints(zigzag(values))
 
 
@@ -146,11 +147,6 @@ def _as_array(value: Array | int, row_count: int, dtype: Any) -> Array:
 
 def _unsigned_varint_size(unsigned: int) -> int:
     return max(1, -(-unsigned.bit_length() // 7))
-
-
-def _split_varint(unsigned: int) -> list[VarintField]:
-    encoded = encode_unsigned_varint(unsigned)
-    return [constant_field(encoded[start : start + 5]) for start in range(0, len(encoded), 5)]
 
 
 def _spread(unsigned: Array, byte_count: int) -> Array:

@@ -41,6 +41,7 @@ _PARTITION = Struct(">ihqqq")
 _NOTHING_ELSE = b"\x01\x00\x00"
 _PARTITION_BYTES = _PARTITION.size + len(_NOTHING_ELSE)
 _write_string = {flexible: string_codec(flexible, False).write for flexible in (False, True)}
+_write_count = {flexible: array_length_codec(flexible).write for flexible in (False, True)}
 
 
 def encode_produce_head(
@@ -62,7 +63,6 @@ def encode_produce_head(
 def encode_after_head(head: bytes, version: int, correlation_id: int, topics: Sequence[TopicBatches]) -> list[Buffer]:
     """The whole frame of a request that begins with `head`."""
     is_flexible = version >= _FLEXIBLE_SINCE
-    write_count = array_length_codec(is_flexible).write
     no_tags = b"\x00" if is_flexible else b""
     small = bytearray(head)
     payloads: list[Buffer] = []
@@ -73,7 +73,7 @@ def encode_after_head(head: bytes, version: int, correlation_id: int, topics: Se
         if is_flexible and len(topics) < _SMALL_COUNT:
             small.append(len(topics) + 1)
         else:
-            write_count(small, len(topics))
+            _write_count[is_flexible](small, len(topics))
         for name, topic_id, batches in topics:
             if version < _TOPIC_ID_SINCE:
                 _write_string[is_flexible](small, name)
@@ -84,7 +84,7 @@ def encode_after_head(head: bytes, version: int, correlation_id: int, topics: Se
             if is_flexible and len(batches) < _SMALL_COUNT:
                 small.append(len(batches) + 1)
             else:
-                write_count(small, len(batches))
+                _write_count[is_flexible](small, len(batches))
             for partition, header, payload in batches:
                 size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
                 small += _INT32.pack(partition)

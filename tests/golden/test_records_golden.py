@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,8 @@ def test_column_encoder_writes_the_bytes_of_the_java_client(case: dict[str, Any]
         [record.key for record in records],
         [record.value for record in records],
         [record.headers for record in records],
-        [record.timestamp_ms for record in records],
     )
+    columns = replace(columns, timestamps=np.array([record.timestamp_ms for record in records], np.int64))
     assembler = Assembler(
         new_batch=ProducerBatch,
         batch_bytes_max=2**20,

@@ -15,6 +15,7 @@ import pytest
 
 from kafka_sink import Producer
 from kafka_sink.errors import ConfigError, DataError, KafkaSinkError, OperationTimeout
+from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
@@ -126,6 +127,15 @@ def test_a_record_that_cannot_be_sent_is_refused_with_topic_and_field(
     assert topic in text or column in ("timestamp", "partition")
     assert SECRET not in text
     assert column is None or caught.value.column == column
+
+
+def test_a_timestamp_beyond_64_bits_is_refused_and_spoils_no_other_record() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as kafka, Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+        assert producer.send("t", b"a").result(TIMEOUT_S).offset == 0
+        pending = producer.send("t", b"b")
+        with pytest.raises(DataError, match="timestamp_ms must be a number of milliseconds"):
+            producer.send("t", b"c", timestamp_ms=2**63)
+        assert pending.result(TIMEOUT_S).offset == 1
 
 
 def value_and(**columns: object) -> pa.Table:

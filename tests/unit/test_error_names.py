@@ -37,6 +37,7 @@ from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import EnvelopeOptions
+from kafka_sink.producer.serialize import read_headers
 from kafka_sink.records.columns import RecordColumns, columns_by_topic
 from kafka_sink.records.compression import decompress
 from kafka_sink.records.routing import PartitionView, Router
@@ -125,7 +126,7 @@ RAISED: dict[str, Callable[[], object]] = {
     "PKS-2001": lambda: columns_by_topic([b"v"], topic="t"),  # type: ignore[arg-type]
     "PKS-2002": lambda: columns_by_topic(rows(topic=pa.array(["t", None])), topic=None),
     "PKS-2003": lambda: RecordColumns.from_rows([None], [b"x" * 100]).check_record_sizes(50),
-    "PKS-2004": lambda: RecordColumns.from_rows([None], [b"v"], [[("name", "text")]]),  # type: ignore[list-item]
+    "PKS-2004": lambda: read_headers("t", [(5, b"v")]),  # type: ignore[list-item]
     "PKS-2005": lambda: RecordColumns.from_arrow(rows(partition=pa.array([0, -1], pa.int32()))),
     "PKS-2006": lambda: RecordColumns.from_arrow(rows(timestamp=pa.array([0, -1], pa.int64()))),
     "PKS-2007": misfit,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import DataError
 from kafka_sink.records.assembler import Assembler
-from kafka_sink.records.batch import HEADER_BYTES, seal
+from kafka_sink.records.batch import HEADER_BYTES, NO_TIMESTAMP, seal
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import LZ4, NONE, make_compressor
 from kafka_sink.records.scalar import decode_batch
@@ -42,7 +44,10 @@ def append(
     timestamps: list[int | None] | None = None,
 ) -> list[ProducerBatch]:
     count = len(partitions)
-    columns = RecordColumns.from_rows([None] * count, [value] * count, timestamps=timestamps)
+    columns = RecordColumns.from_rows([None] * count, [value] * count)
+    if timestamps is not None:
+        own = np.array([NO_TIMESTAMP if one is None else one for one in timestamps], np.int64)
+        columns = replace(columns, timestamps=own)
     return target.append(
         topic, columns, np.array(partitions, np.int32), now_ms=now_ms, timestamp_ms=NOW_MS, token=token
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import tracemalloc
 from typing import Any
 from unittest import mock
 
@@ -135,6 +136,17 @@ def test_bytes_behind_the_content_are_refused(codec: str) -> None:
 def test_bomb_is_refused_at_the_limit(codec: str, bomb: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="more than the allowed 1000 bytes"):
         decompress(CODEC_IDS[codec], bomb, bytes_max=1000)
+
+
+@pytest.mark.parametrize("codec", sorted(CODEC_IDS))
+def test_a_limit_far_above_the_content_reserves_no_memory(codec: str) -> None:
+    """As for a batch of the ledger, in a process whose memory is limited."""
+    packed = make_compressor(codec).compress(TEXT)
+    tracemalloc.start()
+    assert decompress(CODEC_IDS[codec], packed, bytes_max=128 * 1024 * 1024) == TEXT
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 4 * 1024 * 1024
 
 
 def test_frame_that_claims_a_huge_content_is_refused_without_reserving_it() -> None:

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.records.assembler import Assembler
+from kafka_sink.records.assembler import RATIO_MARGIN, Assembler, CompressionRatios
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import make_compressor
-from kafka_sink.records.compression_ratio import MARGIN, CompressionRatio
 
 BATCH_BYTES, REQUEST_BYTES = 10_000, 50_000
 RANDOM = random.Random(7)
@@ -105,10 +104,10 @@ def test_small_batches_say_nothing() -> None:
     assert sizes(filled(target, [half_random() for _ in range(1000)]))[0][0] > 1.5 * BATCH_BYTES
 
 
-@pytest.mark.parametrize(("after", "share"), [(500, MARGIN * 0.5), (2_000, 1.0)])
+@pytest.mark.parametrize(("after", "share"), [(500, RATIO_MARGIN * 0.5), (2_000, 1.0)])
 def test_less_shrinking_is_believed_at_once(after: int, share: float) -> None:
-    ratio = CompressionRatio()
+    ratio = CompressionRatios()
     for _ in range(100):
         ratio.on_compressed("t", 1000, 100)
     ratio.on_compressed("t", 1000, after)
-    assert ratio.bytes_before_compression("t", 1000) == int(1000 / share)
+    assert int(1000 / ratio.of("t")) == int(1000 / share)

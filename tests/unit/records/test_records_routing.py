@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.records.assembler import Assembler
-from kafka_sink.records.columns import RecordColumns
+from kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.murmur2 import murmur2
 from kafka_sink.records.routing import CustomPartitioner, PartitionView, Router
@@ -44,7 +45,10 @@ def router(
 
 
 def columns(keys: list[bytes | None], partitions: list[int | None] | None = None, value: bytes = b"v") -> RecordColumns:
-    return RecordColumns.from_rows(keys, [value] * len(keys), partitions=partitions)
+    made = RecordColumns.from_rows(keys, [value] * len(keys))
+    if partitions is None:
+        return made
+    return replace(made, partitions=np.array([NO_PARTITION if one is None else one for one in partitions], np.int32))
 
 
 def java_partition(key: bytes, count: int) -> int:
