@@ -157,7 +157,7 @@ class SinkClient:
     def _run_step(self, part: PartT, what: str) -> PartT:
         finished = self.client.run(SingleStep(part, self.client.now_ms() + self._patience_ms))
         if finished.failure is not None:
-            raise NotAnswered(f"{what} was not available: {finished.failure.reason}")
+            raise NotAnswered(f"{what} was not available: {finished.failure}")
         return finished
 
     def is_elsewhere(self, record: LedgerRecord) -> bool:

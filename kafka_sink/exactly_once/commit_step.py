@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from kafka_sink.client.admin_request import AdminRequest, AdminResponse, RequestKey, ResponseKind
@@ -40,40 +39,25 @@ class Progress(Generic[V_co]):
     trouble: str = ""
 
 
-@frozen
-class StepFailure:
-    """Why a step ended without a result."""
-
-    reason: str
-    is_fenced: bool = False
-    is_unreadable: bool = False
-
-
 class CommitStep(ABC):
     def __init__(self, settings: DeliverySettings) -> None:
         self.settings = settings
         self.queue = RetryQueue(settings)
-        self.failure: StepFailure | None = None
+        # Why it ended without a result, and what the error table says about that.
+        self.failure: str | None = None
+        self.entry: ErrorEntry = NOT_COMMITTED
+        self.is_fenced = False
         self.last_trouble = ""
-
-    @property
-    def entry(self) -> ErrorEntry:
-        """The entry of the error table for a failure of this step."""
-        return LEDGER_UNREADABLE if self.failure is not None and self.failure.is_unreadable else NOT_COMMITTED
 
     @property
     def is_finished(self) -> bool:
         """Every request has been answered for good, or the step has failed."""
-        return self.queue.is_quiet
-
-    @property
-    def is_fenced(self) -> bool:
-        return self.failure is not None and self.failure.is_fenced
+        return self.queue.count == 0
 
     @property
     def reason(self) -> str:
         """Why it failed, or what it was waiting for."""
-        return self.failure.reason if self.failure is not None else self.last_trouble or "no answer in time"
+        return self.failure if self.failure is not None else self.last_trouble or "no answer in time"
 
     @property
     def lateness(self) -> str:
@@ -95,8 +79,8 @@ class CommitStep(ABC):
                 self.on_bodies(now_ms, answer)
             except RemoteProtocolError as error:
                 self.on_refused(now_ms, answer.key, str(error))
-                if self.failure is not None:
-                    self.failure = replace(self.failure, is_unreadable=error.entry is LEDGER_UNREADABLE)
+                if error.entry is LEDGER_UNREADABLE:
+                    self.entry = error.entry
         elif answer.kind is ResponseKind.LEADERLESS:
             self.on_leaderless(now_ms, answer)
         else:
@@ -120,7 +104,7 @@ class CommitStep(ABC):
 
     def fail(self, reason: str, *, is_fenced: bool = False) -> None:
         self.queue.drop_all()
-        self.failure = StepFailure(reason, is_fenced)
+        self.failure, self.is_fenced = reason, is_fenced
 
     def repeat_if_needed(self, now_ms: int, key: RequestKey, found: Meaning, api_name: str, error_code: int) -> bool:
         """True: the meaning is only "retry", and the retry is queued."""

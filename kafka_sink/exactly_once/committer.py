@@ -373,7 +373,7 @@ class Committer:
 
     def _on_checked(self, now_ms: int, part: Preflight) -> None:
         if part.failure is not None:
-            self._abandon(now_ms, part.failure.reason)
+            self._abandon(now_ms, part.failure)
             return
         if part.is_supported:
             found = check_transactions(self._receipts, part.found, self._settings.margin_ms)

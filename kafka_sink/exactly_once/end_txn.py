@@ -139,14 +139,13 @@ class CommitTransactions(CommitStep):
     def stop_retrying(self, now_ms: int) -> None:
         """Time is up: every request is still sent and answered once, but not retried."""
         self._stops_retrying = True
-        for key in self.queue.keys:
-            if self.queue.has_tried(key) and not self.queue.is_out(key):
-                self.queue.drop(key)
-                if key.purpose == PARTITIONS:
-                    self._ask_end(now_ms, key.number, are_leaders_known=True)
-                if key.purpose == COMMIT and key.number in self._leaderless:
-                    self.notes.append(WITHOUT_LEADER.format(self._leaderless.pop(key.number)))
-                    self._ask_end(now_ms, key.number, are_leaders_known=True)
+        for key in self.queue.waiting_for_retry():
+            self.queue.drop(key)
+            if key.purpose == COMMIT and key.number in self._leaderless:
+                self.notes.append(WITHOUT_LEADER.format(self._leaderless.pop(key.number)))
+                self._ask_end(now_ms, key.number, are_leaders_known=True)
+            elif key.purpose == PARTITIONS:
+                self._ask_end(now_ms, key.number, are_leaders_known=True)
         self._ask_more(now_ms)
 
     def _ask_more(self, now_ms: int) -> None:

@@ -217,7 +217,7 @@ class LedgerRead(CommitStep):
             self._newest[ledger_key] = (offset, value)
 
     def _read_on(self, now_ms: int) -> None:
-        if self._next_offset is None or self._stop_offset is None or READ in self.queue.keys:
+        if self._next_offset is None or self._stop_offset is None or self.queue.has(READ):
             return
         if self._next_offset < self._stop_offset:
             ask_fetch(self.queue, now_ms, READ, self.settings.ledger, self._next_offset)

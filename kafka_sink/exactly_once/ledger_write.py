@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Any
 
 from kafka_sink.client.admin_request import AdminResponse, Coordinator, RequestKey
-from kafka_sink.exactly_once.commit_step import CommitStep, StepFailure
+from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.end_txn import CommitTransactions, ask_end
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome, ledger_key
 from kafka_sink.exactly_once.ledger_codec import Unrecordable, encode_record
@@ -292,7 +292,7 @@ class LedgerWrite(CommitStep):
         if self._offset < 0:
             # Acknowledged as a duplicate, without an offset. A search from the start of the log would find the marker
             # of the record before: in version 2 that has the epoch of this transaction.
-            self.failure = StepFailure(self.last_trouble, is_fenced=True)
+            self.fail(self.last_trouble, is_fenced=True)
             return
         witness = WrittenPartition(*self.settings.ledger, 1, self._offset, self._offset)
         self._search = CommitTransactions(self.settings, [self._ending()], [witness], now_ms, is_ended=True)
@@ -309,7 +309,7 @@ class LedgerWrite(CommitStep):
             self._refuse(self.last_trouble, is_fenced=True)
         else:
             # The outcome remains unknown.
-            self.failure = StepFailure(self._search.obstacles.get(0) or self.last_trouble, is_fenced=True)
+            self.fail(self._search.obstacles.get(0) or self.last_trouble, is_fenced=True)
 
     def _error_text(self, api: Api, error_code: int) -> str:
         where = (

@@ -172,7 +172,7 @@ class TransactionListing(OpenTransactions):
             return
         self._describe.on_answer(now_ms, answer)
         if self._describe.failure is not None:
-            self.fail(self._describe.failure.reason)
+            self.fail(self._describe.failure)
         elif not self._describe.is_supported:
             self.fail("the brokers do not speak DescribeTransactions")
 

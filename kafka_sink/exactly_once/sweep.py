@@ -169,7 +169,7 @@ class Sweep(CommitStep):
     def _on_described(self, now_ms: int) -> None:
         assert self._describe is not None
         if self._describe.failure is not None:
-            self._notes.append(f"dangling transactions could not be described: {self._describe.failure.reason}")
+            self._notes.append(f"dangling transactions could not be described: {self._describe.failure}")
         dangling = [found for found in self._describe.found.values() if self._rule.is_dangling(found)]
         version = self.settings.transaction_version
         written = {

@@ -42,7 +42,7 @@ class Visible(CommitStep):
         if not self._unseen:
             return ""
         if self.failure is not None:
-            return f"whether the batch is visible was not found out: {self.failure.reason}"
+            return f"whether the batch is visible was not found out: {self.failure}"
         shown = [
             f"{topic}-{partition} (stable up to {self._stable.get((topic, partition), 'an unknown offset')}, "
             f"written up to {last})"

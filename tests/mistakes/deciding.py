@@ -178,7 +178,7 @@ def expiry_is_a_rival() -> Iterator[None]:
     look_again = Committer._look_again
 
     def changed(self: Any, now_ms: int, part: Any) -> bool:
-        has_expired = part.failure is not None and "INVALID_PRODUCER_ID_MAPPING" in part.failure.reason
+        has_expired = part.failure is not None and "INVALID_PRODUCER_ID_MAPPING" in part.failure
         return not has_expired and look_again(self, now_ms, part)
 
     with mock.patch.object(Committer, "_look_again", changed):
