@@ -113,3 +113,31 @@ class CommitStep(ABC):
         self.last_trouble = describe_answer(api_name, error_code)
         self.queue.repeat(now_ms, key, find_again=found is Meaning.FIND_AGAIN, soon=found is Meaning.REPEAT_SOON)
         return True
+
+
+class StepChain(CommitStep):
+    """Steps one after the other; the chain has the requests of the current one."""
+
+    def __init__(self, settings: DeliverySettings, first: CommitStep) -> None:
+        super().__init__(settings)
+        self.part = first
+        self.queue = first.queue
+
+    @abstractmethod
+    def after(self, now_ms: int, part: CommitStep) -> CommitStep | None:
+        """The step that follows `part`, which is finished; None: it was the last one."""
+
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
+        self.part.on_answer(now_ms, answer)
+        self.go_on(now_ms)
+
+    def go_on(self, now_ms: int) -> None:
+        while self.part.is_finished:
+            following = self.after(now_ms, self.part)
+            if following is None:
+                break
+            self.part = following
+        self.queue, self.last_trouble = self.part.queue, self.part.last_trouble
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        raise AssertionError("answers go to the part that asked")

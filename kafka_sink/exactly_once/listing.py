@@ -9,12 +9,12 @@ finished, failed or given up.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from kafka_sink.client.admin_request import AdminResponse, AllBrokers, Leaders, RequestKey, ResponseKind
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.exactly_once.commit_step import CommitStep, Progress
+from kafka_sink.exactly_once.commit_step import CommitStep, Progress, StepChain
 from kafka_sink.exactly_once.identity import TaskIdentity, belongs_to, parse_task_identity
 from kafka_sink.exactly_once.ledger import LedgerRecord, decode_key
 from kafka_sink.exactly_once.ledger_codec import decode_newest
@@ -111,7 +111,7 @@ class OpenTransactions(CommitStep):
     def __init__(
         self,
         settings: DeliverySettings,
-        sink_ids: Collection[str],
+        is_wanted: Callable[[TaskIdentity], bool],
         now_ms: int,
         states: Sequence[str] = OPEN_STATES,
     ) -> None:
@@ -119,7 +119,7 @@ class OpenTransactions(CommitStep):
         self.notes: list[str] = []
         self.ids: dict[str, None] = {}
         self.is_supported = True
-        self._sink_ids = sink_ids
+        self._is_wanted = is_wanted
         body = {"state_filters": list(states), "producer_id_filters": []}
         self.queue.ask(now_ms, LIST, AllBrokers(), LIST_TRANSACTIONS, body)
 
@@ -136,9 +136,6 @@ class OpenTransactions(CommitStep):
         super().on_bodies(now_ms, answer)
         self.queue.drop_all()
 
-    def _is_wanted(self, identity: TaskIdentity) -> bool:
-        return identity.sink_id in self._sink_ids
-
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         if body["error_code"]:
             self.notes.append(describe_answer(LIST_TRANSACTIONS.name, body["error_code"]))
@@ -149,38 +146,29 @@ class OpenTransactions(CommitStep):
                 self.ids[state["transactional_id"]] = None
 
 
-class TransactionListing(OpenTransactions):
-    """Open transactions with their descriptions, of one sink, or (None) of all sinks that the brokers list."""
+class TransactionListing(StepChain):
+    """`found`: open transactions of one sink, or (None) of all sinks that the brokers list, sorted by id. One that
+    ended between the two requests is left out."""
 
     def __init__(self, settings: DeliverySettings, sink_id: str | None, now_ms: int) -> None:
-        self._describe: DescribeTransactions | None = None
-        self._sink_id = sink_id
-        super().__init__(settings, (), now_ms)
+        def is_wanted(identity: TaskIdentity) -> bool:
+            return sink_id is None or belongs_to(identity.sink_id, sink_id)
 
-    def _is_wanted(self, identity: TaskIdentity) -> bool:
-        return self._sink_id is None or belongs_to(identity.sink_id, self._sink_id)
+        listing = OpenTransactions(settings, is_wanted, now_ms)
+        super().__init__(settings, listing)
+        self.notes = listing.notes
+        self.found: list[TransactionDescription] = []
 
-    @property
-    def found(self) -> list[TransactionDescription]:
-        """Sorted by id. A transaction that ended between the two requests is left out."""
-        known = self._describe.found if self._describe is not None else {}
-        return [known[one] for one in sorted(known) if known[one].state in OPEN_STATES]
-
-    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
-        if self._describe is None:
-            super().on_answer(now_ms, answer)
-            return
-        self._describe.on_answer(now_ms, answer)
-        if self._describe.failure is not None:
-            self.fail(self._describe.failure)
-        elif not self._describe.is_supported:
-            self.fail("the brokers do not speak DescribeTransactions")
-
-    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
-        super().on_bodies(now_ms, answer)
-        if self.ids:
-            self._describe = DescribeTransactions(self.settings, tuple(sorted(self.ids)), now_ms)
-            self.queue = self._describe.queue
+    def after(self, now_ms: int, part: CommitStep) -> CommitStep | None:
+        if part.failure is not None:
+            self.fail(part.failure)
+        elif isinstance(part, OpenTransactions) and part.ids:
+            return DescribeTransactions(self.settings, sorted(part.ids), now_ms)
+        elif isinstance(part, DescribeTransactions):
+            if not part.is_supported:
+                self.fail("the brokers do not speak DescribeTransactions")
+            self.found = [part.found[one] for one in sorted(part.found) if part.found[one].state in OPEN_STATES]
+        return None
 
 
 class LogEnds(CommitStep):
