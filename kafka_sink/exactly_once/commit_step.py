@@ -14,10 +14,11 @@ from kafka_sink.client.admin_request import AdminRequest, AdminResponse, Request
 from kafka_sink.error_table.commits import LEDGER_UNREADABLE, NOT_COMMITTED
 from kafka_sink.error_table.entry import ErrorEntry
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.exactly_once.outcome import Meaning, describe_answer
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
+from kafka_sink.wire.apis import Api
 
 MORE_TIME = (
     "Make batches shorter (maxOffsetsPerTrigger), or raise transaction.timeout.ms together with the brokers' "
@@ -99,20 +100,31 @@ class CommitStep(ABC):
         """It was not sent, because one of its `led_partitions` has no leader."""
         self.on_refused(now_ms, answer.key, str(answer.error))
 
-    def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
-        self.fail(reason)
+    def on_refused(self, now_ms: int, key: RequestKey, reason: str, *, is_fenced: bool = False) -> None:
+        self.fail(reason, is_fenced=is_fenced)
 
     def fail(self, reason: str, *, is_fenced: bool = False) -> None:
         self.queue.drop_all()
         self.failure, self.is_fenced = reason, is_fenced
 
-    def repeat_if_needed(self, now_ms: int, key: RequestKey, found: Meaning, api_name: str, error_code: int) -> bool:
+    def is_done(self, now_ms: int, key: RequestKey, api: Api, error_code: int) -> bool:
+        """False: the request is repeated, or it was refused."""
+        found = meaning(api, error_code)
+        if found is not Meaning.DONE and not self.is_repeated(now_ms, key, api, error_code):
+            self.on_refused(now_ms, key, self.error_text(key, api, error_code), is_fenced=found is Meaning.FENCED)
+        return found is Meaning.DONE
+
+    def is_repeated(self, now_ms: int, key: RequestKey, api: Api, error_code: int) -> bool:
         """True: the meaning is only "retry", and the retry is queued."""
+        found = meaning(api, error_code)
         if found not in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN):
             return False
-        self.last_trouble = describe_answer(api_name, error_code)
+        self.last_trouble = describe_answer(api.name, error_code)
         self.queue.repeat(now_ms, key, find_again=found is Meaning.FIND_AGAIN, soon=found is Meaning.REPEAT_SOON)
         return True
+
+    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
+        return describe_answer(api.name, error_code)
 
 
 class StepChain(CommitStep):

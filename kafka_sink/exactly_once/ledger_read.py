@@ -54,7 +54,7 @@ from kafka_sink.exactly_once.log_scan import (
 )
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.session import DeliverySettings
-from kafka_sink.wire.apis import FETCH, LIST_OFFSETS
+from kafka_sink.wire.apis import FETCH, LIST_OFFSETS, Api
 
 LOG_START, LOG_STOP = RequestKey("ledger start"), RequestKey("ledger stop")
 READ = RequestKey("read ledger")
@@ -122,11 +122,7 @@ class LedgerRead(CommitStep):
             self._on_fetched(now_ms, body)
             return
         error_code, offset = read_offset_answer(body)
-        found = meaning(LIST_OFFSETS, error_code)
-        if self.repeat_if_needed(now_ms, key, found, LIST_OFFSETS.name, error_code):
-            return
-        if found is not Meaning.DONE:
-            self.fail(self._error_text(describe_answer(LIST_OFFSETS.name, error_code)))
+        if not self.is_done(now_ms, key, LIST_OFFSETS, error_code):
             return
         self.queue.drop(key)
         if key == LOG_START:
@@ -137,16 +133,12 @@ class LedgerRead(CommitStep):
 
     def _on_fetched(self, now_ms: int, body: Mapping[str, Any]) -> None:
         answer = read_fetch_answer(body)
-        found = meaning(FETCH, answer.error_code)
-        if self.repeat_if_needed(now_ms, READ, found, FETCH.name, answer.error_code):
-            return
-        if found is Meaning.OUT_OF_RANGE:
+        if meaning(FETCH, answer.error_code) is Meaning.OUT_OF_RANGE:
             # Records at the start were deleted, before or during this read.
             self.queue.drop_all()
             self._begin(now_ms, None)
             return
-        if found is not Meaning.DONE:
-            self.fail(self._error_text(describe_answer(FETCH.name, answer.error_code)))
+        if not self.is_done(now_ms, READ, FETCH, answer.error_code):
             return
         assert self._next_offset is not None
         before = self._next_offset
@@ -154,7 +146,7 @@ class LedgerRead(CommitStep):
             self._take(batch)
         if self._stop_offset is not None and self._next_offset == before < self._stop_offset:
             if answer.records:
-                raise RemoteProtocolError(self._error_text(f"no whole batch at offset {before}"), LEDGER_UNREADABLE)
+                raise RemoteProtocolError(self._about_ledger(f"no whole batch at offset {before}"), LEDGER_UNREADABLE)
             # There are more records: a broker that returns none is no longer the leader.
             self.queue.repeat(now_ms, READ, find_again=True)
             return
@@ -211,7 +203,7 @@ class LedgerRead(CommitStep):
             sink_id = ledger_key.partition("/")[0]
             self._key_counts[sink_id] += 1
             if self._key_counts[sink_id] > KEYS_MAX:
-                text = self._error_text(f"more than {KEYS_MAX} keys of {sink_id}")
+                text = self._about_ledger(f"more than {KEYS_MAX} keys of {sink_id}")
                 raise RemoteProtocolError(text, LEDGER_UNREADABLE)
         if offset >= self._newest.get(ledger_key, (-1, b""))[0]:
             self._newest[ledger_key] = (offset, value)
@@ -286,7 +278,10 @@ class LedgerRead(CommitStep):
         try:
             return decode_newest(key, value)
         except RemoteProtocolError as error:
-            raise RemoteProtocolError(self._error_text(f"{error} (offset {offset})"), LEDGER_UNREADABLE) from None
+            raise RemoteProtocolError(self._about_ledger(f"{error} (offset {offset})"), LEDGER_UNREADABLE) from None
 
-    def _error_text(self, text: str) -> str:
+    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
+        return self._about_ledger(describe_answer(api.name, error_code))
+
+    def _about_ledger(self, text: str) -> str:
         return f"{self.settings.ledger_title}: {text}"
