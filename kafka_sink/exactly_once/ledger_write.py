@@ -249,18 +249,16 @@ class LedgerWrite(CommitStep):
 
     def _on_ended(self, now_ms: int, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
-        found = meaning(END_TXN, error_code)
-        if self.is_repeated(now_ms, END, END_TXN, error_code):
-            self._end_is_in_doubt = True
-            return
-        if found is Meaning.DONE:
+        if meaning(END_TXN, error_code) is Meaning.SUPERSEDED:
+            if self._end_is_in_doubt:
+                self.state = WriteState.SEARCHING
+                self._begin_search(now_ms, error_code)
+            else:
+                self._refuse(self.error_text(END, END_TXN, error_code), is_fenced=True)
+        elif self.is_done(now_ms, END, END_TXN, error_code):
             self._on_committed(body)
-        elif found is Meaning.SUPERSEDED and self._end_is_in_doubt:
-            self.state = WriteState.SEARCHING
-            self._begin_search(now_ms, error_code)
         else:
-            is_fenced = found is Meaning.SUPERSEDED
-            self._refuse(self.error_text(END, END_TXN, error_code), is_fenced=is_fenced)
+            self._end_is_in_doubt = True
 
     def _on_committed(self, body: Mapping[str, Any]) -> None:
         self.queue.drop(END)
