@@ -9,13 +9,13 @@ finished, failed or given up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from kafka_sink.client.admin_request import AdminResponse, AllBrokers, Leaders, RequestKey, ResponseKind
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.exactly_once.commit_step import CommitStep, Progress, StepChain
-from kafka_sink.exactly_once.identity import TaskIdentity, belongs_to, parse_task_identity
+from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity
 from kafka_sink.exactly_once.ledger import LedgerRecord, decode_key
 from kafka_sink.exactly_once.ledger_codec import decode_newest
 from kafka_sink.exactly_once.ledger_read import LedgerRead
@@ -106,12 +106,13 @@ def _decode_listed(ledger_key: str, offset: int, value: bytes) -> Listed:
 
 
 class OpenTransactions(CommitStep):
-    """The ids of tasks under which a transaction is open, as far as the brokers report them."""
+    """The ids of tasks under which a transaction is open, as far as the brokers report them. `names`: of sinks, or of
+    names with the sinks of their queries; None: of all."""
 
     def __init__(
         self,
         settings: DeliverySettings,
-        is_wanted: Callable[[TaskIdentity], bool],
+        names: Collection[str] | None,
         now_ms: int,
         states: Sequence[str] = OPEN_STATES,
     ) -> None:
@@ -119,7 +120,7 @@ class OpenTransactions(CommitStep):
         self.notes: list[str] = []
         self.ids: dict[str, None] = {}
         self.is_supported = True
-        self._is_wanted = is_wanted
+        self._names = names
         body = {"state_filters": list(states), "producer_id_filters": []}
         self.queue.ask(now_ms, LIST, AllBrokers(), LIST_TRANSACTIONS, body)
 
@@ -142,7 +143,9 @@ class OpenTransactions(CommitStep):
             return
         for state in body["transaction_states"]:
             identity = parse_task_identity(state["transactional_id"])
-            if identity is not None and self._is_wanted(identity):
+            if identity is not None and (
+                self._names is None or any(belongs_to(identity.sink_id, name) for name in self._names)
+            ):
                 self.ids[state["transactional_id"]] = None
 
 
@@ -151,10 +154,7 @@ class TransactionListing(StepChain):
     ended between the two requests is left out."""
 
     def __init__(self, settings: DeliverySettings, sink_id: str | None, now_ms: int) -> None:
-        def is_wanted(identity: TaskIdentity) -> bool:
-            return sink_id is None or belongs_to(identity.sink_id, sink_id)
-
-        listing = OpenTransactions(settings, is_wanted, now_ms)
+        listing = OpenTransactions(settings, None if sink_id is None else (sink_id,), now_ms)
         super().__init__(settings, listing)
         self.notes = listing.notes
         self.found: list[TransactionDescription] = []

@@ -95,7 +95,7 @@ def sweep_rule(session: DriverSession, newest: LedgerRecord | None, job: Job) ->
 
 
 def open_transactions(settings: DeliverySettings, session: DriverSession, now_ms: int) -> OpenTransactions:
-    listing = OpenTransactions(settings, lambda one: one.sink_id in session.sink_ids, now_ms, [ONGOING])
+    listing = OpenTransactions(settings, session.sink_ids, now_ms, [ONGOING])
     if settings.transaction_version == 1 and not settings.brokers_verify:
         listing.notes.append(NOT_VERIFIED)
         listing.queue.drop_all()
