@@ -74,6 +74,7 @@ class CommitStep(ABC):
         if not self.queue.accept(answer):
             return
         if answer.kind is ResponseKind.LOST:
+            self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
             self.on_lost(now_ms, answer)
         elif answer.kind is ResponseKind.ANSWERED:
             try:
@@ -93,7 +94,6 @@ class CommitStep(ABC):
 
     def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
         """It may have been carried out, so only the identical request may be sent again."""
-        self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
         self.queue.repeat(now_ms, answer.key, find_again=True)
 
     def on_leaderless(self, now_ms: int, answer: AdminResponse) -> None:

@@ -188,7 +188,6 @@ class LogEnds(CommitStep):
 
     def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
         """A leader that is away says nothing; the others are shown."""
-        self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
         self.on_bodies(now_ms, answer)
 
     def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:

@@ -201,8 +201,7 @@ def read_offset_answer(body: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def only_partition(topics: Any, field: str = "partitions") -> Mapping[str, Any]:
-    found = [partition for topic in topics for partition in topic[field]]
+    found: list[Mapping[str, Any]] = [partition for topic in topics for partition in topic[field]]
     if len(found) != 1:
         raise RemoteProtocolError(f"an answer about {len(found)} partitions to a question about one")
-    only: Mapping[str, Any] = found[0]
-    return only
+    return found[0]

@@ -49,20 +49,14 @@ class NextStep:
     note: str = ""
 
 
-_WITHOUT_BATCH = {
-    DriverOperation.FINISH: Phase.FENCING,
-    DriverOperation.SWEEP: Phase.FENCING,
-    DriverOperation.ACCEPT: Phase.FENCING,
-    DriverOperation.REPLAY: Phase.FENCING,
-    DriverOperation.RECOVER: Phase.READING,
-}
+_OF_OPERATORS = (DriverOperation.FINISH, DriverOperation.SWEEP, DriverOperation.ACCEPT, DriverOperation.REPLAY)
 
 
 def first_step(job: Job, session: DriverSession) -> NextStep | None:
     """None: what the process remembers is enough for `next_step`."""
-    if job.operation in _WITHOUT_BATCH:
+    if job.operation in (DriverOperation.RECOVER, *_OF_OPERATORS):
         session.forget_identity()
-        return NextStep(_WITHOUT_BATCH[job.operation])
+        return NextStep(Phase.READING if job.operation is DriverOperation.RECOVER else Phase.FENCING)
     assert job.key is not None, f"{job.operation.value} is about a batch"
     decision = session.decisions.get(job.key)
     if job.operation in (DriverOperation.ABORT, DriverOperation.ABORT_WITHOUT_LEDGER):

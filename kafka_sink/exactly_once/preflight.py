@@ -83,7 +83,6 @@ class DescribeTransactions(CommitStep):
         super().on_answer(now_ms, answer)
 
     def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
-        self.last_trouble = f"{DESCRIBE}: {answer.error or 'no answer'}"
         self.on_bodies(now_ms, answer)
 
     def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
