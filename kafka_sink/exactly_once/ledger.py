@@ -29,6 +29,7 @@ from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, PreparedTran
 # A driver that was replaced more runs ago than this and still lives is fenced by the broker; the list does not help it.
 RUNS_MAX = 32
 UNKNOWN_TIME = -1
+OTHER_COUNTS, OTHER_CONTENT = "other counts", "as many rows, with other content or in another order"
 
 
 class Kind(Enum):
@@ -192,18 +193,11 @@ def is_of_stream(record: LedgerRecord, sink_id: str) -> bool:
     return not record.key.query_id or sink_id_of_query(record.sink_id, record.key.query_id) == sink_id
 
 
-class Likeness(Enum):
-    """How the rows that a batch has now compare with those that were delivered under the same key."""
-
-    SAME = "same"
-    OTHER_CONTENT = "as many rows, with other content or in another order"
-    OTHER_COUNTS = "other counts"
-
-
-def likeness(record: LedgerRecord, batch: LedgerRecord) -> Likeness:
+def difference(record: LedgerRecord, batch: LedgerRecord) -> str | None:
+    """How the rows that a batch has now differ from those that were delivered under the same key."""
     if record.topics != batch.topics:
-        return Likeness.OTHER_COUNTS
-    return Likeness.SAME if record.digest in (None, batch.digest) else Likeness.OTHER_CONTENT
+        return OTHER_COUNTS
+    return None if record.digest in (None, batch.digest) else OTHER_CONTENT
 
 
 def is_decided(state: LedgerState, key: BatchKey, run: str) -> bool:

@@ -60,6 +60,9 @@ LOG_START, LOG_STOP = RequestKey("ledger start"), RequestKey("ledger stop")
 READ = RequestKey("read ledger")
 # Ledger keys of one sink: one for its stream and one per labelled batch write.
 KEYS_MAX = 100_000
+# By ledger key: offset and value of the newest record; of all that have no marker.
+Newest = Mapping[str, tuple[int, bytes]]
+Unmarked = Mapping[str, list[tuple[int, bytes]]]
 # Represents a null value; no record begins with this byte.
 ERASED = b"\0"
 # A live coordinator writes its markers within milliseconds; the open transaction of a driver that died has none.
@@ -233,9 +236,7 @@ class LedgerRead(CommitStep):
                     unmarked.setdefault(ledger_key, []).append((offset, value))
         self._on_newest({key: found for key, found in self._newest.items() if found[1] != ERASED}, unmarked)
 
-    def _on_newest(
-        self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, list[tuple[int, bytes]]]
-    ) -> None:
+    def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         """Only the newest record of a key is decoded: earlier ones, perhaps of an older release, do not matter."""
         newest = {key: self._decode(key, offset, value) for key, (offset, value) in found.items()}
         settled = dict(newest)

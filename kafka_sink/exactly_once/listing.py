@@ -18,7 +18,7 @@ from kafka_sink.exactly_once.commit_step import CommitStep, Progress, StepChain
 from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity
 from kafka_sink.exactly_once.ledger import LedgerRecord, decode_key
 from kafka_sink.exactly_once.ledger_codec import decode_newest
-from kafka_sink.exactly_once.ledger_read import LedgerRead
+from kafka_sink.exactly_once.ledger_read import LedgerRead, Newest, Unmarked
 from kafka_sink.exactly_once.log_scan import (
     LATEST,
     LIST_OFFSETS_FIRST_ISOLATED,
@@ -92,9 +92,7 @@ class LedgerListing(LedgerRead):
             return None if text.startswith("/") else text or None
         return super()._own_key(key)
 
-    def _on_newest(
-        self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, list[tuple[int, bytes]]]
-    ) -> None:
+    def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         self.listed = [_decode_listed(ledger_key, *found[ledger_key]) for ledger_key in sorted(found)]
 
 
