@@ -141,7 +141,7 @@ class LedgerWrite(CommitStep):
         }
 
     def _ask_renewal(self, now_ms: int) -> None:
-        body = {**self._owner(), "transaction_timeout_ms": self._session.timeout_ms(self.settings)}
+        body = {**self._owner(), "transaction_timeout_ms": self._session.timeout_ms}
         target = Coordinator(self._session.transactional_id)
         self.queue.ask(now_ms, RENEW, target, INIT_PRODUCER_ID, body, version_min=INIT_FIRST_WITH_IDENTITY)
 

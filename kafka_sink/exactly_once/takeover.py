@@ -58,17 +58,13 @@ class Fence(CommitStep):
             self._ask(now_ms, key)
 
     def _ask(self, now_ms: int, key: RequestKey) -> None:
-        body = {
-            "transactional_id": self._ids[key],
-            "transaction_timeout_ms": self._session.timeout_ms(self.settings),
-        }
+        body = {"transactional_id": self._ids[key], "transaction_timeout_ms": self._session.timeout_ms}
         self.queue.ask(now_ms, key, Coordinator(self._ids[key]), INIT_PRODUCER_ID, body)
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
-        timeout_ms = self._session.timeout_ms(self.settings)
-        if error_code == INVALID_TRANSACTION_TIMEOUT and timeout_ms > TIMEOUT_MS_MIN:
-            self._session.allowed_timeout_ms = max(TIMEOUT_MS_MIN, timeout_ms // 2)
+        if error_code == INVALID_TRANSACTION_TIMEOUT and self._session.timeout_ms > TIMEOUT_MS_MIN:
+            self._session.timeout_ms = max(TIMEOUT_MS_MIN, self._session.timeout_ms // 2)
             self._ask(now_ms, key)
         elif self.is_done(now_ms, key, INIT_PRODUCER_ID, error_code):
             self.queue.drop(key)
