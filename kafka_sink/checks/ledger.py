@@ -58,7 +58,7 @@ def decisions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     listing = LedgerListing(settings_of(job, client), job.sink_id, client.now_ms())
     found = client.run(SingleStep(listing, client.now_ms() + client.options.max_block_ms))
     if found.failure is not None or found.listed is None:
-        why = found.failure.reason if found.failure is not None else "no answer"
+        why = found.failure or "no answer"
         yield fail("decisions", f"the ledger was not read: {why}", "grant Read on the ledger topic")
         return
     yield from _decision_results(found.listed, job.sink_id)

@@ -79,7 +79,7 @@ def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     listing = TransactionListing(settings_of(job, client), sink_id, client.now_ms())
     found = client.run(SingleStep(listing, client.now_ms() + client.options.max_block_ms))
     if found.failure is not None:
-        yield warn("ids", f"open transactions were not listed: {found.failure.reason}", "see the other lines")
+        yield warn("ids", f"open transactions were not listed: {found.failure}", "see the other lines")
         return
     for note in dict.fromkeys(found.notes):
         yield warn("ids", note, "there may be more transactions than the next line counts")

@@ -144,7 +144,7 @@ class ReplaySession:
         listing = ReplayListing(settings, self.client.now_ms(), claim_offset=claim_offset)
         read = self.client.run(SingleStep(listing, self.client.now_ms() + self._patience_ms))
         if read.failure is not None or read.found is None:
-            raise NotAnswered(f"the ledger was not available: {read.failure.reason if read.failure else 'no answer'}")
+            raise NotAnswered(f"the ledger was not available: {read.failure or 'no answer'}")
         if claim_offset is not None and self.name in read.in_doubt:
             raise NotAnswered(
                 f"the last transaction of replay {self.name} has ended, and its marker in the ledger "

@@ -157,7 +157,7 @@ class SinkClient:
     def _run_step(self, part: PartT, what: str) -> PartT:
         finished = self.client.run(SingleStep(part, self.client.now_ms() + self._patience_ms))
         if finished.failure is not None:
-            raise NotAnswered(f"{what} was not available: {finished.failure.reason}")
+            raise NotAnswered(f"{what} was not available: {finished.failure}")
         return finished
 
     def is_elsewhere(self, record: LedgerRecord) -> bool:
@@ -178,7 +178,10 @@ class SinkClient:
         return [self.run(operation, sink_id) for sink_id in sorted(known)]
 
     def set_aside(self, ledger_key: str, offset: int) -> AsideVerdict:
-        return self.client.run(SetAside(self.settings(), ledger_key, offset, self.wall_ms, self.client.now_ms()))
+        part = SetAside(self.settings(), ledger_key, offset, self.wall_ms, self.client.now_ms())
+        verdict = self.client.run(SingleStep(part, self.client.now_ms() + self._patience_ms)).verdict
+        assert verdict is not None
+        return verdict
 
     def settings(self) -> DeliverySettings:
         if self._known_settings is None:

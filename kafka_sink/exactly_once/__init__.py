@@ -2,5 +2,5 @@
 
 identity -> receipt -> ledger (records and what they mean), ledger_codec (their bytes) -> retry_queue, commit_step
 (shared by every step) -> takeover, ledger_read, preflight, ledger_write, end_txn, sweep (the steps C1 to C5) ->
-next_step, phase, recovery, committer (the state machine).
+next_step, phase, committer (the state machine).
 """

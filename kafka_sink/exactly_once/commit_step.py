@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from kafka_sink.client.admin_request import AdminRequest, AdminResponse, RequestKey, ResponseKind
 from kafka_sink.error_table.commits import LEDGER_UNREADABLE, NOT_COMMITTED
 from kafka_sink.error_table.entry import ErrorEntry
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.exactly_once.outcome import Meaning, describe_answer
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
+from kafka_sink.wire.apis import Api
 
 MORE_TIME = (
     "Make batches shorter (maxOffsetsPerTrigger), or raise transaction.timeout.ms together with the brokers' "
@@ -40,40 +40,25 @@ class Progress(Generic[V_co]):
     trouble: str = ""
 
 
-@frozen
-class StepFailure:
-    """Why a step ended without a result."""
-
-    reason: str
-    is_fenced: bool = False
-    is_unreadable: bool = False
-
-
 class CommitStep(ABC):
     def __init__(self, settings: DeliverySettings) -> None:
         self.settings = settings
         self.queue = RetryQueue(settings)
-        self.failure: StepFailure | None = None
+        # Why it ended without a result, and what the error table says about that.
+        self.failure: str | None = None
+        self.entry: ErrorEntry = NOT_COMMITTED
+        self.is_fenced = False
         self.last_trouble = ""
-
-    @property
-    def entry(self) -> ErrorEntry:
-        """The entry of the error table for a failure of this step."""
-        return LEDGER_UNREADABLE if self.failure is not None and self.failure.is_unreadable else NOT_COMMITTED
 
     @property
     def is_finished(self) -> bool:
         """Every request has been answered for good, or the step has failed."""
-        return self.queue.is_quiet
-
-    @property
-    def is_fenced(self) -> bool:
-        return self.failure is not None and self.failure.is_fenced
+        return self.queue.count == 0
 
     @property
     def reason(self) -> str:
         """Why it failed, or what it was waiting for."""
-        return self.failure.reason if self.failure is not None else self.last_trouble or "no answer in time"
+        return self.failure if self.failure is not None else self.last_trouble or "no answer in time"
 
     @property
     def lateness(self) -> str:
@@ -89,14 +74,15 @@ class CommitStep(ABC):
         if not self.queue.accept(answer):
             return
         if answer.kind is ResponseKind.LOST:
+            self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
             self.on_lost(now_ms, answer)
         elif answer.kind is ResponseKind.ANSWERED:
             try:
                 self.on_bodies(now_ms, answer)
             except RemoteProtocolError as error:
                 self.on_refused(now_ms, answer.key, str(error))
-                if self.failure is not None:
-                    self.failure = replace(self.failure, is_unreadable=error.entry is LEDGER_UNREADABLE)
+                if error.entry is LEDGER_UNREADABLE:
+                    self.entry = error.entry
         elif answer.kind is ResponseKind.LEADERLESS:
             self.on_leaderless(now_ms, answer)
         else:
@@ -108,24 +94,62 @@ class CommitStep(ABC):
 
     def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
         """It may have been carried out, so only the identical request may be sent again."""
-        self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
         self.queue.repeat(now_ms, answer.key, find_again=True)
 
     def on_leaderless(self, now_ms: int, answer: AdminResponse) -> None:
         """It was not sent, because one of its `led_partitions` has no leader."""
         self.on_refused(now_ms, answer.key, str(answer.error))
 
-    def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
-        self.fail(reason)
+    def on_refused(self, now_ms: int, key: RequestKey, reason: str, *, is_fenced: bool = False) -> None:
+        self.fail(reason, is_fenced=is_fenced)
 
     def fail(self, reason: str, *, is_fenced: bool = False) -> None:
         self.queue.drop_all()
-        self.failure = StepFailure(reason, is_fenced)
+        self.failure, self.is_fenced = reason, is_fenced
 
-    def repeat_if_needed(self, now_ms: int, key: RequestKey, found: Meaning, api_name: str, error_code: int) -> bool:
+    def is_done(self, now_ms: int, key: RequestKey, api: Api, error_code: int) -> bool:
+        """False: the request is repeated, or it was refused."""
+        found = meaning(api, error_code)
+        if found is not Meaning.DONE and not self.is_repeated(now_ms, key, api, error_code):
+            self.on_refused(now_ms, key, self.error_text(key, api, error_code), is_fenced=found is Meaning.FENCED)
+        return found is Meaning.DONE
+
+    def is_repeated(self, now_ms: int, key: RequestKey, api: Api, error_code: int) -> bool:
         """True: the meaning is only "retry", and the retry is queued."""
+        found = meaning(api, error_code)
         if found not in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN):
             return False
-        self.last_trouble = describe_answer(api_name, error_code)
+        self.last_trouble = describe_answer(api.name, error_code)
         self.queue.repeat(now_ms, key, find_again=found is Meaning.FIND_AGAIN, soon=found is Meaning.REPEAT_SOON)
         return True
+
+    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
+        return describe_answer(api.name, error_code)
+
+
+class StepChain(CommitStep):
+    """Steps one after the other; the chain has the requests of the current one."""
+
+    def __init__(self, settings: DeliverySettings, first: CommitStep) -> None:
+        super().__init__(settings)
+        self.part = first
+        self.queue = first.queue
+
+    @abstractmethod
+    def after(self, now_ms: int, part: CommitStep) -> CommitStep | None:
+        """The step that follows `part`, which is finished; None: it was the last one."""
+
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
+        self.part.on_answer(now_ms, answer)
+        self.go_on(now_ms)
+
+    def go_on(self, now_ms: int) -> None:
+        while self.part.is_finished:
+            following = self.after(now_ms, self.part)
+            if following is None:
+                break
+            self.part = following
+        self.queue, self.last_trouble = self.part.queue, self.part.last_trouble
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        raise AssertionError("answers go to the part that asked")

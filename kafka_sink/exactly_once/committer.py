@@ -38,7 +38,7 @@ from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.listing import OpenTransactions
 from kafka_sink.exactly_once.next_step import NextStep, first_step, next_step
 from kafka_sink.exactly_once.phase import TRANSITIONS, Phase
-from kafka_sink.exactly_once.preflight import Preflight, check_time_left, check_transactions
+from kafka_sink.exactly_once.preflight import Preflight, check_transactions
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, summarize_receipts
 from kafka_sink.exactly_once.session import (
     CommitResult,
@@ -58,6 +58,7 @@ NO_KEY = BatchKey("", "")
 # query at a time, so once is normal. But requests of a killed process may arrive late, and a former coordinator may
 # answer "fenced" for seconds: with the waits in between, 12 tries last about seven seconds.
 LOOKS_MAX = 12
+NOT_DESCRIBED = "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"
 
 
 class Committer:
@@ -373,15 +374,12 @@ class Committer:
 
     def _on_checked(self, now_ms: int, part: Preflight) -> None:
         if part.failure is not None:
-            self._abandon(now_ms, part.failure.reason)
+            self._abandon(now_ms, part.failure)
             return
-        if part.is_supported:
-            found = check_transactions(self._receipts, part.found, self._settings.margin_ms)
-        else:
-            self._notes.append(
-                "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"
-            )
-            found = check_time_left(self._receipts, self._settings.margin_ms)
+        if not part.is_supported:
+            self._notes.append(NOT_DESCRIBED)
+        described = part.found if part.is_supported else None
+        found = check_transactions(self._receipts, described, self._settings.margin_ms)
         if found.problem is not None:
             self._abandon(now_ms, found.problem)
             return

@@ -139,14 +139,13 @@ class CommitTransactions(CommitStep):
     def stop_retrying(self, now_ms: int) -> None:
         """Time is up: every request is still sent and answered once, but not retried."""
         self._stops_retrying = True
-        for key in self.queue.keys:
-            if self.queue.has_tried(key) and not self.queue.is_out(key):
-                self.queue.drop(key)
-                if key.purpose == PARTITIONS:
-                    self._ask_end(now_ms, key.number, are_leaders_known=True)
-                if key.purpose == COMMIT and key.number in self._leaderless:
-                    self.notes.append(WITHOUT_LEADER.format(self._leaderless.pop(key.number)))
-                    self._ask_end(now_ms, key.number, are_leaders_known=True)
+        for key in self.queue.waiting_for_retry():
+            self.queue.drop(key)
+            if key.purpose == COMMIT and key.number in self._leaderless:
+                self.notes.append(WITHOUT_LEADER.format(self._leaderless.pop(key.number)))
+                self._ask_end(now_ms, key.number, are_leaders_known=True)
+            elif key.purpose == PARTITIONS:
+                self._ask_end(now_ms, key.number, are_leaders_known=True)
         self._ask_more(now_ms)
 
     def _ask_more(self, now_ms: int) -> None:
@@ -168,11 +167,10 @@ class CommitTransactions(CommitStep):
         ending = self._endings[key.number]
         for state in body["transaction_states"]:
             error_code = state["error_code"]
-            found = meaning(DESCRIBE_TRANSACTIONS, error_code)
-            if self.repeat_if_needed(now_ms, key, found, DESCRIBE_TRANSACTIONS.name, error_code):
+            if self.is_repeated(now_ms, key, DESCRIBE_TRANSACTIONS, error_code):
                 return
             is_its_own = (state["producer_id"], state["producer_epoch"]) == (ending.producer_id, ending.producer_epoch)
-            if found is Meaning.DONE and is_its_own:
+            if error_code == 0 and is_its_own:
                 self._written[ending] = described_partitions(state)
         self._go_on_to_end(now_ms, key)
 
@@ -202,7 +200,7 @@ class CommitTransactions(CommitStep):
         self.last_trouble = self._leaderless[answer.key.number] = str(answer.error)
         self.queue.repeat(now_ms, answer.key)
 
-    def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
+    def on_refused(self, now_ms: int, key: RequestKey, reason: str, *, is_fenced: bool = False) -> None:
         """The decision stands; only further requests are pointless for now."""
         if key.purpose == PARTITIONS:
             self._go_on_to_end(now_ms, key)
@@ -225,15 +223,12 @@ class CommitTransactions(CommitStep):
         self.queue.drop(key)
 
     def _on_ended(self, now_ms: int, key: RequestKey, error_code: int) -> None:
-        found = meaning(END_TXN, error_code)
-        if found is Meaning.DONE:
-            self._settle(key, TransactionOutcome.COMMITTED)
-        elif found is Meaning.SUPERSEDED:
+        if meaning(END_TXN, error_code) is Meaning.SUPERSEDED:
             self.last_trouble = describe_answer(END_TXN.name, error_code)
             self.queue.drop(key)
             self._begin_search(now_ms, key.number)
-        elif not self.repeat_if_needed(now_ms, key, found, END_TXN.name, error_code):
-            self.on_refused(now_ms, key, describe_answer(END_TXN.name, error_code))
+        elif self.is_done(now_ms, key, END_TXN, error_code):
+            self._settle(key, TransactionOutcome.COMMITTED)
 
     # ---- the log, if the coordinator has forgotten ----
 
@@ -247,22 +242,19 @@ class CommitTransactions(CommitStep):
     def _log(self, index: int) -> Leader:
         return Leader(self._witnesses[index].topic, self._witnesses[index].partition)
 
-    def _refuse_search(self, now_ms: int, key: RequestKey, api: Api, error_code: int) -> None:
-        topic, partition = self._log(key.number)
-        self.on_refused(now_ms, key, f"{topic}-{partition}: {describe_answer(api.name, error_code)}")
+    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
+        log = self._log(key.number)
+        where = "" if key.purpose == COMMIT else f"{log.topic}-{log.partition}: "
+        return where + describe_answer(api.name, error_code)
 
     def _on_fetched(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         answer = read_fetch_answer(body)
-        found = meaning(FETCH, answer.error_code)
-        if self.repeat_if_needed(now_ms, key, found, FETCH.name, answer.error_code):
-            return
         index = key.number
-        if found is Meaning.OUT_OF_RANGE:
+        if meaning(FETCH, answer.error_code) is Meaning.OUT_OF_RANGE:
             self.queue.drop(key)
             ask_offset(self.queue, now_ms, RequestKey(MARKER_START, index), self._log(index), EARLIEST)
             return
-        if found is not Meaning.DONE:
-            self._refuse_search(now_ms, key, FETCH, answer.error_code)
+        if not self.is_done(now_ms, key, FETCH, answer.error_code):
             return
         before = self._search_offsets[index]
         outcome = self._find_marker(index, answer.records)
@@ -300,13 +292,10 @@ class CommitTransactions(CommitStep):
 
     def _on_log_start(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code, offset = read_offset_answer(body)
-        found = meaning(LIST_OFFSETS, error_code)
-        if self.repeat_if_needed(now_ms, key, found, LIST_OFFSETS.name, error_code):
+        if not self.is_done(now_ms, key, LIST_OFFSETS, error_code):
             return
         index = key.number
-        if found is not Meaning.DONE:
-            self._refuse_search(now_ms, key, LIST_OFFSETS, error_code)
-        elif offset > self._search_offsets[index]:
+        if offset > self._search_offsets[index]:
             # Retention deleted the beginning of the range; the marker may be in what remains.
             self._search_offsets[index] = offset
             self.queue.drop(key)
@@ -381,7 +370,7 @@ class AbortTransactions(CommitStep):
         self.last_trouble = self.leaderless[self._endings[answer.key.number].transactional_id] = str(answer.error)
         self.queue.repeat(now_ms, answer.key)
 
-    def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
+    def on_refused(self, now_ms: int, key: RequestKey, reason: str, *, is_fenced: bool = False) -> None:
         self.left_open[self._endings[key.number].transactional_id] = reason
         self._drop(key)
 
@@ -391,14 +380,11 @@ class AbortTransactions(CommitStep):
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
-        found = meaning(END_TXN, error_code)
-        if found in (Meaning.DONE, Meaning.SUPERSEDED):
-            # A transaction that is no longer open need not be aborted, for whichever reason.
+        # A transaction that is no longer open need not be aborted, for whichever reason.
+        if meaning(END_TXN, error_code) is Meaning.SUPERSEDED or self.is_done(now_ms, key, END_TXN, error_code):
             if error_code == 0:
                 self.aborted.append(self._endings[key.number].transactional_id)
             self._drop(key)
-        elif not self.repeat_if_needed(now_ms, key, found, END_TXN.name, error_code):
-            self.on_refused(now_ms, key, describe_answer(END_TXN.name, error_code))
 
 
 def partitions_of(receipts: Iterable[TaskReceipt]) -> dict[PreparedTransaction, Partitions]:

@@ -77,11 +77,6 @@ class IdentityPool:
     def __init__(self) -> None:
         self._by_sink: dict[str, _SinkIdentities] = {}  # by sink id, least recently used first
 
-    def take(self, sink_id: str, run: str, key: BatchKey, spark_partition: int, attempt: int) -> TaskIdentity:
-        """An id of this process that is free for the batch, or else one made from this attempt."""
-        used = self.take_used(sink_id, run, key)
-        return TaskIdentity(sink_id, run, spark_partition, attempt) if used is None else used.identity
-
     def take_used(self, sink_id: str, run: str, key: BatchKey) -> Used | None:
         """None: no id is free for this batch."""
         if not isinstance(key.batch_id, int):

@@ -29,6 +29,7 @@ from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, PreparedTran
 # A driver that was replaced more runs ago than this and still lives is fenced by the broker; the list does not help it.
 RUNS_MAX = 32
 UNKNOWN_TIME = -1
+OTHER_COUNTS, OTHER_CONTENT = "other counts", "as many rows, with other content or in another order"
 
 
 class Kind(Enum):
@@ -114,10 +115,7 @@ class LedgerRecord:
         known = [outcome for outcome in outcomes if outcome is not None]
         if all(outcome is TransactionOutcome.COMMITTED for outcome in known):
             return self.as_done(wall_ms)
-        return self.as_stuck(known, wall_ms)
-
-    def as_stuck(self, outcomes: Sequence[TransactionOutcome], wall_ms: int) -> LedgerRecord:
-        return replace(self, kind=Kind.STUCK, outcomes=tuple(outcomes), wall_ms=wall_ms)
+        return replace(self, kind=Kind.STUCK, outcomes=tuple(known), wall_ms=wall_ms)
 
     def as_resolved(self, *, is_accepted: bool, wall_ms: int) -> LedgerRecord:
         kind = Kind.DONE if is_accepted else Kind.REPLAY
@@ -195,18 +193,11 @@ def is_of_stream(record: LedgerRecord, sink_id: str) -> bool:
     return not record.key.query_id or sink_id_of_query(record.sink_id, record.key.query_id) == sink_id
 
 
-class Likeness(Enum):
-    """How the rows that a batch has now compare with those that were delivered under the same key."""
-
-    SAME = "same"
-    OTHER_CONTENT = "as many rows, with other content or in another order"
-    OTHER_COUNTS = "other counts"
-
-
-def likeness(record: LedgerRecord, batch: LedgerRecord) -> Likeness:
+def difference(record: LedgerRecord, batch: LedgerRecord) -> str | None:
+    """How the rows that a batch has now differ from those that were delivered under the same key."""
     if record.topics != batch.topics:
-        return Likeness.OTHER_COUNTS
-    return Likeness.SAME if record.digest in (None, batch.digest) else Likeness.OTHER_CONTENT
+        return OTHER_COUNTS
+    return None if record.digest in (None, batch.digest) else OTHER_CONTENT
 
 
 def is_decided(state: LedgerState, key: BatchKey, run: str) -> bool:
@@ -250,19 +241,17 @@ def batch_at_hand(
 def intent_of(
     batch: LedgerRecord, receipts: Sequence[TaskReceipt], previous: LedgerRecord | None, since_ms: int = UNKNOWN_TIME
 ) -> LedgerRecord:
-    """`previous` is the newest record of the same ledger key; its list of runs is continued."""
+    """`receipts`: those with a transaction. `previous`: the newest record of the same ledger key; its list of runs is
+    continued."""
+    if previous is not None and previous.run == batch.run and previous.since_ms != UNKNOWN_TIME:
+        since_ms = previous.since_ms
+    ordered = sorted(receipts, key=lambda receipt: (receipt.spark_partition, receipt.attempt))
     return replace(
         batch,
         runs=successor_runs(previous, batch.run),
-        since_ms=_since_ms(previous, batch.run, since_ms),
-        entries=transaction_entries_of(batch.sink_id, batch.run, receipts),
+        since_ms=since_ms,
+        entries=tuple(transaction_entry_of(batch.sink_id, batch.run, receipt) for receipt in ordered),
     )
-
-
-def _since_ms(previous: LedgerRecord | None, run: str, since_ms: int) -> int:
-    if previous is None or previous.run != run or previous.since_ms == UNKNOWN_TIME:
-        return since_ms
-    return previous.since_ms
 
 
 def successor_runs(previous: LedgerRecord | None, run: str) -> tuple[str, ...]:
@@ -270,15 +259,6 @@ def successor_runs(previous: LedgerRecord | None, run: str) -> tuple[str, ...]:
         return ()
     runs = previous.runs if previous.run == run else (*previous.runs, previous.run)
     return runs[-RUNS_MAX:]
-
-
-def transaction_entries_of(sink_id: str, run: str, receipts: Sequence[TaskReceipt]) -> tuple[TransactionEntry, ...]:
-    """One entry per receipt with a transaction, in the order of the Spark partitions."""
-    return tuple(
-        transaction_entry_of(sink_id, run, receipt)
-        for receipt in sorted(receipts, key=lambda receipt: (receipt.spark_partition, receipt.attempt))
-        if receipt.transaction is not None
-    )
 
 
 def transaction_entry_of(sink_id: str, run: str, receipt: TaskReceipt) -> TransactionEntry:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any
 
@@ -42,18 +41,17 @@ _COMPRESSED_FROM_BYTES = 1_024
 
 INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 
-# Column, bound of its numbers, whether it is delta-encoded. Existing records use these names.
+# Column (existing records use these names), attribute, bound of its numbers, whether it is delta-encoded.
 _COLUMNS = (
-    ("spark_partition", INT64_MAX, True),
-    ("attempt", INT64_MAX, False),
-    ("producer_id", INT64_MAX, True),
-    ("producer_epoch", INT16_MAX, False),
-    ("generation", 2, False),
-    ("partition", INT32_MAX, False),
-    ("last_offset", INT64_MAX, True),
-    ("row_count", INT64_MAX, False),
+    ("spark_partition", "spark_partition", INT64_MAX, True),
+    ("attempt", "attempt", INT64_MAX, False),
+    ("producer_id", "producer_id", INT64_MAX, True),
+    ("producer_epoch", "producer_epoch", INT16_MAX, False),
+    ("generation", "transaction_version", 2, False),
+    ("partition", "partition", INT32_MAX, False),
+    ("last_offset", "last_offset", INT64_MAX, True),
+    ("row_count", "row_count", INT64_MAX, False),
 )
-_ATTRIBUTES = {"generation": "transaction_version"}
 # Omitted if every task is the one in its id. Older releases ignore it and report the number in the id.
 _TASK_PARTITION = "task_partition"
 
@@ -133,7 +131,7 @@ def encode_claim(sink_id: str, run: str, wall_ms: int) -> bytes:
 
 def decode_claim(value: bytes) -> str:
     """The run in a claim."""
-    return _text(_parse_content(value), "run")
+    return _text(_parse_content(value).get("run"), "run")
 
 
 def _encode(content: dict[str, Any]) -> bytes:
@@ -178,8 +176,8 @@ def _pack_entries(entries: tuple[TransactionEntry, ...]) -> dict[str, Any]:
     topics = sorted({entry.topic for entry in entries})
     index_of = {topic: index for index, topic in enumerate(topics)}
     packed: dict[str, Any] = {"topics": topics, "topic": [index_of[entry.topic] for entry in entries]}
-    for name, _, has_differences in _COLUMNS:
-        numbers = [getattr(entry, _ATTRIBUTES.get(name, name)) for entry in entries]
+    for name, attribute, _, has_differences in _COLUMNS:
+        numbers = [getattr(entry, attribute) for entry in entries]
         packed[name] = _differences(numbers) if has_differences else numbers
     if any(entry.task_partition is not None for entry in entries):
         packed[_TASK_PARTITION] = _differences([entry.spark_task for entry in entries])
@@ -221,16 +219,16 @@ def _decompress(body: bytes) -> bytes:
 
 def _parse_record(content: dict[str, Any]) -> LedgerRecord:
     try:
-        kind = Kind(_text(content, "kind"))
+        kind = Kind(_text(content.get("kind"), "kind"))
     except ValueError:
         raise UnreadableRecord(f"a ledger record of the unknown kind {content['kind']!r}") from None
     entries = _entries(content.get("receipts", {}))
     record = LedgerRecord(
         kind=kind,
-        sink_id=_text(content, "sink"),
-        key=BatchKey(_text(content, "query"), _batch_id(content)),
-        run=_text(content, "run"),
-        runs=tuple(_texts(content, "runs", 1_000)),
+        sink_id=_text(content.get("sink"), "sink"),
+        key=BatchKey(_text(content.get("query"), "query"), _batch_id(content.get("batch"))),
+        run=_text(content.get("run"), "run"),
+        runs=tuple(_texts(content.get("runs"), "runs", 1_000)),
         since_ms=_number(content.get("since_ms"), "since_ms", -1, INT64_MAX),
         wall_ms=_number(content.get("wall_ms"), "wall_ms", -INT64_MAX, INT64_MAX),
         row_count=_number(content.get("rows"), "rows", 0, INT64_MAX),
@@ -239,7 +237,7 @@ def _parse_record(content: dict[str, Any]) -> LedgerRecord:
         entries=entries,
         outcomes=_outcomes(content.get("fates", ""), len(entries)),
         is_accepted=content.get("accepted", False) is True,
-        cluster_id=_text(content, "cluster") if "cluster" in content else "",
+        cluster_id=_text(content.get("cluster", ""), "cluster"),
         label=_label(content.get("name")),
     )
     needs_entries = kind in (Kind.INTENT, Kind.STUCK)
@@ -253,17 +251,18 @@ def _entries(packed: Any) -> tuple[TransactionEntry, ...]:
         raise UnreadableRecord("a ledger record whose receipts are not an object")
     if not packed:
         return ()
-    topics = list(_texts(packed, "topics", TOPICS_MAX))
+    topics = _texts(packed.get("topics"), "topics", TOPICS_MAX)
     indexes = _numbers(packed, "topic", len(topics) - 1, has_differences=False)
-    columns = [_numbers(packed, name, bound, has_differences=differs) for name, bound, differs in _COLUMNS]
+    columns = [_numbers(packed, name, bound, has_differences=differs) for name, _, bound, differs in _COLUMNS]
     tasks = columns[0]  # unless they are told
     if _TASK_PARTITION in packed:
         tasks = _numbers(packed, _TASK_PARTITION, INT64_MAX, has_differences=True)
     if any(len(column) != len(indexes) for column in (*columns, tasks)):
         raise UnreadableRecord("a ledger record whose receipts have columns of different lengths")
+    attributes = [attribute for _, attribute, _, _ in _COLUMNS]
     entries = []
     for index, task, numbers in zip(indexes, tasks, zip(*columns, strict=True), strict=True):
-        named = dict(zip((_ATTRIBUTES.get(name, name) for name, _, _ in _COLUMNS), numbers, strict=True))
+        named = dict(zip(attributes, numbers, strict=True))
         if named["transaction_version"] not in (1, 2):
             raise UnreadableRecord(f"a ledger record with a transaction of version {named['transaction_version']}")
         named[_TASK_PARTITION] = None if task == named["spark_partition"] else task
@@ -290,8 +289,10 @@ def _number(number: Any, name: str, lowest: int, highest: int) -> int:
     return number
 
 
-def _text(content: dict[str, Any], name: str) -> str:
-    return next(iter(_check_texts([content.get(name)], name)))
+def _text(found: Any, name: str) -> str:
+    if not isinstance(found, str) or len(found) > TEXT_CHARACTERS_MAX:
+        raise UnreadableRecord(f"a ledger record whose {name!r} is no text of at most {TEXT_CHARACTERS_MAX}", name)
+    return found
 
 
 def _label(found: Any) -> str:
@@ -299,30 +300,20 @@ def _label(found: Any) -> str:
     return found if isinstance(found, str) and len(found) <= TEXT_CHARACTERS_MAX else ""
 
 
-def _texts(content: dict[str, Any], name: str, count_max: int) -> Iterable[str]:
-    found = content.get(name)
+def _texts(found: Any, name: str, count_max: int) -> list[str]:
     if not isinstance(found, list) or len(found) > count_max:
         raise UnreadableRecord(f"a ledger record whose {name!r} is no list of at most {count_max}", name)
-    return _check_texts(found, name)
+    return [_text(one, name) for one in found]
 
 
-def _check_texts(found: list[Any], name: str) -> list[str]:
-    for text in found:
-        if not isinstance(text, str) or len(text) > TEXT_CHARACTERS_MAX:
-            raise UnreadableRecord(f"a ledger record whose {name!r} is no text of at most {TEXT_CHARACTERS_MAX}", name)
-    return found
-
-
-def _batch_id(content: dict[str, Any]) -> BatchId:
-    found = content.get("batch")
-    return _text(content, "batch") if isinstance(found, str) else _number(found, "batch", 0, INT64_MAX)
+def _batch_id(found: Any) -> BatchId:
+    return _text(found, "batch") if isinstance(found, str) else _number(found, "batch", 0, INT64_MAX)
 
 
 def _topics(found: Any) -> dict[str, int]:
     if not isinstance(found, dict) or len(found) > TOPICS_MAX:
         raise UnreadableRecord(f"a ledger record whose topics are no object of at most {TOPICS_MAX}", "topics")
-    _check_texts(list(found), "topics")
-    return {topic: _number(rows, "topics", 0, INT64_MAX) for topic, rows in found.items()}
+    return {_text(topic, "topics"): _number(rows, "topics", 0, INT64_MAX) for topic, rows in found.items()}
 
 
 def _outcomes(found: Any, count: int) -> tuple[TransactionOutcome, ...]:

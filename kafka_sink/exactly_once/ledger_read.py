@@ -54,12 +54,15 @@ from kafka_sink.exactly_once.log_scan import (
 )
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.session import DeliverySettings
-from kafka_sink.wire.apis import FETCH, LIST_OFFSETS
+from kafka_sink.wire.apis import FETCH, LIST_OFFSETS, Api
 
 LOG_START, LOG_STOP = RequestKey("ledger start"), RequestKey("ledger stop")
 READ = RequestKey("read ledger")
 # Ledger keys of one sink: one for its stream and one per labelled batch write.
 KEYS_MAX = 100_000
+# By ledger key: offset and value of the newest record; of all that have no marker.
+Newest = Mapping[str, tuple[int, bytes]]
+Unmarked = Mapping[str, list[tuple[int, bytes]]]
 # Represents a null value; no record begins with this byte.
 ERASED = b"\0"
 # A live coordinator writes its markers within milliseconds; the open transaction of a driver that died has none.
@@ -122,11 +125,7 @@ class LedgerRead(CommitStep):
             self._on_fetched(now_ms, body)
             return
         error_code, offset = read_offset_answer(body)
-        found = meaning(LIST_OFFSETS, error_code)
-        if self.repeat_if_needed(now_ms, key, found, LIST_OFFSETS.name, error_code):
-            return
-        if found is not Meaning.DONE:
-            self.fail(self._error_text(describe_answer(LIST_OFFSETS.name, error_code)))
+        if not self.is_done(now_ms, key, LIST_OFFSETS, error_code):
             return
         self.queue.drop(key)
         if key == LOG_START:
@@ -137,16 +136,12 @@ class LedgerRead(CommitStep):
 
     def _on_fetched(self, now_ms: int, body: Mapping[str, Any]) -> None:
         answer = read_fetch_answer(body)
-        found = meaning(FETCH, answer.error_code)
-        if self.repeat_if_needed(now_ms, READ, found, FETCH.name, answer.error_code):
-            return
-        if found is Meaning.OUT_OF_RANGE:
+        if meaning(FETCH, answer.error_code) is Meaning.OUT_OF_RANGE:
             # Records at the start were deleted, before or during this read.
             self.queue.drop_all()
             self._begin(now_ms, None)
             return
-        if found is not Meaning.DONE:
-            self.fail(self._error_text(describe_answer(FETCH.name, answer.error_code)))
+        if not self.is_done(now_ms, READ, FETCH, answer.error_code):
             return
         assert self._next_offset is not None
         before = self._next_offset
@@ -154,7 +149,7 @@ class LedgerRead(CommitStep):
             self._take(batch)
         if self._stop_offset is not None and self._next_offset == before < self._stop_offset:
             if answer.records:
-                raise RemoteProtocolError(self._error_text(f"no whole batch at offset {before}"), LEDGER_UNREADABLE)
+                raise RemoteProtocolError(self._about_ledger(f"no whole batch at offset {before}"), LEDGER_UNREADABLE)
             # There are more records: a broker that returns none is no longer the leader.
             self.queue.repeat(now_ms, READ, find_again=True)
             return
@@ -211,13 +206,13 @@ class LedgerRead(CommitStep):
             sink_id = ledger_key.partition("/")[0]
             self._key_counts[sink_id] += 1
             if self._key_counts[sink_id] > KEYS_MAX:
-                text = self._error_text(f"more than {KEYS_MAX} keys of {sink_id}")
+                text = self._about_ledger(f"more than {KEYS_MAX} keys of {sink_id}")
                 raise RemoteProtocolError(text, LEDGER_UNREADABLE)
         if offset >= self._newest.get(ledger_key, (-1, b""))[0]:
             self._newest[ledger_key] = (offset, value)
 
     def _read_on(self, now_ms: int) -> None:
-        if self._next_offset is None or self._stop_offset is None or READ in self.queue.keys:
+        if self._next_offset is None or self._stop_offset is None or self.queue.has(READ):
             return
         if self._next_offset < self._stop_offset:
             ask_fetch(self.queue, now_ms, READ, self.settings.ledger, self._next_offset)
@@ -241,9 +236,7 @@ class LedgerRead(CommitStep):
                     unmarked.setdefault(ledger_key, []).append((offset, value))
         self._on_newest({key: found for key, found in self._newest.items() if found[1] != ERASED}, unmarked)
 
-    def _on_newest(
-        self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, list[tuple[int, bytes]]]
-    ) -> None:
+    def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         """Only the newest record of a key is decoded: earlier ones, perhaps of an older release, do not matter."""
         newest = {key: self._decode(key, offset, value) for key, (offset, value) in found.items()}
         settled = dict(newest)
@@ -286,7 +279,10 @@ class LedgerRead(CommitStep):
         try:
             return decode_newest(key, value)
         except RemoteProtocolError as error:
-            raise RemoteProtocolError(self._error_text(f"{error} (offset {offset})"), LEDGER_UNREADABLE) from None
+            raise RemoteProtocolError(self._about_ledger(f"{error} (offset {offset})"), LEDGER_UNREADABLE) from None
 
-    def _error_text(self, text: str) -> str:
+    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
+        return self._about_ledger(describe_answer(api.name, error_code))
+
+    def _about_ledger(self, text: str) -> str:
         return f"{self.settings.ledger_title}: {text}"

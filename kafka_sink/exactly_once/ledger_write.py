@@ -20,7 +20,7 @@ from enum import Enum
 from typing import Any
 
 from kafka_sink.client.admin_request import AdminResponse, Coordinator, RequestKey
-from kafka_sink.exactly_once.commit_step import CommitStep, StepFailure
+from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.end_txn import CommitTransactions, ask_end
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome, ledger_key
 from kafka_sink.exactly_once.ledger_codec import Unrecordable, encode_record
@@ -141,7 +141,7 @@ class LedgerWrite(CommitStep):
         }
 
     def _ask_renewal(self, now_ms: int) -> None:
-        body = {**self._owner(), "transaction_timeout_ms": self._session.timeout_ms(self.settings)}
+        body = {**self._owner(), "transaction_timeout_ms": self._session.timeout_ms}
         target = Coordinator(self._session.transactional_id)
         self.queue.ask(now_ms, RENEW, target, INIT_PRODUCER_ID, body, version_min=INIT_FIRST_WITH_IDENTITY)
 
@@ -202,27 +202,17 @@ class LedgerWrite(CommitStep):
         else:
             self._on_ended(now_ms, body)
 
-    def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
+    def on_refused(self, now_ms: int, key: RequestKey, reason: str, *, is_fenced: bool = False) -> None:
         if key == END and self._end_is_in_doubt:
             self.last_trouble = reason
             self.queue.repeat(now_ms, key)  # an earlier try may have been carried out: only a response tells
         else:
-            self._refuse(reason)
-
-    def _is_done(self, now_ms: int, key: RequestKey, api: Api, error_code: int) -> bool:
-        """False: it is retried, or it was refused."""
-        found = meaning(api, error_code)
-        if self.repeat_if_needed(now_ms, key, found, api.name, error_code):
-            return False
-        if found is not Meaning.DONE:
-            self._refuse(self._error_text(api, error_code), is_fenced=found is Meaning.FENCED)
-            return False
-        self.queue.drop(key)
-        return True
+            self._refuse(reason, is_fenced=is_fenced)
 
     def _on_renewed(self, now_ms: int, body: Mapping[str, Any]) -> None:
-        if not self._is_done(now_ms, RENEW, INIT_PRODUCER_ID, body["error_code"]):
+        if not self.is_done(now_ms, RENEW, INIT_PRODUCER_ID, body["error_code"]):
             return
+        self.queue.drop(RENEW)
         renewed = DriverIdentity(body["producer_id"], body["producer_epoch"])
         if renewed.producer_id != self._identity.producer_id:
             # The unused transactional id has expired: the coordinator then assigns a new producer id to any request,
@@ -241,15 +231,17 @@ class LedgerWrite(CommitStep):
             for partition in topic["results_by_partition"]
         ]
         error_code = next((number for number in codes if number), 0)
-        if not self._is_done(now_ms, ADD, ADD_PARTITIONS_TO_TXN, error_code):
+        if not self.is_done(now_ms, ADD, ADD_PARTITIONS_TO_TXN, error_code):
             return
+        self.queue.drop(ADD)
         self.state = WriteState.PRODUCING
         self._ask_produce(now_ms)
 
     def _on_produced(self, now_ms: int, body: Mapping[str, Any]) -> None:
         error_code, offset = read_append_answer(body)
-        if not self._is_done(now_ms, WRITE, PRODUCE, error_code):
+        if not self.is_done(now_ms, WRITE, PRODUCE, error_code):
             return
+        self.queue.drop(WRITE)
         self.state = WriteState.HELD
         self._offset = offset
         if not self._is_draft:
@@ -257,18 +249,16 @@ class LedgerWrite(CommitStep):
 
     def _on_ended(self, now_ms: int, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
-        found = meaning(END_TXN, error_code)
-        if self.repeat_if_needed(now_ms, END, found, END_TXN.name, error_code):
-            self._end_is_in_doubt = True
-            return
-        if found is Meaning.DONE:
+        if meaning(END_TXN, error_code) is Meaning.SUPERSEDED:
+            if self._end_is_in_doubt:
+                self.state = WriteState.SEARCHING
+                self._begin_search(now_ms, error_code)
+            else:
+                self._refuse(self.error_text(END, END_TXN, error_code), is_fenced=True)
+        elif self.is_done(now_ms, END, END_TXN, error_code):
             self._on_committed(body)
-        elif found is Meaning.SUPERSEDED and self._end_is_in_doubt:
-            self.state = WriteState.SEARCHING
-            self._begin_search(now_ms, error_code)
         else:
-            is_fenced = found is Meaning.SUPERSEDED
-            self._refuse(self._error_text(END_TXN, error_code), is_fenced=is_fenced)
+            self._end_is_in_doubt = True
 
     def _on_committed(self, body: Mapping[str, Any]) -> None:
         self.queue.drop(END)
@@ -292,7 +282,7 @@ class LedgerWrite(CommitStep):
         if self._offset < 0:
             # Acknowledged as a duplicate, without an offset. A search from the start of the log would find the marker
             # of the record before: in version 2 that has the epoch of this transaction.
-            self.failure = StepFailure(self.last_trouble, is_fenced=True)
+            self.fail(self.last_trouble, is_fenced=True)
             return
         witness = WrittenPartition(*self.settings.ledger, 1, self._offset, self._offset)
         self._search = CommitTransactions(self.settings, [self._ending()], [witness], now_ms, is_ended=True)
@@ -309,9 +299,9 @@ class LedgerWrite(CommitStep):
             self._refuse(self.last_trouble, is_fenced=True)
         else:
             # The outcome remains unknown.
-            self.failure = StepFailure(self._search.obstacles.get(0) or self.last_trouble, is_fenced=True)
+            self.fail(self._search.obstacles.get(0) or self.last_trouble, is_fenced=True)
 
-    def _error_text(self, api: Api, error_code: int) -> str:
+    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
         where = (
             self.settings.ledger_title if api in (PRODUCE, ADD_PARTITIONS_TO_TXN) else self._session.transactional_id
         )

@@ -14,11 +14,11 @@ from typing import Any, Generic, TypeVar
 
 from kafka_sink.client.admin_request import AdminResponse, AllBrokers, Leaders, RequestKey, ResponseKind
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.exactly_once.commit_step import CommitStep, Progress
-from kafka_sink.exactly_once.identity import TaskIdentity, belongs_to, parse_task_identity
+from kafka_sink.exactly_once.commit_step import CommitStep, Progress, StepChain
+from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity
 from kafka_sink.exactly_once.ledger import LedgerRecord, decode_key
 from kafka_sink.exactly_once.ledger_codec import decode_newest
-from kafka_sink.exactly_once.ledger_read import LedgerRead
+from kafka_sink.exactly_once.ledger_read import LedgerRead, Newest, Unmarked
 from kafka_sink.exactly_once.log_scan import (
     LATEST,
     LIST_OFFSETS_FIRST_ISOLATED,
@@ -92,9 +92,7 @@ class LedgerListing(LedgerRead):
             return None if text.startswith("/") else text or None
         return super()._own_key(key)
 
-    def _on_newest(
-        self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, list[tuple[int, bytes]]]
-    ) -> None:
+    def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         self.listed = [_decode_listed(ledger_key, *found[ledger_key]) for ledger_key in sorted(found)]
 
 
@@ -106,12 +104,13 @@ def _decode_listed(ledger_key: str, offset: int, value: bytes) -> Listed:
 
 
 class OpenTransactions(CommitStep):
-    """The ids of tasks under which a transaction is open, as far as the brokers report them."""
+    """The ids of tasks under which a transaction is open, as far as the brokers report them. `names`: of sinks, or of
+    names with the sinks of their queries; None: of all."""
 
     def __init__(
         self,
         settings: DeliverySettings,
-        sink_ids: Collection[str],
+        names: Collection[str] | None,
         now_ms: int,
         states: Sequence[str] = OPEN_STATES,
     ) -> None:
@@ -119,7 +118,7 @@ class OpenTransactions(CommitStep):
         self.notes: list[str] = []
         self.ids: dict[str, None] = {}
         self.is_supported = True
-        self._sink_ids = sink_ids
+        self._names = names
         body = {"state_filters": list(states), "producer_id_filters": []}
         self.queue.ask(now_ms, LIST, AllBrokers(), LIST_TRANSACTIONS, body)
 
@@ -136,51 +135,38 @@ class OpenTransactions(CommitStep):
         super().on_bodies(now_ms, answer)
         self.queue.drop_all()
 
-    def _is_wanted(self, identity: TaskIdentity) -> bool:
-        return identity.sink_id in self._sink_ids
-
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         if body["error_code"]:
             self.notes.append(describe_answer(LIST_TRANSACTIONS.name, body["error_code"]))
             return
         for state in body["transaction_states"]:
             identity = parse_task_identity(state["transactional_id"])
-            if identity is not None and self._is_wanted(identity):
+            if identity is not None and (
+                self._names is None or any(belongs_to(identity.sink_id, name) for name in self._names)
+            ):
                 self.ids[state["transactional_id"]] = None
 
 
-class TransactionListing(OpenTransactions):
-    """Open transactions with their descriptions, of one sink, or (None) of all sinks that the brokers list."""
+class TransactionListing(StepChain):
+    """`found`: open transactions of one sink, or (None) of all sinks that the brokers list, sorted by id. One that
+    ended between the two requests is left out."""
 
     def __init__(self, settings: DeliverySettings, sink_id: str | None, now_ms: int) -> None:
-        self._describe: DescribeTransactions | None = None
-        self._sink_id = sink_id
-        super().__init__(settings, (), now_ms)
+        listing = OpenTransactions(settings, None if sink_id is None else (sink_id,), now_ms)
+        super().__init__(settings, listing)
+        self.notes = listing.notes
+        self.found: list[TransactionDescription] = []
 
-    def _is_wanted(self, identity: TaskIdentity) -> bool:
-        return self._sink_id is None or belongs_to(identity.sink_id, self._sink_id)
-
-    @property
-    def found(self) -> list[TransactionDescription]:
-        """Sorted by id. A transaction that ended between the two requests is left out."""
-        known = self._describe.found if self._describe is not None else {}
-        return [known[one] for one in sorted(known) if known[one].state in OPEN_STATES]
-
-    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
-        if self._describe is None:
-            super().on_answer(now_ms, answer)
-            return
-        self._describe.on_answer(now_ms, answer)
-        if self._describe.failure is not None:
-            self.fail(self._describe.failure.reason)
-        elif not self._describe.is_supported:
-            self.fail("the brokers do not speak DescribeTransactions")
-
-    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
-        super().on_bodies(now_ms, answer)
-        if self.ids:
-            self._describe = DescribeTransactions(self.settings, tuple(sorted(self.ids)), now_ms)
-            self.queue = self._describe.queue
+    def after(self, now_ms: int, part: CommitStep) -> CommitStep | None:
+        if part.failure is not None:
+            self.fail(part.failure)
+        elif isinstance(part, OpenTransactions) and part.ids:
+            return DescribeTransactions(self.settings, sorted(part.ids), now_ms)
+        elif isinstance(part, DescribeTransactions):
+            if not part.is_supported:
+                self.fail("the brokers do not speak DescribeTransactions")
+            self.found = [part.found[one] for one in sorted(part.found) if part.found[one].state in OPEN_STATES]
+        return None
 
 
 class LogEnds(CommitStep):
@@ -200,7 +186,6 @@ class LogEnds(CommitStep):
 
     def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
         """A leader that is away says nothing; the others are shown."""
-        self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
         self.on_bodies(now_ms, answer)
 
     def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:

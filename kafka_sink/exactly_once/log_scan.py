@@ -9,7 +9,7 @@ is not verified; a batch with a format before 2 cannot be transactional and is s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_sink.client.admin_request import Leader, RequestKey
 from kafka_sink.errors import RemoteProtocolError
@@ -36,7 +36,6 @@ LIST_OFFSETS_FIRST_ISOLATED = 2
 @frozen
 class RawBatch:
     content: bytes
-    base_offset: int
     next_offset: int
     producer_id: int
     producer_epoch: int
@@ -47,10 +46,8 @@ class RawBatch:
         return decode_batch(self.content)
 
 
-@frozen
-class FetchedPartition:
+class FetchedPartition(NamedTuple):
     error_code: int
-    high_watermark: int
     last_stable_offset: int
     records: bytes
 
@@ -73,7 +70,6 @@ def raw_batches(records: bytes) -> Iterator[RawBatch]:
                 raise RemoteProtocolError(f"batch names offsets {base_offset} and {last_offset_delta}")
             yield RawBatch(
                 content=records[position:stop],
-                base_offset=base_offset,
                 next_offset=base_offset + last_offset_delta + 1,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
@@ -82,7 +78,7 @@ def raw_batches(records: bytes) -> Iterator[RawBatch]:
             )
         else:
             # Formats 0 and 1: the offset of a message, or of the last one in a compressed set.
-            yield RawBatch(records[position:stop], base_offset, base_offset + 1, -1, -1, False, False)
+            yield RawBatch(records[position:stop], base_offset + 1, -1, -1, False, False)
         position = stop
 
 
@@ -192,14 +188,10 @@ def read_fetch_answer(body: Mapping[str, Any]) -> FetchedPartition:
         # without an error. It contains nothing about the log.
         error_code = THROTTLED
     if error_code:
-        return FetchedPartition(error_code, -1, -1, b"")
+        return FetchedPartition(error_code, -1, b"")
     partition = only_partition(body["responses"])
-    return FetchedPartition(
-        error_code=partition["error_code"],
-        high_watermark=partition["high_watermark"],
-        last_stable_offset=partition["last_stable_offset"],
-        records=bytes(partition["records"] or b""),
-    )
+    records = bytes(partition["records"] or b"")
+    return FetchedPartition(partition["error_code"], partition["last_stable_offset"], records)
 
 
 def read_offset_answer(body: Mapping[str, Any]) -> tuple[int, int]:
@@ -209,8 +201,7 @@ def read_offset_answer(body: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def only_partition(topics: Any, field: str = "partitions") -> Mapping[str, Any]:
-    found = [partition for topic in topics for partition in topic[field]]
+    found: list[Mapping[str, Any]] = [partition for topic in topics for partition in topic[field]]
     if len(found) != 1:
         raise RemoteProtocolError(f"an answer about {len(found)} partitions to a question about one")
-    only: Mapping[str, Any] = found[0]
-    return only
+    return found[0]

@@ -235,16 +235,18 @@ def _of_record(record: LedgerRecord) -> str:
     return f"{_batch(record)} of sink {record.sink_id!r}"
 
 
+def some(named: Sequence[str], more: str) -> str:
+    """The first of them, and how many more there are."""
+    rest = f" and {len(named) - NAMED_MAX} {more}" if len(named) > NAMED_MAX else ""
+    return ", ".join(named[:NAMED_MAX]) + rest
+
+
 def _counts(rows: Mapping[str, int]) -> str:
-    named = [f"{count} rows to {topic}" for topic, count in sorted(rows.items())]
-    rest = f" and {len(named) - NAMED_MAX} topics more" if len(named) > NAMED_MAX else ""
-    return ", ".join(named[:NAMED_MAX]) + rest if named else "no rows"
+    return some([f"{count} rows to {topic}" for topic, count in sorted(rows.items())], "topics more") or "no rows"
 
 
 def _names(topics: Iterable[str]) -> str:
-    every = sorted(topics)
-    rest = f" and {len(every) - NAMED_MAX} more" if len(every) > NAMED_MAX else ""
-    return ", ".join(every[:NAMED_MAX]) + rest if every else "no topic"
+    return some(sorted(topics), "more") or "no topic"
 
 
 def _slots(
@@ -256,11 +258,9 @@ def _slots(
     named = [
         f"Spark partition {entry.spark_task} ({entry.row_count} rows, among others to "
         f"{entry.topic}-{entry.partition} up to offset {entry.last_offset})"
-        for entry in found[:NAMED_MAX]
+        for entry in found
     ]
-    rest = f" and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
-    rows = sum(entry.row_count for entry in found)
-    return f"{title}: {rows} rows of {', '.join(named)}{rest}. "
+    return f"{title}: {sum(entry.row_count for entry in found)} rows of {some(named, 'more')}. "
 
 
 def _facts(record: LedgerRecord) -> Mapping[str, Any]:

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.exactly_once import messages
 from kafka_sink.exactly_once.ledger import (
+    OTHER_COUNTS,
     Kind,
     LedgerRecord,
     LedgerState,
-    Likeness,
+    difference,
     intent_of,
     is_decided,
     is_replaced,
-    likeness,
 )
 from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.receipt import BatchKey
@@ -49,20 +49,14 @@ class NextStep:
     note: str = ""
 
 
-_WITHOUT_BATCH = {
-    DriverOperation.FINISH: Phase.FENCING,
-    DriverOperation.SWEEP: Phase.FENCING,
-    DriverOperation.ACCEPT: Phase.FENCING,
-    DriverOperation.REPLAY: Phase.FENCING,
-    DriverOperation.RECOVER: Phase.READING,
-}
+_OF_OPERATORS = (DriverOperation.FINISH, DriverOperation.SWEEP, DriverOperation.ACCEPT, DriverOperation.REPLAY)
 
 
 def first_step(job: Job, session: DriverSession) -> NextStep | None:
     """None: what the process remembers is enough for `next_step`."""
-    if job.operation in _WITHOUT_BATCH:
+    if job.operation in (DriverOperation.RECOVER, *_OF_OPERATORS):
         session.forget_identity()
-        return NextStep(_WITHOUT_BATCH[job.operation])
+        return NextStep(Phase.READING if job.operation is DriverOperation.RECOVER else Phase.FENCING)
     assert job.key is not None, f"{job.operation.value} is about a batch"
     decision = session.decisions.get(job.key)
     if job.operation in (DriverOperation.ABORT, DriverOperation.ABORT_WITHOUT_LEDGER):
@@ -164,13 +158,13 @@ def _judge_delivered(settings: DeliverySettings, record: LedgerRecord, batch: Le
     is_own = record.run == batch.run
     # Delivered by this very run: the transactions at hand may be those of the decision. The sweep ends only open ones.
     move = Phase.SWEEPING if is_own else Phase.DISCARDING
-    found = likeness(record, batch)
-    if found is Likeness.SAME or settings.on_mismatch is OnMismatch.SKIP:
+    found = difference(record, batch)
+    if found is None or settings.on_mismatch is OnMismatch.SKIP:
         return NextStep(move, record, conclusion=Conclusion.ALREADY_DELIVERED)
-    if (found is Likeness.OTHER_COUNTS or is_own) and settings.on_mismatch is OnMismatch.FAIL:
-        error = messages.other_rows_error(record, batch, found.value, is_own=is_own)
+    if (found == OTHER_COUNTS or is_own) and settings.on_mismatch is OnMismatch.FAIL:
+        error = messages.other_rows_error(record, batch, found, is_own=is_own)
         return NextStep(move, record, error=error)
-    note = messages.dropped_rows_text(record, batch, found.value)
+    note = messages.dropped_rows_text(record, batch, found)
     return NextStep(move, record, conclusion=Conclusion.ALREADY_DELIVERED, note=note)
 
 

@@ -17,12 +17,13 @@ other, so the check asks again for a while before it believes that a topic is go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from kafka_sink.client.admin_request import AdminResponse, AnyBroker, Coordinators, RequestKey, ResponseKind
 from kafka_sink.client.cluster import NO_LEADER, NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.exactly_once.commit_step import MORE_TIME, CommitStep
+from kafka_sink.exactly_once.ledger import UNKNOWN_TIME
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.exactly_once.session import DeliverySettings
@@ -82,16 +83,11 @@ class DescribeTransactions(CommitStep):
         super().on_answer(now_ms, answer)
 
     def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
-        self.last_trouble = f"{DESCRIBE}: {answer.error or 'no answer'}"
-        self._on_some(now_ms, answer)
+        self.on_bodies(now_ms, answer)
 
     def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
-        self._on_some(now_ms, answer)
-
-    def _on_some(self, now_ms: int, answer: AdminResponse) -> None:
         """Asks again for transactions whose coordinator has not answered."""
-        for body in answer.bodies:
-            self.on_body(now_ms, answer.key, body)
+        super().on_bodies(now_ms, answer)
         if self.failure is not None:
             return
         if not self._missing:
@@ -158,16 +154,18 @@ class Preflight(DescribeTransactions):
             super().on_lost(now_ms, answer)
 
     def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
-        if answer.key != LEADERS:
-            if self._is_outdated:
-                self._is_outdated = False
-                self._ask(now_ms)
-                return
+        if answer.key == LEADERS:
+            self._on_metadata(now_ms, answer.bodies[0])
+        elif self._is_outdated:
+            self._is_outdated = False
+            self._ask(now_ms)
+        else:
             super().on_bodies(now_ms, answer)
+
+    def _on_metadata(self, now_ms: int, metadata: Mapping[str, Any]) -> None:
+        if self._waits_for_topics(now_ms, metadata):
             return
-        if self._waits_for_topics(now_ms, answer.bodies[0]):
-            return
-        leaderless = sorted(self._partitions.intersection(_leaderless_partitions(answer.bodies[0])))
+        leaderless = sorted(self._partitions.intersection(_leaderless_partitions(metadata)))
         if leaderless:
             topic, partition = leaderless[0]
             more = f" (and {len(leaderless) - 1} more partitions)" if len(leaderless) > 1 else ""
@@ -215,26 +213,29 @@ def _leaderless_partitions(metadata: Mapping[str, Any]) -> Iterator[tuple[str, i
                 yield topic["name"], partition["partition_index"]
 
 
-@frozen
-class PreflightResult:
+class PreflightResult(NamedTuple):
     """`problem` is None if the check passed. `since_ms` is when the first transaction began, by the brokers' clock."""
 
     problem: str | None
-    time_left_ms: int
-    since_ms: int
+    time_left_ms: int = 0
+    since_ms: int = UNKNOWN_TIME
 
 
 def check_transactions(
-    receipts: Sequence[TaskReceipt], found: Mapping[str, TransactionDescription], margin_ms: int
+    receipts: Sequence[TaskReceipt], found: Mapping[str, TransactionDescription] | None, margin_ms: int
 ) -> PreflightResult:
-    """Each of `receipts` has a transaction."""
+    """Each of `receipts` has a transaction. `found` None: the brokers do not describe transactions, and it is unknown
+    how long ago a receipt was made."""
+    if found is None:
+        left_ms = min(receipt.remaining_ms for receipt in receipts)
+        return PreflightResult(_time_problem(left_ms, margin_ms), left_ms)
     states: list[TransactionDescription] = []
     for receipt in receipts:
         assert receipt.transaction is not None
         state = found.get(receipt.transaction.transactional_id)
         problem = _problem(receipt.transaction, state)
         if state is None or problem is not None:
-            return PreflightResult(problem, 0, -1)
+            return PreflightResult(problem)
         states.append(state)
     broker_now_ms = max(
         state.start_ms + max(receipt.timeout_ms - receipt.remaining_ms, 0)
@@ -243,12 +244,6 @@ def check_transactions(
     left_ms = min(state.start_ms + state.timeout_ms - broker_now_ms for state in states)
     since_ms = min(state.start_ms for state in states)
     return PreflightResult(_time_problem(left_ms, margin_ms), left_ms, since_ms)
-
-
-def check_time_left(receipts: Iterable[TaskReceipt], margin_ms: int) -> PreflightResult:
-    """For brokers without DescribeTransactions. How long ago a receipt was made is unknown then."""
-    left_ms = min(receipt.remaining_ms for receipt in receipts)
-    return PreflightResult(_time_problem(left_ms, margin_ms), left_ms, -1)
 
 
 def _problem(transaction: PreparedTransaction, state: TransactionDescription | None) -> str | None:

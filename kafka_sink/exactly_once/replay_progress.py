@@ -18,7 +18,7 @@ from typing import Any
 
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.exactly_once.ledger import decode_key
-from kafka_sink.exactly_once.ledger_read import LedgerRead
+from kafka_sink.exactly_once.ledger_read import LedgerRead, Newest, Unmarked
 from kafka_sink.exactly_once.session import DeliverySettings
 
 # No sink id is empty, so no ledger key of a sink begins with a slash.
@@ -115,9 +115,7 @@ class ReplayListing(LedgerRead):
         text = decode_key(key)
         return text if text.startswith(KEY_PREFIX) else None
 
-    def _on_newest(
-        self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, list[tuple[int, bytes]]]
-    ) -> None:
+    def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         self.in_doubt = frozenset(key.removeprefix(KEY_PREFIX) for key in unmarked)
         self.found = {}
         for key, (_, value) in found.items():

@@ -95,9 +95,9 @@ class RetryQueue:
     def drop_all(self) -> None:
         self._open.clear()
 
-    def has_tried(self, key: RequestKey) -> bool:
-        """Whether this request has been answered or lost at least once."""
-        return key in self._open and self._open[key].failures > 0
+    def waiting_for_retry(self) -> list[RequestKey]:
+        """Requests that were answered or lost at least once and are not in flight."""
+        return [key for key, pending in self._open.items() if pending.failures and not pending.is_out]
 
     def is_out(self, key: RequestKey) -> bool:
         return key in self._open and self._open[key].is_out
@@ -106,10 +106,5 @@ class RetryQueue:
     def count(self) -> int:
         return len(self._open)
 
-    @property
-    def is_quiet(self) -> bool:
-        return not self._open
-
-    @property
-    def keys(self) -> list[RequestKey]:
-        return list(self._open)
+    def has(self, key: RequestKey) -> bool:
+        return key in self._open

@@ -49,8 +49,6 @@ class DeliverySettings:
     # How long a commit waits for its rows to become visible to readers; 0: it does not check.
     visible_ms: int = 0
     request_timeout_ms: int = 30_000
-    # Timeout of the driver's own transactions, of one record each; less where the brokers do not allow it.
-    driver_timeout_ms: int = 60_000
     retry_backoff_ms: int = 100
     # While markers are being written (code 51).
     markers_backoff_ms: int = 20
@@ -114,8 +112,8 @@ class DriverSession:
     identity: DriverIdentity | None = None
     # The epoch has been used: in transaction version 1 the next transaction requests a new one first.
     is_used: bool = False
-    # The timeout that the brokers allowed instead of `driver_timeout_ms`.
-    allowed_timeout_ms: int | None = None
+    # Timeout of the driver's own transactions, of one record each; less where the brokers do not allow it.
+    timeout_ms: int = 60_000
     ledger: LedgerState | None = None
     decisions: dict[BatchKey, Decision] = field(default_factory=dict)
     # The offset of this run's first claim, and the runs before it.
@@ -158,9 +156,6 @@ class DriverSession:
             if run and run != self.run and run not in self.elders and offset > self.claimed_at:
                 return run
         return None
-
-    def timeout_ms(self, settings: DeliverySettings) -> int:
-        return settings.driver_timeout_ms if self.allowed_timeout_ms is None else self.allowed_timeout_ms
 
     def forget_identity(self) -> None:
         """There may be another driver now, or the current epoch is unknown: fence and read again."""

@@ -13,12 +13,10 @@ checked that no newer release can read the record, and what happened to its batc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from kafka_sink.client.admin_request import AdminResponse
-from kafka_sink.exactly_once.commit_step import CommitStep, Progress
+from kafka_sink.exactly_once.commit_step import CommitStep, StepChain
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, encode_key
 from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.listing import LedgerListing
@@ -50,64 +48,44 @@ class LedgerTombstone(LedgerWrite):
         return encode_key(self._ledger_key), None
 
 
-class SetAside:
-    """`offset` is where the operator saw the record. Run like a Committer."""
+class SetAside(StepChain):
+    """`offset` is where the operator saw the record. Has a `verdict` when it is finished."""
 
     def __init__(self, settings: DeliverySettings, ledger_key: str, offset: int, wall_ms: int, now_ms: int) -> None:
-        self._settings = settings
         self._ledger_key = ledger_key
         self._offset = offset
         self._wall_ms = wall_ms
         self._session = DriverSession(ledger_key.partition("/")[0])
-        self._deadline_ms = now_ms + settings.patience_ms
-        self._verdict: AsideVerdict | None = None
-        self._part: CommitStep = Fence(settings, self._session, now_ms)
+        self.verdict: AsideVerdict | None = None
+        super().__init__(settings, Fence(settings, self._session, now_ms))
 
-    def step(self, now_ms: int, answers: Sequence[AdminResponse] = ()) -> Progress[AsideVerdict]:
-        for answer in answers:
-            if self._verdict is None:
-                self._part.on_answer(now_ms, answer)
-                self._go_on(now_ms)
-        if self._verdict is None and now_ms >= self._deadline_ms:
-            self._give_up()
-        if self._verdict is not None:
-            return Progress((), None, self._verdict)
-        requests = self._part.queue.take_due(now_ms)
-        wake_at_ms = self._part.queue.wake_at_ms()
-        return Progress(requests, min(wake_at_ms or self._deadline_ms, self._deadline_ms), None)
-
-    def _go_on(self, now_ms: int) -> None:
-        part = self._part
-        if not part.is_finished:
-            return
+    def after(self, now_ms: int, part: CommitStep) -> CommitStep | None:
         if isinstance(part, Fence) and part.identity is not None:
             self._session.identity = part.identity
-            self._part = Claim(self._settings, self._session, self._wall_ms, now_ms)
-        elif isinstance(part, Claim) and part.offset is not None:
-            self._part = LedgerListing(self._settings, self._session.sink_id, now_ms, claim_offset=part.offset)
-        elif isinstance(part, LedgerListing) and part.listed is not None:
-            if any(self._is_the_one(each.ledger_key, each.offset, each.record) for each in part.listed):
-                self._part = LedgerTombstone(self._settings, self._session, self._ledger_key, now_ms)
-            else:
-                self._verdict = AsideVerdict(Aside.CHANGED)
-        elif isinstance(part, LedgerTombstone):
-            self._verdict = _verdict_of(part)
+            return Claim(self.settings, self._session, self._wall_ms, now_ms)
+        if isinstance(part, Claim) and part.offset is not None:
+            return LedgerListing(self.settings, self._session.sink_id, now_ms, claim_offset=part.offset)
+        if isinstance(part, LedgerListing) and part.listed is not None:
+            unreadable = [(each.ledger_key, each.offset) for each in part.listed if each.record is None]
+            if (self._ledger_key, self._offset) in unreadable:
+                return LedgerTombstone(self.settings, self._session, self._ledger_key, now_ms)
+            self.verdict = AsideVerdict(Aside.CHANGED)
         else:
-            self._verdict = AsideVerdict(Aside.FAILED, part.reason)
+            self._conclude(part.reason)
+        return None
 
-    def _is_the_one(self, ledger_key: str, offset: int, record: LedgerRecord | None) -> bool:
-        return record is None and (ledger_key, offset) == (self._ledger_key, self._offset)
+    def fail(self, reason: str, *, is_fenced: bool = False) -> None:
+        """Time is up."""
+        if isinstance(self.part, LedgerTombstone):
+            self.part.give_up()
+            reason = self.part.reason
+        super().fail(reason, is_fenced=is_fenced)
+        self._conclude(reason)
 
-    def _give_up(self) -> None:
-        if isinstance(self._part, LedgerTombstone):
-            self._part.give_up()
-            self._verdict = _verdict_of(self._part)
+    def _conclude(self, reason: str) -> None:
+        """What was written is known by the state of the tombstone; without one nothing was."""
+        state = self.part.state if isinstance(self.part, LedgerTombstone) else WriteState.NOT_WRITTEN
+        if state is WriteState.WRITTEN:
+            self.verdict = AsideVerdict(Aside.DONE)
         else:
-            self._verdict = AsideVerdict(Aside.FAILED, f"no time left ({self._part.reason})")
-
-
-def _verdict_of(part: LedgerTombstone) -> AsideVerdict:
-    if part.state is WriteState.WRITTEN:
-        return AsideVerdict(Aside.DONE)
-    outcome = Aside.FAILED if part.state is WriteState.NOT_WRITTEN else Aside.IN_DOUBT
-    return AsideVerdict(outcome, part.reason)
+            self.verdict = AsideVerdict(Aside.FAILED if state is WriteState.NOT_WRITTEN else Aside.IN_DOUBT, reason)

@@ -23,12 +23,10 @@ such brokers nothing is swept.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
-from kafka_sink.client.admin_request import AdminResponse, RequestKey
-from kafka_sink.exactly_once.commit_step import CommitStep
+from kafka_sink.exactly_once.commit_step import CommitStep, StepChain
 from kafka_sink.exactly_once.end_txn import AbortTransactions
 from kafka_sink.exactly_once.identity import is_of_same_label, parse_task_identity
 from kafka_sink.exactly_once.ledger import UNKNOWN_TIME, Kind, LedgerRecord
@@ -104,7 +102,7 @@ def open_transactions(settings: DeliverySettings, session: DriverSession, now_ms
     return listing
 
 
-class Sweep(CommitStep):
+class Sweep(StepChain):
     """Lists, describes and aborts; any failure is a note, never an error. `committed_ids`: transactions listed as open
     under these ids are committed by now."""
 
@@ -117,15 +115,13 @@ class Sweep(CommitStep):
         *,
         committed_ids: Collection[str] = (),
     ) -> None:
-        super().__init__(settings)
+        super().__init__(settings, listing)
         self._rule = rule
         self._committed_ids = committed_ids
         self._listing = listing
-        self._describe: DescribeTransactions | None = None
         self._aborts: AbortTransactions | None = None
         self._notes: list[str] = []
-        self.queue = listing.queue
-        self._on_listed(now_ms)
+        self.go_on(now_ms)
 
     @property
     def notes(self) -> list[str]:
@@ -137,46 +133,34 @@ class Sweep(CommitStep):
     def swept(self) -> tuple[str, ...]:
         return tuple(self._aborts.aborted) if self._aborts is not None else ()
 
-    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
-        if self._aborts is not None:
-            self._aborts.on_answer(now_ms, answer)
-        elif self._describe is not None:
-            self._describe.on_answer(now_ms, answer)
-            if self._describe.is_finished:
-                self._on_described(now_ms)
-        else:
-            self._listing.on_answer(now_ms, answer)
-            self._on_listed(now_ms)
+    def after(self, now_ms: int, part: CommitStep) -> CommitStep | None:
+        if isinstance(part, OpenTransactions):
+            return self._describe(now_ms, part)
+        if isinstance(part, DescribeTransactions):
+            self._aborts = self._abort(now_ms, part)
+            return self._aborts
+        return None
 
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        raise AssertionError("answers go to the part that asked")
-
-    def _on_listed(self, now_ms: int) -> None:
-        if not self._listing.is_finished:
-            return
-        if not self._listing.is_supported:
+    def _describe(self, now_ms: int, listing: OpenTransactions) -> DescribeTransactions | None:
+        if not listing.is_supported:
             self._notes.append(
                 "the brokers do not speak ListTransactions: transactions left open by killed tasks end by their own "
                 "time-out or when their id is used again"
             )
-        elif self._listing.failure is not None:
-            self._notes.append(f"dangling transactions could not be looked for: {self._listing.reason}")
-        ids = [name for name in self._listing.ids if self._rule.is_candidate(name) and name not in self._committed_ids]
-        if ids:
-            self._describe = DescribeTransactions(self.settings, ids, now_ms)
-            self.queue = self._describe.queue
+        elif listing.failure is not None:
+            self._notes.append(f"dangling transactions could not be looked for: {listing.failure}")
+        ids = [name for name in listing.ids if self._rule.is_candidate(name) and name not in self._committed_ids]
+        return DescribeTransactions(self.settings, ids, now_ms) if ids else None
 
-    def _on_described(self, now_ms: int) -> None:
-        assert self._describe is not None
-        if self._describe.failure is not None:
-            self._notes.append(f"dangling transactions could not be described: {self._describe.failure.reason}")
-        dangling = [found for found in self._describe.found.values() if self._rule.is_dangling(found)]
+    def _abort(self, now_ms: int, described: DescribeTransactions) -> AbortTransactions:
+        if described.failure is not None:
+            self._notes.append(f"dangling transactions could not be described: {described.failure}")
         version = self.settings.transaction_version
         written = {
             PreparedTransaction(found.transactional_id, found.producer_id, found.producer_epoch, version): (
                 found.partitions
             )
-            for found in dangling
+            for found in described.found.values()
+            if self._rule.is_dangling(found)
         }
-        self._aborts = AbortTransactions(self.settings, written, now_ms)
-        self.queue = self._aborts.queue
+        return AbortTransactions(self.settings, written, now_ms)

@@ -25,12 +25,12 @@ from kafka_sink.exactly_once.identity import driver_transactional_id
 from kafka_sink.exactly_once.ledger import claim_key
 from kafka_sink.exactly_once.ledger_codec import encode_claim
 from kafka_sink.exactly_once.log_scan import ask_append, read_append_answer
-from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
+from kafka_sink.exactly_once.outcome import describe_answer
 from kafka_sink.exactly_once.session import DeliverySettings, DriverIdentity, DriverSession
 from kafka_sink.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import Record, encode_batch
-from kafka_sink.wire.apis import INIT_PRODUCER_ID, PRODUCE
+from kafka_sink.wire.apis import INIT_PRODUCER_ID, PRODUCE, Api
 
 FENCE, CLAIM = RequestKey("fence older drivers"), RequestKey("claim ledger")
 # The previous release used the sink id without the query for this stream.
@@ -58,28 +58,21 @@ class Fence(CommitStep):
             self._ask(now_ms, key)
 
     def _ask(self, now_ms: int, key: RequestKey) -> None:
-        body = {
-            "transactional_id": self._ids[key],
-            "transaction_timeout_ms": self._session.timeout_ms(self.settings),
-        }
+        body = {"transactional_id": self._ids[key], "transaction_timeout_ms": self._session.timeout_ms}
         self.queue.ask(now_ms, key, Coordinator(self._ids[key]), INIT_PRODUCER_ID, body)
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
-        found = meaning(INIT_PRODUCER_ID, error_code)
-        if self.repeat_if_needed(now_ms, key, found, INIT_PRODUCER_ID.name, error_code):
-            return
-        timeout_ms = self._session.timeout_ms(self.settings)
-        if error_code == INVALID_TRANSACTION_TIMEOUT and timeout_ms > TIMEOUT_MS_MIN:
-            self._session.allowed_timeout_ms = max(TIMEOUT_MS_MIN, timeout_ms // 2)
+        if error_code == INVALID_TRANSACTION_TIMEOUT and self._session.timeout_ms > TIMEOUT_MS_MIN:
+            self._session.timeout_ms = max(TIMEOUT_MS_MIN, self._session.timeout_ms // 2)
             self._ask(now_ms, key)
-        elif found is Meaning.DONE:
+        elif self.is_done(now_ms, key, INIT_PRODUCER_ID, error_code):
             self.queue.drop(key)
             if key == FENCE:
                 self.identity = DriverIdentity(body["producer_id"], body["producer_epoch"])
-        else:
-            reason = f"{self._ids[key]}: {describe_answer(INIT_PRODUCER_ID.name, error_code)}"
-            self.fail(reason, is_fenced=found is Meaning.FENCED)
+
+    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
+        return f"{self._ids[key]}: {describe_answer(api.name, error_code)}"
 
 
 class Claim(CommitStep):
@@ -96,11 +89,9 @@ class Claim(CommitStep):
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code, offset = read_append_answer(body)
-        found = meaning(PRODUCE, error_code)
-        if self.repeat_if_needed(now_ms, key, found, PRODUCE.name, error_code):
-            return
-        if found is Meaning.DONE:
-            self.queue.drop_all()
+        if self.is_done(now_ms, key, PRODUCE, error_code):
+            self.queue.drop(key)
             self.offset = offset
-        else:
-            self.fail(f"{self.settings.ledger_title}: {describe_answer(PRODUCE.name, error_code)}")
+
+    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
+        return f"{self.settings.ledger_title}: {describe_answer(api.name, error_code)}"

@@ -16,13 +16,13 @@ from typing import Any
 from kafka_sink.client.admin_request import AdminResponse, Leaders, RequestKey
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.log_scan import LATEST, LIST_OFFSETS_FIRST_ISOLATED, READ_COMMITTED, offsets_body
+from kafka_sink.exactly_once.messages import some
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.receipt import WrittenPartition
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.wire.apis import LIST_OFFSETS
 
 STABLE = RequestKey("last stable offsets")
-NAMED_MAX = 8
 
 
 class Visible(CommitStep):
@@ -42,14 +42,15 @@ class Visible(CommitStep):
         if not self._unseen:
             return ""
         if self.failure is not None:
-            return f"whether the batch is visible was not found out: {self.failure.reason}"
-        shown = [
-            f"{topic}-{partition} (stable up to {self._stable.get((topic, partition), 'an unknown offset')}, "
-            f"written up to {last})"
-            for (topic, partition), last in sorted(self._unseen.items())[:NAMED_MAX]
-        ]
-        rest = len(self._unseen) - len(shown)
-        named = ", ".join(shown) + (f" and {rest} partitions more" if rest > 0 else "")
+            return f"whether the batch is visible was not found out: {self.failure}"
+        named = some(
+            [
+                f"{topic}-{partition} (stable up to {self._stable.get((topic, partition), 'an unknown offset')}, "
+                f"written up to {last})"
+                for (topic, partition), last in sorted(self._unseen.items())
+            ],
+            "partitions more",
+        )
         return (
             f"the batch is committed, and after {self.settings.visible_ms} ms read_committed readers do not see all of "
             f"it yet: {named}. An open transaction of somebody else in the partition does that until it ends, and a "
@@ -61,7 +62,6 @@ class Visible(CommitStep):
         return Leaders(tuple(self._unseen)), offsets_body(self._unseen, LATEST, READ_COMMITTED)
 
     def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
-        self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
         self._is_stale = True
         self.on_bodies(now_ms, answer)
 
@@ -81,11 +81,11 @@ class Visible(CommitStep):
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         for topic in body["topics"]:
             for told in topic["partitions"]:
-                self._on_told((topic["name"], told["partition_index"]), told["error_code"], told["offset"])
+                where = topic["name"], told["partition_index"]
+                if self.failure is None and where in self._unseen:
+                    self._on_told(where, told["error_code"], told["offset"])
 
     def _on_told(self, where: tuple[str, int], error_code: int, offset: int) -> None:
-        if self.failure is not None or where not in self._unseen:
-            return
         found = meaning(LIST_OFFSETS, error_code)
         if found is Meaning.DONE:
             self._stable[where] = offset

@@ -11,7 +11,7 @@ from unittest import mock
 from kafka_sink.error_table.commits import CHECKPOINT_SET_BACK
 from kafka_sink.exactly_once import committer, ledger_codec, next_step
 from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.ledger import LedgerRecord, Likeness, TransactionOutcome
+from kafka_sink.exactly_once.ledger import OTHER_COUNTS, LedgerRecord, TransactionOutcome
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.next_step import NextStep
@@ -178,7 +178,7 @@ def expiry_is_a_rival() -> Iterator[None]:
     look_again = Committer._look_again
 
     def changed(self: Any, now_ms: int, part: Any) -> bool:
-        has_expired = part.failure is not None and "INVALID_PRODUCER_ID_MAPPING" in part.failure.reason
+        has_expired = part.failure is not None and "INVALID_PRODUCER_ID_MAPPING" in part.failure
         return not has_expired and look_again(self, now_ms, part)
 
     with mock.patch.object(Committer, "_look_again", changed):
@@ -267,7 +267,7 @@ def open_intent_believed() -> Iterator[None]:
 @contextmanager
 def fingerprint_not_compared() -> Iterator[None]:
     """a repeated batch counts as the delivered one, whatever its rows are"""
-    with mock.patch.object(next_step, "likeness", return_value=Likeness.SAME):
+    with mock.patch.object(next_step, "difference", return_value=None):
         yield
 
 
@@ -275,10 +275,10 @@ def fingerprint_not_compared() -> Iterator[None]:
 def digest_not_compared() -> Iterator[None]:
     """only the row counts of a repeated batch are compared"""
 
-    def changed(record: LedgerRecord, batch: LedgerRecord) -> Likeness:
-        return Likeness.SAME if record.topics == batch.topics else Likeness.OTHER_COUNTS
+    def changed(record: LedgerRecord, batch: LedgerRecord) -> str | None:
+        return None if record.topics == batch.topics else OTHER_COUNTS
 
-    with mock.patch.object(next_step, "likeness", changed):
+    with mock.patch.object(next_step, "difference", changed):
         yield
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 from kafka_sink.engine.engine import Engine
-from kafka_sink.exactly_once import end_txn, ledger_write, next_step, preflight
+from kafka_sink.exactly_once import commit_step, end_txn, ledger_write, next_step, preflight
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.exactly_once.ledger_read import LedgerRead
@@ -61,7 +61,11 @@ def fenced_is_success() -> Iterator[None]:
         found = meaning(api, error_code)
         return Meaning.DONE if found is Meaning.SUPERSEDED else found
 
-    with mock.patch.object(end_txn, "meaning", changed), mock.patch.object(ledger_write, "meaning", changed):
+    with (
+        mock.patch.object(commit_step, "meaning", changed),
+        mock.patch.object(end_txn, "meaning", changed),
+        mock.patch.object(ledger_write, "meaning", changed),
+    ):
         yield
 
 
@@ -72,7 +76,7 @@ def never_is_done() -> Iterator[None]:
     def changed(api: Api, error_code: int) -> Meaning:
         return Meaning.DONE if error_code == INVALID_TXN_STATE else meaning(api, error_code)
 
-    with mock.patch.object(end_txn, "meaning", changed):
+    with mock.patch.object(commit_step, "meaning", changed), mock.patch.object(end_txn, "meaning", changed):
         yield
 
 

@@ -78,7 +78,7 @@ def test_a_person_says_whether_the_rows_of_the_other_cluster_are_here(
 def test_a_driver_asks_for_half_the_time_until_the_brokers_allow_it_and_stays_there(bench: Bench) -> None:
     session = bench.session()
     verdict = bench.commit(bench.receipts(), session, answers={"fence older drivers": [50, 50]})
-    assert verdict.conclusion is Conclusion.DELIVERED and session.allowed_timeout_ms == 15_000
+    assert verdict.conclusion is Conclusion.DELIVERED and session.timeout_ms == 15_000
     asked = [request.body["transaction_timeout_ms"] for request in bench.asked if request.api.name == "InitProducerId"]
     assert asked[:3] == [60_000, 30_000, 15_000] and set(asked[3:]) <= {15_000}
     session.forget_identity()

@@ -72,6 +72,13 @@ c3 a decision in doubt that arrived is pending and abort leaves everything alone
     gets:"end ledger transaction",after,lost* commit:0=pending error=PKS-6012 says:"is not known" decision:0=in_doubt
     abort:0=left tasks:0=open commit/2:0=already visible=1,1 ledger=done
 
+c3 a permission that is lost after an unknown answer leaves the decision in doubt and abort leaves everything alone
+    gets:"end ledger transaction",after,53* commit:0=pending error=PKS-6012 says:"is not known" decision:0=in_doubt
+    abort:0=left tasks:0=open commit/2:0=already visible=1,1 ledger=done
+
+c3 a permission that is lost for a moment after an unknown answer is waited for
+    gets:"end ledger transaction",after,53,31 commit:0=delivered visible=1,1 ledger=done
+
 c3 fenced after an unknown answer asks the log whether the decision was made and it was
     fenced:"end ledger transaction",1 gets:"end ledger transaction",after commit:0=pending visible=1,1
     times:"look for marker"=1

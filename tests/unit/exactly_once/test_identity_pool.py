@@ -25,10 +25,16 @@ def pool() -> IdentityPool:
     return IdentityPool()
 
 
+def take(pool: IdentityPool, sink: str, run: str, key: BatchKey, attempt: int) -> TaskIdentity:
+    """As a task of Spark partition 0 does."""
+    used = pool.take_used(sink, run, key)
+    return own(0, attempt, run, sink) if used is None else used.identity
+
+
 def used_in(pool: IdentityPool, number: int, attempt: int, **more: str) -> TaskIdentity:
     """Takes an id for a successful attempt of that batch and gives it back."""
     where = {"sink": "sink", "run": RUN, "query": "q", **more}
-    identity = pool.take(where["sink"], where["run"], batch(number, where["query"]), 0, attempt)
+    identity = take(pool, where["sink"], where["run"], batch(number, where["query"]), attempt)
     pool.give_back(identity, batch(number, where["query"]), PREPARED)
     return identity
 
@@ -53,25 +59,25 @@ def test_after_any_number_of_batches_there_are_as_many_ids_as_one_batch_has_task
 
 def test_an_attempt_that_does_not_give_its_id_back_takes_it_with_it(pool: IdentityPool) -> None:
     used_in(pool, 0, 1)
-    lost = pool.take("sink", RUN, batch(1), 0, 2)
+    lost = take(pool, "sink", RUN, batch(1), 2)
     assert lost == own(0, 1)
-    assert pool.take("sink", RUN, batch(1), 0, 3) == own(0, 3)
-    assert pool.take("sink", RUN, batch(9), 0, 4) == own(0, 4)
+    assert take(pool, "sink", RUN, batch(1), 3) == own(0, 3)
+    assert take(pool, "sink", RUN, batch(9), 4) == own(0, 4)
 
 
 def test_an_id_given_back_late_by_an_attempt_of_an_older_batch_is_free_at_once(pool: IdentityPool) -> None:
-    late = pool.take("sink", RUN, batch(0), 0, 1)
+    late = take(pool, "sink", RUN, batch(0), 1)
     used_in(pool, 1, 2)
     pool.give_back(late, batch(0))
-    assert pool.take("sink", RUN, batch(1), 0, 3) == late
+    assert take(pool, "sink", RUN, batch(1), 3) == late
 
 
 def test_an_attempt_of_an_older_batch_gets_nothing_that_a_newer_one_may_have_used(pool: IdentityPool) -> None:
     used_in(pool, 0, 1)
     used_in(pool, 1, 2)
     used_in(pool, 2, 3)
-    assert pool.take("sink", RUN, batch(1), 0, 4) == own(0, 4)
-    assert pool.take("sink", RUN, batch(3), 0, 5) == own(0, 1)
+    assert take(pool, "sink", RUN, batch(1), 4) == own(0, 4)
+    assert take(pool, "sink", RUN, batch(3), 5) == own(0, 1)
 
 
 def test_each_run_each_query_and_each_sink_has_ids_of_its_own(pool: IdentityPool) -> None:
@@ -83,22 +89,22 @@ def test_each_run_each_query_and_each_sink_has_ids_of_its_own(pool: IdentityPool
 
 
 def test_what_belongs_to_a_run_that_is_over_is_not_taken_back(pool: IdentityPool) -> None:
-    old = pool.take("sink", RUN, batch(0), 0, 1)
+    old = take(pool, "sink", RUN, batch(0), 1)
     used_in(pool, 0, 2, run=NEXT_RUN)
     pool.give_back(old, batch(0))
-    assert pool.take("sink", RUN, batch(5), 0, 3) == own(0, 3)
+    assert take(pool, "sink", RUN, batch(5), 3) == own(0, 3)
 
 
 def test_a_batch_write_with_a_label_never_uses_an_id_again(pool: IdentityPool) -> None:
-    first = pool.take("sink", RUN, batch("monday", ""), 0, 1)
+    first = take(pool, "sink", RUN, batch("monday", ""), 1)
     pool.give_back(first, batch("monday", ""))
-    assert pool.take("sink", RUN, batch("tuesday", ""), 0, 2) == own(0, 2)
+    assert take(pool, "sink", RUN, batch("tuesday", ""), 2) == own(0, 2)
 
 
 def test_an_id_given_back_twice_is_there_once(pool: IdentityPool) -> None:
     identity = used_in(pool, 0, 1)
     pool.give_back(identity, batch(0))
-    assert [pool.take("sink", RUN, batch(1), 0, attempt) for attempt in (2, 3)] == [identity, own(0, 3)]
+    assert [take(pool, "sink", RUN, batch(1), attempt) for attempt in (2, 3)] == [identity, own(0, 3)]
 
 
 def test_the_last_transaction_comes_with_the_id(pool: IdentityPool) -> None:

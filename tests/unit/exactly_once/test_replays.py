@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_sink.errors import CommitAborted
-from kafka_sink.exactly_once.ledger import Likeness, batch_at_hand, likeness
+from kafka_sink.exactly_once.ledger import OTHER_COUNTS, batch_at_hand, difference
 from kafka_sink.exactly_once.ledger_codec import decode_record, encode_record
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
 from kafka_sink.exactly_once.session import Conclusion, OnMismatch
@@ -98,7 +98,5 @@ def test_a_decision_of_an_older_release_has_counts_to_compare_and_no_digest(benc
     record = decode_record(encode_record(replace(bench.ledger()["sink"], digest=None)))
     assert record.digest is None
     same, fewer = with_digest(again(bench), 9), again(bench, tasks=1)
-    assert likeness(record, batch_at_hand("sink", record.key, SECOND, summarize_receipts(same))) is Likeness.SAME
-    assert likeness(record, batch_at_hand("sink", record.key, SECOND, summarize_receipts(fewer))) is (
-        Likeness.OTHER_COUNTS
-    )
+    assert difference(record, batch_at_hand("sink", record.key, SECOND, summarize_receipts(same))) is None
+    assert difference(record, batch_at_hand("sink", record.key, SECOND, summarize_receipts(fewer))) == OTHER_COUNTS

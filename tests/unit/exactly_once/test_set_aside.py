@@ -9,6 +9,7 @@ import pytest
 from kafka_sink.client.admin_request import AdminResponse, ResponseKind
 from kafka_sink.errors import CommitAborted
 from kafka_sink.exactly_once.ledger import Kind
+from kafka_sink.exactly_once.listing import SingleStep
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.exactly_once.set_aside import Aside, AsideVerdict, SetAside
@@ -32,8 +33,10 @@ def put(bench: Bench, key: str, value: bytes | None) -> int:
 
 
 def set_aside(bench: Bench, key: str, offset: int, answers: dict[str, list[Any]] | None = None) -> AsideVerdict:
-    verdict: AsideVerdict = bench.drive(SetAside(bench.settings, key, offset, 0, bench.now_ms), answers)
-    return verdict
+    part = SetAside(bench.settings, key, offset, 0, bench.now_ms)
+    bench.drive(SingleStep(part, bench.now_ms + bench.settings.patience_ms), answers)
+    assert part.verdict is not None
+    return part.verdict
 
 
 def test_a_poisoned_sink_is_refused_until_its_record_is_set_aside_and_a_person_accepts_what_that_means(
@@ -119,8 +122,11 @@ def test_a_record_of_more_bytes_than_are_read_stops_its_own_key_only(bench: Benc
 
 
 def test_an_answer_after_the_verdict_changes_nothing(bench: Bench) -> None:
-    machine = SetAside(bench.settings, SINK, 0, 0, 0)
-    (request,) = machine.step(0).requests
-    done = machine.step(0, [AdminResponse(request, ResponseKind.REFUSED, (), ERRORS[ResponseKind.REFUSED])])
-    assert done.verdict is not None and done.verdict.outcome is Aside.FAILED
-    assert machine.step(1, [AdminResponse(request, ResponseKind.LOST, (), ERRORS[LOST])]).verdict == done.verdict
+    part = SetAside(bench.settings, SINK, 0, 0, 0)
+    machine = SingleStep(part, bench.settings.patience_ms)
+    (request,) = machine.step(0, ()).requests
+    machine.step(0, [AdminResponse(request, ResponseKind.REFUSED, (), ERRORS[ResponseKind.REFUSED])])
+    verdict = part.verdict
+    assert verdict is not None and verdict.outcome is Aside.FAILED
+    assert machine.step(1, [AdminResponse(request, ResponseKind.LOST, (), ERRORS[LOST])]).verdict is part
+    assert part.verdict == verdict
