@@ -81,7 +81,7 @@ def test_a_text_says_what_the_descriptor_of_the_same_file_says() -> None:
         ("message M {", "ends in the middle"),
         ("message M { repeated group G = 1 { } }", "M has a group"),
         ("enum E { A = 0; }", "has no message in it"),
-        ("message M { " * 200, "nested too deep"),
+        ("message M { " * 200 + "}" * 200, "nested too deep"),
         ("message M { int32 a = 0; }", "field a of M has the number 0"),
         ("message M { int32 a = -1; }", "field a of M has the number -1"),
         ("message M { int32 a = 536870912; }", "allowed is 1 to 536870911"),
