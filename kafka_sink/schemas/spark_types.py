@@ -1,5 +1,5 @@
 """Converts Spark's types to the Arrow types that a task gets: from the JSON of a schema (`df.schema.json()`), or from
-DDL (`id BIGINT NOT NULL, tags ARRAY<STRING>`). Neither needs Spark."""
+DDL (`id BIGINT NOT NULL, tags ARRAY<STRING>`), which is read into the same JSON. Neither needs Spark."""
 
 from __future__ import annotations
 
@@ -31,14 +31,13 @@ NESTING_MAX = 200
 
 def parse_struct(text: str) -> pa.StructType:
     """A schema as JSON or as DDL."""
-    if text.lstrip().startswith("{"):
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            raise ConfigError("the columns are neither JSON of a Spark schema nor DDL", TYPE_UNWRITABLE) from None
-        kind = arrow_type_from_json(found, "")
-    else:
-        kind = _Ddl(text).parse()
+    try:
+        found = json.loads(text) if text.lstrip().startswith("{") else _Ddl(text).read()
+    except ValueError:
+        raise ConfigError("the columns are neither JSON of a Spark schema nor DDL", TYPE_UNWRITABLE) from None
+    except RecursionError:
+        raise ConfigError(f"the columns are nested more than {NESTING_MAX} deep", TYPE_UNWRITABLE) from None
+    kind = arrow_type_from_json(found, "")
     if not pa.types.is_struct(kind):
         raise ConfigError(
             "the columns are a struct: df.schema.json(), or DDL as in 'id BIGINT, name STRING'", TYPE_UNWRITABLE
@@ -109,54 +108,50 @@ class _Ddl:
         while text[position:].strip():
             found = _TOKEN.match(text, position)
             if found is None:
-                raise ConfigError(
-                    f"the columns are no DDL: {text[position:].strip()[:20]!r} is not understood", TYPE_UNWRITABLE
-                )
+                raise _ddl_error(f"{text[position:].strip()[:20]!r} is not understood")
             self._tokens.append(found[0].strip())
             position = found.end()
+        # The end is a token, too.
+        self._tokens.append("")
         self._position = 0
 
-    def parse(self) -> pa.StructType:
-        fields = self._parse_fields("", "", 0)
-        return pa.struct(fields)
+    def read(self) -> dict[str, Any]:
+        fields = self._read_fields("")
+        if self._peek():
+            raise _ddl_error(f"{self._peek()!r} is not expected")
+        return fields
 
     def _peek(self) -> str:
-        return self._tokens[self._position] if self._position < len(self._tokens) else ""
+        return self._tokens[self._position]
 
     def _next(self) -> str:
         token = self._peek()
-        self._position += 1
         if not token:
-            raise ConfigError("the columns are no DDL: it ends too early", TYPE_UNWRITABLE)
+            raise _ddl_error("it ends too early")
+        self._position += 1
         return token
 
-    def _expect(self, *wanted: str) -> str:
+    def _expect(self, wanted: str) -> None:
         token = self._next()
-        if token.lower() not in wanted:
-            raise ConfigError(
-                f"the columns are no DDL: {token!r} where {' or '.join(wanted)} is expected", TYPE_UNWRITABLE
-            )
-        return token
+        if token.lower() != wanted:
+            raise _ddl_error(f"{token!r} where {wanted} is expected")
 
-    def _parse_fields(self, path: str, end: str, depth: int) -> list[pa.Field]:
-        fields: list[pa.Field] = []
-        if self._peek() == end:
-            return fields
-        while True:
+    def _read_fields(self, end: str) -> dict[str, Any]:
+        fields: list[dict[str, Any]] = []
+        while self._peek() != end:
+            if fields:
+                self._expect(",")
             name = self._next()
             name = name[1:-1].replace("``", "`") if name.startswith("`") else name
             if self._peek() == ":":
                 self._next()
-            kind = self._parse_type(join_path(path, name), depth + 1)
-            fields.append(pa.field(name, kind, not self._parse_not_null()))
+            kind = self._read_type()
+            fields.append({"name": name, "type": kind, "nullable": not self._read_not_null()})
             if self._peek() != ",":
                 break
-            self._next()
-        if not end and self._peek():
-            raise ConfigError(f"the columns are no DDL: {self._peek()!r} is not expected", TYPE_UNWRITABLE)
-        return fields
+        return {"type": "struct", "fields": fields}
 
-    def _parse_not_null(self) -> bool:
+    def _read_not_null(self) -> bool:
         is_required = False
         while self._peek().lower() in ("not", "comment"):
             if self._next().lower() == "not":
@@ -166,22 +161,19 @@ class _Ddl:
                 self._next()
         return is_required
 
-    def _parse_type(self, path: str, depth: int) -> pa.DataType:
-        if depth > NESTING_MAX:
-            raise ConfigError(f"column {path} is nested more than {NESTING_MAX} deep", TYPE_UNWRITABLE)
+    def _read_type(self) -> Any:
         name = self._next().lower()
         if name in ("array", "map", "struct") and self._peek() == "<":
             self._next()
+            kind: dict[str, Any]
             if name == "struct":
-                kind = pa.struct(self._parse_fields(path, ">", depth))
+                kind = self._read_fields(">")
             elif name == "array":
-                kind = pa.list_(pa.field("element", self._parse_type(f"{path}[]", depth + 1)))
+                kind = {"type": "array", "elementType": self._read_type(), "containsNull": True}
             else:
-                key = self._parse_type(f"{path}{{key}}", depth + 1)
+                kind = {"type": "map", "keyType": self._read_type(), "valueContainsNull": True}
                 self._expect(",")
-                kind = pa.map_(
-                    pa.field("key", key, False), pa.field("value", self._parse_type(f"{path}{{}}", depth + 1))
-                )
+                kind["valueType"] = self._read_type()
             self._expect(">")
             return kind
         if name == "interval":
@@ -191,4 +183,8 @@ class _Ddl:
         if self._peek() == "(":
             while not name.endswith(")"):
                 name += self._next()
-        return _parse_simple(name, path)
+        return name
+
+
+def _ddl_error(what: str) -> ConfigError:
+    return ConfigError(f"the columns are no DDL: {what}", TYPE_UNWRITABLE)

@@ -79,7 +79,7 @@ def test_ddl_is_what_spark_reads_it_as() -> None:
         ('{"type":"array","elementType":"int","containsNull":true}', "the columns are a struct"),
         ('{"type":"struct"}', "this is no JSON of a Spark type"),
         ('{"type":"struct","fields":[{"name":"a","type":"geometry","nullable":true}]}', "column a has type geometry"),
-        ("a " + "array<" * 300 + "int", "nested more than 200 deep"),
+        ("a " + "array<" * 300 + "int" + ">" * 300, "nested more than 200 deep"),
     ],
 )  # fmt: skip
 def test_what_is_no_schema_is_refused(text: str, said: str) -> None:
