@@ -27,6 +27,7 @@ from kafka_sink.schemas.naming import (
 )
 from kafka_sink.schemas.node import Numbers, ValueNode, days, integer_dtype, integers, timestamps
 
+_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 # What can be written as a type: the second half of an error text.
 _FITS = {
     "null": "void",
@@ -47,14 +48,9 @@ _FITS = {
     "uuid": "string, binary of 16 bytes",
     "time-millis": "time",
     "time-micros": "time",
-    "timestamp-millis": "timestamp, bigint",
-    "timestamp-micros": "timestamp, bigint",
-    "timestamp-nanos": "timestamp, bigint",
-    "local-timestamp-millis": "timestamp_ntz, bigint",
-    "local-timestamp-micros": "timestamp_ntz, bigint",
-    "local-timestamp-nanos": "timestamp_ntz, bigint",
+    **{f"timestamp-{unit}": "timestamp, bigint" for unit in _UNITS},
+    **{f"local-timestamp-{unit}": "timestamp_ntz, bigint" for unit in _UNITS},
 }
-_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 _DECIMAL_BYTES_MAX = 1024
 _NOT_SCALAR = frozenset({"array", "map", "record", "union"})
 
