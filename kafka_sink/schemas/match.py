@@ -17,7 +17,7 @@ from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.schemas.avro_match import match_avro
 from kafka_sink.schemas.json_match import match_json
 from kafka_sink.schemas.jsonschema import JsonSchema
-from kafka_sink.schemas.misfit import Misfits, MisfitScope
+from kafka_sink.schemas.misfit import Misfit, MisfitScope, make_errors
 from kafka_sink.schemas.naming import Problems
 from kafka_sink.schemas.node import ValueNode
 from kafka_sink.schemas.pieces import Piece, TooManyBytes, constant_piece, join_pieces, mask_pieces
@@ -66,14 +66,14 @@ class Encoder:
 
     def _encode_whole(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> ValueColumn:
         valid = valid_mask(column)
-        misfits = Misfits()
+        misfits: list[Misfit] = []
         pieces: list[Piece] = [constant_piece(prefix, len(column))] if prefix else []
         pieces += self.node(column, MisfitScope(misfits).where(valid))
         flat = join_pieces(mask_pieces(pieces, valid), len(column))
         bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
         buffers = [bitmap, pa.py_buffer(np.ascontiguousarray(flat.starts)), pa.py_buffer(flat.data)]
         array = pa.Array.from_buffers(pa.binary(), len(column), buffers)
-        return ValueColumn(array, misfits.errors(name, first_row))
+        return ValueColumn(array, make_errors(misfits, name, first_row))
 
 
 def plan(kind: pa.DataType, schema: Schema | None) -> Encoder:
