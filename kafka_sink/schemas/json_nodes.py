@@ -17,8 +17,14 @@ from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import BytesColumn, to_plain
 from kafka_sink.records.varint import Array
 from kafka_sink.schemas.arrays import read_flags, read_lists, read_numbers, valid_mask
-from kafka_sink.schemas.json_text import encode_base64, escape_strings
-from kafka_sink.schemas.json_time import format_dates, format_intervals, format_times, format_timestamps
+from kafka_sink.schemas.json_text import (
+    encode_base64,
+    escape_strings,
+    format_dates,
+    format_intervals,
+    format_times,
+    format_timestamps,
+)
 from kafka_sink.schemas.misfit import MisfitScope
 from kafka_sink.schemas.node import Numbers, ValueNode, refuse_invalid_utf8
 from kafka_sink.schemas.pieces import (
