@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_sink.error_table.commits import SCHEMA_INVALID
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
+from kafka_sink.schemas.naming import invalid_schema
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 # As distinct from the default null.
@@ -103,11 +103,7 @@ def is_name(name: Any) -> bool:
 def check_name(name: Any) -> None:
     """A name of a type, perhaps with a namespace."""
     if not isinstance(name, str) or not all(is_name(part) for part in name.split(".")):
-        raise _invalid(f"{name!r} is no name in Avro: letters, digits and underscores, no digit first")
-
-
-def _invalid(what: str) -> ConfigError:
-    return ConfigError(what, SCHEMA_INVALID)
+        raise invalid_schema(f"{name!r} is no name in Avro: letters, digits and underscores, no digit first")
 
 
 def _read_references(waiting: dict[str, str], names: dict[str, AvroType]) -> None:
@@ -125,14 +121,14 @@ def _read_references(waiting: dict[str, str], names: dict[str, AvroType]) -> Non
             del waiting[name]
             break
         else:
-            raise _invalid(f"the schemas that are referred to cannot be read ({', '.join(waiting)}): {problem}")
+            raise invalid_schema(f"the schemas that are referred to cannot be read ({', '.join(waiting)}): {problem}")
 
 
 def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise _invalid(f"an Avro schema is JSON, and this is not: {text.strip()[:40]!r}") from None
+        raise invalid_schema(f"an Avro schema is JSON, and this is not: {text.strip()[:40]!r}") from None
 
 
 class _Reader:
@@ -141,13 +137,13 @@ class _Reader:
 
     def read(self, found: Any, namespace: str, depth: int) -> AvroType:
         if depth > NESTING_MAX:
-            raise _invalid(f"the Avro schema is nested more than {NESTING_MAX} deep")
+            raise invalid_schema(f"the Avro schema is nested more than {NESTING_MAX} deep")
         if isinstance(found, str):
             return self._look_up_type(found, namespace)
         if isinstance(found, list):
             return self._read_union(found, namespace, depth)
         if not isinstance(found, dict) or "type" not in found:
-            raise _invalid(f"no Avro type: {json.dumps(found)[:80]}")
+            raise invalid_schema(f"no Avro type: {json.dumps(found)[:80]}")
         kind = found["type"]
         if not isinstance(kind, str):
             return self.read(kind, namespace, depth + 1)
@@ -170,13 +166,13 @@ class _Reader:
         for candidate in (_qualify(name, namespace), name):
             if candidate in self._names:
                 return self._names[candidate]
-        raise _invalid(f"the Avro schema names a type {name} that it does not define")
+        raise invalid_schema(f"the Avro schema names a type {name} that it does not define")
 
     def _read_union(self, found: list[Any], namespace: str, depth: int) -> AvroType:
         made = AvroType("union", branches=tuple(self.read(branch, namespace, depth + 1) for branch in found))
         seen = [branch.name or branch.kind for branch in made.branches]
         if not seen or len(set(seen)) < len(seen) or "union" in seen:
-            raise _invalid(f"an Avro union has different branches and no union in it, not {made}")
+            raise invalid_schema(f"an Avro union has different branches and no union in it, not {made}")
         return made
 
     def _define(self, kind: str, found: dict[str, Any], namespace: str) -> AvroType:
@@ -184,10 +180,10 @@ class _Reader:
         check_name(name)
         own = found.get("namespace", namespace) or ""
         if not isinstance(own, str):
-            raise _invalid(f"the namespace of {name} is no text")
+            raise invalid_schema(f"the namespace of {name} is no text")
         full = _qualify(name, own)
         if full in self._names or full in PRIMITIVES:
-            raise _invalid(f"the Avro schema defines {full} twice")
+            raise invalid_schema(f"the Avro schema defines {full} twice")
         self._names[full] = AvroType(kind, full)
         return self._names[full]
 
@@ -197,12 +193,12 @@ class _Reader:
         fields: dict[str, AvroField] = {}
         listed = _require(found, "fields")
         if not isinstance(listed, list):
-            raise _invalid(f"the fields of {made.name} are no list")
+            raise invalid_schema(f"the fields of {made.name} are no list")
         for field in listed:
             if not isinstance(field, dict) or not is_name(field.get("name")):
-                raise _invalid(f"{made.name} has a field whose name is no name in Avro: {json.dumps(field)[:80]}")
+                raise invalid_schema(f"{made.name} has a field whose name is no name in Avro: {json.dumps(field)[:80]}")
             if field["name"] in fields:
-                raise _invalid(f"{made.name} has two fields of the same name")
+                raise invalid_schema(f"{made.name} has two fields of the same name")
             kind = self.read(_require(field, "type"), inner, depth + 1)
             fields[field["name"]] = AvroField(field["name"], kind, field.get("default", NO_DEFAULT))
         made.fields = tuple(fields.values())
@@ -212,7 +208,7 @@ class _Reader:
         made = self._define("enum", found, namespace)
         symbols = _require(found, "symbols")
         if not isinstance(symbols, list) or not symbols or not all(is_name(symbol) for symbol in symbols):
-            raise _invalid(f"the symbols of {made.name} are not a list of Avro names")
+            raise invalid_schema(f"the symbols of {made.name} are not a list of Avro names")
         made.symbols = tuple(symbols)
         return made
 
@@ -220,7 +216,7 @@ class _Reader:
         made = self._define("fixed", found, namespace)
         size = _require(found, "size")
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= FIXED_BYTES_MAX:
-            raise _invalid(f"the size of {made.name} is no number of bytes: {size!r}")
+            raise invalid_schema(f"the size of {made.name} is no number of bytes: {size!r}")
         made.size = size
         return _set_logical_type(made, found)
 
@@ -248,5 +244,5 @@ def _set_logical_type(made: AvroType, found: dict[str, Any]) -> AvroType:
 
 def _require(found: dict[str, Any], name: str) -> Any:
     if name not in found:
-        raise _invalid(f"an Avro {found.get('type', 'field')} without {name}: {json.dumps(found)[:80]}")
+        raise invalid_schema(f"an Avro {found.get('type', 'field')} without {name}: {json.dumps(found)[:80]}")
     return found[name]

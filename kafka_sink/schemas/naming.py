@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from kafka_sink.error_table.commits import SCHEMA_MISMATCH
+from kafka_sink.error_table.commits import SCHEMA_INVALID, SCHEMA_MISMATCH
 from kafka_sink.errors import ConfigError
 from kafka_sink.records.bytes_column import plain_type
 
@@ -26,6 +26,10 @@ def join_path(path: str, name: str) -> str:
 def column_text(path: str) -> str:
     """The start of an error text. The path of a value that is a single column is empty."""
     return f"column {path}" if path else "the column"
+
+
+def invalid_schema(what: str) -> ConfigError:
+    return ConfigError(what, SCHEMA_INVALID)
 
 
 class Problems:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from kafka_sink.error_table.commits import SCHEMA_INVALID
-from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
+from kafka_sink.schemas.naming import invalid_schema
 
 # Names of types in a .proto file. Those of a fixed size have it here; the other numbers are varints.
 FIXED = {"fixed32": 4, "sfixed32": 4, "float": 4, "fixed64": 8, "sfixed64": 8, "double": 8}
@@ -93,9 +92,7 @@ ProtoType = ProtoMessage | ProtoEnum
 
 class _ByName(dict[str, T]):
     def __missing__(self, name: str) -> T:
-        raise ConfigError(
-            f"the descriptors do not define {name}: write them with protoc --include_imports", SCHEMA_INVALID
-        )
+        raise invalid_schema(f"the descriptors do not define {name}: write them with protoc --include_imports")
 
 
 class ProtoTypes:
@@ -121,18 +118,16 @@ def _check_fields(message: ProtoMessage) -> None:
     seen: set[int | str] = set()
     for field in message.fields:
         if not 1 <= field.number <= NUMBER_MAX:
-            raise ConfigError(
-                f"field {field.name} of {message.fullname} has the number {field.number}, allowed is 1 to {NUMBER_MAX}",
-                SCHEMA_INVALID,
+            raise invalid_schema(
+                f"field {field.name} of {message.fullname} has the number {field.number}, allowed is 1 to {NUMBER_MAX}"
             )
         if field.number in seen or field.name in seen:
-            raise ConfigError(
-                f"{message.fullname} has two fields of the name {field.name} or the number {field.number}",
-                SCHEMA_INVALID,
+            raise invalid_schema(
+                f"{message.fullname} has two fields of the name {field.name} or the number {field.number}"
             )
         seen |= {field.number, field.name}
     if message.is_map_entry and len(message.fields) != 2:
-        raise ConfigError(f"{message.fullname} is no entry of a map: it has no key and value", SCHEMA_INVALID)
+        raise invalid_schema(f"{message.fullname} is no entry of a map: it has no key and value")
 
 
 @frozen
@@ -175,7 +170,7 @@ class ProtobufSchema:
         counted = sorted((each for each in own if isinstance(each, ProtoMessage)), key=lambda message: message.path)
         messages = [message for message in counted if not message.is_map_entry]
         if not messages:
-            raise ConfigError("the Protobuf schema has no message in it", SCHEMA_INVALID)
+            raise invalid_schema("the Protobuf schema has no message in it")
         found = [
             message
             for message in messages
@@ -183,6 +178,6 @@ class ProtobufSchema:
         ]
         if not found:
             known = ", ".join(message.fullname for message in messages)
-            raise ConfigError(f"the Protobuf schema has no message {wanted}; it has {known}", SCHEMA_INVALID)
+            raise invalid_schema(f"the Protobuf schema has no message {wanted}; it has {known}")
         rank = sorted(message.fullname for message in counted).index(found[0].fullname)
         return cls(text, found[0].fullname, found[0].path, rank, ProtoTypes([*imported, *own]))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from kafka_sink.error_table.commits import SCHEMA_INVALID
-from kafka_sink.errors import ConfigError
+from kafka_sink.schemas.naming import invalid_schema
 from kafka_sink.schemas.protobuf import ProtoField, ProtoMessage, ProtoType, join_name, make_enum, make_field
 
 # FieldDescriptorProto.Type and Label.
@@ -29,11 +28,9 @@ def read_descriptor_set(content: bytes) -> tuple[str, list[ProtoType], list[Prot
         files = _Message(content).contents(1)
         types = [_FileReader(_Message(file)).types for file in files]
     except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
-        raise ConfigError(
-            "this is no FileDescriptorSet: write one with protoc --include_imports", SCHEMA_INVALID
-        ) from None
+        raise invalid_schema("this is no FileDescriptorSet: write one with protoc --include_imports") from None
     if not files:
-        raise ConfigError("the FileDescriptorSet has no file in it", SCHEMA_INVALID)
+        raise invalid_schema("the FileDescriptorSet has no file in it")
     return base64.b64encode(files[-1]).decode(), types[-1], [each for file in types[:-1] for each in file]
 
 
@@ -119,7 +116,7 @@ class _FileReader:
     def _read_field(self, found: _Message, oneofs: list[str]) -> ProtoField:
         name, kind = found.text(1), _TYPES[found.number(5)]
         if kind == "group":
-            raise ConfigError(f"field {name} is a group, which is not supported; use a message", SCHEMA_INVALID)
+            raise invalid_schema(f"field {name} is a group, which is not supported; use a message")
         # proto3_optional: the field is the only one of a oneof that nobody wrote.
         is_optional = bool(found.number(17))
         label = "optional" if is_optional else _LABELS[found.number(4)]

@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kafka_sink.error_table.commits import SCHEMA_INVALID
-from kafka_sink.errors import ConfigError
 from kafka_sink.schemas import protobuf
+from kafka_sink.schemas.naming import invalid_schema
 from kafka_sink.schemas.protobuf import EDITIONS, SCALARS, ProtoEnum, ProtoField, ProtoMessage, ProtoType, join_name
 
 _TOKEN = re.compile(
@@ -83,14 +82,14 @@ class _File:
     def _next(self) -> str:
         token = self._peek()
         if not token:
-            raise ConfigError("the .proto file ends in the middle of something", SCHEMA_INVALID)
+            raise invalid_schema("the .proto file ends in the middle of something")
         self._position += 1
         return token
 
     def _expect(self, *wanted: str) -> str:
         token = self._next()
         if token not in wanted:
-            raise ConfigError(f"the .proto file has {token!r} where {' or '.join(wanted)} is expected", SCHEMA_INVALID)
+            raise invalid_schema(f"the .proto file has {token!r} where {' or '.join(wanted)} is expected")
         return token
 
     def _skip(self) -> list[str]:
@@ -140,7 +139,7 @@ class _File:
         path = (*parent, self._nested_counts[parent])
         self._nested_counts[parent] += 1
         if len(path) > NESTING_MAX:
-            raise ConfigError("the messages of the .proto file are nested too deep", SCHEMA_INVALID)
+            raise invalid_schema("the messages of the .proto file are nested too deep")
         return path
 
     def _read_message(self, name: str, path: tuple[int, ...]) -> None:
@@ -168,7 +167,7 @@ class _File:
         label = word if word in ("optional", "required", "repeated") else ""
         kind = self._next() if label else word
         if kind == "group":
-            raise ConfigError(f"{message} has a group, which is not supported; use a message", SCHEMA_INVALID)
+            raise invalid_schema(f"{message} has a group, which is not supported; use a message")
         parts: list[str] = []
         if kind == "map" and self._peek() == "<":
             parts = [self._next(), self._next(), self._expect(","), self._next(), self._expect(">")]
@@ -236,9 +235,7 @@ def _find_type(name: str, scope: str, known: Mapping[str, ProtoType]) -> str:
     for candidate in candidates:
         if candidate in known:
             return candidate
-    raise ConfigError(
-        f"the .proto file names a type {name} that neither it nor a schema that it refers to defines", SCHEMA_INVALID
-    )
+    raise invalid_schema(f"the .proto file names a type {name} that neither it nor a schema that it refers to defines")
 
 
 def _collect_options(words: Sequence[str]) -> dict[str, str]:
@@ -263,4 +260,4 @@ def _parse_int(token: str) -> int:
     try:
         return int(token, 0) if not re.fullmatch(r"0[0-7]+", token) else int(token, 8)
     except ValueError:
-        raise ConfigError(f"the .proto file has {token!r} where a number is expected", SCHEMA_INVALID) from None
+        raise invalid_schema(f"the .proto file has {token!r} where a number is expected") from None
