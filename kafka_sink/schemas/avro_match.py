@@ -128,37 +128,45 @@ def _default_content(field: AvroField, path: str, problems: Problems) -> bytes:
 
 
 def _match_scalar(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
-    if schema.logical:
-        return _match_logical(kind, schema)
+    if schema.logical == "decimal":
+        return _match_decimal(kind, schema)
     if schema.kind == "null":
         return nodes.encode_null if pa.types.is_null(kind) else None
     if schema.kind == "boolean":
         return nodes.encode_boolean if pa.types.is_boolean(kind) else None
     if schema.kind in ("int", "long"):
-        return _match_integer(kind, schema)
+        numbers = _match_integer(kind, schema)
+        return None if numbers is None else partial(nodes.encode_integer, numbers)
     if schema.kind in ("float", "double"):
         return _match_float(kind, 4 if schema.kind == "float" else 8)
     if schema.kind == "enum":
-        numbers = {name: number for number, name in enumerate(schema.symbols)}
-        return partial(nodes.encode_enum, numbers) if is_text(kind) else None
+        symbols = {name: number for number, name in enumerate(schema.symbols)}
+        return partial(nodes.encode_enum, symbols) if is_text(kind) else None
     if schema.kind == "string":
-        return nodes.encode_text if is_text(kind) else None
-    if not is_bytes(kind) and not (schema.kind == "bytes" and is_text(kind)):
-        return None
-    return nodes.encode_binary if schema.kind == "bytes" else partial(nodes.encode_fixed, schema.size)
+        text = nodes.encode_uuid_text if schema.logical == "uuid" else nodes.encode_text
+        return text if is_text(kind) else None
+    if schema.kind == "bytes":
+        return nodes.encode_binary if is_text(kind) or is_bytes(kind) else None
+    if schema.logical == "uuid" and is_text(kind):
+        return nodes.encode_uuid
+    return partial(nodes.encode_fixed, schema.size) if is_bytes(kind) else None
 
 
-def _match_integer(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
+def _match_integer(kind: pa.DataType, schema: AvroType) -> Numbers | None:
     types = pa.types
-    numbers = integers(kind, 32 if schema.kind == "int" else 64)
-    if schema.kind == "int" and types.is_date(kind):
-        numbers = days(kind)
-    elif schema.kind == "long" and types.is_timestamp(kind):
+    unit = _UNITS.get(schema.logical.rpartition("-")[2], "")
+    if schema.logical.startswith("time-"):
+        return timestamps(kind, unit) if types.is_time(kind) else None
+    if unit:
+        if types.is_timestamp(kind) and (kind.tz is None) == schema.logical.startswith("local-"):
+            return timestamps(kind, unit)
+        return integers(kind) if str(kind) == "int64" else None
+    if schema.kind == "int":
+        return days(kind) if types.is_date(kind) else integers(kind, 32)
+    if types.is_timestamp(kind):
         # Without a logical type Spark's to_avro uses milliseconds.
-        numbers = timestamps(kind, "ms")
-    elif schema.kind == "long" and types.is_duration(kind):
-        numbers = timestamps(kind, "us")
-    return None if numbers is None else partial(nodes.encode_integer, numbers)
+        return timestamps(kind, "ms")
+    return timestamps(kind, "us") if types.is_duration(kind) else integers(kind)
 
 
 def _match_float(kind: pa.DataType, size: int) -> ValueNode | None:
@@ -169,30 +177,6 @@ def _match_float(kind: pa.DataType, size: int) -> ValueNode | None:
     if dtype is None or np.dtype(dtype).itemsize > size // 2:
         return None
     return partial(nodes.encode_float, dtype, size)
-
-
-def _match_logical(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
-    types = pa.types
-    logical = schema.logical
-    if logical == "decimal":
-        return _match_decimal(kind, schema)
-    if logical == "uuid":
-        if is_text(kind):
-            return nodes.encode_uuid if schema.kind == "fixed" else nodes.encode_uuid_text
-        return partial(nodes.encode_fixed, 16) if schema.kind == "fixed" and is_bytes(kind) else None
-    numbers: Numbers | None = None
-    if logical == "date":
-        numbers = days(kind) if types.is_date(kind) else integers(kind, 32)
-    elif logical.startswith("time-"):
-        unit = _UNITS[logical.removeprefix("time-")]
-        numbers = timestamps(kind, unit) if types.is_time(kind) else None
-    else:
-        is_local = logical.startswith("local-")
-        if types.is_timestamp(kind) and (kind.tz is None) == is_local:
-            numbers = timestamps(kind, _UNITS[logical.rpartition("-")[2]])
-        elif str(kind) == "int64":
-            numbers = integers(kind)
-    return None if numbers is None else partial(nodes.encode_integer, numbers)
 
 
 def _match_decimal(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
