@@ -28,8 +28,6 @@ GLOBAL_ID, CONTENT_ID = "apicurio-header-global-id", "apicurio-header-content-id
 FRAMINGS = (PREFIX, HEADER, GLUE, APICURIO, GLOBAL_ID, CONTENT_ID, NONE)
 # These identify a schema by a GUID.
 BY_GUID = frozenset({HEADER, GLUE})
-ID_MAX = {PREFIX: 2**31 - 1}
-LONG_MAX = 2**63 - 1
 
 
 @frozen
@@ -73,10 +71,11 @@ def make_frame(
         if framing == GLUE:
             return Frame(b"\x03\x00" + uuid + (b"" if message is None else _encode_unsigned(message.rank)))
         return Frame(headers=((f"__{side}_schema_id", b"\x01" + uuid + _encode_message_path(message)),))
-    if schema_id is None or not 0 <= schema_id <= ID_MAX.get(framing, LONG_MAX):
+    id_max = 2**31 - 1 if framing == PREFIX else 2**63 - 1
+    if schema_id is None or not 0 <= schema_id <= id_max:
         raise ConfigError(
-            f"{side}.schema.framing={framing} needs the id of the schema as a number up to "
-            f"{ID_MAX.get(framing, LONG_MAX)}, and it is {schema_id}",
+            f"{side}.schema.framing={framing} needs the id of the schema as a number up to {id_max}, and it is "
+            f"{schema_id}",
             SUBJECT_UNNAMED,
         )
     if framing == PREFIX:
@@ -102,7 +101,8 @@ def _encode_message_path(message: MessagePosition | None) -> bytes:
         return b""
     if message.indexes == (0,):
         return b"\x00"
-    return b"".join(_encode_signed(each) for each in (len(message.indexes), *message.indexes))
+    # Signed varints of numbers that are never negative.
+    return b"".join(_encode_unsigned(each << 1) for each in (len(message.indexes), *message.indexes))
 
 
 def _encode_reference(name: str) -> bytes:
@@ -110,11 +110,6 @@ def _encode_reference(name: str) -> bytes:
     encoded = name.encode()
     body = b"\x0a" + _encode_unsigned(len(encoded)) + encoded
     return _encode_unsigned(len(body)) + body
-
-
-def _encode_signed(number: int) -> bytes:
-    """Zigzag varint of a non-negative number."""
-    return _encode_unsigned(number << 1)
 
 
 def _encode_unsigned(number: int) -> bytes:

@@ -17,42 +17,23 @@ from kafka_sink.schemas.avro import NO_DEFAULT, AvroField, AvroType
 from kafka_sink.schemas.avro_default import encode_default
 from kafka_sink.schemas.decimals import PRECISION_MAX
 from kafka_sink.schemas.derive import derive_scalar
-from kafka_sink.schemas.naming import (
-    Problems,
-    find_columns,
-    is_bytes,
-    is_list,
-    is_text,
-    join_path,
-)
+from kafka_sink.schemas.naming import Problems, find_columns, is_bytes, is_list, is_text, join_path
 from kafka_sink.schemas.node import Numbers, ValueNode, days, integer_dtype, integers, timestamps
 
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 # What can be written as a type: the second half of an error text.
 _FITS = {
-    "null": "void",
-    "boolean": "boolean",
+    "null": "void", "boolean": "boolean", "string": "string", "enum": "string", "bytes": "binary, string",
     "int": "tinyint, smallint, int, bigint if every value is small enough, date",
     "long": "tinyint, smallint, int, bigint, timestamp, interval day to second",
-    "float": "float, tinyint, smallint",
-    "double": "double, float, tinyint, smallint, int",
-    "bytes": "binary, string",
-    "fixed": "binary of that many bytes",
-    "string": "string",
-    "enum": "string",
-    "array": "array",
-    "map": "map with string keys",
-    "record": "struct",
-    "date": "date, int",
-    "decimal": "decimal with no more digits behind the point",
-    "uuid": "string, binary of 16 bytes",
-    "time-millis": "time",
-    "time-micros": "time",
+    "float": "float, tinyint, smallint", "double": "double, float, tinyint, smallint, int",
+    "fixed": "binary of that many bytes", "array": "array", "map": "map with string keys", "record": "struct",
+    "decimal": "decimal with no more digits behind the point", "uuid": "string, binary of 16 bytes",
+    "date": "date, int", "time-millis": "time", "time-micros": "time",
     **{f"timestamp-{unit}": "timestamp, bigint" for unit in _UNITS},
     **{f"local-timestamp-{unit}": "timestamp_ntz, bigint" for unit in _UNITS},
-}
+}  # fmt: skip
 _DECIMAL_BYTES_MAX = 1024
-_NOT_SCALAR = frozenset({"array", "map", "record", "union"})
 
 
 def match_avro(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
@@ -79,23 +60,27 @@ def match_avro(kind: pa.DataType, schema: AvroType, path: str, problems: Problem
 
 
 def _match_node(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
-    node = _match_nested(kind, schema, path, problems) if schema.kind in _NOT_SCALAR else _match_scalar(kind, schema)
+    node: ValueNode | None = None
+    if schema.kind == "record" and pa.types.is_struct(kind):
+        node = _match_record(kind, schema, path, problems)
+    elif schema.items is not None:
+        node = _match_items(kind, schema.kind, schema.items, path, problems)
+    elif schema.kind not in ("record", "union"):
+        node = _match_scalar(kind, schema)
     if node is None:
         problems.add_mismatch(path, kind, str(schema), _fitting_types(schema))
         return nodes.encode_null
     return node
 
 
-def _match_nested(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode | None:
-    if schema.kind == "record":
-        return _match_record(kind, schema, path, problems) if pa.types.is_struct(kind) else None
-    assert schema.items is not None
-    if schema.kind == "array" and is_list(kind):
-        item = match_avro(kind.value_type, schema.items, f"{path}[]", problems)
-        return partial(nodes.encode_items, (("[]", item),))
-    if schema.kind == "map" and pa.types.is_map(kind) and is_text(plain_type(kind.key_type)):
+def _match_items(
+    kind: pa.DataType, schema_kind: str, items: AvroType, path: str, problems: Problems
+) -> ValueNode | None:
+    if schema_kind == "array" and is_list(kind):
+        return partial(nodes.encode_items, (("[]", match_avro(kind.value_type, items, f"{path}[]", problems)),))
+    if schema_kind == "map" and pa.types.is_map(kind) and is_text(plain_type(kind.key_type)):
         key = partial(nodes.encode_slot, nodes.encode_text, None, None)
-        value = match_avro(kind.item_type, schema.items, f"{path}{{}}", problems)
+        value = match_avro(kind.item_type, items, f"{path}{{}}", problems)
         return partial(nodes.encode_items, (("{key}", key), ("{}", value)))
     return None
 

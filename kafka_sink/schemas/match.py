@@ -42,29 +42,22 @@ class Encoder:
 
     node: ValueNode
 
-    def encode(self, column: pa.Array, prefix: bytes, name: str) -> ValueColumn:
-        """Every value begins with `prefix`. `name` is the column's, for error texts."""
-        encoded = self._encode_parts(to_plain(column), prefix, name, 0)
-        if len(encoded) == 1:
-            return encoded[0]
-        misfits = {row: error for part in encoded for row, error in part.misfits.items()}
-        return ValueColumn(_concat([part.array for part in encoded]), misfits)
-
-    def _encode_parts(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> list[ValueColumn]:
-        """Encodes as many rows at a time as fit a block."""
+    def encode(self, column: pa.Array, prefix: bytes, name: str, first_row: int = 0) -> ValueColumn:
+        """Every value begins with `prefix`. `name` is the column's, for error texts. Rows that do not fit a block are
+        halved."""
         try:
-            return [self._encode_whole(column, prefix, name, first_row)]
+            return self._encode_block(to_plain(column), prefix, name, first_row)
         except TooManyBytes:
             half = len(column) // 2
-            if not half:
-                error = DataError(
-                    f"{name} of row {first_row} takes 2 GiB or more", ROW_TOO_LARGE, row=first_row, column=name
-                )
-                return [ValueColumn(pa.array([b""], pa.binary()), {first_row: error})]
-            parts = self._encode_parts(column.slice(0, half), prefix, name, first_row)
-            return parts + self._encode_parts(column.slice(half), prefix, name, first_row + half)
+        if not half:
+            text = f"{name} of row {first_row} takes 2 GiB or more"
+            error = DataError(text, ROW_TOO_LARGE, row=first_row, column=name)
+            return ValueColumn(pa.array([b""], pa.binary()), {first_row: error})
+        begin = self.encode(column.slice(0, half), prefix, name, first_row)
+        end = self.encode(column.slice(half), prefix, name, first_row + half)
+        return ValueColumn(_concat([begin.array, end.array]), {**begin.misfits, **end.misfits})
 
-    def _encode_whole(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> ValueColumn:
+    def _encode_block(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> ValueColumn:
         valid = valid_mask(column)
         misfits: list[Misfit] = []
         pieces: list[Piece] = [constant_piece(prefix, len(column))] if prefix else []
@@ -81,14 +74,12 @@ def plan(kind: pa.DataType, schema: Schema | None) -> Encoder:
     problems = Problems()
     kind = plain_type(kind)
     if isinstance(schema, AvroSchema):
-        node = match_avro(kind, schema.type, "", problems)
-        problems.raise_any("Avro")
+        name, node = "Avro", match_avro(kind, schema.type, "", problems)
     elif isinstance(schema, ProtobufSchema):
-        node = match_protobuf(kind, schema, problems)
-        problems.raise_any("Protobuf")
+        name, node = "Protobuf", match_protobuf(kind, schema, problems)
     else:
-        node = match_json(kind, None if schema is None else schema.found, "", problems)
-        problems.raise_any("JSON")
+        name, node = "JSON", match_json(kind, None if schema is None else schema.found, "", problems)
+    problems.raise_any(name)
     return Encoder(node)
 
 

@@ -10,15 +10,7 @@ import pyarrow as pa
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.records.varint import encode_unsigned_varint
 from kafka_sink.schemas import protobuf_nodes as nodes
-from kafka_sink.schemas.naming import (
-    Problems,
-    find_columns,
-    is_bytes,
-    is_list,
-    is_text,
-    join_path,
-    spark_name,
-)
+from kafka_sink.schemas.naming import Problems, find_columns, is_bytes, is_list, is_text, join_path, spark_name
 from kafka_sink.schemas.node import UNITS_PER_SECOND, Numbers, ValueNode, integer_dtype, integers
 from kafka_sink.schemas.protobuf import (
     FIXED,
