@@ -171,13 +171,11 @@ class ProtobufSchema:
         messages = [message for message in counted if not message.is_map_entry]
         if not messages:
             raise invalid_schema("the Protobuf schema has no message in it")
-        found = [
-            message
-            for message in messages
-            if wanted is None or wanted == message.fullname or message.fullname.endswith(f".{wanted}")
-        ]
-        if not found:
+        fitting = [each for each in messages if wanted is None or f".{each.fullname}".endswith(f".{wanted}")]
+        if not fitting:
             known = ", ".join(message.fullname for message in messages)
             raise invalid_schema(f"the Protobuf schema has no message {wanted}; it has {known}")
-        rank = sorted(message.fullname for message in counted).index(found[0].fullname)
-        return cls(text, found[0].fullname, found[0].path, rank, ProtoTypes([*imported, *own]))
+        # Of one name: the outermost, and the first.
+        found = min(fitting, key=lambda message: len(message.path))
+        rank = sorted(message.fullname for message in counted).index(found.fullname)
+        return cls(text, found.fullname, found.path, rank, ProtoTypes([*imported, *own]))

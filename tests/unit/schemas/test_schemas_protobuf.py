@@ -128,6 +128,14 @@ def test_a_message_that_is_not_there_is_told_with_those_that_are() -> None:
         ProtobufSchema.parse("message A { message B { } }", message="X")
 
 
+@pytest.mark.parametrize("package", ["", "package p; "])
+def test_a_short_name_is_that_of_the_outermost_message(package: str) -> None:
+    text = f"{package}message A {{ message X {{ }} }} message X {{ }}"
+    assert ProtobufSchema.parse(text, message="X").message_indexes == (1,)
+    assert ProtobufSchema.parse(text, message="A.X").message_indexes == (0, 0)
+    assert ProtobufSchema.parse(text).message_indexes == (0,)
+
+
 def one(text: str, kind: pa.DataType, *values: Any) -> tuple[list[bytes], dict[int, str]]:
     schema = ProtobufSchema.parse(f'syntax = "proto3"; {text}')
     array = pa.array([{"x": value} for value in values], pa.struct([("x", kind)]))
