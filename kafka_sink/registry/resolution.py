@@ -25,7 +25,14 @@ from kafka_sink.error_table.commits import (
     REGISTRY_UNREACHABLE,
     SCHEMA_MISSING,
 )
-from kafka_sink.errors import AuthenticationError, AuthorizationError, ConfigError, RemoteProtocolError, TransportError
+from kafka_sink.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    ConfigError,
+    KafkaSinkError,
+    RemoteProtocolError,
+    TransportError,
+)
 from kafka_sink.frozen import frozen
 from kafka_sink.registry import request as ask
 from kafka_sink.registry.answer import (
@@ -153,18 +160,15 @@ def _describe_compatibility(query: SchemaQuery, schema: Schema) -> Steps[str]:
 
 
 def _get_dependencies(schema: Schema, query: SchemaQuery) -> Steps[tuple[tuple[str, str], ...]]:
-    """Depth first without recursion, so that a hostile registry cannot exhaust the stack; each version is requested
-    once. A cycle is not reported here: parsing the texts does."""
+    """Without recursion, so that a hostile registry cannot exhaust the stack; each version is requested once. A cycle is
+    not reported here: parsing the texts does."""
     asked: dict[tuple[str, int], Schema] = {}
-    ordered: dict[str, Schema] = {}
-    # A reference is visited twice: to be requested, and, after everything below it, to be appended.
-    work = [(each, False) for each in reversed(schema.references)]
+    texts: dict[str, str] = {}
+    work = list(schema.references)
     while work:
-        reference, is_done = work.pop()
+        reference = work.pop()
         where = (add_context_of(query.subject, reference.subject), reference.version)
-        if is_done or where in asked:
-            ordered.setdefault(reference.name, asked[where])
-        else:
+        if where not in asked:
             if len(asked) >= DEPENDENCIES_MAX:
                 raise ConfigError(
                     f"the schema of {query.subject!r} refers to more than {DEPENDENCIES_MAX} others",
@@ -174,17 +178,15 @@ def _get_dependencies(schema: Schema, query: SchemaQuery) -> Steps[tuple[tuple[s
             referenced = SchemaQuery(query.side, subject=where[0], version=where[1])
             found = yield from _ask(ask.by_version(*where), referenced)
             asked[where] = found.schema
-            work.append((reference, True))
-            work.extend((each, False) for each in reversed(found.schema.references))
-    return tuple((name, each.text) for name, each in ordered.items())
+            work += found.schema.references
+        texts.setdefault(reference.name, asked[where].text)
+    return tuple(texts.items())
 
 
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 
-def _refusal_error(
-    answer: RegistryAnswer, query: SchemaQuery, request: RegistryRequest
-) -> AuthenticationError | AuthorizationError | ConfigError | TransportError:
+def _refusal_error(answer: RegistryAnswer, query: SchemaQuery, request: RegistryRequest) -> KafkaSinkError:
     code, message = parse_refusal(answer)
     said = f"{answer.source} answered {code}" + (f" ({message})" if message else "")
     if answer.status == 401:

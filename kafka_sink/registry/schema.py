@@ -33,7 +33,7 @@ class ResolvedSchema:
     """One version of a subject: everything that a task needs to write with it, without further requests. What the
     registry did not return is empty or None.
 
-    `dependencies` are the names and texts of referenced schemas, each after those that it refers to.
+    `dependencies` are the names and texts of all referenced schemas.
     """
 
     schema: Schema

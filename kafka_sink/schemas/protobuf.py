@@ -73,10 +73,6 @@ def make_enum(fullname: str, numbers: Mapping[str, int], syntax: str, options: M
     return ProtoEnum(fullname, numbers, syntax == "proto2" or options.get("features.enum_type") == "CLOSED")
 
 
-def join_name(scope: str, name: str) -> str:
-    return f"{scope}.{name}" if scope else name
-
-
 @frozen
 class ProtoMessage:
     """`path` are its indexes in the file: first among the top-level messages, then within each enclosing one."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 
-from kafka_sink.schemas.naming import invalid_schema
-from kafka_sink.schemas.protobuf import ProtoField, ProtoMessage, ProtoType, join_name, make_enum, make_field
+from kafka_sink.schemas.naming import invalid_schema, join_path
+from kafka_sink.schemas.protobuf import ProtoField, ProtoMessage, ProtoType, make_enum, make_field
 
 # FieldDescriptorProto.Type and Label.
 _TYPES = (
@@ -107,7 +107,7 @@ class _FileReader:
             self._read_message(each, scope, (*path, index))
 
     def _read_message(self, found: _Message, scope: str, path: tuple[int, ...]) -> None:
-        name = join_name(scope, found.text(1))
+        name = join_path(scope, found.text(1))
         oneofs = [each.text(1) for each in found.messages(8)]
         fields = tuple(self._read_field(each, oneofs) for each in found.messages(2))
         self.types.append(ProtoMessage(name, fields, path, is_map_entry=bool(found.message(7).number(7))))
@@ -134,4 +134,4 @@ class _FileReader:
             number = each.number(2)
             numbers[each.text(1)] = number - 2**64 if number >= 2**63 else number
         features = {**self._features, **found.message(3).message(7).features()}
-        self.types.append(make_enum(join_name(scope, found.text(1)), numbers, self._syntax, features))
+        self.types.append(make_enum(join_path(scope, found.text(1)), numbers, self._syntax, features))

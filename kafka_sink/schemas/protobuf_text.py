@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kafka_sink.schemas import protobuf
-from kafka_sink.schemas.naming import invalid_schema
-from kafka_sink.schemas.protobuf import EDITIONS, SCALARS, ProtoEnum, ProtoField, ProtoMessage, ProtoType, join_name
+from kafka_sink.schemas.naming import invalid_schema, join_path
+from kafka_sink.schemas.protobuf import EDITIONS, SCALARS, ProtoEnum, ProtoField, ProtoMessage, ProtoType
 
 _TOKEN = re.compile(
     r"\s+|//[^\n]*|/\*.*?\*/|(?P<token>\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|[A-Za-z_.][\w.]*|[+-]?\d[\w.+-]*|.)", re.S
@@ -130,9 +130,9 @@ class _File:
     def _read_type(self, word: str, scope: str, parent: tuple[int, ...]) -> bool:
         """False: it is none."""
         if word == "message":
-            self._read_message(join_name(scope, self._next()), self._next_path(parent))
+            self._read_message(join_path(scope, self._next()), self._next_path(parent))
         elif word == "enum":
-            self._read_enum(join_name(scope, self._next()))
+            self._read_enum(join_path(scope, self._next()))
         return word in ("message", "enum")
 
     def _next_path(self, parent: tuple[int, ...]) -> tuple[int, ...]:
@@ -173,7 +173,7 @@ class _File:
             parts = [self._next(), self._next(), self._expect(","), self._next(), self._expect(">")]
         name = self._next()
         if parts:
-            entry = join_name(message, _entry_name(name))
+            entry = join_path(message, _entry_name(name))
             label, kind = "repeated", f".{entry}"
             members = (self._make_field("key", 1, parts[1]), self._make_field("value", 2, parts[3]))
             self.types.append(ProtoMessage(entry, members, self._next_path(path), is_map_entry=True))
@@ -231,7 +231,7 @@ def _find_type(name: str, scope: str, known: Mapping[str, ProtoType]) -> str:
         candidates = [name[1:]]
     else:
         parts = scope.split(".")
-        candidates = [join_name(".".join(parts[:count]), name) for count in range(len(parts), -1, -1)]
+        candidates = [join_path(".".join(parts[:count]), name) for count in range(len(parts), -1, -1)]
     for candidate in candidates:
         if candidate in known:
             return candidate

@@ -34,21 +34,19 @@ def parse_struct(text: str) -> pa.StructType:
     try:
         found = json.loads(text) if text.lstrip().startswith("{") else _Ddl(text).read()
     except ValueError:
-        raise ConfigError("the columns are neither JSON of a Spark schema nor DDL", TYPE_UNWRITABLE) from None
+        raise _unwritable("the columns are neither JSON of a Spark schema nor DDL") from None
     except RecursionError:
-        raise ConfigError(f"the columns are nested more than {NESTING_MAX} deep", TYPE_UNWRITABLE) from None
+        raise _unwritable(f"the columns are nested more than {NESTING_MAX} deep") from None
     kind = arrow_type_from_json(found, "")
     if not pa.types.is_struct(kind):
-        raise ConfigError(
-            "the columns are a struct: df.schema.json(), or DDL as in 'id BIGINT, name STRING'", TYPE_UNWRITABLE
-        )
+        raise _unwritable("the columns are a struct: df.schema.json(), or DDL as in 'id BIGINT, name STRING'")
     return kind
 
 
 def arrow_type_from_json(found: Any, path: str, depth: int = 0) -> pa.DataType:
     """Parses `jsonValue()` of a Spark type. `path` is the column in error texts."""
     if depth > NESTING_MAX:
-        raise ConfigError(f"column {path} is nested more than {NESTING_MAX} deep", TYPE_UNWRITABLE)
+        raise _unwritable(f"column {path} is nested more than {NESTING_MAX} deep")
     if isinstance(found, str):
         return _parse_simple(found, path)
     try:
@@ -64,7 +62,7 @@ def arrow_type_from_json(found: Any, path: str, depth: int = 0) -> pa.DataType:
         if found["type"] == "udt":
             return arrow_type_from_json(found["sqlType"], path, depth + 1)
     except (KeyError, TypeError):
-        raise ConfigError(f"column {path}: this is no JSON of a Spark type", TYPE_UNWRITABLE) from None
+        raise _unwritable(f"column {path}: this is no JSON of a Spark type") from None
     raise _unknown_type_error(str(found["type"]), path)
 
 
@@ -96,7 +94,7 @@ def _unknown_type_error(name: str, path: str) -> ConfigError:
     # Spark casts every other type to a string, but not these.
     is_spatial = name.startswith(("geometry", "geography"))
     cure = f"ST_AsBinary({path})" if is_spatial else f"CAST({path} AS STRING)"
-    return ConfigError(f"column {path} has type {name}, which no format can write: {cure}", TYPE_UNWRITABLE)
+    return _unwritable(f"column {path} has type {name}, which no format can write: {cure}")
 
 
 class _Ddl:
@@ -187,4 +185,8 @@ class _Ddl:
 
 
 def _ddl_error(what: str) -> ConfigError:
-    return ConfigError(f"the columns are no DDL: {what}", TYPE_UNWRITABLE)
+    return _unwritable(f"the columns are no DDL: {what}")
+
+
+def _unwritable(what: str) -> ConfigError:
+    return ConfigError(what, TYPE_UNWRITABLE)
