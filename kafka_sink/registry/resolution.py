@@ -160,8 +160,8 @@ def _describe_compatibility(query: SchemaQuery, schema: Schema) -> Steps[str]:
 
 
 def _get_dependencies(schema: Schema, query: SchemaQuery) -> Steps[tuple[tuple[str, str], ...]]:
-    """Without recursion, so that a hostile registry cannot exhaust the stack; each version is requested once. A cycle is
-    not reported here: parsing the texts does."""
+    """Without recursion, so that a hostile registry cannot exhaust the stack; each version is requested once. A cycle
+    is not reported here: parsing the texts does."""
     asked: dict[tuple[str, int], Schema] = {}
     texts: dict[str, str] = {}
     work = list(schema.references)
