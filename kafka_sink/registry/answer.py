@@ -18,7 +18,6 @@ from kafka_sink.registry.schema import AVRO, KINDS, Reference, ResolvedSchema, S
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 TEXT_CHARACTERS_MAX = 2000
 ID_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
-REFERENCES_MAX = 1000
 
 SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40403
 RETRIABLE = frozenset({408, 429, 500, 502, 503, 504})
@@ -118,7 +117,7 @@ def _parse_schema(answer: RegistryAnswer, said: dict[str, Any]) -> Schema:
     if kind not in KINDS:
         raise _wrong_field_error(answer, "schemaType")
     references = said.get("references") or []
-    if not isinstance(references, list) or len(references) > REFERENCES_MAX:
+    if not isinstance(references, list):
         raise _wrong_field_error(answer, "references")
     return Schema(kind, text, tuple(_parse_reference(answer, each) for each in references))
 

@@ -81,9 +81,7 @@ def make_frame(
     if framing == PREFIX:
         return Frame(b"\x00" + schema_id.to_bytes(4, "big") + _encode_message_path(message))
     if framing == APICURIO:
-        return Frame(
-            b"\x00" + schema_id.to_bytes(8, "big") + (b"" if message is None else _encode_reference(message.name))
-        )
+        return Frame(b"\x00" + schema_id.to_bytes(8, "big") + _encode_reference(message))
     header = f"apicurio.{side}." + ("globalId" if framing == GLOBAL_ID else "contentId")
     return Frame(headers=((header, schema_id.to_bytes(8, "big")), *_apicurio_headers(side, kind, message)))
 
@@ -105,9 +103,11 @@ def _encode_message_path(message: MessagePosition | None) -> bytes:
     return b"".join(_encode_unsigned(each << 1) for each in (len(message.indexes), *message.indexes))
 
 
-def _encode_reference(name: str) -> bytes:
+def _encode_reference(message: MessagePosition | None) -> bytes:
     """A length-delimited message: field 1 is the name."""
-    encoded = name.encode()
+    if message is None:
+        return b""
+    encoded = message.name.encode()
     body = b"\x0a" + _encode_unsigned(len(encoded)) + encoded
     return _encode_unsigned(len(body)) + body
 

@@ -194,9 +194,9 @@ def _refusal_error(answer: RegistryAnswer, query: SchemaQuery, request: Registry
             f"{said}: check schema.registry.basic.auth.user.info or the bearer token", REGISTRY_LOGIN
         )
     if answer.status == 403:
-        return AuthorizationError(
-            f"{said}: the user may not {_describe_action(request)} subject {query.subject!r}", REGISTRY_LOGIN
-        )
+        is_register = request.path.partition("?")[0].endswith("/versions")
+        action = "register a schema under" if is_register else "read"
+        return AuthorizationError(f"{said}: the user may not {action} subject {query.subject!r}", REGISTRY_LOGIN)
     if answer.status in RETRIABLE:
         return TransportError(f"{said}, again and again", REGISTRY_UNREACHABLE)
     if 300 <= answer.status < 400:
@@ -204,10 +204,6 @@ def _refusal_error(answer: RegistryAnswer, query: SchemaQuery, request: Registry
             f"{said}: redirects are not followed, set schema.registry.url to the target", REGISTRY_REFUSED
         )
     return ConfigError(f"{said}: {_describe_refusal(answer, code, query)}", REGISTRY_REFUSED)
-
-
-def _describe_action(request: RegistryRequest) -> str:
-    return "register a schema under" if request.path.partition("?")[0].endswith("/versions") else "read"
 
 
 def _describe_refusal(answer: RegistryAnswer, code: int, query: SchemaQuery) -> str:

@@ -84,16 +84,16 @@ def _digit_words(count: int) -> Array:
 _TWO, _THREE = _digit_words(2), _digit_words(3)
 
 
-def format_dates(days: Array) -> Elements:
+def format_dates(days: Array) -> list[Piece]:
     if not len(days):
-        return Elements(pa.array([], pa.binary()), 0)
+        return []
     first, last = int(days.min()) // _BLOCK_DAYS, int(days.max()) // _BLOCK_DAYS
     if last - first < _BLOCKS_MAX:
         texts, indices = _format_blocks(first, last), days - first * _BLOCK_DAYS
     else:
         known, indices = np.unique(days, return_inverse=True)
         texts = _format_each(known)
-    return Elements(texts, _LONGEST_DATE * len(days), indices)
+    return [Elements(texts, _LONGEST_DATE * len(days), indices)]
 
 
 @lru_cache(maxsize=16)
@@ -124,6 +124,7 @@ def format_times(array: pa.Array) -> Elements:
 
 
 def format_intervals(microseconds: Array) -> list[Piece]:
+    """From day to second, whichever of these the type has: Arrow does not know."""
     count = len(microseconds)
     # The absolute value of the lowest number fits only without a sign.
     sizes = np.abs(microseconds).view(np.uint64)
@@ -139,8 +140,8 @@ def format_intervals(microseconds: Array) -> list[Piece]:
     ]
 
 
-def format_timestamps(microseconds: Array) -> list[Piece]:
-    """Always with milliseconds, and with microseconds in rows where they are not 0."""
+def format_timestamps(ending: bytes, microseconds: Array) -> list[Piece]:
+    """Always with milliseconds, and with microseconds in rows where they are not 0. `ending`: empty without a zone."""
     days = microseconds // US_PER_DAY
     rest = (microseconds - days * US_PER_DAY).view(np.int64)
     seconds, fraction = np.divmod(rest, 1_000_000)
@@ -152,10 +153,11 @@ def format_timestamps(microseconds: Array) -> list[Piece]:
     has_micro = micro > 0
     micro_words = np.where(has_micro, _THREE[micro], np.uint64(0))
     return [
-        format_dates(days),
+        *format_dates(days),
         VarintField(clock, 7, 7),
         VarintField(tail, 6, 6),
         VarintField(micro_words, np.where(has_micro, np.uint8(3), np.uint8(0)), 3),
+        constant_elements(ending, len(days)),
     ]
 
 
