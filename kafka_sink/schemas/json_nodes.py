@@ -161,7 +161,7 @@ def _wrap_items(begin: bytes, offsets: Array, items: list[Piece], end: bytes) ->
     is_later[offsets[:-1][np.diff(offsets) > 0]] = 0
     flat = join_pieces([choice([b"", b","], is_later), *items], len(is_later))
     count = len(offsets) - 1
-    return [constant_elements(begin, count), flat.ranges(offsets), constant_elements(end, count)]
+    return [constant_elements(begin, count), flat.elements(offsets), constant_elements(end, count)]
 
 
 def _cast_to_text(array: pa.Array) -> Elements:

@@ -53,13 +53,10 @@ class Flat:
         lengths: Array = np.diff(self.starts)
         return lengths
 
-    def ranges(self, offsets: Array) -> Elements:
-        """The elements [offsets[i], offsets[i + 1]) as one."""
-        starts = np.ascontiguousarray(self.starts[offsets])
+    def elements(self, offsets: Array | None = None) -> Elements:
+        """Each row; or the rows [offsets[i], offsets[i + 1]) as one element."""
+        starts = self.starts if offsets is None else np.ascontiguousarray(self.starts[offsets])
         return Elements(binary_array(pa.py_buffer(self.data), starts), int(self.starts[-1]))
-
-    def elements(self) -> Elements:
-        return Elements(binary_array(pa.py_buffer(self.data), self.starts), int(self.starts[-1]))
 
 
 Piece = VarintField | Elements

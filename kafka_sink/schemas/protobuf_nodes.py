@@ -114,7 +114,7 @@ def encode_repeated(tag: bytes, content: ContentNode, array: pa.Array, scope: Mi
     offsets, (child,) = read_lists(array)
     items = _encode_items(content, child, scope.where(valid).items(offsets, "[]"))
     flat = join_pieces([constant_piece(tag, len(child)), *items], len(child))
-    return mask_pieces([flat.ranges(offsets)], valid)
+    return mask_pieces([flat.elements(offsets)], valid)
 
 
 def encode_packed(tag: bytes, content: ContentNode, array: pa.Array, scope: MisfitScope) -> list[Piece]:
@@ -125,7 +125,7 @@ def encode_packed(tag: bytes, content: ContentNode, array: pa.Array, scope: Misf
     flat = join_pieces(_encode_items(content, child, scope.where(valid).items(offsets, "[]")), len(child))
     sizes = np.diff(flat.starts[offsets])
     present = sizes > 0 if valid is None else (sizes > 0) & valid
-    return mask_pieces([constant_piece(tag, len(array)), *_length_fields(sizes), flat.ranges(offsets)], present)
+    return mask_pieces([constant_piece(tag, len(array)), *_length_fields(sizes), flat.elements(offsets)], present)
 
 
 def encode_map(
@@ -143,7 +143,7 @@ def encode_map(
         entry += [constant_piece(inner_tag, count), *items]
     flat = join_pieces(entry, count)
     entries = join_pieces([constant_piece(tag, count), *_length_fields(flat.lengths), flat.elements()], count)
-    return mask_pieces([entries.ranges(offsets)], valid)
+    return mask_pieces([entries.elements(offsets)], valid)
 
 
 def _encode_items(content: ContentNode, array: pa.Array, scope: MisfitScope) -> list[Piece]:
