@@ -112,17 +112,19 @@ class _File:
     def _read_statement(self) -> None:
         """Of the file. Types are skipped over."""
         word = self._next_word()
-        if word == "syntax":
+        if word in ("syntax", "edition"):
             self._expect("=")
-            self._syntax = self._next().strip("\"'")
-        elif word == "edition":
-            self._syntax = EDITIONS
+            text = self._next().strip("\"'")
+            self._syntax = text if word == "syntax" else EDITIONS
+            self._expect(";")
         elif word == "package":
             self._package = self._next()
+            self._expect(";")
         elif word == "import":
             path = self._next()
             self.imports.append((self._next() if path in ("public", "weak", "option") else path).strip("\"'"))
-        if word == "option":
+            self._expect(";")
+        elif word == "option":
             self._options |= _collect_options(self._skip())
         elif word != ";":
             self._skip()

@@ -79,6 +79,7 @@ def test_a_text_says_what_the_descriptor_of_the_same_file_says() -> None:
         ("message M { int32 a = x; }", "'x' where a number is expected"),
         ("message M { int32 a = 1 }", "'}' where [ or ; is expected"),
         ("message M {", "ends in the middle"),
+        ("package p message M { } message N { }", "'message' where ; is expected"),
         ("message M { repeated group G = 1 { } }", "M has a group"),
         ("enum E { A = 0; }", "has no message in it"),
         ("message M { " * 200 + "}" * 200, "nested too deep"),
