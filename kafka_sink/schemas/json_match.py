@@ -79,8 +79,7 @@ def _match_object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, p
     required = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
     fields: list[nodes.JsonField] = []
     names: set[str] = set()
-    for index in range(kind.num_fields):
-        field = kind.field(index)
+    for index, field in enumerate(kind):
         inner = join_path(path, field.name)
         if field.name in names:
             # A reader keeps one of two values, and nobody would know of the other.

@@ -56,9 +56,8 @@ def _derive(kind: pa.DataType) -> dict[str, Any]:
     types = pa.types
     said: dict[str, Any] = {"type": json_type(kind)}
     if types.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        said["properties"] = {field.name: _derive(plain_type(field.type)) for field in fields}
-        required = [field.name for field in fields if not field.nullable]
+        said["properties"] = {field.name: _derive(plain_type(field.type)) for field in kind}
+        required = [field.name for field in kind if not field.nullable]
         if required:
             said["required"] = required
         said["additionalProperties"] = False

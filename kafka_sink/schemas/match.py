@@ -55,7 +55,8 @@ class Encoder:
             return ValueColumn(pa.array([b""], pa.binary()), {first_row: error})
         begin = self.encode(column.slice(0, half), prefix, name, first_row)
         end = self.encode(column.slice(half), prefix, name, first_row + half)
-        return ValueColumn(_concat([begin.array, end.array]), {**begin.misfits, **end.misfits})
+        arrays = [part.array.cast(pa.large_binary()) for part in (begin, end)]
+        return ValueColumn(pa.concat_arrays(arrays), {**begin.misfits, **end.misfits})
 
     def _encode_block(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> ValueColumn:
         valid = valid_mask(column)
@@ -81,9 +82,3 @@ def plan(kind: pa.DataType, schema: Schema | None) -> Encoder:
         name, node = "JSON", match_json(kind, None if schema is None else schema.found, "", problems)
     problems.raise_any(name)
     return Encoder(node)
-
-
-def _concat(arrays: list[pa.Array]) -> pa.Array:
-    if sum(array.nbytes for array in arrays) >= 2**31:
-        arrays = [array.cast(pa.large_binary()) for array in arrays]
-    return pa.concat_arrays(arrays)

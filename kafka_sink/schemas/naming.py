@@ -55,7 +55,7 @@ class Problems:
 def find_columns(kind: pa.StructType, fields: Sequence[str], path: str, problems: Problems) -> list[int | None]:
     """The index of each field's column: of the same name, or else the only one that differs only in case and is not the
     name of another field. None: there is no such column. A column of no field is a problem."""
-    columns = [kind.field(index).name for index in range(kind.num_fields)]
+    columns = [field.name for field in kind]
     found = [_find_column(field, fields, columns, join_path(path, field), problems) for field in fields]
     for index, name in enumerate(columns):
         if index not in found:
@@ -91,8 +91,7 @@ def spark_name(kind: pa.DataType) -> str:
     kind = plain_type(kind)
     types = pa.types
     if types.is_struct(kind):
-        fields = (kind.field(index) for index in range(kind.num_fields))
-        return f"struct<{','.join(f'{field.name}:{spark_name(field.type)}' for field in fields)}>"
+        return f"struct<{','.join(f'{field.name}:{spark_name(field.type)}' for field in kind)}>"
     if types.is_map(kind):
         return f"map<{spark_name(kind.key_type)},{spark_name(kind.item_type)}>"
     if is_list(kind):

@@ -95,8 +95,8 @@ class ProtoTypes:
     """All types by full name. Descriptors may lack those of imported files."""
 
     def __init__(self, types: Iterable[ProtoType]) -> None:
-        self.messages = _ByName[ProtoMessage]()
-        self.enums = _ByName[ProtoEnum]()
+        self.messages: _ByName[ProtoMessage] = _ByName()
+        self.enums: _ByName[ProtoEnum] = _ByName()
         for each in types:
             if isinstance(each, ProtoEnum):
                 self.enums[each.fullname] = each
