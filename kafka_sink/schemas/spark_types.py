@@ -25,14 +25,21 @@ _SIMPLE: Mapping[str, pa.DataType] = {
 }  # fmt: skip
 _WITH_NUMBERS = re.compile(r"(\w+)\s*\(\s*(\d{1,9})\s*(?:,\s*(-?\d{1,9})\s*)?\)")
 _DAY_TIME = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
-_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.)*')|([\w.]+)|([<>(),:]))")
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
+_NAME = r"`(?:[^`]|``)*`|[\w.]+"
+_COLUMN = re.compile(
+    rf"\s*({_NAME})(?:\s*:\s*|\s+)(.+?)((?:\s+not\s+null|\s+comment\s+{_QUOTED.pattern})*)\s*", re.I | re.S
+)
+_NESTED = re.compile(r"(array|map|struct)\s*<(.*)>", re.I | re.S)
+_PLAIN = re.compile(r"interval(?:\s+\w+){1,3}|\w+\s*(?:\([^()]*\))?(?:\s+collate\s+\w+)?", re.I)
+_MARK = re.compile(rf"`(?:[^`]|``)*`|{_QUOTED.pattern}|[<>(),]")
 NESTING_MAX = 200
 
 
 def parse_struct(text: str) -> pa.StructType:
     """A schema as JSON or as DDL."""
     try:
-        found = json.loads(text) if text.lstrip().startswith("{") else _Ddl(text).read()
+        found = json.loads(text) if text.lstrip().startswith("{") else _read_ddl(text)
     except ValueError:
         raise _unwritable("the columns are neither JSON of a Spark schema nor DDL") from None
     except RecursionError:
@@ -97,95 +104,54 @@ def _unknown_type_error(name: str, path: str) -> ConfigError:
     return _unwritable(f"column {path} has type {name}, which no format can write: {cure}")
 
 
-class _Ddl:
+# ---- DDL -------------------------------------------------------------------------------------------------------------
+
+
+def _read_ddl(text: str) -> dict[str, Any]:
     """Names and types as in CREATE TABLE; column comments are skipped."""
-
-    def __init__(self, text: str) -> None:
-        self._tokens: list[str] = []
-        position = 0
-        while text[position:].strip():
-            found = _TOKEN.match(text, position)
-            if found is None:
-                raise _ddl_error(f"{text[position:].strip()[:20]!r} is not understood")
-            self._tokens.append(found[0].strip())
-            position = found.end()
-        # The end is a token, too.
-        self._tokens.append("")
-        self._position = 0
-
-    def read(self) -> dict[str, Any]:
-        fields = self._read_fields("")
-        if self._peek():
-            raise _ddl_error(f"{self._peek()!r} is not expected")
-        return fields
-
-    def _peek(self) -> str:
-        return self._tokens[self._position]
-
-    def _next(self) -> str:
-        token = self._peek()
-        if not token:
-            raise _ddl_error("it ends too early")
-        self._position += 1
-        return token
-
-    def _expect(self, wanted: str) -> None:
-        token = self._next()
-        if token.lower() != wanted:
-            raise _ddl_error(f"{token!r} where {wanted} is expected")
-
-    def _read_fields(self, end: str) -> dict[str, Any]:
-        fields: list[dict[str, Any]] = []
-        while self._peek() != end:
-            if fields:
-                self._expect(",")
-            name = self._next()
-            name = name[1:-1].replace("``", "`") if name.startswith("`") else name
-            if self._peek() == ":":
-                self._next()
-            kind = self._read_type()
-            fields.append({"name": name, "type": kind, "nullable": not self._read_not_null()})
-            if self._peek() != ",":
-                break
-        return {"type": "struct", "fields": fields}
-
-    def _read_not_null(self) -> bool:
-        is_required = False
-        while self._peek().lower() in ("not", "comment"):
-            if self._next().lower() == "not":
-                self._expect("null")
-                is_required = True
-            else:
-                self._next()
-        return is_required
-
-    def _read_type(self) -> Any:
-        name = self._next().lower()
-        if name in ("array", "map", "struct") and self._peek() == "<":
-            self._next()
-            kind: dict[str, Any]
-            if name == "struct":
-                kind = self._read_fields(">")
-            elif name == "array":
-                kind = {"type": "array", "elementType": self._read_type(), "containsNull": True}
-            else:
-                kind = {"type": "map", "keyType": self._read_type(), "valueContainsNull": True}
-                self._expect(",")
-                kind["valueType"] = self._read_type()
-            self._expect(">")
-            return kind
-        if name == "interval":
-            name += f" {self._next().lower()}"
-            if self._peek().lower() == "to":
-                name += f" {self._next().lower()} {self._next().lower()}"
-        if self._peek() == "(":
-            while not name.endswith(")"):
-                name += self._next()
-        return name
+    fields = []
+    for part in _split(text):
+        found = _COLUMN.fullmatch(part)
+        if found is None:
+            raise _unwritable(f"the columns are no DDL: {part.strip()[:40]!r} is no name with a type")
+        name, kind, more = found.groups()
+        name = name[1:-1].replace("``", "`") if name.startswith("`") else name
+        is_required = "not" in _QUOTED.sub("", more).lower()
+        fields.append({"name": name, "type": _read_ddl_type(kind), "nullable": not is_required})
+    return {"type": "struct", "fields": fields}
 
 
-def _ddl_error(what: str) -> ConfigError:
-    return _unwritable(f"the columns are no DDL: {what}")
+def _read_ddl_type(text: str) -> Any:
+    nested = _NESTED.fullmatch(text)
+    if nested is None:
+        if _PLAIN.fullmatch(text) is None:
+            raise _unwritable(f"the columns are no DDL: {text[:40]!r} is no type")
+        return " ".join(text.split())
+    kind = nested[1].lower()
+    if kind == "struct":
+        return _read_ddl(nested[2])
+    parts = [_read_ddl_type(part.strip()) for part in _split(nested[2])]
+    if kind == "array" and len(parts) == 1:
+        return {"type": "array", "elementType": parts[0], "containsNull": True}
+    if kind == "map" and len(parts) == 2:
+        return {"type": "map", "keyType": parts[0], "valueType": parts[1], "valueContainsNull": True}
+    raise _unwritable(f"the columns are no DDL: {text[:40]!r} is no {kind}")
+
+
+def _split(text: str) -> list[str]:
+    """At the commas that are in no brackets and no quotes."""
+    parts, start, depth = [], 0, 0
+    for found in _MARK.finditer(text):
+        depth += (found[0] in "<(") - (found[0] in ">)")
+        if depth < 0 or depth > NESTING_MAX:
+            break
+        if found[0] == "," and not depth:
+            parts.append(text[start : found.start()])
+            start = found.end()
+    if depth:
+        said = f"they are nested more than {NESTING_MAX} deep" if depth > NESTING_MAX else "a bracket has no other"
+        raise _unwritable(f"the columns are no DDL: {said}")
+    return [*parts, text[start:]] if text.strip() else []
 
 
 def _unwritable(what: str) -> ConfigError:
