@@ -187,4 +187,4 @@ def _fitting_types(schema: AvroType) -> str:
     if schema.kind != "union":
         return _FITS[schema.logical or schema.kind]
     fitting = (_FITS[branch.logical or branch.kind] for branch in schema.branches if branch.kind != "null")
-    return "; ".join(dict.fromkeys(fitting))
+    return "; ".join(dict.fromkeys(fitting)) or _FITS["null"]

@@ -3,6 +3,7 @@ because the user knows these."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -56,32 +57,29 @@ def find_columns(kind: pa.StructType, fields: Sequence[str], path: str, problems
     """The index of each field's column: of the same name, or else the only one that differs only in case and is not the
     name of another field. None: there is no such column. A column of no field is a problem."""
     columns = [field.name for field in kind]
-    found = [_find_column(field, fields, columns, join_path(path, field), problems) for field in fields]
+    known, exact, similar = set(fields), defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
     for index, name in enumerate(columns):
-        if index not in found:
-            has = ", ".join(fields) or "none"
+        (exact[name] if name in known else similar[name.lower()]).append(index)
+    rivals = Counter(field.lower() for field in fields if field not in exact)
+    found = []
+    for field in fields:
+        fitting = exact[field] if field in exact else similar[field.lower()]
+        if len(fitting) > 1:
+            names = ", ".join(columns[index] for index in fitting)
+            problems.add(f"field {join_path(path, field)} could be each of the columns {names}")
+        if fitting and field not in exact and rivals[field.lower()] > 1:
             problems.add(
-                f"the schema has no field for column {join_path(path, name)}; it has {has}. Leave the column out "
-                "(drop, or the option value.columns), or rename it"
+                f"column {columns[fitting[0]]} could be field {join_path(path, field)} or another that differs only in "
+                "case; rename it"
             )
-    return found
-
-
-def _find_column(
-    field: str, fields: Sequence[str], columns: Sequence[str], path: str, problems: Problems
-) -> int | None:
-    exact = [index for index, name in enumerate(columns) if name == field]
-    similar = exact or [
-        index for index, name in enumerate(columns) if name.lower() == field.lower() and name not in fields
-    ]
-    if len(similar) > 1:
-        problems.add(f"field {path} could be each of the columns {', '.join(columns[index] for index in similar)}")
-    rivals = [name for name in fields if name.lower() == field.lower() and name not in columns]
-    if similar and not exact and len(rivals) > 1:
+        found.append(fitting[0] if fitting else None)
+    has = ", ".join(fields) or "none"
+    for index in sorted(set(range(len(columns))).difference(found)):
         problems.add(
-            f"column {columns[similar[0]]} could be field {path} or another that differs only in case; rename it"
+            f"the schema has no field for column {join_path(path, columns[index])}; it has {has}. Leave the column out "
+            "(drop, or the option value.columns), or rename it"
         )
-    return similar[0] if similar else None
+    return found
 
 
 # ---- types -----------------------------------------------------------------------------------------------------------
