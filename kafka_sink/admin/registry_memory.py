@@ -12,9 +12,8 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from kafka_sink.registry.record import from_text, to_text
 from kafka_sink.registry.resolution import SchemaQuery
-from kafka_sink.registry.schema import ResolvedSchema
+from kafka_sink.registry.schema import ResolvedSchema, from_text, to_text
 
 _folders: list[Callable[[], str | None]] = []
 

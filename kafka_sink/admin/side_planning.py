@@ -102,7 +102,7 @@ def _choose_schema(chosen: SideFormat, given: Schema | None, resolved: ResolvedS
         raise ConfigError(f"the schema in the registry is {_TITLES[resolved.schema.kind]}", SCHEMA_MISMATCH)
     if given is not None and resolved.schema.text == given.text:
         return given
-    return _parse_schema(chosen, resolved.schema.text, {each.name: each.schema.text for each in resolved.dependencies})
+    return _parse_schema(chosen, resolved.schema.text, dict(resolved.dependencies))
 
 
 def _place(schema: Schema) -> MessagePosition | None:

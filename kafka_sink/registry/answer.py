@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka_sink.error_table.commits import NOT_A_REGISTRY
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.frozen import frozen
-from kafka_sink.registry.schema import AVRO, KINDS, Reference, Registered, Schema
+from kafka_sink.registry.schema import AVRO, KINDS, Reference, ResolvedSchema, Schema
 
 # Confluent Cloud accepts schemas of 1 MB; a schema is text inside JSON, so escaping enlarges it.
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 TEXT_CHARACTERS_MAX = 2000
 ID_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
-REFERENCES_MAX = 1000
 
 SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40403
 RETRIABLE = frozenset({408, 429, 500, 502, 503, 504})
 _GUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+T = TypeVar("T")
 
 
 @frozen
@@ -40,26 +42,19 @@ class RegistryAnswer:
         return 200 <= self.status < 300
 
 
-@frozen
-class Refusal:
-    """`code` is the registry's own, which begins with the HTTP status; the status if there is none."""
-
-    code: int
-    message: str
-
-
-def parse_refusal(answer: RegistryAnswer) -> Refusal:
-    """An error response need not be JSON: it may come from a proxy."""
+def parse_refusal(answer: RegistryAnswer) -> tuple[int, str]:
+    """The registry's own code, which begins with the HTTP status, or else the status; and its message. An error
+    response need not be JSON: it may come from a proxy."""
     try:
         said = json.loads(answer.body)
     except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict):
-        return Refusal(answer.status, "")
-    code, message = said.get("error_code"), said.get("message")
+        return answer.status, ""
+    code = said.get("error_code")
     if isinstance(code, bool) or not isinstance(code, int) or not 0 < code < 1_000_000:
         code = answer.status
-    return Refusal(code, sanitize_text(message))
+    return code, sanitize_text(said.get("message"))
 
 
 def sanitize_text(text: object) -> str:
@@ -70,16 +65,18 @@ def sanitize_text(text: object) -> str:
     return line if len(line) <= TEXT_CHARACTERS_MAX else line[:TEXT_CHARACTERS_MAX] + "..."
 
 
-def parse_registered(answer: RegistryAnswer, known: Schema | None = None) -> Registered:
+def parse_registered(answer: RegistryAnswer, known: Schema | None = None) -> ResolvedSchema:
     """`known`: the schema that was sent, because the response may contain only the id."""
     said = _parse_object(answer)
-    schema = _parse_schema(answer, said) if known is None else known
-    return Registered(
-        schema,
-        subject=_get_text(answer, said, "subject"),
-        version=_get_number(answer, said, "version", ID_MAX),
-        schema_id=_get_number(answer, said, "id", LONG_MAX),
-        guid=_get_guid(answer, said),
+    guid = _get(answer, said, "guid", str)
+    if guid is not None and not _GUID.fullmatch(guid):
+        raise _wrong_field_error(answer, "guid")
+    return ResolvedSchema(
+        _parse_schema(answer, said) if known is None else known,
+        _get(answer, said, "subject", str) or "",
+        _get(answer, said, "version", int, ID_MAX),
+        _get(answer, said, "id", int, LONG_MAX),
+        guid,
     )
 
 
@@ -120,7 +117,7 @@ def _parse_schema(answer: RegistryAnswer, said: dict[str, Any]) -> Schema:
     if kind not in KINDS:
         raise _wrong_field_error(answer, "schemaType")
     references = said.get("references") or []
-    if not isinstance(references, list) or len(references) > REFERENCES_MAX:
+    if not isinstance(references, list):
         raise _wrong_field_error(answer, "references")
     return Schema(kind, text, tuple(_parse_reference(answer, each) for each in references))
 
@@ -129,32 +126,19 @@ def _parse_reference(answer: RegistryAnswer, said: object) -> Reference:
     if not isinstance(said, dict):
         raise _wrong_field_error(answer, "references")
     name, subject = said.get("name"), said.get("subject")
-    version = _get_number(answer, said, "version", ID_MAX)
+    version = _get(answer, said, "version", int, ID_MAX)
     if not isinstance(name, str) or not isinstance(subject, str) or version is None:
         raise _wrong_field_error(answer, "references")
     return Reference(name, subject, version)
 
 
-def _get_text(answer: RegistryAnswer, said: dict[str, Any], field: str) -> str | None:
-    found = said.get(field)
-    if found is not None and not isinstance(found, str):
-        raise _wrong_field_error(answer, field)
-    return found
-
-
-def _get_number(answer: RegistryAnswer, said: dict[str, Any], field: str, most: int) -> int | None:
+def _get(answer: RegistryAnswer, said: dict[str, Any], field: str, kind: type[T], most: int = LONG_MAX) -> T | None:
+    """A text, or a number from 0 to `most`. Not `isinstance`: True is no number."""
     found = said.get(field)
     if found is None:
         return None
-    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= most:
+    if type(found) is not kind or (isinstance(found, int) and not 0 <= found <= most):
         raise _wrong_field_error(answer, field)
-    return found
-
-
-def _get_guid(answer: RegistryAnswer, said: dict[str, Any]) -> str | None:
-    found = _get_text(answer, said, "guid")
-    if found is not None and not _GUID.fullmatch(found):
-        raise _wrong_field_error(answer, "guid")
     return found
 
 

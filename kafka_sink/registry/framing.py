@@ -28,8 +28,6 @@ GLOBAL_ID, CONTENT_ID = "apicurio-header-global-id", "apicurio-header-content-id
 FRAMINGS = (PREFIX, HEADER, GLUE, APICURIO, GLOBAL_ID, CONTENT_ID, NONE)
 # These identify a schema by a GUID.
 BY_GUID = frozenset({HEADER, GLUE})
-ID_MAX = {PREFIX: 2**31 - 1}
-LONG_MAX = 2**63 - 1
 
 
 @frozen
@@ -73,18 +71,17 @@ def make_frame(
         if framing == GLUE:
             return Frame(b"\x03\x00" + uuid + (b"" if message is None else _encode_unsigned(message.rank)))
         return Frame(headers=((f"__{side}_schema_id", b"\x01" + uuid + _encode_message_path(message)),))
-    if schema_id is None or not 0 <= schema_id <= ID_MAX.get(framing, LONG_MAX):
+    id_max = 2**31 - 1 if framing == PREFIX else 2**63 - 1
+    if schema_id is None or not 0 <= schema_id <= id_max:
         raise ConfigError(
-            f"{side}.schema.framing={framing} needs the id of the schema as a number up to "
-            f"{ID_MAX.get(framing, LONG_MAX)}, and it is {schema_id}",
+            f"{side}.schema.framing={framing} needs the id of the schema as a number up to {id_max}, and it is "
+            f"{schema_id}",
             SUBJECT_UNNAMED,
         )
     if framing == PREFIX:
         return Frame(b"\x00" + schema_id.to_bytes(4, "big") + _encode_message_path(message))
     if framing == APICURIO:
-        return Frame(
-            b"\x00" + schema_id.to_bytes(8, "big") + (b"" if message is None else _encode_reference(message.name))
-        )
+        return Frame(b"\x00" + schema_id.to_bytes(8, "big") + _encode_reference(message))
     header = f"apicurio.{side}." + ("globalId" if framing == GLOBAL_ID else "contentId")
     return Frame(headers=((header, schema_id.to_bytes(8, "big")), *_apicurio_headers(side, kind, message)))
 
@@ -102,19 +99,17 @@ def _encode_message_path(message: MessagePosition | None) -> bytes:
         return b""
     if message.indexes == (0,):
         return b"\x00"
-    return b"".join(_encode_signed(each) for each in (len(message.indexes), *message.indexes))
+    # Signed varints of numbers that are never negative.
+    return b"".join(_encode_unsigned(each << 1) for each in (len(message.indexes), *message.indexes))
 
 
-def _encode_reference(name: str) -> bytes:
+def _encode_reference(message: MessagePosition | None) -> bytes:
     """A length-delimited message: field 1 is the name."""
-    encoded = name.encode()
+    if message is None:
+        return b""
+    encoded = message.name.encode()
     body = b"\x0a" + _encode_unsigned(len(encoded)) + encoded
     return _encode_unsigned(len(body)) + body
-
-
-def _encode_signed(number: int) -> bytes:
-    """Zigzag varint of a non-negative number."""
-    return _encode_unsigned(number << 1)
 
 
 def _encode_unsigned(number: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from urllib.parse import quote, urlencode
 
 from kafka_sink.frozen import frozen
@@ -41,21 +42,28 @@ def by_guid(guid: str) -> RegistryRequest:
 
 
 def look_up(subject: str, schema: Schema, *, normalize: bool) -> RegistryRequest:
-    return RegistryRequest(f"/subjects/{_quote_part(subject)}" + _normalize_query(normalize), _encode_body(schema))
+    return _send_schema(f"/subjects/{_quote_part(subject)}", schema, normalize)
 
 
 def register(subject: str, schema: Schema, *, normalize: bool) -> RegistryRequest:
-    return RegistryRequest(
-        f"/subjects/{_quote_part(subject)}/versions" + _normalize_query(normalize), _encode_body(schema)
-    )
+    return _send_schema(f"/subjects/{_quote_part(subject)}/versions", schema, normalize)
 
 
 def check_compatibility(subject: str, schema: Schema, *, normalize: bool) -> RegistryRequest:
     """By the subject's compatibility level; requests the registry's reasons."""
-    query = {"verbose": "true", **({"normalize": "true"} if normalize else {})}
-    return RegistryRequest(
-        f"/compatibility/subjects/{_quote_part(subject)}/versions" + _encode_query(query), _encode_body(schema)
-    )
+    path = f"/compatibility/subjects/{_quote_part(subject)}/versions"
+    return _send_schema(path, schema, normalize, verbose="true")
+
+
+def _send_schema(path: str, schema: Schema, normalize: bool, **query: str) -> RegistryRequest:
+    said: dict[str, object] = {"schema": schema.text}
+    if schema.kind != AVRO:  # old registries support only Avro and lack this field
+        said["schemaType"] = schema.kind
+    if schema.references:
+        said["references"] = [asdict(each) for each in schema.references]
+    if normalize:
+        query["normalize"] = "true"
+    return RegistryRequest(path + _encode_query(query), json.dumps(said).encode())
 
 
 def _quote_part(text: str) -> str:
@@ -64,19 +72,4 @@ def _quote_part(text: str) -> str:
 
 
 def _encode_query(pairs: Mapping[str, str]) -> str:
-    return "?" + urlencode(pairs, quote_via=quote)
-
-
-def _normalize_query(normalize: bool) -> str:
-    return _encode_query({"normalize": "true"}) if normalize else ""
-
-
-def _encode_body(schema: Schema) -> bytes:
-    said: dict[str, object] = {"schema": schema.text}
-    if schema.kind != AVRO:  # old registries support only Avro and lack this field
-        said["schemaType"] = schema.kind
-    if schema.references:
-        said["references"] = [
-            {"name": each.name, "subject": each.subject, "version": each.version} for each in schema.references
-        ]
-    return json.dumps(said).encode()
+    return "?" + urlencode(pairs, quote_via=quote) if pairs else ""

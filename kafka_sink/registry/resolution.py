@@ -15,6 +15,8 @@ to explain why a schema is missing.
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
+from typing import TypeVar
 
 from kafka_sink.error_table.commits import (
     NOT_A_REGISTRY,
@@ -23,27 +25,34 @@ from kafka_sink.error_table.commits import (
     REGISTRY_UNREACHABLE,
     SCHEMA_MISSING,
 )
-from kafka_sink.errors import AuthenticationError, AuthorizationError, ConfigError, RemoteProtocolError, TransportError
+from kafka_sink.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    ConfigError,
+    KafkaSinkError,
+    RemoteProtocolError,
+    TransportError,
+)
 from kafka_sink.frozen import frozen
 from kafka_sink.registry import request as ask
 from kafka_sink.registry.answer import (
     RETRIABLE,
     SCHEMA_NOT_FOUND,
     SUBJECT_NOT_FOUND,
-    Refusal,
     RegistryAnswer,
     parse_compatibility,
     parse_refusal,
     parse_registered,
 )
 from kafka_sink.registry.request import RegistryRequest
-from kafka_sink.registry.schema import Dependency, Registered, ResolvedSchema, Schema
+from kafka_sink.registry.schema import ResolvedSchema, Schema
 from kafka_sink.registry.subject import add_context_of
 
 # Limits the requests if a registry returns ever new references.
 DEPENDENCIES_MAX = 500
 
-Steps = Generator[RegistryRequest, RegistryAnswer, ResolvedSchema]
+T = TypeVar("T")
+Steps = Generator[RegistryRequest, RegistryAnswer, T]
 
 
 @frozen
@@ -69,34 +78,25 @@ class SchemaQuery:
         return self.version != ask.LATEST
 
 
-def resolve_schema(query: SchemaQuery) -> Steps:
-    registered = yield from _find(query)
-    if query.needs_guid and registered.guid is None and registered.schema_id is not None:
-        by_id = yield from _get(ask.by_id(registered.schema_id, query.subject), query)
-        registered = Registered(
-            registered.schema, registered.subject, registered.version, registered.schema_id, by_id.guid
-        )
-    dependencies = yield from _get_dependencies(registered.schema, query)
-    return ResolvedSchema(
-        registered.schema,
-        registered.subject or query.subject,
-        registered.version,
-        registered.schema_id,
-        registered.guid,
-        dependencies,
-    )
+def resolve_schema(query: SchemaQuery) -> Steps[ResolvedSchema]:
+    found = yield from _find(query)
+    guid = found.guid
+    if query.needs_guid and guid is None and found.schema_id is not None:
+        guid = (yield from _ask(ask.by_id(found.schema_id, query.subject), query)).guid
+    dependencies = yield from _get_dependencies(found.schema, query)
+    return replace(found, subject=found.subject or query.subject, guid=guid, dependencies=dependencies)
 
 
-def _find(query: SchemaQuery) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+def _find(query: SchemaQuery) -> Steps[ResolvedSchema]:
     identity, schema = query.identity, query.schema
     if isinstance(identity, int):
-        told = yield from _get(ask.by_id(identity, query.subject), query)
-        return Registered(told.schema, told.subject, told.version, identity, told.guid)
+        found = yield from _ask(ask.by_id(identity, query.subject), query)
+        return replace(found, schema_id=identity)
     if isinstance(identity, str):
-        told = yield from _get(ask.by_guid(identity), query)
-        return Registered(told.schema, told.subject, told.version, told.schema_id, identity)
+        found = yield from _ask(ask.by_guid(identity), query)
+        return replace(found, guid=identity)
     if query.version is not None:
-        return (yield from _get(ask.by_version(query.subject, query.version), query))
+        return (yield from _ask(ask.by_version(query.subject, query.version), query))
     if schema is None:
         raise ConfigError(
             f"no schema for the {query.side}: set {query.side}.schema, {query.side}.schema.id or "
@@ -104,39 +104,36 @@ def _find(query: SchemaQuery) -> Generator[RegistryRequest, RegistryAnswer, Regi
             SCHEMA_MISSING,
         )
     if query.registers:
-        return (yield from _register(query, schema))
+        return (yield from _ask(ask.register(query.subject, schema, normalize=query.normalizes), query, schema))
     return (yield from _look_up(query, schema))
 
 
-def _get(request: RegistryRequest, query: SchemaQuery) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+def _ask(request: RegistryRequest, query: SchemaQuery, known: Schema | None = None) -> Steps[ResolvedSchema]:
     answer = yield request
+    return _read(answer, request, query, known)
+
+
+def _read(answer: RegistryAnswer, request: RegistryRequest, query: SchemaQuery, known: Schema | None) -> ResolvedSchema:
+    """`known`: the schema that was sent. Rows are written with it: the registry's may differ only in formatting."""
     if not answer.is_good:
         raise _refusal_error(answer, query, request)
-    return parse_registered(answer)
+    found = parse_registered(answer, known)
+    if known is not None and found.schema_id is None and found.guid is None:
+        raise RemoteProtocolError(f"{answer.source} answered without an id: is it a schema registry?", NOT_A_REGISTRY)
+    return found
 
 
-def _register(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
-    request = ask.register(query.subject, schema, normalize=query.normalizes)
-    answer = yield request
-    if not answer.is_good:
-        raise _refusal_error(answer, query, request)
-    return _require_id(parse_registered(answer, known=schema), answer)
-
-
-def _look_up(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+def _look_up(query: SchemaQuery, schema: Schema) -> Steps[ResolvedSchema]:
     request = ask.look_up(query.subject, schema, normalize=query.normalizes)
     answer = yield request
-    if answer.is_good:
-        # Rows are written with the requested schema: the registry's may differ only in formatting.
-        return _require_id(parse_registered(answer, known=schema), answer)
-    refusal = parse_refusal(answer)
-    if answer.status != 404 or refusal.code not in (SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, 404):
-        raise _refusal_error(answer, query, request)
+    code = parse_refusal(answer)[0] if answer.status == 404 else 0
+    if code not in (SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, 404):
+        return _read(answer, request, query, schema)
     way_out = (
         f"Register it there, or set auto.register.schemas=true, or write by what is there: use.latest.version=true or "
         f"{query.side}.schema.id"
     )
-    if refusal.code != SCHEMA_NOT_FOUND:
+    if code != SCHEMA_NOT_FOUND:
         raise ConfigError(f"{answer.source} has no subject {query.subject!r}. {way_out}", REGISTRY_REFUSED)
     reasons = yield from _describe_compatibility(query, schema)
     raise ConfigError(
@@ -145,7 +142,7 @@ def _look_up(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, R
     )
 
 
-def _describe_compatibility(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, str]:
+def _describe_compatibility(query: SchemaQuery, schema: Schema) -> Steps[str]:
     """Whether it could be registered: only for an error text, so a failure of this request is ignored."""
     answer = yield ask.check_compatibility(query.subject, schema, normalize=query.normalizes)
     if not answer.is_good:
@@ -159,30 +156,19 @@ def _describe_compatibility(query: SchemaQuery, schema: Schema) -> Generator[Reg
     return ", and is not compatible with what is: " + ("; ".join(reasons) or "the registry gives no reason")
 
 
-def _require_id(found: Registered, answer: RegistryAnswer) -> Registered:
-    if found.schema_id is None and found.guid is None:
-        raise RemoteProtocolError(f"{answer.source} answered without an id: is it a schema registry?", NOT_A_REGISTRY)
-    return found
-
-
 # ---- referenced schemas ----------------------------------------------------------------------------------------------
 
 
-def _get_dependencies(
-    schema: Schema, query: SchemaQuery
-) -> Generator[RegistryRequest, RegistryAnswer, tuple[Dependency, ...]]:
-    """Depth first without recursion, so that a hostile registry cannot exhaust the stack; each version is requested
-    once. A cycle is not reported here: parsing the texts does."""
+def _get_dependencies(schema: Schema, query: SchemaQuery) -> Steps[tuple[tuple[str, str], ...]]:
+    """Without recursion, so that a hostile registry cannot exhaust the stack; each version is requested once. A cycle
+    is not reported here: parsing the texts does."""
     asked: dict[tuple[str, int], Schema] = {}
-    ordered: dict[str, Schema] = {}
-    # A reference is visited twice: to be requested, and, after everything below it, to be appended.
-    work = [(each, False) for each in reversed(schema.references)]
+    texts: dict[str, str] = {}
+    work = list(schema.references)
     while work:
-        reference, is_done = work.pop()
+        reference = work.pop()
         where = (add_context_of(query.subject, reference.subject), reference.version)
-        if is_done or where in asked:
-            ordered.setdefault(reference.name, asked[where])
-        else:
+        if where not in asked:
             if len(asked) >= DEPENDENCIES_MAX:
                 raise ConfigError(
                     f"the schema of {query.subject!r} refers to more than {DEPENDENCIES_MAX} others",
@@ -190,43 +176,37 @@ def _get_dependencies(
                 )
             # Errors are about the referenced schema.
             referenced = SchemaQuery(query.side, subject=where[0], version=where[1])
-            found = yield from _get(ask.by_version(*where), referenced)
+            found = yield from _ask(ask.by_version(*where), referenced)
             asked[where] = found.schema
-            work.append((reference, True))
-            work.extend((each, False) for each in reversed(found.schema.references))
-    return tuple(Dependency(name, text) for name, text in ordered.items())
+            work += found.schema.references
+        texts.setdefault(reference.name, asked[where].text)
+    return tuple(texts.items())
 
 
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 
-def _refusal_error(
-    answer: RegistryAnswer, query: SchemaQuery, request: RegistryRequest
-) -> AuthenticationError | AuthorizationError | ConfigError | TransportError:
-    refusal = parse_refusal(answer)
-    said = f"{answer.source} answered {refusal.code}" + (f" ({refusal.message})" if refusal.message else "")
+def _refusal_error(answer: RegistryAnswer, query: SchemaQuery, request: RegistryRequest) -> KafkaSinkError:
+    code, message = parse_refusal(answer)
+    said = f"{answer.source} answered {code}" + (f" ({message})" if message else "")
     if answer.status == 401:
         return AuthenticationError(
             f"{said}: check schema.registry.basic.auth.user.info or the bearer token", REGISTRY_LOGIN
         )
     if answer.status == 403:
-        return AuthorizationError(
-            f"{said}: the user may not {_describe_action(request)} subject {query.subject!r}", REGISTRY_LOGIN
-        )
+        is_register = request.path.partition("?")[0].endswith("/versions")
+        action = "register a schema under" if is_register else "read"
+        return AuthorizationError(f"{said}: the user may not {action} subject {query.subject!r}", REGISTRY_LOGIN)
     if answer.status in RETRIABLE:
         return TransportError(f"{said}, again and again", REGISTRY_UNREACHABLE)
     if 300 <= answer.status < 400:
         return ConfigError(
             f"{said}: redirects are not followed, set schema.registry.url to the target", REGISTRY_REFUSED
         )
-    return ConfigError(f"{said}: {_describe_refusal(answer, refusal, query)}", REGISTRY_REFUSED)
+    return ConfigError(f"{said}: {_describe_refusal(answer, code, query)}", REGISTRY_REFUSED)
 
 
-def _describe_action(request: RegistryRequest) -> str:
-    return "register a schema under" if request.path.partition("?")[0].endswith("/versions") else "read"
-
-
-def _describe_refusal(answer: RegistryAnswer, refusal: Refusal, query: SchemaQuery) -> str:
+def _describe_refusal(answer: RegistryAnswer, code: int, query: SchemaQuery) -> str:
     if answer.status == 409:
         return (
             f"the schema is not compatible with those registered under {query.subject!r}. Nothing was written. "
@@ -235,7 +215,7 @@ def _describe_refusal(answer: RegistryAnswer, refusal: Refusal, query: SchemaQue
     if answer.status == 404:
         if query.identity is not None:
             return f"there is no schema {query.identity}; is it {query.side}.schema.id of another registry?"
-        if query.version is not None and refusal.code not in (SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND):
+        if query.version is not None and code not in (SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND):
             return f"there is no version {query.version} of {query.subject!r}"
         return f"there is no subject {query.subject!r}; is schema.registry.url that of the registry itself?"
     if answer.status == 422:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 from kafka_sink.frozen import frozen
 
 # The registries' names of the three formats. Missing means Avro.
@@ -26,34 +29,33 @@ class Schema:
 
 
 @frozen
-class Registered:
-    """One version of a subject. Fields that the registry did not return are None."""
-
-    schema: Schema
-    subject: str | None = None
-    version: int | None = None
-    schema_id: int | None = None
-    guid: str | None = None
-
-
-@frozen
-class Dependency:
-    """A referenced schema, with the name used in the reference."""
-
-    name: str
-    schema: Schema
-
-
-@frozen
 class ResolvedSchema:
-    """Everything that a task needs to write with a schema, without further requests.
+    """One version of a subject: everything that a task needs to write with it, without further requests. What the
+    registry did not return is empty or None.
 
-    `dependencies` are in topological order: each comes after those that it refers to.
+    `dependencies` are the names and texts of all referenced schemas.
     """
 
     schema: Schema
-    subject: str
+    subject: str = ""
     version: int | None = None
     schema_id: int | None = None
     guid: str | None = None
-    dependencies: tuple[Dependency, ...] = ()
+    dependencies: tuple[tuple[str, str], ...] = ()
+
+
+def to_text(resolved: ResolvedSchema) -> str:
+    """For a file."""
+    return json.dumps(asdict(resolved))
+
+
+def from_text(text: str) -> ResolvedSchema | None:
+    """None: not written by this release."""
+    try:
+        said = json.loads(text)
+        schema = said.pop("schema")
+        references = tuple(Reference(**each) for each in schema.pop("references"))
+        dependencies = tuple((name, each) for name, each in said.pop("dependencies"))
+        return ResolvedSchema(Schema(**schema, references=references), **said, dependencies=dependencies)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from kafka_sink.error_table.commits import SCHEMA_INVALID
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
+from kafka_sink.schemas.naming import invalid_schema
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 # As distinct from the default null.
@@ -21,18 +22,11 @@ NO_DEFAULT = object()
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The types for which a logical type is defined.
 _LOGICAL: Mapping[str, tuple[str, ...]] = {
-    "decimal": ("bytes", "fixed"),
-    "uuid": ("string", "fixed"),
-    "date": ("int",),
-    "time-millis": ("int",),
-    "time-micros": ("long",),
-    "timestamp-millis": ("long",),
-    "timestamp-micros": ("long",),
-    "timestamp-nanos": ("long",),
-    "local-timestamp-millis": ("long",),
-    "local-timestamp-micros": ("long",),
-    "local-timestamp-nanos": ("long",),
-}
+    "decimal": ("bytes", "fixed"), "uuid": ("string", "fixed"),
+    "date": ("int",), "time-millis": ("int",), "time-micros": ("long",),
+    "timestamp-millis": ("long",), "timestamp-micros": ("long",), "timestamp-nanos": ("long",),
+    "local-timestamp-millis": ("long",), "local-timestamp-micros": ("long",), "local-timestamp-nanos": ("long",),
+}  # fmt: skip
 NESTING_MAX = 200
 # Limit of a fixed: no record is larger.
 FIXED_BYTES_MAX = 2**31 - 1
@@ -47,21 +41,20 @@ class AvroField:
     default: Any
 
 
+@dataclass(eq=False, repr=False)
 class AvroType:
-    """One type in a schema. Which attributes are used depends on `kind`."""
+    """One type in a schema. Which attributes are used depends on `kind`; `items` are also the values of a map."""
 
-    def __init__(self, kind: str, name: str = "") -> None:
-        self.kind = kind
-        self.name = name
-        self.logical = ""
-        self.precision = 0
-        self.scale = 0
-        self.size = 0
-        self.symbols: tuple[str, ...] = ()
-        self.fields: tuple[AvroField, ...] = ()
-        self.branches: tuple[AvroType, ...] = ()
-        # The items of an array, the values of a map.
-        self.items: AvroType | None = None
+    kind: str
+    name: str = ""
+    logical: str = ""
+    precision: int = 0
+    scale: int = 0
+    size: int = 0
+    symbols: tuple[str, ...] = ()
+    fields: tuple[AvroField, ...] = ()
+    branches: tuple[AvroType, ...] = ()
+    items: AvroType | None = None
 
     def __str__(self) -> str:
         if self.kind == "union":
@@ -110,9 +103,7 @@ def is_name(name: Any) -> bool:
 def check_name(name: Any) -> None:
     """A name of a type, perhaps with a namespace."""
     if not isinstance(name, str) or not all(is_name(part) for part in name.split(".")):
-        raise ConfigError(
-            f"{name!r} is no name in Avro: letters, digits and underscores, no digit first", SCHEMA_INVALID
-        )
+        raise invalid_schema(f"{name!r} is no name in Avro: letters, digits and underscores, no digit first")
 
 
 def _read_references(waiting: dict[str, str], names: dict[str, AvroType]) -> None:
@@ -130,17 +121,14 @@ def _read_references(waiting: dict[str, str], names: dict[str, AvroType]) -> Non
             del waiting[name]
             break
         else:
-            raise ConfigError(
-                f"the schemas that are referred to cannot be read ({', '.join(waiting)}): {problem}", SCHEMA_INVALID
-            )
+            raise invalid_schema(f"the schemas that are referred to cannot be read ({', '.join(waiting)}): {problem}")
 
 
 def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        shown = text.strip()[:40]
-        raise ConfigError(f"an Avro schema is JSON, and this is not: {shown!r}", SCHEMA_INVALID) from None
+        raise invalid_schema(f"an Avro schema is JSON, and this is not: {text.strip()[:40]!r}") from None
 
 
 class _Reader:
@@ -149,13 +137,13 @@ class _Reader:
 
     def read(self, found: Any, namespace: str, depth: int) -> AvroType:
         if depth > NESTING_MAX:
-            raise ConfigError(f"the Avro schema is nested more than {NESTING_MAX} deep", SCHEMA_INVALID)
+            raise invalid_schema(f"the Avro schema is nested more than {NESTING_MAX} deep")
         if isinstance(found, str):
             return self._look_up_type(found, namespace)
         if isinstance(found, list):
             return self._read_union(found, namespace, depth)
         if not isinstance(found, dict) or "type" not in found:
-            raise ConfigError(f"no Avro type: {json.dumps(found)[:80]}", SCHEMA_INVALID)
+            raise invalid_schema(f"no Avro type: {json.dumps(found)[:80]}")
         kind = found["type"]
         if not isinstance(kind, str):
             return self.read(kind, namespace, depth + 1)
@@ -166,9 +154,8 @@ class _Reader:
         if kind == "fixed":
             return self._read_fixed(found, namespace)
         if kind in ("array", "map"):
-            made = AvroType(kind)
-            made.items = self.read(_require(found, "items" if kind == "array" else "values"), namespace, depth + 1)
-            return made
+            items = _require(found, "items" if kind == "array" else "values")
+            return AvroType(kind, items=self.read(items, namespace, depth + 1))
         if kind in PRIMITIVES:
             return _set_logical_type(AvroType(kind), found)
         return self._look_up_type(kind, namespace)
@@ -176,68 +163,66 @@ class _Reader:
     def _look_up_type(self, name: str, namespace: str) -> AvroType:
         if name in PRIMITIVES:
             return AvroType(name)
-        full = name if "." in name or not namespace else f"{namespace}.{name}"
-        for candidate in (full, name):
+        for candidate in (_qualify(name, namespace), name):
             if candidate in self._names:
                 return self._names[candidate]
-        raise ConfigError(f"the Avro schema names a type {name} that it does not define", SCHEMA_INVALID)
+        raise invalid_schema(f"the Avro schema names a type {name} that it does not define")
 
     def _read_union(self, found: list[Any], namespace: str, depth: int) -> AvroType:
-        made = AvroType("union")
-        made.branches = tuple(self.read(branch, namespace, depth + 1) for branch in found)
+        made = AvroType("union", branches=tuple(self.read(branch, namespace, depth + 1) for branch in found))
         seen = [branch.name or branch.kind for branch in made.branches]
         if not seen or len(set(seen)) < len(seen) or "union" in seen:
-            raise ConfigError(f"an Avro union has different branches and no union in it, not {made}", SCHEMA_INVALID)
+            raise invalid_schema(f"an Avro union has different branches and no union in it, not {made}")
         return made
 
-    def _define(self, kind: str, found: dict[str, Any], namespace: str) -> tuple[AvroType, str]:
-        """A new named type, and the namespace inside it."""
+    def _define(self, kind: str, found: dict[str, Any], namespace: str) -> AvroType:
         name = _require(found, "name")
         check_name(name)
         own = found.get("namespace", namespace) or ""
         if not isinstance(own, str):
-            raise ConfigError(f"the namespace of {name} is no text", SCHEMA_INVALID)
-        full = name if "." in name or not own else f"{own}.{name}"
+            raise invalid_schema(f"the namespace of {name} is no text")
+        full = _qualify(name, own)
         if full in self._names or full in PRIMITIVES:
-            raise ConfigError(f"the Avro schema defines {full} twice", SCHEMA_INVALID)
-        made = AvroType(kind, full)
-        self._names[full] = made
-        return made, full.rpartition(".")[0]
+            raise invalid_schema(f"the Avro schema defines {full} twice")
+        self._names[full] = AvroType(kind, full)
+        return self._names[full]
 
     def _read_record(self, found: dict[str, Any], namespace: str, depth: int) -> AvroType:
-        made, inner = self._define("record", found, namespace)
-        fields = []
+        made = self._define("record", found, namespace)
+        inner = made.name.rpartition(".")[0]
+        fields: dict[str, AvroField] = {}
         listed = _require(found, "fields")
         if not isinstance(listed, list):
-            raise ConfigError(f"the fields of {made.name} are no list", SCHEMA_INVALID)
+            raise invalid_schema(f"the fields of {made.name} are no list")
         for field in listed:
             if not isinstance(field, dict) or not is_name(field.get("name")):
-                raise ConfigError(
-                    f"{made.name} has a field whose name is no name in Avro: {json.dumps(field)[:80]}", SCHEMA_INVALID
-                )
+                raise invalid_schema(f"{made.name} has a field whose name is no name in Avro: {json.dumps(field)[:80]}")
+            if field["name"] in fields:
+                raise invalid_schema(f"{made.name} has two fields of the same name")
             kind = self.read(_require(field, "type"), inner, depth + 1)
-            fields.append(AvroField(field["name"], kind, field.get("default", NO_DEFAULT)))
-        names = [field.name for field in fields]
-        if len(set(names)) < len(names):
-            raise ConfigError(f"{made.name} has two fields of the same name", SCHEMA_INVALID)
-        made.fields = tuple(fields)
+            fields[field["name"]] = AvroField(field["name"], kind, field.get("default", NO_DEFAULT))
+        made.fields = tuple(fields.values())
         return made
 
     def _read_enum(self, found: dict[str, Any], namespace: str) -> AvroType:
-        made, _ = self._define("enum", found, namespace)
+        made = self._define("enum", found, namespace)
         symbols = _require(found, "symbols")
         if not isinstance(symbols, list) or not symbols or not all(is_name(symbol) for symbol in symbols):
-            raise ConfigError(f"the symbols of {made.name} are not a list of Avro names", SCHEMA_INVALID)
+            raise invalid_schema(f"the symbols of {made.name} are not a list of Avro names")
         made.symbols = tuple(symbols)
         return made
 
     def _read_fixed(self, found: dict[str, Any], namespace: str) -> AvroType:
-        made, _ = self._define("fixed", found, namespace)
+        made = self._define("fixed", found, namespace)
         size = _require(found, "size")
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= FIXED_BYTES_MAX:
-            raise ConfigError(f"the size of {made.name} is no number of bytes: {size!r}", SCHEMA_INVALID)
+            raise invalid_schema(f"the size of {made.name} is no number of bytes: {size!r}")
         made.size = size
         return _set_logical_type(made, found)
+
+
+def _qualify(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
 def _set_logical_type(made: AvroType, found: dict[str, Any]) -> AvroType:
@@ -259,7 +244,5 @@ def _set_logical_type(made: AvroType, found: dict[str, Any]) -> AvroType:
 
 def _require(found: dict[str, Any], name: str) -> Any:
     if name not in found:
-        raise ConfigError(
-            f"an Avro {found.get('type', 'field')} without {name}: {json.dumps(found)[:80]}", SCHEMA_INVALID
-        )
+        raise invalid_schema(f"an Avro {found.get('type', 'field')} without {name}: {json.dumps(found)[:80]}")
     return found[name]

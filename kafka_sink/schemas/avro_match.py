@@ -17,46 +17,23 @@ from kafka_sink.schemas.avro import NO_DEFAULT, AvroField, AvroType
 from kafka_sink.schemas.avro_default import encode_default
 from kafka_sink.schemas.decimals import PRECISION_MAX
 from kafka_sink.schemas.derive import derive_scalar
-from kafka_sink.schemas.naming import (
-    Problems,
-    find_columns,
-    is_bytes,
-    is_list,
-    is_text,
-    join_path,
-)
+from kafka_sink.schemas.naming import Problems, find_columns, is_bytes, is_list, is_text, join_path
 from kafka_sink.schemas.node import Numbers, ValueNode, days, integer_dtype, integers, timestamps
 
+_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 # What can be written as a type: the second half of an error text.
 _FITS = {
-    "null": "void",
-    "boolean": "boolean",
+    "null": "void", "boolean": "boolean", "string": "string", "enum": "string", "bytes": "binary, string",
     "int": "tinyint, smallint, int, bigint if every value is small enough, date",
     "long": "tinyint, smallint, int, bigint, timestamp, interval day to second",
-    "float": "float, tinyint, smallint",
-    "double": "double, float, tinyint, smallint, int",
-    "bytes": "binary, string",
-    "fixed": "binary of that many bytes",
-    "string": "string",
-    "enum": "string",
-    "array": "array",
-    "map": "map with string keys",
-    "record": "struct",
-    "date": "date, int",
-    "decimal": "decimal with no more digits behind the point",
-    "uuid": "string, binary of 16 bytes",
-    "time-millis": "time",
-    "time-micros": "time",
-    "timestamp-millis": "timestamp, bigint",
-    "timestamp-micros": "timestamp, bigint",
-    "timestamp-nanos": "timestamp, bigint",
-    "local-timestamp-millis": "timestamp_ntz, bigint",
-    "local-timestamp-micros": "timestamp_ntz, bigint",
-    "local-timestamp-nanos": "timestamp_ntz, bigint",
-}
-_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+    "float": "float, tinyint, smallint", "double": "double, float, tinyint, smallint, int",
+    "fixed": "binary of that many bytes", "array": "array", "map": "map with string keys", "record": "struct",
+    "decimal": "decimal with no more digits behind the point", "uuid": "string, binary of 16 bytes",
+    "date": "date, int", "time-millis": "time", "time-micros": "time",
+    **{f"timestamp-{unit}": "timestamp, bigint" for unit in _UNITS},
+    **{f"local-timestamp-{unit}": "timestamp_ntz, bigint" for unit in _UNITS},
+}  # fmt: skip
 _DECIMAL_BYTES_MAX = 1024
-_NOT_SCALAR = frozenset({"array", "map", "record", "union"})
 
 
 def match_avro(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
@@ -83,23 +60,27 @@ def match_avro(kind: pa.DataType, schema: AvroType, path: str, problems: Problem
 
 
 def _match_node(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
-    node = _match_nested(kind, schema, path, problems) if schema.kind in _NOT_SCALAR else _match_scalar(kind, schema)
+    node: ValueNode | None = None
+    if schema.kind == "record" and pa.types.is_struct(kind):
+        node = _match_record(kind, schema, path, problems)
+    elif schema.items is not None:
+        node = _match_items(kind, schema.kind, schema.items, path, problems)
+    elif schema.kind not in ("record", "union"):
+        node = _match_scalar(kind, schema)
     if node is None:
         problems.add_mismatch(path, kind, str(schema), _fitting_types(schema))
         return nodes.encode_null
     return node
 
 
-def _match_nested(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode | None:
-    if schema.kind == "record":
-        return _match_record(kind, schema, path, problems) if pa.types.is_struct(kind) else None
-    assert schema.items is not None
-    if schema.kind == "array" and is_list(kind):
-        item = match_avro(kind.value_type, schema.items, f"{path}[]", problems)
-        return partial(nodes.encode_items, (("[]", item),))
-    if schema.kind == "map" and pa.types.is_map(kind) and is_text(plain_type(kind.key_type)):
+def _match_items(
+    kind: pa.DataType, schema_kind: str, items: AvroType, path: str, problems: Problems
+) -> ValueNode | None:
+    if schema_kind == "array" and is_list(kind):
+        return partial(nodes.encode_items, (("[]", match_avro(kind.value_type, items, f"{path}[]", problems)),))
+    if schema_kind == "map" and pa.types.is_map(kind) and is_text(plain_type(kind.key_type)):
         key = partial(nodes.encode_slot, nodes.encode_text, None, None)
-        value = match_avro(kind.item_type, schema.items, f"{path}{{}}", problems)
+        value = match_avro(kind.item_type, items, f"{path}{{}}", problems)
         return partial(nodes.encode_items, (("{key}", key), ("{}", value)))
     return None
 
@@ -132,37 +113,45 @@ def _default_content(field: AvroField, path: str, problems: Problems) -> bytes:
 
 
 def _match_scalar(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
-    if schema.logical:
-        return _match_logical(kind, schema)
+    if schema.logical == "decimal":
+        return _match_decimal(kind, schema)
     if schema.kind == "null":
         return nodes.encode_null if pa.types.is_null(kind) else None
     if schema.kind == "boolean":
         return nodes.encode_boolean if pa.types.is_boolean(kind) else None
     if schema.kind in ("int", "long"):
-        return _match_integer(kind, schema)
+        numbers = _match_integer(kind, schema)
+        return None if numbers is None else partial(nodes.encode_integer, numbers)
     if schema.kind in ("float", "double"):
         return _match_float(kind, 4 if schema.kind == "float" else 8)
     if schema.kind == "enum":
-        numbers = {name: number for number, name in enumerate(schema.symbols)}
-        return partial(nodes.encode_enum, numbers) if is_text(kind) else None
+        symbols = {name: number for number, name in enumerate(schema.symbols)}
+        return partial(nodes.encode_enum, symbols) if is_text(kind) else None
     if schema.kind == "string":
-        return nodes.encode_text if is_text(kind) else None
-    if not is_bytes(kind) and not (schema.kind == "bytes" and is_text(kind)):
-        return None
-    return nodes.encode_binary if schema.kind == "bytes" else partial(nodes.encode_fixed, schema.size)
+        text = nodes.encode_uuid_text if schema.logical == "uuid" else nodes.encode_text
+        return text if is_text(kind) else None
+    if schema.kind == "bytes":
+        return nodes.encode_binary if is_text(kind) or is_bytes(kind) else None
+    if schema.logical == "uuid" and is_text(kind):
+        return nodes.encode_uuid
+    return partial(nodes.encode_fixed, schema.size) if is_bytes(kind) else None
 
 
-def _match_integer(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
+def _match_integer(kind: pa.DataType, schema: AvroType) -> Numbers | None:
     types = pa.types
-    numbers = integers(kind, 32 if schema.kind == "int" else 64)
-    if schema.kind == "int" and types.is_date(kind):
-        numbers = days(kind)
-    elif schema.kind == "long" and types.is_timestamp(kind):
+    unit = _UNITS.get(schema.logical.rpartition("-")[2], "")
+    if schema.logical.startswith("time-"):
+        return timestamps(kind, unit) if types.is_time(kind) else None
+    if unit:
+        if types.is_timestamp(kind) and (kind.tz is None) == schema.logical.startswith("local-"):
+            return timestamps(kind, unit)
+        return integers(kind) if str(kind) == "int64" else None
+    if schema.kind == "int":
+        return days(kind) if types.is_date(kind) else integers(kind, 32)
+    if types.is_timestamp(kind):
         # Without a logical type Spark's to_avro uses milliseconds.
-        numbers = timestamps(kind, "ms")
-    elif schema.kind == "long" and types.is_duration(kind):
-        numbers = timestamps(kind, "us")
-    return None if numbers is None else partial(nodes.encode_integer, numbers)
+        return timestamps(kind, "ms")
+    return timestamps(kind, "us") if types.is_duration(kind) else integers(kind)
 
 
 def _match_float(kind: pa.DataType, size: int) -> ValueNode | None:
@@ -173,30 +162,6 @@ def _match_float(kind: pa.DataType, size: int) -> ValueNode | None:
     if dtype is None or np.dtype(dtype).itemsize > size // 2:
         return None
     return partial(nodes.encode_float, dtype, size)
-
-
-def _match_logical(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
-    types = pa.types
-    logical = schema.logical
-    if logical == "decimal":
-        return _match_decimal(kind, schema)
-    if logical == "uuid":
-        if is_text(kind):
-            return nodes.encode_uuid if schema.kind == "fixed" else nodes.encode_uuid_text
-        return partial(nodes.encode_fixed, 16) if schema.kind == "fixed" and is_bytes(kind) else None
-    numbers: Numbers | None = None
-    if logical == "date":
-        numbers = days(kind) if types.is_date(kind) else integers(kind, 32)
-    elif logical.startswith("time-"):
-        unit = _UNITS[logical.removeprefix("time-")]
-        numbers = timestamps(kind, unit) if types.is_time(kind) else None
-    else:
-        is_local = logical.startswith("local-")
-        if types.is_timestamp(kind) and (kind.tz is None) == is_local:
-            numbers = timestamps(kind, _UNITS[logical.rpartition("-")[2]])
-        elif str(kind) == "int64":
-            numbers = integers(kind)
-    return None if numbers is None else partial(nodes.encode_integer, numbers)
 
 
 def _match_decimal(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
@@ -222,4 +187,4 @@ def _fitting_types(schema: AvroType) -> str:
     if schema.kind != "union":
         return _FITS[schema.logical or schema.kind]
     fitting = (_FITS[branch.logical or branch.kind] for branch in schema.branches if branch.kind != "null")
-    return "; ".join(dict.fromkeys(fitting))
+    return "; ".join(dict.fromkeys(fitting)) or _FITS["null"]

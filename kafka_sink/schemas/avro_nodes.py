@@ -132,7 +132,7 @@ def encode_items(parts: tuple[tuple[str, ValueNode], ...], array: pa.Array, scop
     flat = join_pieces(pieces, len(children[0]))
     counts = np.diff(offsets)
     end = VarintField(0, (counts > 0).view(np.uint8), 1)
-    return [*encode_varints(counts), flat.ranges(offsets), end]
+    return [*encode_varints(counts), flat.elements(offsets), end]
 
 
 @frozen

@@ -27,6 +27,9 @@ class Halves:
         narrow: Array = self.high == (self.low.view(np.int64) >> 63)
         return narrow
 
+    def zero(self, which: Array) -> Halves:
+        return Halves(np.where(which, np.uint64(0), self.low), np.where(which, 0, self.high))
+
     def is_above(self, limit: int) -> Array:
         """Those whose absolute value is above `limit`."""
         high, low = limit >> 64, np.uint64(limit & (2**64 - 1))
@@ -42,32 +45,34 @@ def read_halves(array: pa.Array, scale: int, precision: int, scope: MisfitScope)
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
     if scale > array.type.scale:
         array = _rescale(array, scale, precision, scope)
-    pairs = read_numbers(array, np.uint64, 2)
-    halves = Halves(np.ascontiguousarray(pairs[0::2]), np.ascontiguousarray(pairs[1::2]).view(np.int64))
+    halves = _split(array)
     if array.type.precision <= precision:
         return halves
     is_bad = halves.is_above(10**precision - 1)
     if not is_bad.any():
         return halves
     scope.refuse(is_bad, _misfit_text(precision, scale))
-    return Halves(np.where(is_bad, np.uint64(0), halves.low), np.where(is_bad, 0, halves.high))
+    return halves.zero(is_bad)
+
+
+def _split(array: pa.Array) -> Halves:
+    pairs = read_numbers(array, np.uint64, 2)
+    return Halves(np.ascontiguousarray(pairs[0::2]), np.ascontiguousarray(pairs[1::2]).view(np.int64))
 
 
 def _rescale(array: pa.Array, scale: int, precision: int, scope: MisfitScope) -> pa.Array:
-    wanted = pa.decimal128(PRECISION_MAX, scale)
-    factor = 10 ** (scale - array.type.scale)
-    pairs = read_numbers(array, np.uint64, 2)
-    halves = Halves(pairs[0::2].copy(), pairs[1::2].copy().view(np.int64))
-    is_bad = halves.is_above((10**PRECISION_MAX - 1) // factor)
+    halves = _split(array)
+    is_bad = halves.is_above((10**PRECISION_MAX - 1) // 10 ** (scale - array.type.scale))
     valid = valid_mask(array)
     if valid is not None:
         # The value under a null is undefined.
         is_bad |= ~valid
     if is_bad.any():
         scope.refuse(is_bad, _misfit_text(precision, scale))
-        pairs = np.column_stack((np.where(is_bad, 0, halves.low), np.where(is_bad, 0, halves.high).view(np.uint64)))
-        array = pa.Array.from_buffers(array.type, len(array), [None, pa.py_buffer(pairs.astype(np.uint64))])
-    return array.cast(wanted)
+        kept = halves.zero(is_bad)
+        pairs = np.column_stack((kept.low, kept.high.view(np.uint64)))
+        array = pa.Array.from_buffers(array.type, len(array), [None, pa.py_buffer(pairs)])
+    return array.cast(pa.decimal128(PRECISION_MAX, scale))
 
 
 def _misfit_text(precision: int, scale: int) -> str:

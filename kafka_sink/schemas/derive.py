@@ -73,25 +73,19 @@ class _Derivation:
         while name in self._names:
             name += "_"
         self._names.add(name)
-        fields = []
-        names = [kind.field(index).name for index in range(kind.num_fields)]
-        for index in range(kind.num_fields):
-            field = kind.field(index)
+        fields: dict[str, dict[str, Any]] = {}
+        for field in kind:
             inner = join_path(path, field.name)
             if not is_name(field.name):
                 self.problems.add(
                     f"column {inner} has a name that Avro does not allow: rename it to letters, digits and underscores"
                 )
-            made: dict[str, Any] = {
-                "name": field.name,
-                "type": self._derive_nullable(field, f"{name}_{field.name}", inner),
-            }
-            if field.nullable:
-                made["default"] = None
-            fields.append(made)
-            if names.index(field.name) < index:
+            if field.name in fields:
                 self.problems.add(f"two columns are called {inner}; rename one")
-        return {"type": "record", "name": name, "fields": fields}
+            made = self._derive_nullable(field, f"{name}_{field.name}", inner)
+            default = {"default": None} if field.nullable else {}
+            fields[field.name] = {"name": field.name, "type": made, **default}
+        return {"type": "record", "name": name, "fields": list(fields.values())}
 
     def _derive_nullable(self, field: pa.Field, name: str, path: str) -> Any:
         found = self.derive(field.type, name, path)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas import json_nodes as nodes
+from kafka_sink.schemas.json_text import format_dates, format_intervals, format_timestamps
 from kafka_sink.schemas.naming import Problems, column_text, is_bytes, is_list, is_text, join_path, spark_name
 from kafka_sink.schemas.node import ValueNode, days, integer_dtype, timestamps
 
@@ -78,8 +79,7 @@ def _match_object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, p
     required = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
     fields: list[nodes.JsonField] = []
     names: set[str] = set()
-    for index in range(kind.num_fields):
-        field = kind.field(index)
+    for index, field in enumerate(kind):
         inner = join_path(path, field.name)
         if field.name in names:
             # A reader keeps one of two values, and nobody would know of the other.
@@ -125,9 +125,10 @@ def _match_scalar(kind: pa.DataType, *, is_strict: bool, is_key: bool = False) -
     if is_bytes(kind):
         return nodes.encode_binary
     if types.is_date(kind):
-        return partial(nodes.encode_date, days(kind))
+        return partial(nodes.encode_moment, format_dates, days(kind))
     if types.is_timestamp(kind):
-        return partial(nodes.encode_timestamp, timestamps(kind, "us"), b"Z" if kind.tz is not None else b"")
+        form = partial(format_timestamps, b"" if kind.tz is None else b"Z")
+        return partial(nodes.encode_moment, form, timestamps(kind, "us"))
     if types.is_duration(kind):
-        return partial(nodes.encode_interval, timestamps(kind, "us"))
+        return partial(nodes.encode_moment, format_intervals, timestamps(kind, "us"))
     return nodes.encode_time if types.is_time(kind) else None

@@ -7,6 +7,7 @@ microseconds if they are not 0 (Spark truncates them). The scalar reference is t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,7 @@ from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import BytesColumn, to_plain
 from kafka_sink.records.varint import Array
 from kafka_sink.schemas.arrays import read_flags, read_lists, read_numbers, valid_mask
-from kafka_sink.schemas.json_text import encode_base64, escape_strings
-from kafka_sink.schemas.json_time import format_dates, format_intervals, format_times, format_timestamps
+from kafka_sink.schemas.json_text import encode_base64, escape_strings, format_times
 from kafka_sink.schemas.misfit import MisfitScope
 from kafka_sink.schemas.node import Numbers, ValueNode, refuse_invalid_utf8
 from kafka_sink.schemas.pieces import (
@@ -89,23 +89,15 @@ def encode_binary(array: pa.Array, scope: MisfitScope) -> list[Piece]:
     return _quote([encode_base64(BytesColumn.from_arrow(array, ""))], len(array))
 
 
-def encode_date(numbers: Numbers, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-    return _quote([format_dates(numbers.read(array, scope))], len(array))
-
-
-def encode_timestamp(numbers: Numbers, ending: bytes, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-    """`ending` is Z, or empty for a time without a zone."""
-    microseconds = numbers.read(array, scope)
-    return _quote([*format_timestamps(microseconds), constant_elements(ending, len(array))], len(array))
+def encode_moment(
+    form: Callable[[Array], list[Piece]], numbers: Numbers, array: pa.Array, scope: MisfitScope
+) -> list[Piece]:
+    """A date, a timestamp or an interval, of which `form` makes texts."""
+    return _quote(form(numbers.read(array, scope)), len(array))
 
 
 def encode_time(array: pa.Array, scope: MisfitScope) -> list[Piece]:
     return _quote([format_times(array)], len(array))
-
-
-def encode_interval(numbers: Numbers, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-    """From day to second, whichever of these the type has: Arrow does not know."""
-    return _quote(format_intervals(numbers.read(array, scope)), len(array))
 
 
 def encode_array(item: ValueNode, array: pa.Array, scope: MisfitScope) -> list[Piece]:
@@ -169,7 +161,7 @@ def _wrap_items(begin: bytes, offsets: Array, items: list[Piece], end: bytes) ->
     is_later[offsets[:-1][np.diff(offsets) > 0]] = 0
     flat = join_pieces([choice([b"", b","], is_later), *items], len(is_later))
     count = len(offsets) - 1
-    return [constant_elements(begin, count), flat.ranges(offsets), constant_elements(end, count)]
+    return [constant_elements(begin, count), flat.elements(offsets), constant_elements(end, count)]
 
 
 def _cast_to_text(array: pa.Array) -> Elements:

@@ -12,12 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafka_sink.error_table.commits import SCHEMA_INVALID
-from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas.json_match import json_type, match_json
-from kafka_sink.schemas.naming import Problems, is_bytes, is_list
+from kafka_sink.schemas.naming import Problems, invalid_schema, is_bytes, is_list
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 
@@ -36,13 +34,11 @@ class JsonSchema:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError):
-            raise ConfigError(
-                f"a JSON schema is JSON, and this is not: {text.strip()[:40]!r}", SCHEMA_INVALID
-            ) from None
+            raise invalid_schema(f"a JSON schema is JSON, and this is not: {text.strip()[:40]!r}") from None
         if isinstance(found, bool):
             found = {} if found else {"not": {}}
         if not isinstance(found, dict):
-            raise ConfigError("a JSON schema is an object", SCHEMA_INVALID)
+            raise invalid_schema("a JSON schema is an object")
         title = found.get("title")
         return cls(
             json.dumps(found, separators=(",", ":"), ensure_ascii=False), title if isinstance(title, str) else "", found
@@ -60,9 +56,8 @@ def _derive(kind: pa.DataType) -> dict[str, Any]:
     types = pa.types
     said: dict[str, Any] = {"type": json_type(kind)}
     if types.is_struct(kind):
-        fields = [kind.field(index) for index in range(kind.num_fields)]
-        said["properties"] = {field.name: _derive(plain_type(field.type)) for field in fields}
-        required = [field.name for field in fields if not field.nullable]
+        said["properties"] = {field.name: _derive(plain_type(field.type)) for field in kind}
+        required = [field.name for field in kind if not field.nullable]
         if required:
             said["required"] = required
         said["additionalProperties"] = False

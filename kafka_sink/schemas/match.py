@@ -17,7 +17,7 @@ from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.schemas.avro_match import match_avro
 from kafka_sink.schemas.json_match import match_json
 from kafka_sink.schemas.jsonschema import JsonSchema
-from kafka_sink.schemas.misfit import Misfits, MisfitScope
+from kafka_sink.schemas.misfit import Misfit, MisfitScope, make_errors
 from kafka_sink.schemas.naming import Problems
 from kafka_sink.schemas.node import ValueNode
 from kafka_sink.schemas.pieces import Piece, TooManyBytes, constant_piece, join_pieces, mask_pieces
@@ -42,38 +42,32 @@ class Encoder:
 
     node: ValueNode
 
-    def encode(self, column: pa.Array, prefix: bytes, name: str) -> ValueColumn:
-        """Every value begins with `prefix`. `name` is the column's, for error texts."""
-        encoded = self._encode_parts(to_plain(column), prefix, name, 0)
-        if len(encoded) == 1:
-            return encoded[0]
-        misfits = {row: error for part in encoded for row, error in part.misfits.items()}
-        return ValueColumn(_concat([part.array for part in encoded]), misfits)
-
-    def _encode_parts(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> list[ValueColumn]:
-        """Encodes as many rows at a time as fit a block."""
+    def encode(self, column: pa.Array, prefix: bytes, name: str, first_row: int = 0) -> ValueColumn:
+        """Every value begins with `prefix`. `name` is the column's, for error texts. Rows that do not fit a block are
+        halved."""
         try:
-            return [self._encode_whole(column, prefix, name, first_row)]
+            return self._encode_block(to_plain(column), prefix, name, first_row)
         except TooManyBytes:
             half = len(column) // 2
-            if not half:
-                error = DataError(
-                    f"{name} of row {first_row} takes 2 GiB or more", ROW_TOO_LARGE, row=first_row, column=name
-                )
-                return [ValueColumn(pa.array([b""], pa.binary()), {first_row: error})]
-            parts = self._encode_parts(column.slice(0, half), prefix, name, first_row)
-            return parts + self._encode_parts(column.slice(half), prefix, name, first_row + half)
+        if not half:
+            text = f"{name} of row {first_row} takes 2 GiB or more"
+            error = DataError(text, ROW_TOO_LARGE, row=first_row, column=name)
+            return ValueColumn(pa.array([b""], pa.binary()), {first_row: error})
+        begin = self.encode(column.slice(0, half), prefix, name, first_row)
+        end = self.encode(column.slice(half), prefix, name, first_row + half)
+        arrays = [part.array.cast(pa.large_binary()) for part in (begin, end)]
+        return ValueColumn(pa.concat_arrays(arrays), {**begin.misfits, **end.misfits})
 
-    def _encode_whole(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> ValueColumn:
+    def _encode_block(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> ValueColumn:
         valid = valid_mask(column)
-        misfits = Misfits()
+        misfits: list[Misfit] = []
         pieces: list[Piece] = [constant_piece(prefix, len(column))] if prefix else []
         pieces += self.node(column, MisfitScope(misfits).where(valid))
         flat = join_pieces(mask_pieces(pieces, valid), len(column))
         bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
         buffers = [bitmap, pa.py_buffer(np.ascontiguousarray(flat.starts)), pa.py_buffer(flat.data)]
         array = pa.Array.from_buffers(pa.binary(), len(column), buffers)
-        return ValueColumn(array, misfits.errors(name, first_row))
+        return ValueColumn(array, make_errors(misfits, name, first_row))
 
 
 def plan(kind: pa.DataType, schema: Schema | None) -> Encoder:
@@ -81,18 +75,10 @@ def plan(kind: pa.DataType, schema: Schema | None) -> Encoder:
     problems = Problems()
     kind = plain_type(kind)
     if isinstance(schema, AvroSchema):
-        node = match_avro(kind, schema.type, "", problems)
-        problems.raise_any("Avro")
+        name, node = "Avro", match_avro(kind, schema.type, "", problems)
     elif isinstance(schema, ProtobufSchema):
-        node = match_protobuf(kind, schema, problems)
-        problems.raise_any("Protobuf")
+        name, node = "Protobuf", match_protobuf(kind, schema, problems)
     else:
-        node = match_json(kind, None if schema is None else schema.found, "", problems)
-        problems.raise_any("JSON")
+        name, node = "JSON", match_json(kind, None if schema is None else schema.found, "", problems)
+    problems.raise_any(name)
     return Encoder(node)
-
-
-def _concat(arrays: list[pa.Array]) -> pa.Array:
-    if sum(array.nbytes for array in arrays) >= 2**31:
-        arrays = [array.cast(pa.large_binary()) for array in arrays]
-    return pa.concat_arrays(arrays)

@@ -13,77 +13,56 @@ from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
 from kafka_sink.records.varint import Array
 
+# The rows, the path of the element, and what is wrong with it.
+Misfit = tuple[Array, str, str]
+
+
+def make_errors(misfits: list[Misfit], column: str, first_row: int) -> dict[int, DataError]:
+    """By row, in order; the first misfit of each row counts. The text names row, column and path, never a value."""
+    errors: dict[int, DataError] = {}
+    for rows, path, what in misfits:
+        for row in np.unique(rows).tolist():
+            number = first_row + row
+            if number not in errors:
+                # The path may begin with the items of the column itself: value[] or value{}.
+                where = column + ("." if path[:1] not in ("", "[", "{") else "") + path
+                text = f"{where} of row {number} {what}"
+                errors[number] = DataError(text, ROW_MISFIT, row=number, column=column)
+    return dict(sorted(errors.items()))
+
 
 @frozen
-class Found:
-    rows: Array
-    path: str
-    what: str
-
-
-class Misfits:
-    """All misfits of one batch; the first of each row counts."""
-
-    def __init__(self) -> None:
-        self._found: list[Found] = []
-
-    def add(self, found: Found) -> None:
-        self._found.append(found)
-
-    def errors(self, column: str, first_row: int = 0) -> dict[int, DataError]:
-        """By row, in order. The text names row, column and path, never a value."""
-        errors: dict[int, DataError] = {}
-        for found in self._found:
-            for row in np.unique(found.rows).tolist():
-                number = first_row + row
-                if number not in errors:
-                    # The path may begin with the items of the column itself: value[] or value{}.
-                    where = column + ("." if found.path[:1] not in ("", "[", "{") else "") + found.path
-                    text = f"{where} of row {number} {found.what}"
-                    errors[number] = DataError(text, ROW_MISFIT, row=number, column=column)
-        return dict(sorted(errors.items()))
-
-
 class MisfitScope:
-    """The position of a node in a column. `offsets` are those of the enclosing list; `present` says which elements of
-    the parent are not null."""
+    """The position of a node in a column. `found` are the misfits of the batch. `offsets` are those of the enclosing
+    list; `present` says which elements of the parent are not null."""
 
-    def __init__(
-        self,
-        misfits: Misfits,
-        parent: MisfitScope | None = None,
-        path: str = "",
-        offsets: Array | None = None,
-        present: Array | None = None,
-    ) -> None:
-        self._misfits = misfits
-        self._parent = parent
-        self._path = path
-        self._offsets = offsets
-        self._present = present
+    found: list[Misfit]
+    parent: MisfitScope | None = None
+    path: str = ""
+    offsets: Array | None = None
+    present: Array | None = None
 
     def where(self, present: Array | None) -> MisfitScope:
         """The same elements, restricted to those present."""
-        return self if present is None else MisfitScope(self._misfits, self, self._path, None, present)
+        return self if present is None else MisfitScope(self.found, self, self.path, None, present)
 
     def field(self, name: str) -> MisfitScope:
-        path = f"{self._path}.{name}" if self._path else name
-        return MisfitScope(self._misfits, self, path)
+        return MisfitScope(self.found, self, f"{self.path}.{name}" if self.path else name)
 
     def items(self, offsets: Array, name: str) -> MisfitScope:
-        return MisfitScope(self._misfits, self, f"{self._path}{name}", offsets)
+        return MisfitScope(self.found, self, f"{self.path}{name}", offsets)
 
     def refuse(self, is_bad: Array, what: str) -> None:
         bad = np.flatnonzero(is_bad)
         if len(bad):
-            self._climb(bad, what, self._path)
+            self._climb(bad, what, self.path)
 
     def _climb(self, elements: Array, what: str, path: str) -> None:
-        if self._offsets is not None:
-            elements = np.searchsorted(self._offsets, elements, side="right") - 1
-        if self._present is not None:
-            elements = elements[self._present[elements]]
-        if self._parent is not None:
-            self._parent._climb(elements, what, path)
+        if self.offsets is not None:
+            elements = np.searchsorted(self.offsets, elements, side="right") - 1
+        if self.present is not None:
+            elements = elements[self.present[elements]]
+        if self.parent is not None:
+            self.parent._climb(elements, what, path)
         elif len(elements):
-            self._misfits.add(Found(elements, path, what))
+            self.found.append((elements, path, what))

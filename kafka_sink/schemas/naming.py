@@ -3,11 +3,12 @@ because the user knows these."""
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import pyarrow as pa
 
-from kafka_sink.error_table.commits import SCHEMA_MISMATCH
+from kafka_sink.error_table.commits import SCHEMA_INVALID, SCHEMA_MISMATCH
 from kafka_sink.errors import ConfigError
 from kafka_sink.records.bytes_column import plain_type
 
@@ -26,6 +27,10 @@ def join_path(path: str, name: str) -> str:
 def column_text(path: str) -> str:
     """The start of an error text. The path of a value that is a single column is empty."""
     return f"column {path}" if path else "the column"
+
+
+def invalid_schema(what: str) -> ConfigError:
+    return ConfigError(what, SCHEMA_INVALID)
 
 
 class Problems:
@@ -51,33 +56,30 @@ class Problems:
 def find_columns(kind: pa.StructType, fields: Sequence[str], path: str, problems: Problems) -> list[int | None]:
     """The index of each field's column: of the same name, or else the only one that differs only in case and is not the
     name of another field. None: there is no such column. A column of no field is a problem."""
-    columns = [kind.field(index).name for index in range(kind.num_fields)]
-    found = [_find_column(field, fields, columns, join_path(path, field), problems) for field in fields]
+    columns = [field.name for field in kind]
+    known, exact, similar = set(fields), defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
     for index, name in enumerate(columns):
-        if index not in found:
-            has = ", ".join(fields) or "none"
+        (exact[name] if name in known else similar[name.lower()]).append(index)
+    rivals = Counter(field.lower() for field in fields if field not in exact)
+    found = []
+    for field in fields:
+        fitting = exact[field] if field in exact else similar[field.lower()]
+        if len(fitting) > 1:
+            names = ", ".join(columns[index] for index in fitting)
+            problems.add(f"field {join_path(path, field)} could be each of the columns {names}")
+        if fitting and field not in exact and rivals[field.lower()] > 1:
             problems.add(
-                f"the schema has no field for column {join_path(path, name)}; it has {has}. Leave the column out "
-                "(drop, or the option value.columns), or rename it"
+                f"column {columns[fitting[0]]} could be field {join_path(path, field)} or another that differs only in "
+                "case; rename it"
             )
-    return found
-
-
-def _find_column(
-    field: str, fields: Sequence[str], columns: Sequence[str], path: str, problems: Problems
-) -> int | None:
-    exact = [index for index, name in enumerate(columns) if name == field]
-    similar = exact or [
-        index for index, name in enumerate(columns) if name.lower() == field.lower() and name not in fields
-    ]
-    if len(similar) > 1:
-        problems.add(f"field {path} could be each of the columns {', '.join(columns[index] for index in similar)}")
-    rivals = [name for name in fields if name.lower() == field.lower() and name not in columns]
-    if similar and not exact and len(rivals) > 1:
+        found.append(fitting[0] if fitting else None)
+    has = ", ".join(fields) or "none"
+    for index in sorted(set(range(len(columns))).difference(found)):
         problems.add(
-            f"column {columns[similar[0]]} could be field {path} or another that differs only in case; rename it"
+            f"the schema has no field for column {join_path(path, columns[index])}; it has {has}. Leave the column out "
+            "(drop, or the option value.columns), or rename it"
         )
-    return similar[0] if similar else None
+    return found
 
 
 # ---- types -----------------------------------------------------------------------------------------------------------
@@ -87,8 +89,7 @@ def spark_name(kind: pa.DataType) -> str:
     kind = plain_type(kind)
     types = pa.types
     if types.is_struct(kind):
-        fields = (kind.field(index) for index in range(kind.num_fields))
-        return f"struct<{','.join(f'{field.name}:{spark_name(field.type)}' for field in fields)}>"
+        return f"struct<{','.join(f'{field.name}:{spark_name(field.type)}' for field in kind)}>"
     if types.is_map(kind):
         return f"map<{spark_name(kind.key_type)},{spark_name(kind.item_type)}>"
     if is_list(kind):
@@ -110,15 +111,8 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+    return _SIMPLE.get(str(kind)) == "string"
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_binary_view(kind)
-        or types.is_fixed_size_binary(kind)
-    )
+    return _SIMPLE.get(str(kind)) == "binary" or bool(pa.types.is_fixed_size_binary(kind))

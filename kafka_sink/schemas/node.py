@@ -76,12 +76,11 @@ def integers(kind: pa.DataType, bits: int = 64) -> Numbers | None:
     dtype = integer_dtype(kind)
     if dtype is None:
         return None
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
     limits = np.iinfo(dtype)
-    if -(2 ** (bits - 1)) <= limits.min and limits.max < 2 ** (bits - 1):
+    if bits == 64 or (low <= limits.min and limits.max <= high):
         return Numbers(dtype)
-    if bits == 64:
-        return Numbers(dtype)
-    return Numbers(dtype, low=-(2 ** (bits - 1)), high=2 ** (bits - 1) - 1)
+    return Numbers(dtype, low=low, high=high)
 
 
 def timestamps(kind: pa.DataType, unit: str) -> Numbers:

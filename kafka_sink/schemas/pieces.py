@@ -53,13 +53,10 @@ class Flat:
         lengths: Array = np.diff(self.starts)
         return lengths
 
-    def ranges(self, offsets: Array) -> Elements:
-        """The elements [offsets[i], offsets[i + 1]) as one."""
-        starts = np.ascontiguousarray(self.starts[offsets])
+    def elements(self, offsets: Array | None = None) -> Elements:
+        """Each row; or the rows [offsets[i], offsets[i + 1]) as one element."""
+        starts = self.starts if offsets is None else np.ascontiguousarray(self.starts[offsets])
         return Elements(binary_array(pa.py_buffer(self.data), starts), int(self.starts[-1]))
-
-    def elements(self) -> Elements:
-        return Elements(binary_array(pa.py_buffer(self.data), self.starts), int(self.starts[-1]))
 
 
 Piece = VarintField | Elements
@@ -141,6 +138,7 @@ def _merge_neighbours(pieces: Sequence[Piece], row_count: int) -> list[Elements]
     columns: list[Elements] = []
     fields: list[VarintField] = []
     fields_max = 0
+    is_after_constant = False
     for piece in (*pieces, None):
         if isinstance(piece, VarintField):
             fields.append(piece)
@@ -151,18 +149,16 @@ def _merge_neighbours(pieces: Sequence[Piece], row_count: int) -> list[Elements]
                 raise TooManyBytes
             flat, starts = pack(fields, row_count)
             columns.append(Elements(binary_array(pa.py_buffer(flat), starts), len(flat)))
-            fields, fields_max = [], 0
+            fields, fields_max, is_after_constant = [], 0, False
         if piece is None:
-            continue
-        if columns and _is_plain_constant(piece) and _is_plain_constant(columns[-1]):
+            break
+        is_constant = piece.is_constant and piece.present is None
+        if is_constant and is_after_constant:
             columns[-1] = constant_elements(columns[-1].array[0].as_py() + piece.array[0].as_py(), row_count)
         else:
             columns.append(piece)
+        is_after_constant = is_constant
     return columns
-
-
-def _is_plain_constant(piece: Elements) -> bool:
-    return piece.is_constant and piece.present is None
 
 
 def _to_flat(array: pa.Array, step: int) -> Flat:

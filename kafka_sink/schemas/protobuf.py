@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from kafka_sink.error_table.commits import SCHEMA_INVALID
-from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
+from kafka_sink.schemas.naming import invalid_schema
 
-# Scalar types by wire encoding, with their names in a .proto file.
-VARINTS = frozenset({"int32", "int64", "uint32", "uint64", "sint32", "sint64", "bool"})
+# Names of types in a .proto file. Those of a fixed size have it here; the other numbers are varints.
 FIXED = {"fixed32": 4, "sfixed32": 4, "float": 4, "fixed64": 8, "sfixed64": 8, "double": 8}
-SCALARS = VARINTS | frozenset(FIXED) | {"string", "bytes"}
-
+SCALARS = frozenset(FIXED) | {"int32", "int64", "uint32", "uint64", "sint32", "sint64", "bool", "string", "bytes"}
+# Their length stands before them.
+LENGTH_DELIMITED = frozenset({"string", "bytes", "message"})
 NUMBER_MAX = 2**29 - 1
+# The syntax of a file with an edition, as descriptors call it.
+EDITIONS = "editions"
 
 T = TypeVar("T")
 
@@ -30,8 +31,9 @@ class ProtoEnum:
 
 @frozen
 class ProtoField:
-    """`type` is a scalar's name, or "enum", or "message" with a `type_name`. `has_presence`: a value that is 0 or empty
-    is written, because readers distinguish it from none. `is_delimited`: a message between start and end group tags."""
+    """`type` is a scalar's name, or "enum" or "message" with a `type_name`. `is_packed`: if it is repeated.
+    `has_presence`: a value that is 0 or empty is written, because readers distinguish it from none. `is_delimited`: if
+    it is a message and no map, it stands between start and end group tags."""
 
     name: str
     number: int
@@ -45,6 +47,32 @@ class ProtoField:
     is_delimited: bool = False
 
 
+def make_field(
+    name: str, number: int, kind: str, type_name: str, label: str, oneof: str, syntax: str, options: Mapping[str, str]
+) -> ProtoField:
+    """`label` is optional, required, repeated or empty. `options` are its own, and those of its file that are defaults
+    for fields."""
+    is_packed = options.get("packed", "false" if syntax == "proto2" else "true") == "true"
+    presence = options.get("features.field_presence")
+    is_implicit = presence == "IMPLICIT" if syntax == EDITIONS else syntax == "proto3" and label != "optional"
+    return ProtoField(
+        name,
+        number,
+        kind,
+        type_name,
+        is_repeated=label == "repeated",
+        is_packed=is_packed and options.get("features.repeated_field_encoding") != "EXPANDED",
+        is_required=label == "required" or presence == "LEGACY_REQUIRED",
+        has_presence=bool(oneof) or not is_implicit,
+        oneof=oneof,
+        is_delimited=options.get("features.message_encoding") == "DELIMITED",
+    )
+
+
+def make_enum(fullname: str, numbers: Mapping[str, int], syntax: str, options: Mapping[str, str]) -> ProtoEnum:
+    return ProtoEnum(fullname, numbers, syntax == "proto2" or options.get("features.enum_type") == "CLOSED")
+
+
 @frozen
 class ProtoMessage:
     """`path` are its indexes in the file: first among the top-level messages, then within each enclosing one."""
@@ -55,45 +83,47 @@ class ProtoMessage:
     is_map_entry: bool = False
 
 
-@frozen
-class ProtoFile:
-    messages: tuple[ProtoMessage, ...]
-    enums: tuple[ProtoEnum, ...]
+ProtoType = ProtoMessage | ProtoEnum
 
 
 class _ByName(dict[str, T]):
     def __missing__(self, name: str) -> T:
-        raise ConfigError(
-            f"the descriptors do not define {name}: write them with protoc --include_imports", SCHEMA_INVALID
-        )
+        raise invalid_schema(f"the descriptors do not define {name}: write them with protoc --include_imports")
 
 
 class ProtoTypes:
     """All types by full name. Descriptors may lack those of imported files."""
 
-    def __init__(self, files: Sequence[ProtoFile]) -> None:
-        self.messages = _ByName({message.fullname: message for file in files for message in file.messages})
-        self.enums = _ByName({enum.fullname: enum for file in files for enum in file.enums})
-        for message in self.messages.values():
-            _check_fields(message)
+    def __init__(self, types: Iterable[ProtoType]) -> None:
+        self.messages: _ByName[ProtoMessage] = _ByName()
+        self.enums: _ByName[ProtoEnum] = _ByName()
+        for each in types:
+            if isinstance(each, ProtoEnum):
+                self.enums[each.fullname] = each
+            else:
+                _check_fields(each)
+                self.messages[each.fullname] = each
+
+    def map_entry(self, field: ProtoField) -> ProtoMessage | None:
+        """None: the field is no map."""
+        entry = self.messages.get(field.type_name)
+        return entry if entry is not None and entry.is_map_entry else None
 
 
 def _check_fields(message: ProtoMessage) -> None:
     seen: set[int | str] = set()
     for field in message.fields:
         if not 1 <= field.number <= NUMBER_MAX:
-            raise ConfigError(
-                f"field {field.name} of {message.fullname} has the number {field.number}, allowed is 1 to {NUMBER_MAX}",
-                SCHEMA_INVALID,
+            raise invalid_schema(
+                f"field {field.name} of {message.fullname} has the number {field.number}, allowed is 1 to {NUMBER_MAX}"
             )
         if field.number in seen or field.name in seen:
-            raise ConfigError(
-                f"{message.fullname} has two fields of the name {field.name} or the number {field.number}",
-                SCHEMA_INVALID,
+            raise invalid_schema(
+                f"{message.fullname} has two fields of the name {field.name} or the number {field.number}"
             )
         seen |= {field.number, field.name}
     if message.is_map_entry and len(message.fields) != 2:
-        raise ConfigError(f"{message.fullname} is no entry of a map: it has no key and value", SCHEMA_INVALID)
+        raise invalid_schema(f"{message.fullname} is no entry of a map: it has no key and value")
 
 
 @frozen
@@ -118,8 +148,7 @@ class ProtobufSchema:
         """`references`: import path to text. `message` is a full or a short name; default: the first of the file."""
         from kafka_sink.schemas.protobuf_text import read_files
 
-        main, others = read_files(text, references or {})
-        return cls._select_message(text, main, others, message)
+        return cls._select_message(text, *read_files(text, references or {}), message)
 
     @classmethod
     def of_descriptors(cls, content: bytes, message: str | None = None) -> ProtobufSchema:
@@ -127,24 +156,22 @@ class ProtobufSchema:
         in its last file, since a file follows its imports."""
         from kafka_sink.schemas.protobuf_descriptor import read_descriptor_set
 
-        text, files = read_descriptor_set(content)
-        return cls._select_message(text, files[-1], files, message)
+        return cls._select_message(*read_descriptor_set(content), message)
 
     @classmethod
     def _select_message(
-        cls, text: str, main: ProtoFile, files: Sequence[ProtoFile], wanted: str | None
+        cls, text: str, own: Iterable[ProtoType], imported: Iterable[ProtoType], wanted: str | None
     ) -> ProtobufSchema:
-        messages = [message for message in main.messages if not message.is_map_entry]
+        """`own` are the types of the file itself."""
+        counted = sorted((each for each in own if isinstance(each, ProtoMessage)), key=lambda message: message.path)
+        messages = [message for message in counted if not message.is_map_entry]
         if not messages:
-            raise ConfigError("the Protobuf schema has no message in it", SCHEMA_INVALID)
-        found = [
-            message
-            for message in messages
-            if wanted is None or wanted == message.fullname or message.fullname.endswith(f".{wanted}")
-        ]
-        if not found:
+            raise invalid_schema("the Protobuf schema has no message in it")
+        fitting = [each for each in messages if wanted is None or f".{each.fullname}".endswith(f".{wanted}")]
+        if not fitting:
             known = ", ".join(message.fullname for message in messages)
-            raise ConfigError(f"the Protobuf schema has no message {wanted}; it has {known}", SCHEMA_INVALID)
-        types = ProtoTypes([*files, main])
-        rank = sorted(message.fullname for message in main.messages).index(found[0].fullname)
-        return cls(text, found[0].fullname, found[0].path, rank, types)
+            raise invalid_schema(f"the Protobuf schema has no message {wanted}; it has {known}")
+        # Of one name: the outermost, and the first.
+        found = min(fitting, key=lambda message: len(message.path))
+        rank = sorted(message.fullname for message in counted).index(found.fullname)
+        return cls(text, found.fullname, found.path, rank, ProtoTypes([*imported, *own]))

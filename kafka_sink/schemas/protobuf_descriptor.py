@@ -3,59 +3,80 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
-from dataclasses import replace
 
-from kafka_sink.error_table.commits import SCHEMA_INVALID
-from kafka_sink.errors import ConfigError
-from kafka_sink.schemas.protobuf import FIXED, VARINTS, ProtoEnum, ProtoField, ProtoFile, ProtoMessage
+from kafka_sink.schemas.naming import invalid_schema, join_path
+from kafka_sink.schemas.protobuf import ProtoField, ProtoMessage, ProtoType, make_enum, make_field
 
-# FieldDescriptorProto.Type.
+# FieldDescriptorProto.Type and Label.
 _TYPES = (
     "", "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group", "message",
     "bytes", "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64",
 )  # fmt: skip
-_REQUIRED, _REPEATED = 2, 3
-_IMPLICIT, _LEGACY_REQUIRED, _EXPANDED, _DELIMITED, _CLOSED = 2, 3, 2, 2, 2
+_LABELS = ("", "", "required", "repeated")
+# Fields of FeatureSet, with the names of their numbers.
+_FEATURES = {
+    1: ("features.field_presence", ("", "EXPLICIT", "IMPLICIT", "LEGACY_REQUIRED")),
+    2: ("features.enum_type", ("", "OPEN", "CLOSED")),
+    3: ("features.repeated_field_encoding", ("", "PACKED", "EXPANDED")),
+    5: ("features.message_encoding", ("", "LENGTH_PREFIXED", "DELIMITED")),
+}
 
-Fields = dict[int, list[bytes | int]]
 
-
-def read_descriptor_set(content: bytes) -> tuple[str, list[ProtoFile]]:
-    """The last file's descriptor in base64, and all files."""
+def read_descriptor_set(content: bytes) -> tuple[str, list[ProtoType], list[ProtoType]]:
+    """The last file's descriptor in base64, its types, and those of the files before it."""
     try:
-        files = _get_messages(_read_fields(content), 1)
-        made = [_read_file(_read_fields(file)) for file in files]
-    except (ValueError, IndexError, AttributeError, TypeError, RecursionError):
-        raise ConfigError(
-            "this is no FileDescriptorSet: write one with protoc --include_imports", SCHEMA_INVALID
-        ) from None
-    if not made:
-        raise ConfigError("the FileDescriptorSet has no file in it", SCHEMA_INVALID)
-    return base64.b64encode(files[-1]).decode(), made
+        files = _Message(content).contents(1)
+        types = [_FileReader(_Message(file)).types for file in files]
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
+        raise invalid_schema("this is no FileDescriptorSet: write one with protoc --include_imports") from None
+    if not files:
+        raise invalid_schema("the FileDescriptorSet has no file in it")
+    return base64.b64encode(files[-1]).decode(), types[-1], [each for file in types[:-1] for each in file]
 
 
-def _read_fields(content: bytes) -> Fields:
-    found: Fields = {}
-    position = 0
-    while position < len(content):
-        tag, position = _read_varint(content, position)
-        number, wire = tag >> 3, tag & 7
-        value: bytes | int
-        if wire == 0:
-            value, position = _read_varint(content, position)
-        elif wire == 2:
-            size, position = _read_varint(content, position)
-            value, position = content[position : position + size], position + size
-        elif wire in (1, 5):
-            size = 8 if wire == 1 else 4
-            value, position = content[position : position + size], position + size
-        else:
-            raise ValueError
-        if position > len(content):
-            raise ValueError
-        found.setdefault(number, []).append(value)
-    return found
+class _Message:
+    """The values of each field, by number."""
+
+    def __init__(self, content: bytes) -> None:
+        self._values: dict[int, list[bytes | int]] = {}
+        position = 0
+        while position < len(content):
+            tag, position = _read_varint(content, position)
+            wire = tag & 7
+            value, after = _read_varint(content, position) if wire in (0, 2) else ({1: 8, 5: 4}[wire], position)
+            if wire == 0:
+                self._values.setdefault(tag >> 3, []).append(value)
+                position = after
+            else:
+                position = after + value
+                self._values.setdefault(tag >> 3, []).append(content[after:position])
+            if position > len(content):
+                raise ValueError
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._values
+
+    def contents(self, number: int) -> list[bytes]:
+        return [value for value in self._values.get(number, []) if isinstance(value, bytes)]
+
+    def messages(self, number: int) -> list[_Message]:
+        return [_Message(content) for content in self.contents(number)]
+
+    def message(self, number: int) -> _Message:
+        """The last one; an empty one if there is none."""
+        return _Message(b"".join(self.contents(number)[-1:]))
+
+    def text(self, number: int) -> str:
+        return b"".join(self.contents(number)[-1:]).decode()
+
+    def number(self, number: int, default: int = 0) -> int:
+        value = self._values.get(number, [default])[-1]
+        if not isinstance(value, int):
+            raise TypeError
+        return value
+
+    def features(self) -> dict[str, str]:
+        return {name: words[self.number(number)] for number, (name, words) in _FEATURES.items() if number in self}
 
 
 def _read_varint(content: bytes, position: int) -> tuple[int, int]:
@@ -71,107 +92,46 @@ def _read_varint(content: bytes, position: int) -> tuple[int, int]:
             raise ValueError
 
 
-def _get_messages(fields: Fields, number: int) -> list[bytes]:
-    return [value for value in fields.get(number, []) if isinstance(value, bytes)]
+class _FileReader:
+    def __init__(self, file: _Message) -> None:
+        self._syntax = file.text(12) or "proto2"
+        # FileOptions.features: defaults for the fields of the file.
+        self._features = file.message(8).message(50).features()
+        self.types: list[ProtoType] = []
+        self._read_types(file, file.text(2), (), 4, 5)
 
+    def _read_types(self, found: _Message, scope: str, path: tuple[int, ...], of_messages: int, of_enums: int) -> None:
+        for each in found.messages(of_enums):
+            self._read_enum(each, scope)
+        for index, each in enumerate(found.messages(of_messages)):
+            self._read_message(each, scope, (*path, index))
 
-def _get_text(fields: Fields, number: int) -> str:
-    found = _get_messages(fields, number)
-    return found[-1].decode() if found else ""
+    def _read_message(self, found: _Message, scope: str, path: tuple[int, ...]) -> None:
+        name = join_path(scope, found.text(1))
+        oneofs = [each.text(1) for each in found.messages(8)]
+        fields = tuple(self._read_field(each, oneofs) for each in found.messages(2))
+        self.types.append(ProtoMessage(name, fields, path, is_map_entry=bool(found.message(7).number(7))))
+        self._read_types(found, name, path, 3, 4)
 
+    def _read_field(self, found: _Message, oneofs: list[str]) -> ProtoField:
+        name, kind = found.text(1), _TYPES[found.number(5)]
+        if kind == "group":
+            raise invalid_schema(f"field {name} is a group, which is not supported; use a message")
+        # proto3_optional: the field is the only one of a oneof that nobody wrote.
+        is_optional = bool(found.number(17))
+        label = "optional" if is_optional else _LABELS[found.number(4)]
+        oneof = oneofs[found.number(9)] if 9 in found and not is_optional else ""
+        options = found.message(8)
+        said = {**self._features, **options.message(21).features()}
+        if 2 in options:
+            said["packed"] = "true" if options.number(2) else "false"
+        type_name = found.text(6).removeprefix(".")
+        return make_field(name, found.number(3), kind, type_name, label, oneof, self._syntax, said)
 
-def _get_number(fields: Fields, number: int, default: int = 0) -> int:
-    value = fields.get(number, [default])[-1]
-    if not isinstance(value, int):
-        raise TypeError
-    return value
-
-
-def _get_nested(fields: Fields, *numbers: int) -> Fields:
-    for number in numbers:
-        found = _get_messages(fields, number)
-        fields = _read_fields(found[-1]) if found else {}
-    return fields
-
-
-def _read_file(fields: Fields) -> ProtoFile:
-    package = _get_text(fields, 2)
-    syntax = _get_text(fields, 12) or "proto2"
-    # FileOptions.features: defaults for the fields of the file.
-    common = _get_nested(fields, 8, 50)
-    messages: list[ProtoMessage] = []
-    enums = [_read_enum(_read_fields(each), package, syntax, common) for each in _get_messages(fields, 5)]
-    for index, each in enumerate(_get_messages(fields, 4)):
-        for message, own in _read_messages(_read_fields(each), package, (index,), syntax, common):
-            messages.append(message)
-            enums += own
-    return ProtoFile(tuple(messages), tuple(enums))
-
-
-def _read_messages(
-    fields: Fields, scope: str, path: tuple[int, ...], syntax: str, common: Fields
-) -> Iterator[tuple[ProtoMessage, list[ProtoEnum]]]:
-    """A message and its nested messages."""
-    name = f"{scope}.{_get_text(fields, 1)}" if scope else _get_text(fields, 1)
-    oneofs = [_get_text(_read_fields(each), 1) for each in _get_messages(fields, 8)]
-    is_entry = _is_map_entry(fields)
-    nested = [_read_fields(each) for each in _get_messages(fields, 3)]
-    # Maps are never delimited, whatever the file's features.
-    maps = {f".{name}.{_get_text(each, 1)}" for each in nested if _is_map_entry(each)}
-    own = tuple(
-        replace(field, is_delimited=False) if is_entry or f".{field.type_name}" in maps else field
-        for field in (_read_field(_read_fields(each), oneofs, syntax, common) for each in _get_messages(fields, 2))
-    )
-    yield (
-        ProtoMessage(name, own, path, is_entry),
-        [_read_enum(_read_fields(each), name, syntax, common) for each in _get_messages(fields, 4)],
-    )
-    for index, inner in enumerate(nested):
-        yield from _read_messages(inner, name, (*path, index), syntax, common)
-
-
-def _is_map_entry(fields: Fields) -> bool:
-    return bool(_get_number(_get_nested(fields, 7), 7))
-
-
-def _read_field(fields: Fields, oneofs: list[str], syntax: str, common: Fields) -> ProtoField:
-    kind = _TYPES[_get_number(fields, 5)]
-    if kind == "group":
-        raise ConfigError(
-            f"field {_get_text(fields, 1)} is a group, which is not supported; use a message", SCHEMA_INVALID
-        )
-    label = _get_number(fields, 4)
-    options = _get_nested(fields, 8)
-    features = _get_nested(options, 21)
-    is_optional = bool(_get_number(fields, 17))
-    in_oneof = 9 in fields and not is_optional
-    is_repeated = label == _REPEATED
-    repeated_encoding = _get_number(features, 3) or _get_number(common, 3)
-    packed = bool(_get_number(options, 2, int(syntax != "proto2"))) and repeated_encoding != _EXPANDED
-    implicit = syntax == "proto3" and not is_optional
-    if syntax == "editions":
-        presence = _get_number(features, 1)
-        implicit = presence == _IMPLICIT or (presence == 0 and _get_number(common, 1) == _IMPLICIT)
-    return ProtoField(
-        _get_text(fields, 1),
-        _get_number(fields, 3),
-        kind,
-        _get_text(fields, 6).removeprefix("."),
-        is_repeated,
-        is_repeated and packed and (kind in VARINTS or kind in FIXED or kind == "enum"),
-        label == _REQUIRED or _get_number(features, 1) == _LEGACY_REQUIRED,
-        not is_repeated and (kind == "message" or in_oneof or not implicit),
-        oneofs[_get_number(fields, 9)] if in_oneof else "",
-        kind == "message" and (_get_number(features, 5) or _get_number(common, 5)) == _DELIMITED,
-    )
-
-
-def _read_enum(fields: Fields, scope: str, syntax: str, common: Fields) -> ProtoEnum:
-    numbers = {}
-    for each in _get_messages(fields, 2):
-        value = _read_fields(each)
-        number = _get_number(value, 2)
-        numbers[_get_text(value, 1)] = number - 2**64 if number >= 2**63 else number
-    name = _get_text(fields, 1)
-    is_closed = (_get_number(_get_nested(fields, 3, 7), 2) or _get_number(common, 2)) == _CLOSED or syntax == "proto2"
-    return ProtoEnum(f"{scope}.{name}" if scope else name, numbers, is_closed)
+    def _read_enum(self, found: _Message, scope: str) -> None:
+        numbers = {}
+        for each in found.messages(2):
+            number = each.number(2)
+            numbers[each.text(1)] = number - 2**64 if number >= 2**63 else number
+        features = {**self._features, **found.message(3).message(7).features()}
+        self.types.append(make_enum(join_path(scope, found.text(1)), numbers, self._syntax, features))

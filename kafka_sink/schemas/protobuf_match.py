@@ -10,17 +10,17 @@ import pyarrow as pa
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.records.scalar import encode_unsigned_varint
 from kafka_sink.schemas import protobuf_nodes as nodes
-from kafka_sink.schemas.naming import (
-    Problems,
-    find_columns,
-    is_bytes,
-    is_list,
-    is_text,
-    join_path,
-    spark_name,
-)
+from kafka_sink.schemas.naming import Problems, find_columns, is_bytes, is_list, is_text, join_path, spark_name
 from kafka_sink.schemas.node import UNITS_PER_SECOND, Numbers, ValueNode, integer_dtype, integers
-from kafka_sink.schemas.protobuf import FIXED, ProtobufSchema, ProtoEnum, ProtoField, ProtoMessage, ProtoTypes
+from kafka_sink.schemas.protobuf import (
+    FIXED,
+    LENGTH_DELIMITED,
+    ProtobufSchema,
+    ProtoEnum,
+    ProtoField,
+    ProtoMessage,
+    ProtoTypes,
+)
 from kafka_sink.schemas.protobuf_nodes import ContentNode
 
 _FITS = {
@@ -58,7 +58,7 @@ class _Matcher:
                 if field.is_required:
                     self._problems.add(f"there is no column for field {inner}, which is required")
                 continue
-            if field.is_delimited:
+            if field.is_delimited and field.type == "message" and self._types.map_entry(field) is None:
                 self._problems.add(
                     f"field {inner} is written between a start and an end (message_encoding = DELIMITED), which is not "
                     f"supported; leave the column out (drop, or the option value.columns)"
@@ -79,14 +79,15 @@ class _Matcher:
             if content is None:
                 return None
             return partial(nodes.encode_single, _encode_tag(field), content, field.has_presence, field.is_required)
-        entry = self._types.messages.get(field.type_name)
-        if entry is not None and entry.is_map_entry:
+        entry = self._types.map_entry(field)
+        if entry is not None:
             return self._match_map(kind, field, entry, path)
         content = self._match_content(plain_type(kind.value_type), field, f"{path}[]") if is_list(kind) else None
         if content is None:
             return None
-        encode = nodes.encode_packed if field.is_packed else nodes.encode_repeated
-        return partial(encode, _encode_tag(field, field.is_packed), content)
+        is_packed = field.is_packed and field.type not in LENGTH_DELIMITED
+        encode = nodes.encode_packed if is_packed else nodes.encode_repeated
+        return partial(encode, _encode_tag(field, is_packed), content)
 
     def _match_map(self, kind: pa.DataType, field: ProtoField, entry: ProtoMessage, path: str) -> ValueNode | None:
         if not pa.types.is_map(kind):
@@ -142,9 +143,9 @@ class _Matcher:
         fits = _FITS[field.type]
         if field.type_name == _TIMESTAMP:
             fits = "timestamp, struct"
-        entry = self._types.messages.get(field.type_name)
+        entry = self._types.map_entry(field)
         said = f"{field.type} {field.type_name}".strip()
-        if entry is not None and entry.is_map_entry:
+        if entry is not None:
             parts = [f"{part.type} {part.type_name}".strip() for part in entry.fields]
             said, fits = f"map<{', '.join(parts)}>", f"map<{', '.join(_FITS[part.type] for part in entry.fields)}>"
         elif field.is_repeated:
@@ -176,7 +177,7 @@ def _match_integer(kind: pa.DataType, name: str) -> ContentNode | None:
 
 
 def _encode_tag(field: ProtoField, is_packed: bool = False) -> bytes:
-    if is_packed or field.type in ("string", "bytes", "message"):
+    if is_packed or field.type in LENGTH_DELIMITED:
         wire = _LENGTH
     elif field.type in FIXED:
         wire = 1 if FIXED[field.type] == 8 else 5

@@ -29,11 +29,6 @@ Content = tuple[list[Piece], Array]
 ContentNode = Callable[[pa.Array, MisfitScope], Content]
 
 
-def _is_zero(numbers: Array) -> Array:
-    zero: Array = numbers == 0
-    return zero
-
-
 # ---- contents --------------------------------------------------------------------------------------------------------
 
 
@@ -45,7 +40,7 @@ def encode_varint(
     if known is not None:
         scope.refuse(~np.isin(read, known), "is no number of its enum in the schema")
     unsigned = zigzag(read) if signed else read.view(np.uint64)
-    return list(encode_unsigned_varints(unsigned)), _is_zero(read)
+    return list(encode_unsigned_varints(unsigned)), read == 0
 
 
 def encode_boolean(array: pa.Array, scope: MisfitScope) -> Content:
@@ -59,13 +54,13 @@ def encode_fixed(numbers: Numbers, size: int, array: pa.Array, scope: MisfitScop
     words = read.view(np.uint64)
     if size == 4:
         words = words & np.uint64(0xFFFFFFFF)
-    return [VarintField(words, size, size)], _is_zero(read)
+    return [VarintField(words, size, size)], read == 0
 
 
 def encode_float(dtype: Any, size: int, array: pa.Array, scope: MisfitScope) -> Content:
     """-0.0 is not 0: it is written."""
     words = read_float_words(array, dtype, size)
-    return [VarintField(words, size, size)], _is_zero(words)
+    return [VarintField(words, size, size)], words == 0
 
 
 def encode_text(array: pa.Array, scope: MisfitScope) -> Content:
@@ -75,13 +70,13 @@ def encode_text(array: pa.Array, scope: MisfitScope) -> Content:
 def encode_binary(array: pa.Array, scope: MisfitScope) -> Content:
     column = BytesColumn.from_arrow(array, "")
     lengths = np.maximum(column.lengths, 0)
-    return [*_length_fields(lengths), bytes_elements(column)], _is_zero(lengths)
+    return [*_length_fields(lengths), bytes_elements(column)], lengths == 0
 
 
 def encode_enum(numbers: Mapping[str, int], array: pa.Array, scope: MisfitScope) -> Content:
     """By name."""
     read = symbol_numbers(array, numbers, scope)
-    return list(encode_unsigned_varints(read.view(np.uint64))), _is_zero(read)
+    return list(encode_unsigned_varints(read.view(np.uint64))), read == 0
 
 
 def encode_nested(message: ValueNode, array: pa.Array, scope: MisfitScope) -> Content:
@@ -119,7 +114,7 @@ def encode_repeated(tag: bytes, content: ContentNode, array: pa.Array, scope: Mi
     offsets, (child,) = read_lists(array)
     items = _encode_items(content, child, scope.where(valid).items(offsets, "[]"))
     flat = join_pieces([constant_piece(tag, len(child)), *items], len(child))
-    return mask_pieces([flat.ranges(offsets)], valid)
+    return mask_pieces([flat.elements(offsets)], valid)
 
 
 def encode_packed(tag: bytes, content: ContentNode, array: pa.Array, scope: MisfitScope) -> list[Piece]:
@@ -130,7 +125,7 @@ def encode_packed(tag: bytes, content: ContentNode, array: pa.Array, scope: Misf
     flat = join_pieces(_encode_items(content, child, scope.where(valid).items(offsets, "[]")), len(child))
     sizes = np.diff(flat.starts[offsets])
     present = sizes > 0 if valid is None else (sizes > 0) & valid
-    return mask_pieces([constant_piece(tag, len(array)), *_length_fields(sizes), flat.ranges(offsets)], present)
+    return mask_pieces([constant_piece(tag, len(array)), *_length_fields(sizes), flat.elements(offsets)], present)
 
 
 def encode_map(
@@ -148,7 +143,7 @@ def encode_map(
         entry += [constant_piece(inner_tag, count), *items]
     flat = join_pieces(entry, count)
     entries = join_pieces([constant_piece(tag, count), *_length_fields(flat.lengths), flat.elements()], count)
-    return mask_pieces([entries.ranges(offsets)], valid)
+    return mask_pieces([entries.elements(offsets)], valid)
 
 
 def _encode_items(content: ContentNode, array: pa.Array, scope: MisfitScope) -> list[Piece]:

@@ -4,13 +4,13 @@ are skipped; imports are resolved in the references, or among the types that Pro
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from kafka_sink.error_table.commits import SCHEMA_INVALID
-from kafka_sink.errors import ConfigError
-from kafka_sink.schemas.protobuf import FIXED, SCALARS, VARINTS, ProtoEnum, ProtoField, ProtoFile, ProtoMessage
+from kafka_sink.schemas import protobuf
+from kafka_sink.schemas.naming import invalid_schema, join_path
+from kafka_sink.schemas.protobuf import EDITIONS, SCALARS, ProtoEnum, ProtoField, ProtoMessage, ProtoType
 
 _TOKEN = re.compile(
     r"\s+|//[^\n]*|/\*.*?\*/|(?P<token>\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|[A-Za-z_.][\w.]*|[+-]?\d[\w.+-]*|.)", re.S
@@ -19,61 +19,60 @@ _WRAPPED = {
     "Double": "double", "Float": "float", "Int64": "int64", "UInt64": "uint64", "Int32": "int32", "UInt32": "uint32",
     "Bool": "bool", "String": "string", "Bytes": "bytes",
 }  # fmt: skip
-_PAIR = 'syntax = "proto3"; package google.protobuf; message %s { int64 seconds = 1; int32 nanos = 2; }'
-BUILT_IN: Mapping[str, str] = {
-    "google/protobuf/timestamp.proto": _PAIR % "Timestamp",
-    "google/protobuf/duration.proto": _PAIR % "Duration",
-    "google/protobuf/wrappers.proto": 'syntax = "proto3"; package google.protobuf; '
-    + " ".join(f"message {name}Value {{ {kind} value = 1; }}" for name, kind in _WRAPPED.items()),
-    "google/protobuf/any.proto": 'syntax = "proto3"; package google.protobuf; '
-    "message Any { string type_url = 1; bytes value = 2; }",
-    "google/protobuf/empty.proto": 'syntax = "proto3"; package google.protobuf; message Empty { }',
-    "google/protobuf/field_mask.proto": 'syntax = "proto3"; package google.protobuf; '
-    "message FieldMask { repeated string paths = 1; }",
-    "google/protobuf/struct.proto": 'syntax = "proto3"; package google.protobuf; '
-    "message Struct { map<string, Value> fields = 1; } message Value { oneof kind { NullValue null_value = 1; "
-    "double number_value = 2; string string_value = 3; bool bool_value = 4; Struct struct_value = 5; "
-    "ListValue list_value = 6; } } enum NullValue { NULL_VALUE = 0; } message ListValue { repeated Value values = 1; }",
-    "google/protobuf/descriptor.proto": 'syntax = "proto2"; package google.protobuf;',
+_MOMENT = "message %s { int64 seconds = 1; int32 nanos = 2; }"
+_BUILT_IN_BODIES = {
+    "timestamp": _MOMENT % "Timestamp",
+    "duration": _MOMENT % "Duration",
+    "wrappers": " ".join(f"message {name}Value {{ {kind} value = 1; }}" for name, kind in _WRAPPED.items()),
+    "any": "message Any { string type_url = 1; bytes value = 2; }",
+    "empty": "message Empty { }",
+    "field_mask": "message FieldMask { repeated string paths = 1; }",
+    "struct": "message Struct { map<string, Value> fields = 1; } enum NullValue { NULL_VALUE = 0; } message Value { "
+    "oneof kind { NullValue null_value = 1; double number_value = 2; string string_value = 3; bool bool_value = 4; "
+    "Struct struct_value = 5; ListValue list_value = 6; } } message ListValue { repeated Value values = 1; }",
+}
+_BUILT_IN = {
+    f"google/protobuf/{name}.proto": f'syntax = "proto3"; package google.protobuf; {body}'
+    for name, body in _BUILT_IN_BODIES.items()
 }
 NESTING_MAX = 100
 
 
-def read_files(text: str, references: Mapping[str, str]) -> tuple[ProtoFile, list[ProtoFile]]:
-    """The file itself, and all that it imports, directly or not."""
-    drafts = {"": _Draft(text)}
-    waiting = list(drafts[""].imports)
+def read_files(text: str, references: Mapping[str, str]) -> tuple[list[ProtoType], list[ProtoType]]:
+    """The types of the file itself, and those of all that it imports, directly or not."""
+    files = {"": _File(text)}
+    waiting = list(files[""].imports)
     while waiting:
         path = waiting.pop()
-        if path in drafts:
-            continue
-        found = references.get(path, BUILT_IN.get(path))
-        if found is None:
-            # Usually only options. A missing type is reported by its name.
-            continue
-        drafts[path] = _Draft(found)
-        waiting += drafts[path].imports
-    kinds = {name: kind for draft in drafts.values() for name, kind in draft.kinds.items()}
-    files = [draft.resolve(kinds) for draft in drafts.values()]
-    return files[0], files[1:]
+        found = references.get(path, _BUILT_IN.get(path))
+        # A missing import usually has only options. A missing type is reported by its name.
+        if path not in files and found is not None:
+            files[path] = _File(found)
+            waiting += files[path].imports
+    known = {each.fullname: each for file in files.values() for each in file.types}
+    own, *imported = ([_resolve_fields(each, known) for each in file.types] for file in files.values())
+    return own, [each for types in imported for each in types]
 
 
-class _Draft:
-    """One parsed file. Types of fields are still names; `resolve` looks them up."""
+class _File:
+    """One parsed file. The types of its fields are still names; `_resolve_fields` looks them up."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [found["token"] for found in _TOKEN.finditer(text) if found["token"] is not None]
         self._position = 0
         self._package = ""
         self._syntax = "proto2"
-        self._file_options: dict[str, str] = {}
+        self._options: dict[str, str] = {}
         self.imports: list[str] = []
-        # Full name to "message" or "enum".
-        self.kinds: dict[str, str] = {}
-        self._messages: list[tuple[str, list[dict[str, Any]], tuple[int, ...], bool]] = []
-        # With the options of each.
-        self._enums: list[tuple[ProtoEnum, dict[str, str]]] = []
-        self._read()
+        self.types: list[ProtoType] = []
+        self._nested_counts: Counter[tuple[int, ...]] = Counter()
+        # Options of the file may follow its types, and hold for them.
+        starts = []
+        while self._peek():
+            starts.append(self._position)
+            self._read_statement()
+        for self._position in starts:
+            self._read_type(self._next_word(), self._package, ())
 
     # ---- tokens
 
@@ -83,127 +82,110 @@ class _Draft:
     def _next(self) -> str:
         token = self._peek()
         if not token:
-            raise ConfigError("the .proto file ends in the middle of something", SCHEMA_INVALID)
+            raise invalid_schema("the .proto file ends in the middle of something")
         self._position += 1
         return token
 
     def _expect(self, *wanted: str) -> str:
         token = self._next()
         if token not in wanted:
-            raise ConfigError(f"the .proto file has {token!r} where {' or '.join(wanted)} is expected", SCHEMA_INVALID)
+            raise invalid_schema(f"the .proto file has {token!r} where {' or '.join(wanted)} is expected")
         return token
 
-    def _skip_statement(self) -> None:
+    def _skip(self) -> list[str]:
         """Skips to the semicolon, or past a block in braces. There may be braces inside brackets."""
+        start = self._position
         depth = 0
         while True:
             token = self._next()
             depth += (token in ("{", "[")) - (token in ("}", "]"))
             if depth == 0 and token in (";", "}"):
-                return
+                return self._tokens[start : self._position]
 
-    # ---- statements
-
-    def _read(self) -> None:
-        count = 0
-        while self._peek():
-            word = self._next_statement()
-            if word in ("syntax", "edition"):
-                self._expect("=")
-                self._syntax = "edition" if word == "edition" else self._next().strip("\"'")
-                self._skip_statement()
-            elif word == "package":
-                self._package = self._next()
-                self._expect(";")
-            elif word == "import":
-                path = self._next()
-                self.imports.append((self._next() if path in ("public", "weak", "option") else path).strip("\"'"))
-                self._expect(";")
-            elif word == "message":
-                self._read_message(self._package, (count,))
-                count += 1
-            elif word == "enum":
-                self._read_enum(self._package)
-            elif word == "option":
-                self._file_options |= _collect_options(self._read_statement())
-            elif word != ";":
-                self._skip_statement()
-
-    def _next_statement(self) -> str:
-        """Its first word, without the visibility that edition 2024 allows before it."""
+    def _next_word(self) -> str:
+        """The first of a statement, without the visibility that edition 2024 allows before it."""
         word = self._next()
         return self._next() if word in ("export", "local") and self._peek() in ("message", "enum") else word
 
-    def _read_statement(self) -> list[str]:
-        start = self._position
-        self._skip_statement()
-        return self._tokens[start : self._position]
+    # ---- statements
 
-    def _read_message(self, scope: str, path: tuple[int, ...]) -> None:
+    def _read_statement(self) -> None:
+        """Of the file. Types are skipped over."""
+        word = self._next_word()
+        if word in ("syntax", "edition"):
+            self._expect("=")
+            text = self._next().strip("\"'")
+            self._syntax = text if word == "syntax" else EDITIONS
+            self._expect(";")
+        elif word == "package":
+            self._package = self._next()
+            self._expect(";")
+        elif word == "import":
+            path = self._next()
+            self.imports.append((self._next() if path in ("public", "weak", "option") else path).strip("\"'"))
+            self._expect(";")
+        elif word == "option":
+            self._options |= _collect_options(self._skip())
+        elif word != ";":
+            self._skip()
+
+    def _read_type(self, word: str, scope: str, parent: tuple[int, ...]) -> bool:
+        """False: it is none."""
+        if word == "message":
+            self._read_message(join_path(scope, self._next()), self._next_path(parent))
+        elif word == "enum":
+            self._read_enum(join_path(scope, self._next()))
+        return word in ("message", "enum")
+
+    def _next_path(self, parent: tuple[int, ...]) -> tuple[int, ...]:
+        path = (*parent, self._nested_counts[parent])
+        self._nested_counts[parent] += 1
         if len(path) > NESTING_MAX:
-            raise ConfigError("the messages of the .proto file are nested too deep", SCHEMA_INVALID)
-        name = _join_name(scope, self._next())
-        self._expect("{")
-        fields: list[dict[str, Any]] = []
-        self.kinds[name] = "message"
-        self._messages.append((name, fields, path, False))
-        nested = 0
-        while (word := self._next_statement()) != "}":
-            if word == "message":
-                self._read_message(name, (*path, nested))
-                nested += 1
-            elif word == "enum":
-                self._read_enum(name)
-            elif word == "oneof":
-                self._read_oneof(name, fields)
-            elif word in ("option", "reserved", "extensions", "extend"):
-                self._skip_statement()
-            elif word != ";":
-                fields.append(self._read_field(word, name, "", (*path, nested)))
-                nested += fields[-1]["is_map"]
+            raise invalid_schema("the messages of the .proto file are nested too deep")
+        return path
 
-    def _read_oneof(self, message: str, fields: list[dict[str, Any]]) -> None:
-        oneof = self._next()
+    def _read_message(self, name: str, path: tuple[int, ...]) -> None:
         self._expect("{")
-        while (word := self._next()) != "}":
-            if word == "option":
-                self._skip_statement()
-            elif word != ";":
-                fields.append(self._read_field(word, message, oneof, ()))
+        fields: list[ProtoField] = []
+        while (word := self._next_word()) != "}":
+            if word == "oneof":
+                oneof = self._next()
+                self._expect("{")
+                while (word := self._next()) != "}":
+                    self._read_member(word, name, path, oneof, fields)
+            elif not self._read_type(word, name, path):
+                self._read_member(word, name, path, "", fields)
+        self.types.append(ProtoMessage(name, tuple(fields), path))
 
-    def _read_field(self, word: str, message: str, oneof: str, path: tuple[int, ...]) -> dict[str, Any]:
+    def _read_member(
+        self, word: str, message: str, path: tuple[int, ...], oneof: str, fields: list[ProtoField]
+    ) -> None:
+        if word in ("option", "reserved", "extensions", "extend"):
+            self._skip()
+        elif word != ";":
+            fields.append(self._read_field(word, message, path, oneof))
+
+    def _read_field(self, word: str, message: str, path: tuple[int, ...], oneof: str) -> ProtoField:
         label = word if word in ("optional", "required", "repeated") else ""
         kind = self._next() if label else word
-        key = value = ""
         if kind == "group":
-            raise ConfigError(f"{message} has a group, which is not supported; use a message", SCHEMA_INVALID)
+            raise invalid_schema(f"{message} has a group, which is not supported; use a message")
+        parts: list[str] = []
         if kind == "map" and self._peek() == "<":
-            self._next()
-            key = self._next()
-            self._expect(",")
-            value = self._next()
-            self._expect(">")
+            parts = [self._next(), self._next(), self._expect(","), self._next(), self._expect(">")]
         name = self._next()
-        entry = ""
-        if key:
-            entry = _join_name(message, _entry_name(name))
-            self._add_map_entry(entry, key, value, path)
+        if parts:
+            entry = join_path(message, _entry_name(name))
+            label, kind = "repeated", f".{entry}"
+            members = (self._make_field("key", 1, parts[1]), self._make_field("value", 2, parts[3]))
+            self.types.append(ProtoMessage(entry, members, self._next_path(path), is_map_entry=True))
         self._expect("=")
-        number = _parse_int(self._next())
-        options = self._read_options()
-        return {
-            "name": name, "number": number, "kind": entry or kind, "scope": message, "label": label, "oneof": oneof,
-            "is_map": bool(entry), "options": options,
-        }  # fmt: skip
+        return self._make_field(name, _parse_int(self._next()), kind, label, oneof, self._read_options())
 
-    def _add_map_entry(self, entry: str, key: str, value: str, path: tuple[int, ...]) -> None:
-        self.kinds[entry] = "message"
-        parts = [
-            {"name": name, "number": number, "kind": kind, "scope": entry, "label": "", "oneof": "",
-             "is_map": False, "options": {"features.message_encoding": "LENGTH_PREFIXED"}}
-            for name, number, kind in (("key", 1, key), ("value", 2, value))
-        ]  # fmt: skip
-        self._messages.append((entry, parts, path, True))
+    def _make_field(
+        self, name: str, number: int, kind: str, label: str = "", oneof: str = "", options: Mapping[str, str] = {}
+    ) -> ProtoField:
+        return protobuf.make_field(name, number, kind, "", label, oneof, self._syntax, {**self._options, **options})
 
     def _read_options(self) -> dict[str, str]:
         if self._expect("[", ";") == ";":
@@ -216,64 +198,46 @@ class _Draft:
         self._expect(";")
         return _collect_options(words)
 
-    def _read_enum(self, scope: str) -> None:
-        name = _join_name(scope, self._next())
+    def _read_enum(self, name: str) -> None:
         self._expect("{")
-        self.kinds[name] = "enum"
         numbers: dict[str, int] = {}
-        options: dict[str, str] = {}
+        options = dict(self._options)
         while (word := self._next()) != "}":
             if word == "option":
-                options |= _collect_options(self._read_statement())
+                options |= _collect_options(self._skip())
             elif word == "reserved":
-                self._skip_statement()
+                self._skip()
             elif word != ";":
                 self._expect("=")
                 sign = -1 if self._peek() == "-" and self._next() else 1
                 numbers[word] = sign * _parse_int(self._next())
                 self._read_options()
-        self._enums.append((ProtoEnum(name, numbers), options))
+        self.types.append(protobuf.make_enum(name, numbers, self._syntax, options))
 
-    # ---- names
 
-    def resolve(self, kinds: Mapping[str, str]) -> ProtoFile:
-        messages = [
-            ProtoMessage(name, tuple(self._resolve_field(field, kinds) for field in fields), path, is_entry)
-            for name, fields, path, is_entry in self._messages
-        ]
-        return ProtoFile(tuple(messages), tuple(self._resolve_enum(*each) for each in self._enums))
+def _resolve_fields(found: ProtoType, known: Mapping[str, ProtoType]) -> ProtoType:
+    if isinstance(found, ProtoEnum):
+        return found
+    fields = []
+    for field in found.fields:
+        if field.type not in SCALARS:
+            name = _find_type(field.type, found.fullname, known)
+            field = replace(field, type="enum" if isinstance(known[name], ProtoEnum) else "message", type_name=name)
+        fields.append(field)
+    return replace(found, fields=tuple(fields))
 
-    def _resolve_enum(self, enum: ProtoEnum, options: dict[str, str]) -> ProtoEnum:
-        is_closed = {**self._file_options, **options}.get("features.enum_type") == "CLOSED"
-        return replace(enum, is_closed=is_closed or self._syntax == "proto2")
 
-    def _resolve_field(self, field: dict[str, Any], kinds: Mapping[str, str]) -> ProtoField:
-        kind, type_name = field["kind"], ""
-        if kind not in SCALARS:
-            type_name = _find_type(kind, field["scope"], kinds)
-            kind = kinds[type_name]
-        label, options = field["label"], {**self._file_options, **field["options"]}
-        is_repeated = label == "repeated" or field["is_map"]
-        encoding = options.get("features.message_encoding", "")
-        can_be_packed = kind in VARINTS or kind in FIXED or kind == "enum"
-        packed = options.get("packed", "false" if self._syntax == "proto2" else "true") == "true"
-        if options.get("features.repeated_field_encoding") == "EXPANDED":
-            packed = False
-        implicit = self._syntax == "proto3" and label != "optional"
-        if self._syntax == "edition":
-            implicit = options.get("features.field_presence") == "IMPLICIT"
-        return ProtoField(
-            field["name"],
-            field["number"],
-            kind,
-            type_name,
-            is_repeated,
-            is_repeated and can_be_packed and packed,
-            label == "required" or options.get("features.field_presence") == "LEGACY_REQUIRED",
-            not is_repeated and (kind == "message" or bool(field["oneof"]) or not implicit),
-            field["oneof"],
-            kind == "message" and not field["is_map"] and encoding == "DELIMITED",
-        )
+def _find_type(name: str, scope: str, known: Mapping[str, ProtoType]) -> str:
+    """Searches from the innermost scope outwards."""
+    if name.startswith("."):
+        candidates = [name[1:]]
+    else:
+        parts = scope.split(".")
+        candidates = [join_path(".".join(parts[:count]), name) for count in range(len(parts), -1, -1)]
+    for candidate in candidates:
+        if candidate in known:
+            return candidate
+    raise invalid_schema(f"the .proto file names a type {name} that neither it nor a schema that it refers to defines")
 
 
 def _collect_options(words: Sequence[str]) -> dict[str, str]:
@@ -289,25 +253,6 @@ def _collect_options(words: Sequence[str]) -> dict[str, str]:
     return options
 
 
-def _find_type(name: str, scope: str, kinds: Mapping[str, str]) -> str:
-    """Searches from the innermost scope outwards."""
-    if name.startswith("."):
-        candidates = [name[1:]]
-    else:
-        parts = scope.split(".") if scope else []
-        candidates = [_join_name(".".join(parts[:count]), name) for count in range(len(parts), -1, -1)]
-    for candidate in candidates:
-        if candidate in kinds:
-            return candidate
-    raise ConfigError(
-        f"the .proto file names a type {name} that neither it nor a schema that it refers to defines", SCHEMA_INVALID
-    )
-
-
-def _join_name(scope: str, name: str) -> str:
-    return f"{scope}.{name}" if scope else name
-
-
 def _entry_name(field: str) -> str:
     """protoc's name for the entry message of a map."""
     return "".join(part[:1].upper() + part[1:] for part in field.split("_")) + "Entry"
@@ -317,4 +262,4 @@ def _parse_int(token: str) -> int:
     try:
         return int(token, 0) if not re.fullmatch(r"0[0-7]+", token) else int(token, 8)
     except ValueError:
-        raise ConfigError(f"the .proto file has {token!r} where a number is expected", SCHEMA_INVALID) from None
+        raise invalid_schema(f"the .proto file has {token!r} where a number is expected") from None

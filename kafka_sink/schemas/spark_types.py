@@ -1,5 +1,5 @@
 """Converts Spark's types to the Arrow types that a task gets: from the JSON of a schema (`df.schema.json()`), or from
-DDL (`id BIGINT NOT NULL, tags ARRAY<STRING>`). Neither needs Spark."""
+DDL (`id BIGINT NOT NULL, tags ARRAY<STRING>`), which is read into the same JSON. Neither needs Spark."""
 
 from __future__ import annotations
 
@@ -25,31 +25,35 @@ _SIMPLE: Mapping[str, pa.DataType] = {
 }  # fmt: skip
 _WITH_NUMBERS = re.compile(r"(\w+)\s*\(\s*(\d{1,9})\s*(?:,\s*(-?\d{1,9})\s*)?\)")
 _DAY_TIME = re.compile(r"interval (day|hour|minute|second)( to (hour|minute|second))?")
-_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.)*')|([\w.]+)|([<>(),:]))")
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
+_NAME = r"`(?:[^`]|``)*`|[\w.]+"
+_COLUMN = re.compile(
+    rf"\s*({_NAME})(?:\s*:\s*|\s+)(.+?)((?:\s+not\s+null|\s+comment\s+{_QUOTED.pattern})*)\s*", re.I | re.S
+)
+_NESTED = re.compile(r"(array|map|struct)\s*<(.*)>", re.I | re.S)
+_PLAIN = re.compile(r"interval(?:\s+\w+){1,3}|\w+\s*(?:\([^()]*\))?(?:\s+collate\s+\w+)?", re.I)
+_MARK = re.compile(rf"`(?:[^`]|``)*`|{_QUOTED.pattern}|[<>(),]")
 NESTING_MAX = 200
 
 
 def parse_struct(text: str) -> pa.StructType:
     """A schema as JSON or as DDL."""
-    if text.lstrip().startswith("{"):
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            raise ConfigError("the columns are neither JSON of a Spark schema nor DDL", TYPE_UNWRITABLE) from None
-        kind = arrow_type_from_json(found, "")
-    else:
-        kind = _Ddl(text).parse()
+    try:
+        found = json.loads(text) if text.lstrip().startswith("{") else _read_ddl(text)
+    except ValueError:
+        raise _unwritable("the columns are neither JSON of a Spark schema nor DDL") from None
+    except RecursionError:
+        raise _unwritable(f"the columns are nested more than {NESTING_MAX} deep") from None
+    kind = arrow_type_from_json(found, "")
     if not pa.types.is_struct(kind):
-        raise ConfigError(
-            "the columns are a struct: df.schema.json(), or DDL as in 'id BIGINT, name STRING'", TYPE_UNWRITABLE
-        )
+        raise _unwritable("the columns are a struct: df.schema.json(), or DDL as in 'id BIGINT, name STRING'")
     return kind
 
 
 def arrow_type_from_json(found: Any, path: str, depth: int = 0) -> pa.DataType:
     """Parses `jsonValue()` of a Spark type. `path` is the column in error texts."""
     if depth > NESTING_MAX:
-        raise ConfigError(f"column {path} is nested more than {NESTING_MAX} deep", TYPE_UNWRITABLE)
+        raise _unwritable(f"column {path} is nested more than {NESTING_MAX} deep")
     if isinstance(found, str):
         return _parse_simple(found, path)
     try:
@@ -65,7 +69,7 @@ def arrow_type_from_json(found: Any, path: str, depth: int = 0) -> pa.DataType:
         if found["type"] == "udt":
             return arrow_type_from_json(found["sqlType"], path, depth + 1)
     except (KeyError, TypeError):
-        raise ConfigError(f"column {path}: this is no JSON of a Spark type", TYPE_UNWRITABLE) from None
+        raise _unwritable(f"column {path}: this is no JSON of a Spark type") from None
     raise _unknown_type_error(str(found["type"]), path)
 
 
@@ -97,98 +101,58 @@ def _unknown_type_error(name: str, path: str) -> ConfigError:
     # Spark casts every other type to a string, but not these.
     is_spatial = name.startswith(("geometry", "geography"))
     cure = f"ST_AsBinary({path})" if is_spatial else f"CAST({path} AS STRING)"
-    return ConfigError(f"column {path} has type {name}, which no format can write: {cure}", TYPE_UNWRITABLE)
+    return _unwritable(f"column {path} has type {name}, which no format can write: {cure}")
 
 
-class _Ddl:
+# ---- DDL -------------------------------------------------------------------------------------------------------------
+
+
+def _read_ddl(text: str) -> dict[str, Any]:
     """Names and types as in CREATE TABLE; column comments are skipped."""
+    fields = []
+    for part in _split(text):
+        found = _COLUMN.fullmatch(part)
+        if found is None:
+            raise _unwritable(f"the columns are no DDL: {part.strip()[:40]!r} is no name with a type")
+        name, kind, more = found.groups()
+        name = name[1:-1].replace("``", "`") if name.startswith("`") else name
+        is_required = "not" in _QUOTED.sub("", more).lower()
+        fields.append({"name": name, "type": _read_ddl_type(kind), "nullable": not is_required})
+    return {"type": "struct", "fields": fields}
 
-    def __init__(self, text: str) -> None:
-        self._tokens: list[str] = []
-        position = 0
-        while text[position:].strip():
-            found = _TOKEN.match(text, position)
-            if found is None:
-                raise ConfigError(
-                    f"the columns are no DDL: {text[position:].strip()[:20]!r} is not understood", TYPE_UNWRITABLE
-                )
-            self._tokens.append(found[0].strip())
-            position = found.end()
-        self._position = 0
 
-    def parse(self) -> pa.StructType:
-        fields = self._parse_fields("", "", 0)
-        return pa.struct(fields)
+def _read_ddl_type(text: str) -> Any:
+    nested = _NESTED.fullmatch(text)
+    if nested is None:
+        if _PLAIN.fullmatch(text) is None:
+            raise _unwritable(f"the columns are no DDL: {text[:40]!r} is no type")
+        return " ".join(text.split())
+    kind = nested[1].lower()
+    if kind == "struct":
+        return _read_ddl(nested[2])
+    parts = [_read_ddl_type(part.strip()) for part in _split(nested[2])]
+    if kind == "array" and len(parts) == 1:
+        return {"type": "array", "elementType": parts[0], "containsNull": True}
+    if kind == "map" and len(parts) == 2:
+        return {"type": "map", "keyType": parts[0], "valueType": parts[1], "valueContainsNull": True}
+    raise _unwritable(f"the columns are no DDL: {text[:40]!r} is no {kind}")
 
-    def _peek(self) -> str:
-        return self._tokens[self._position] if self._position < len(self._tokens) else ""
 
-    def _next(self) -> str:
-        token = self._peek()
-        self._position += 1
-        if not token:
-            raise ConfigError("the columns are no DDL: it ends too early", TYPE_UNWRITABLE)
-        return token
+def _split(text: str) -> list[str]:
+    """At the commas that are in no brackets and no quotes."""
+    parts, start, depth = [], 0, 0
+    for found in _MARK.finditer(text):
+        depth += (found[0] in "<(") - (found[0] in ">)")
+        if depth < 0 or depth > NESTING_MAX:
+            break
+        if found[0] == "," and not depth:
+            parts.append(text[start : found.start()])
+            start = found.end()
+    if depth:
+        said = f"they are nested more than {NESTING_MAX} deep" if depth > NESTING_MAX else "a bracket has no other"
+        raise _unwritable(f"the columns are no DDL: {said}")
+    return [*parts, text[start:]] if text.strip() else []
 
-    def _expect(self, *wanted: str) -> str:
-        token = self._next()
-        if token.lower() not in wanted:
-            raise ConfigError(
-                f"the columns are no DDL: {token!r} where {' or '.join(wanted)} is expected", TYPE_UNWRITABLE
-            )
-        return token
 
-    def _parse_fields(self, path: str, end: str, depth: int) -> list[pa.Field]:
-        fields: list[pa.Field] = []
-        if self._peek() == end:
-            return fields
-        while True:
-            name = self._next()
-            name = name[1:-1].replace("``", "`") if name.startswith("`") else name
-            if self._peek() == ":":
-                self._next()
-            kind = self._parse_type(join_path(path, name), depth + 1)
-            fields.append(pa.field(name, kind, not self._parse_not_null()))
-            if self._peek() != ",":
-                break
-            self._next()
-        if not end and self._peek():
-            raise ConfigError(f"the columns are no DDL: {self._peek()!r} is not expected", TYPE_UNWRITABLE)
-        return fields
-
-    def _parse_not_null(self) -> bool:
-        is_required = False
-        while self._peek().lower() in ("not", "comment"):
-            if self._next().lower() == "not":
-                self._expect("null")
-                is_required = True
-            else:
-                self._next()
-        return is_required
-
-    def _parse_type(self, path: str, depth: int) -> pa.DataType:
-        if depth > NESTING_MAX:
-            raise ConfigError(f"column {path} is nested more than {NESTING_MAX} deep", TYPE_UNWRITABLE)
-        name = self._next().lower()
-        if name in ("array", "map", "struct") and self._peek() == "<":
-            self._next()
-            if name == "struct":
-                kind = pa.struct(self._parse_fields(path, ">", depth))
-            elif name == "array":
-                kind = pa.list_(pa.field("element", self._parse_type(f"{path}[]", depth + 1)))
-            else:
-                key = self._parse_type(f"{path}{{key}}", depth + 1)
-                self._expect(",")
-                kind = pa.map_(
-                    pa.field("key", key, False), pa.field("value", self._parse_type(f"{path}{{}}", depth + 1))
-                )
-            self._expect(">")
-            return kind
-        if name == "interval":
-            name += f" {self._next().lower()}"
-            if self._peek().lower() == "to":
-                name += f" {self._next().lower()} {self._next().lower()}"
-        if self._peek() == "(":
-            while not name.endswith(")"):
-                name += self._next()
-        return _parse_simple(name, path)
+def _unwritable(what: str) -> ConfigError:
+    return ConfigError(what, TYPE_UNWRITABLE)

@@ -28,7 +28,7 @@ def encoded(types: ProtoTypes, message: ProtoMessage, value: dict[str, Any]) -> 
                     _tag(part) + _body(types, part, each) for part, each in zip(entry.fields, pair, strict=True)
                 )
                 out += _tag(field) + _varint(len(inner)) + inner
-        elif field.is_packed:
+        elif field.is_packed and field.type not in ("string", "bytes", "message"):
             inner = b"".join(_body(types, field, each) for each in content)
             if inner:
                 out += _varint(field.number << 3 | 2) + _varint(len(inner)) + inner

@@ -43,7 +43,7 @@ from kafka_sink.records.compression import decompress
 from kafka_sink.records.routing import PartitionView, Router
 from kafka_sink.registry.subject import subject_name
 from kafka_sink.schemas.avro import AvroSchema
-from kafka_sink.schemas.misfit import Found, Misfits
+from kafka_sink.schemas.misfit import make_errors
 from kafka_sink.schemas.naming import Problems
 from kafka_sink.schemas.spark_types import parse_struct
 from kafka_sink.security.reference import replace_references
@@ -79,9 +79,7 @@ def routed(partitioner: object) -> object:
 
 
 def misfit() -> None:
-    misfits = Misfits()
-    misfits.add(Found(np.array([3]), "a.b", "is null, and the schema wants a value"))
-    raise misfits.errors("value")[3]
+    raise make_errors([(np.array([3]), "a.b", "is null, and the schema wants a value")], "value", 0)[3]
 
 
 def columns_misfit() -> None:

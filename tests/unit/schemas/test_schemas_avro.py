@@ -131,6 +131,7 @@ def test_a_branch_that_does_not_fit_is_passed_over_whatever_its_type() -> None:
     ("kind", "schema", "said"),
     [
         (pa.int64(), "string", "column x has type bigint, the schema says string; what fits there: string"),
+        (pa.int64(), ["null"], "column x has type bigint, the schema says [null]; what fits there: void"),
         (pa.float64(), "float", "column x has type double, the schema says float"),
         (pa.string(), {"type": "fixed", "name": "F", "size": 3}, "fixed F; what fits there: binary of that many bytes"),
         (pa.duration("us"), "int", "column x has type interval day to second, the schema says int"),

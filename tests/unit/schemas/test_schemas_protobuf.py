@@ -79,9 +79,10 @@ def test_a_text_says_what_the_descriptor_of_the_same_file_says() -> None:
         ("message M { int32 a = x; }", "'x' where a number is expected"),
         ("message M { int32 a = 1 }", "'}' where [ or ; is expected"),
         ("message M {", "ends in the middle"),
+        ("package p message M { } message N { }", "'message' where ; is expected"),
         ("message M { repeated group G = 1 { } }", "M has a group"),
         ("enum E { A = 0; }", "has no message in it"),
-        ("message M { " * 200, "nested too deep"),
+        ("message M { " * 200 + "}" * 200, "nested too deep"),
         ("message M { int32 a = 0; }", "field a of M has the number 0"),
         ("message M { int32 a = -1; }", "field a of M has the number -1"),
         ("message M { int32 a = 536870912; }", "allowed is 1 to 536870911"),
@@ -126,6 +127,14 @@ def test_descriptors_without_those_of_an_import_are_told(number: Any, kind: pa.D
 def test_a_message_that_is_not_there_is_told_with_those_that_are() -> None:
     with pytest.raises(ConfigError, match=r"no message X; it has A, A\.B"):
         ProtobufSchema.parse("message A { message B { } }", message="X")
+
+
+@pytest.mark.parametrize("package", ["", "package p; "])
+def test_a_short_name_is_that_of_the_outermost_message(package: str) -> None:
+    text = f"{package}message A {{ message X {{ }} }} message X {{ }}"
+    assert ProtobufSchema.parse(text, message="X").message_indexes == (1,)
+    assert ProtobufSchema.parse(text, message="A.X").message_indexes == (0, 0)
+    assert ProtobufSchema.parse(text).message_indexes == (0,)
 
 
 def one(text: str, kind: pa.DataType, *values: Any) -> tuple[list[bytes], dict[int, str]]:

@@ -44,7 +44,8 @@ def test_ddl_is_what_spark_reads_it_as() -> None:
     text = """
         id BIGINT NOT NULL COMMENT 'the, key', `a b` string,
         t STRUCT<x: decimal(10,2) NOT NULL, y:array<map<int,date>>>, n timestamp_ntz, d decimal,
-        i interval day to second, c varchar(10), e struct<>, tt time(6)
+        i interval day to second, c varchar(10), e struct<>, tt time(6) COMMENT 'not null' ,
+        `,` string collate UTF8_LCASE
     """
     inner = pa.struct(
         [
@@ -56,7 +57,7 @@ def test_ddl_is_what_spark_reads_it_as() -> None:
         [
             pa.field("id", pa.int64(), False), ("a b", pa.string()), ("t", inner), ("n", pa.timestamp("us")),
             ("d", pa.decimal128(10, 0)), ("i", pa.duration("us")), ("c", pa.string()), ("e", pa.struct([])),
-            ("tt", pa.time64("ns")),
+            ("tt", pa.time64("ns")), (",", pa.string()),
         ]
     )  # fmt: skip
 
@@ -64,22 +65,25 @@ def test_ddl_is_what_spark_reads_it_as() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("id", "it ends too early"),
-        ("id bigint id2", "'id2' is not expected"),
+        ("id", "'id' is no name with a type"),
+        ("id bigint id2", "'bigint id2' is no type"),
+        ("id bigint,", "'' is no name with a type"),
+        ("a map<int>", "'map<int>' is no map"),
+        ("a int>, b int", "a bracket has no other"),
         ("id wrong", "column id has type wrong, which no format can write: CAST(id AS STRING)"),
         ("a struct<b:variant>", "column a.b has type variant"),
         ("a geometry(4326)", "column a has type geometry(4326), which no format can write: ST_AsBinary(a)"),
-        ("a array<int", "it ends too early"),
+        ("a array<int", "a bracket has no other"),
         ("a decimal(50,2)", "column a has type decimal(50,2)"),
         ("a decimal(10,39)", "column a has type decimal(10,39)"),
-        ("a decimal(10, 9999999999)", "column a has type decimal(10,9999999999)"),
+        ("a decimal(10, 9999999999)", "column a has type decimal(10, 9999999999)"),
         (f"a decimal({'9' * 5000})", "column a has type decimal(999"),
-        ("a int; drop", "is not understood"),
+        ("a int; drop", "'int; drop' is no type"),
         ("{", "neither JSON of a Spark schema nor DDL"),
         ('{"type":"array","elementType":"int","containsNull":true}', "the columns are a struct"),
         ('{"type":"struct"}', "this is no JSON of a Spark type"),
         ('{"type":"struct","fields":[{"name":"a","type":"geometry","nullable":true}]}', "column a has type geometry"),
-        ("a " + "array<" * 300 + "int", "nested more than 200 deep"),
+        ("a " + "array<" * 300 + "int" + ">" * 300, "nested more than 200 deep"),
     ],
 )  # fmt: skip
 def test_what_is_no_schema_is_refused(text: str, said: str) -> None:
