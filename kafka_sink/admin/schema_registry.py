@@ -19,7 +19,7 @@ import os
 import random
 import time
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import lru_cache, partial
 
 from kafka_sink.admin.registry_memory import recall, remember
 from kafka_sink.auth.login import read_login_options
@@ -55,6 +55,8 @@ HIDDEN = "[hidden]"
 TIMEOUT_MS = 10_000
 # Cache size: a query that makes a schema for each batch must not fill the memory.
 KNOWN_MAX = 1_000
+# For jobs whose options change: a token that is part of them, or another registry for each table.
+CLIENTS_MAX = 16
 # A schema text has at least one of these characters, a file name none.
 _TEXT_MARKS = frozenset('{"[\n;')
 
@@ -121,7 +123,7 @@ def schema_text(options: SchemaOptions) -> str | None:
         raise ConfigError(f"{name}={options.text} is no text in UTF-8", SCHEMA_INVALID) from None
 
 
-@cache
+@lru_cache(maxsize=CLIENTS_MAX)
 def registry_client(options: RegistryOptions, pid: int) -> RegistryClient:
     """Per process: a forked child must not use its parent's tokens."""
     return RegistryClient(options)
