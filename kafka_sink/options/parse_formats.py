@@ -271,15 +271,9 @@ def _check_without_registry(values: dict[str, Any], named: list[str], sides: Map
     for name in named:
         if name.startswith(REGISTRY):
             raise missing_error(f"{name} is set, but {REGISTRY}url is not")
-    for name in ("auto.register.schemas", "use.latest.version", "normalize.schemas"):
-        if values[name]:
+        if values.get(name) is True or name.endswith((".subject.name", ".subject.name.strategy", ".schema.version")):
             raise missing_error(f"{name} needs {REGISTRY}url")
     for side, options in sides.items():
-        for name in (f"{side}.subject.name", f"{side}.subject.name.strategy"):
-            if name in named:
-                raise missing_error(f"{name} needs {REGISTRY}url")
-        if options.version is not None:
-            raise missing_error(f"{side}.schema.version needs {REGISTRY}url")
         if options.identity is not None and options.text is None:
             raise missing_error(f"{side}.schema.id needs {REGISTRY}url, or the text of the schema as {side}.schema")
         framing = f"{side}.schema.framing"
