@@ -28,7 +28,7 @@ from kafka_sink.options.values import (
     Rule,
     Text,
     Whole,
-    check_web_address,
+    parse_web_address,
     pattern,
 )
 from kafka_sink.registry.framing import FRAMINGS, PREFIX
@@ -54,16 +54,9 @@ class Urls:
         urls = Names(self.valid).parse(name, value)
         if not urls:
             raise ConfigError(f"{name} is empty: expected {self.valid}")
-        return tuple(self._parse_url(name, url) for url in urls)
-
-    def _parse_url(self, name: str, url: str) -> str:
-        if "@" in url:
+        if any("@" in url for url in urls):
             raise ConfigError(f"{name} holds a user and password: set {REGISTRY}basic.auth.user.info instead")
-        # Schemes are case-insensitive.
-        scheme, _, rest = url.rstrip("/").partition(":")
-        address = f"{scheme.lower()}:{rest}"
-        check_web_address(name, address, self.valid)
-        return address
+        return tuple(parse_web_address(name, url, self.valid) for url in urls)
 
 
 def _strategy(text: str) -> str | None:

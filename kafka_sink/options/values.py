@@ -235,15 +235,19 @@ def parse_schemes(value: object) -> set[str]:
 _WEB_ADDRESS = re.compile(r"https?://[^\x00-\x20\x7f/?#@]+(/[^\x00-\x20\x7f-\U0010ffff?#@]*)?")
 
 
-def check_web_address(name: str, text: str, valid: str) -> None:
+def parse_web_address(name: str, text: str, valid: str) -> str:
     """The error does not contain the address: its user, its query or a mistyped port may be a secret."""
+    # Schemes are case-insensitive.
+    scheme, _, rest = text.strip().rstrip("/").partition(":")
+    address = f"{scheme.lower()}:{rest}"
     try:
-        parts = urlsplit(text)
-        is_address = bool(_WEB_ADDRESS.fullmatch(text) and parts.hostname) and parts.port != 0
+        parts = urlsplit(address)
+        is_valid = bool(_WEB_ADDRESS.fullmatch(address) and parts.hostname) and parts.port != 0
     except ValueError:
-        is_address = False
-    if not is_address:
+        is_valid = False
+    if not is_valid:
         raise ConfigError(f"{name} is not valid: expected {valid}")
+    return address
 
 
 # ---- TLS and SASL ----------------------------------------------------------------------------------------------------
