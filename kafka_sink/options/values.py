@@ -113,13 +113,17 @@ class Flag:
 @frozen
 class Text:
     empty_allowed: bool = True
+    bytes_max: int | None = None
 
     @property
     def valid(self) -> str:
-        return "any text" if self.empty_allowed else "text that is not empty"
+        text = "any text" if self.empty_allowed else "text that is not empty"
+        return text if self.bytes_max is None else f"{text}, at most {self.bytes_max} bytes"
 
     def parse(self, name: str, value: object) -> str:
         if not isinstance(value, str) or not (self.empty_allowed or value.strip()) or NO_TEXT.search(value):
+            raise invalid_value_error(name, value, self.valid)
+        if self.bytes_max is not None and len(value.strip().encode()) > self.bytes_max:
             raise invalid_value_error(name, value, self.valid)
         return value.strip()
 
