@@ -121,11 +121,13 @@ class Text:
         return text if self.bytes_max is None else f"{text}, at most {self.bytes_max} bytes"
 
     def parse(self, name: str, value: object) -> str:
-        if not isinstance(value, str) or not (self.empty_allowed or value.strip()) or NO_TEXT.search(value):
+        if not isinstance(value, str) or NO_TEXT.search(value):
             raise invalid_value_error(name, value, self.valid)
-        if self.bytes_max is not None and len(value.strip().encode()) > self.bytes_max:
+        text = value.strip()
+        is_too_long = self.bytes_max is not None and len(text.encode()) > self.bytes_max
+        if is_too_long or not (text or self.empty_allowed):
             raise invalid_value_error(name, value, self.valid)
-        return value.strip()
+        return text
 
 
 ANY_TEXT = Text()
