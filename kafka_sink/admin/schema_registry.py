@@ -30,14 +30,12 @@ from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.io import web
 from kafka_sink.io.files import read_file, resolve_references
 from kafka_sink.io.tls import tls_context
-from kafka_sink.options import ProducerOptions
 from kafka_sink.options.format_names import REGISTRY
 from kafka_sink.options.format_options import (
     CUSTOM,
     OAUTHBEARER,
     SASL_INHERIT,
     SASL_OAUTHBEARER_INHERIT,
-    STATIC_TOKEN,
     USER_INFO,
     RegistryOptions,
     SchemaOptions,
@@ -269,18 +267,16 @@ class RegistryClient:
 
 
 def _token_source(options: RegistryOptions) -> Renewed[str] | None:
-    if options.credentials in (OAUTHBEARER, CUSTOM):
-        return token_source(options.login, dict)
-    if options.credentials == SASL_OAUTHBEARER_INHERIT:
-        kafka = _kafka(options)
-        return token_source(kafka, lambda: read_login_options(kafka))
-    assert options.credentials in (None, USER_INFO, SASL_INHERIT, STATIC_TOKEN)
-    return None
+    """None: there is no token, or one that is not renewed."""
+    sources = {OAUTHBEARER: options.login, CUSTOM: options.login, SASL_OAUTHBEARER_INHERIT: options.kafka}
+    source = sources.get(options.credentials or "")
+    return None if source is None else token_source(source, lambda: read_login_options(source))
 
 
 def _user_and_password(options: RegistryOptions) -> tuple[str, str]:
     if options.credentials == SASL_INHERIT:
-        kafka = _kafka(options)
+        kafka = options.kafka
+        assert kafka is not None
         named: Mapping[str, str] = read_login_options(kafka) or {
             "username": resolve_references("sasl.username", kafka.sasl_username or ""),
             "password": resolve_references("sasl.password", kafka.sasl_password or ""),
@@ -291,11 +287,6 @@ def _user_and_password(options: RegistryOptions) -> tuple[str, str]:
     if not found:
         raise ConfigError(f"{name} is not valid: expected user:password")
     return user, password
-
-
-def _kafka(options: RegistryOptions) -> ProducerOptions:
-    assert options.kafka is not None
-    return options.kafka
 
 
 def _hide_secrets(secrets: tuple[str, ...], answer: web.HttpAnswer) -> bytes:
