@@ -209,17 +209,18 @@ _SERVER = re.compile(r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?(?:\[(?P<v6>[0-9a-fA
 
 @frozen
 class Servers:
-    """The bootstrap list. Stricter than Java where Java guesses: IPv6 needs brackets, a host is never empty."""
+    """The bootstrap list: scheme, in upper case or empty, host and port of each entry. Stricter than Java where Java
+    guesses: IPv6 needs brackets, a host is never empty."""
 
     valid: str = "host:port entries separated by commas, IPv6 addresses in brackets, ports from 1 to 65535"
 
-    def parse(self, name: str, value: object) -> tuple[tuple[str, int], ...]:
+    def parse(self, name: str, value: object) -> tuple[tuple[str, str, int], ...]:
         entries = Names(self.valid).parse(name, value)
         if not entries:
             raise ConfigError(f"{name} is empty: expected {self.valid}")
         return tuple(self._parse_server(name, entry) for entry in entries)
 
-    def _parse_server(self, name: str, entry: str) -> tuple[str, int]:
+    def _parse_server(self, name: str, entry: str) -> tuple[str, str, int]:
         match = _SERVER.fullmatch(entry)
         # An entry may contain a user and password by mistake; the part before an @ is not shown.
         said = repr("***@" + entry.rpartition("@")[2] if "@" in entry else entry)
@@ -228,13 +229,7 @@ class Servers:
         port = int(match["port"])
         if not 1 <= port <= 65535:
             raise ConfigError(f"{name}: the entry {said} has port {port}: expected a port from 1 to 65535")
-        return match["v6"] or match["host"], port
-
-
-def parse_schemes(value: object) -> set[str]:
-    """The part before :// of bootstrap servers, in upper case."""
-    entries = value.split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else ()
-    return {str(entry).partition("://")[0].strip().upper() for entry in entries if "://" in str(entry)}
+        return (match["scheme"] or "").upper(), match["v6"] or match["host"], port
 
 
 # What a request can contain: a path is of ASCII, a host's name may have other letters.

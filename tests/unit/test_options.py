@@ -293,6 +293,7 @@ def test_a_missing_bootstrap_list_is_an_error() -> None:
 def test_a_scheme_that_asks_for_encryption_must_agree_with_the_protocol() -> None:
     text = refusal({"bootstrap.servers": "SASL_SSL://a:1"})
     assert text == "bootstrap.servers asks for SASL_SSL, but security.protocol=PLAINTEXT: make them agree"
+    assert refusal({"bootstrap.servers": iter(["SASL_SSL://a:1"])}) == text
     both = {"bootstrap.servers": "SSL://a:1", "security.protocol": "ssl"}
     assert parse_producer_options(both).bootstrap_servers == (("a", 1),)
 
