@@ -37,7 +37,7 @@ from kafka_sink.admin.configs import (
     found_or_raise,
     read_configs,
 )
-from kafka_sink.admin.support import TransactionSupport, missing_apis, transaction_version_of
+from kafka_sink.admin.support import TRANSACTION_APIS, TransactionSupport
 from kafka_sink.auth.secured import authenticator, tls_contexts
 from kafka_sink.client.admin_engine import AdminEngine
 from kafka_sink.client.admin_request import (
@@ -306,8 +306,8 @@ class Client:
         if not nodes.offered_apis:
             self.reach()
             nodes = self._ensure_open()[1].nodes
-        transaction_version = transaction_version_of(nodes.finalized_features)
-        missing = missing_apis(nodes.offered_apis)
+        transaction_version = 2 if nodes.finalized_features.get("transaction.version", 0) >= 2 else 1
+        missing = tuple(api.name for api in TRANSACTION_APIS if api.key not in nodes.offered_apis)
         verifies = not missing and (transaction_version == 2 or (is_sweeping and self._brokers_verify()))
         return TransactionSupport(transaction_version, verifies, missing)
 
