@@ -72,6 +72,7 @@ _HOMES = {
     "version": "VERSION",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+__all__ = list(_HOME_OF)
 
 
 def __getattr__(name: str) -> object:

@@ -37,7 +37,7 @@ from kafka_sink.admin.configs import (
     found_or_raise,
     read_configs,
 )
-from kafka_sink.admin.support import TransactionSupport, missing_apis, transaction_version_of
+from kafka_sink.admin.support import TRANSACTION_APIS, TransactionSupport
 from kafka_sink.auth.secured import authenticator, tls_contexts
 from kafka_sink.client.admin_engine import AdminEngine
 from kafka_sink.client.admin_request import (
@@ -68,6 +68,7 @@ from kafka_sink.errors import (
     KafkaSinkError,
     LocalProtocolError,
     OperationTimeout,
+    RemoteProtocolError,
     TransportError,
 )
 from kafka_sink.exactly_once.commit_step import Progress
@@ -113,6 +114,13 @@ class Machine(Protocol[V_co]):
     """A `Committer`, or another state machine of requests and responses."""
 
     def step(self, now_ms: int, responses: Sequence[AdminResponse]) -> Progress[V_co]: ...
+
+
+def topic_row(api: Api, answer: Mapping[str, Any], topic: str) -> Mapping[str, Any]:
+    row: Mapping[str, Any] | None = next((each for each in answer["topics"] if each["name"] == topic), None)
+    if row is None:
+        raise RemoteProtocolError(f"a broker broke the protocol: its {api.name} answer does not name topic {topic}")
+    return row
 
 
 class Client:
@@ -298,8 +306,8 @@ class Client:
         if not nodes.offered_apis:
             self.reach()
             nodes = self._ensure_open()[1].nodes
-        transaction_version = transaction_version_of(nodes.finalized_features)
-        missing = missing_apis(nodes.offered_apis)
+        transaction_version = 2 if nodes.finalized_features.get("transaction.version", 0) >= 2 else 1
+        missing = tuple(api.name for api in TRANSACTION_APIS if api.key not in nodes.offered_apis)
         verifies = not missing and (transaction_version == 2 or (is_sweeping and self._brokers_verify()))
         return TransactionSupport(transaction_version, verifies, missing)
 
@@ -457,7 +465,7 @@ class Client:
         if isinstance(response.error, (AuthenticationError, ConfigError)):
             raise response.error
         for answer in response.bodies:
-            if answer["topics"][0]["error_code"] == TOPIC_AUTHORIZATION_FAILED:
+            if topic_row(METADATA, answer, topic)["error_code"] == TOPIC_AUTHORIZATION_FAILED:
                 raise AuthorizationError(
                     f"not authorized to describe topic {topic} (operation Describe, which Read and Write imply), or to "
                     "create it (Create)"
@@ -476,7 +484,7 @@ class Client:
             )  # fmt: skip
         except KafkaSinkError as error:
             return error
-        (result,) = answer["topics"]
+        result = topic_row(CREATE_TOPICS, answer, name)
         error_code = result["error_code"]
         if error_code in (0, TOPIC_ALREADY_EXISTS):
             return None

@@ -19,7 +19,7 @@ import os
 import random
 import time
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import lru_cache, partial
 
 from kafka_sink.admin.registry_memory import recall, remember
 from kafka_sink.auth.login import read_login_options
@@ -30,14 +30,12 @@ from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.io import web
 from kafka_sink.io.files import read_file, resolve_references
 from kafka_sink.io.tls import tls_context
-from kafka_sink.options import ProducerOptions
 from kafka_sink.options.format_names import REGISTRY
 from kafka_sink.options.format_options import (
     CUSTOM,
     OAUTHBEARER,
     SASL_INHERIT,
     SASL_OAUTHBEARER_INHERIT,
-    STATIC_TOKEN,
     USER_INFO,
     RegistryOptions,
     SchemaOptions,
@@ -55,6 +53,8 @@ HIDDEN = "[hidden]"
 TIMEOUT_MS = 10_000
 # Cache size: a query that makes a schema for each batch must not fill the memory.
 KNOWN_MAX = 1_000
+# For jobs whose options change: a token that is part of them, or another registry for each table.
+CLIENTS_MAX = 16
 # A schema text has at least one of these characters, a file name none.
 _TEXT_MARKS = frozenset('{"[\n;')
 
@@ -121,7 +121,7 @@ def schema_text(options: SchemaOptions) -> str | None:
         raise ConfigError(f"{name}={options.text} is no text in UTF-8", SCHEMA_INVALID) from None
 
 
-@cache
+@lru_cache(maxsize=CLIENTS_MAX)
 def registry_client(options: RegistryOptions, pid: int) -> RegistryClient:
     """Per process: a forked child must not use its parent's tokens."""
     return RegistryClient(options)
@@ -267,18 +267,16 @@ class RegistryClient:
 
 
 def _token_source(options: RegistryOptions) -> Renewed[str] | None:
-    if options.credentials in (OAUTHBEARER, CUSTOM):
-        return token_source(options.login, dict)
-    if options.credentials == SASL_OAUTHBEARER_INHERIT:
-        kafka = _kafka(options)
-        return token_source(kafka, lambda: read_login_options(kafka))
-    assert options.credentials in (None, USER_INFO, SASL_INHERIT, STATIC_TOKEN)
-    return None
+    """None: there is no token, or one that is not renewed."""
+    sources = {OAUTHBEARER: options.login, CUSTOM: options.login, SASL_OAUTHBEARER_INHERIT: options.kafka}
+    source = sources.get(options.credentials or "")
+    return None if source is None else token_source(source, lambda: read_login_options(source))
 
 
 def _user_and_password(options: RegistryOptions) -> tuple[str, str]:
     if options.credentials == SASL_INHERIT:
-        kafka = _kafka(options)
+        kafka = options.kafka
+        assert kafka is not None
         named: Mapping[str, str] = read_login_options(kafka) or {
             "username": resolve_references("sasl.username", kafka.sasl_username or ""),
             "password": resolve_references("sasl.password", kafka.sasl_password or ""),
@@ -289,11 +287,6 @@ def _user_and_password(options: RegistryOptions) -> tuple[str, str]:
     if not found:
         raise ConfigError(f"{name} is not valid: expected user:password")
     return user, password
-
-
-def _kafka(options: RegistryOptions) -> ProducerOptions:
-    assert options.kafka is not None
-    return options.kafka
 
 
 def _hide_secrets(secrets: tuple[str, ...], answer: web.HttpAnswer) -> bytes:

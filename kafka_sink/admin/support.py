@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ID
 
-TRANSACTION_FEATURE, VERSION_2_LEVEL = "transaction.version", 2
 TRANSACTION_APIS = (FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN)
 
 
@@ -19,11 +17,3 @@ class TransactionSupport(NamedTuple):
     transaction_version: int
     verifies: bool
     missing: tuple[str, ...] = ()
-
-
-def transaction_version_of(features: Mapping[str, int]) -> int:
-    return 2 if features.get(TRANSACTION_FEATURE, 0) >= VERSION_2_LEVEL else 1
-
-
-def missing_apis(offered: Collection[int]) -> tuple[str, ...]:
-    return tuple(api.name for api in TRANSACTION_APIS if api.key not in offered)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from kafka_sink.admin.client import Client
+from kafka_sink.admin.client import Client, topic_row
 from kafka_sink.client.outcome import describe
 from kafka_sink.error_table.brokers import TOPIC_NOT_CREATED, TOPIC_NOT_EVERYWHERE
 from kafka_sink.errors import AuthorizationError, BrokerError, ConfigError, OperationTimeout
@@ -40,8 +40,7 @@ class TopicState(NamedTuple):
 
 def topic_state(client: Client, name: str, configs: Iterable[str] | None = ()) -> TopicState | None:
     """None: there is no such topic. `configs`: the names to read; None means all."""
-    answer = client.ask_metadata(topic_query(name))
-    row = answer["topics"][0]
+    row = topic_row(METADATA, client.ask_metadata(topic_query(name)), name)
     if row["error_code"] == UNKNOWN_TOPIC:
         return None
     if row["error_code"] == TOPIC_AUTHORIZATION_FAILED:
@@ -100,7 +99,7 @@ def wait_on_all_brokers(client: Client, name: str, partitions: int) -> None:
     """Tasks may ask any broker. An unreachable one is not waited for."""
     deadline_ms = client.now_ms() + client.options.max_block_ms
     while True:
-        rows = [body["topics"][0] for body in client.answers_of_all(METADATA, topic_query(name))]
+        rows = [topic_row(METADATA, body, name) for body in client.answers_of_all(METADATA, topic_query(name))]
         if all(len(row["partitions"]) >= partitions and _is_led(row) for row in rows):
             return
         if client.now_ms() >= deadline_ms:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kafka_sink.admin.client import Client
+from kafka_sink.admin.client import Client, topic_row
 from kafka_sink.admin.topics import TopicState, differences, topic_query, topic_state
 from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
@@ -14,7 +14,7 @@ from kafka_sink.client.admin_request import Controller
 from kafka_sink.client.outcome import describe
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.options.sink_options import TopicPlan
-from kafka_sink.wire.apis import CREATE_TOPICS
+from kafka_sink.wire.apis import CREATE_TOPICS, METADATA
 
 IN_SYNC, MESSAGE_BYTES, CLEANUP = "min.insync.replicas", "max.message.bytes", "cleanup.policy"
 REPLICAS_WANTED = 3
@@ -157,8 +157,7 @@ def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:
 def metadata_of(client: Client, topic: str) -> Mapping[str, Any]:
     """Includes the client's authorized operations."""
     body = {**topic_query(topic), "include_topic_authorized_operations": True}
-    found: Mapping[str, Any] = client.ask_metadata(body)["topics"][0]
-    return found
+    return topic_row(METADATA, client.ask_metadata(body), topic)
 
 
 def _number(configs: Mapping[str, str | None] | None, name: str) -> int | None:

@@ -3,6 +3,7 @@ imports no more."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 AVRO, PROTOBUF, JSON, JSON_SCHEMA, STRING, BINARY = "avro", "protobuf", "json", "json-schema", "string", "binary"
@@ -29,7 +30,7 @@ SIDES = ("value", "key")
 # Confluent's clients accept these with and without the prefix.
 BARE = ("basic.auth.", "bearer.auth.", "latest.cache.", "http.connect.", "http.read.")
 _OF_BOTH_SIDES = frozenset({"auto.register.schemas", "use.latest.version", "normalize.schemas"})
-_OF_ONE_SIDE = tuple(f"{side}.{part}" for side in SIDES for part in ("schema", "schema.", "subject."))
+_OF_ONE_SIDE = re.compile(r"(value|key)\.(schema|schema\..*|subject\..*)", re.DOTALL)
 
 
 def is_format_option(name: str) -> bool:
@@ -37,6 +38,4 @@ def is_format_option(name: str) -> bool:
 
 
 def is_registry_option(name: str) -> bool:
-    if name.startswith((REGISTRY, *BARE)) or name in _OF_BOTH_SIDES:
-        return True
-    return any(name == part or (part.endswith(".") and name.startswith(part)) for part in _OF_ONE_SIDE)
+    return name.startswith((REGISTRY, *BARE)) or name in _OF_BOTH_SIDES or bool(_OF_ONE_SIDE.fullmatch(name))

@@ -28,7 +28,7 @@ from kafka_sink.options.values import (
     Rule,
     Text,
     Whole,
-    check_web_address,
+    parse_web_address,
     pattern,
 )
 from kafka_sink.registry.framing import FRAMINGS, PREFIX
@@ -54,16 +54,9 @@ class Urls:
         urls = Names(self.valid).parse(name, value)
         if not urls:
             raise ConfigError(f"{name} is empty: expected {self.valid}")
-        return tuple(self._parse_url(name, url) for url in urls)
-
-    def _parse_url(self, name: str, url: str) -> str:
-        if "@" in url:
+        if any("@" in url for url in urls):
             raise ConfigError(f"{name} holds a user and password: set {REGISTRY}basic.auth.user.info instead")
-        # Schemes are case-insensitive.
-        scheme, _, rest = url.rstrip("/").partition(":")
-        address = f"{scheme.lower()}:{rest}"
-        check_web_address(name, address, self.valid)
-        return address
+        return tuple(parse_web_address(name, url, self.valid) for url in urls)
 
 
 def _strategy(text: str) -> str | None:
@@ -124,7 +117,8 @@ _FORMATS = (
     _text("key.record.name", "See value.record.name."),
 )  # fmt: skip
 
-_CONNECTION = (
+_REGISTRY = (
+    # How it is reached.
     _row(f"{REGISTRY}url", None, Urls(), "URLs of the schema registry, tried one after the other. Only the driver "
          "sends requests to it, while a write is planned; executors do not."),
     _row(f"{REGISTRY}context", None, _CONTEXT_NAME, "The context of all subjects that do not name a context."),
@@ -137,9 +131,7 @@ _CONNECTION = (
     _row(f"{REGISTRY}retries.max.wait.ms", 20_000, Whole(0), "Maximum wait before a retry."),
     _row(f"{REGISTRY}latest.cache.ttl.sec", -1, Whole(0, besides=-1), "How long a planning process caches the latest "
          "version of a subject; -1: as long as the process runs. All other answers of a registry never change."),
-)  # fmt: skip
-
-_LOGIN = (
+    # Logins.
     _row(f"{REGISTRY}basic.auth.credentials.source", None, Choice((USER_INFO, SASL_INHERIT)), "USER_INFO: the "
          "credentials of basic.auth.user.info; the default if that option is set. SASL_INHERIT: user and password of "
          "the connection to Kafka."),
@@ -160,9 +152,7 @@ _LOGIN = (
          "sent as the header target-sr-cluster."),
     _row(f"{REGISTRY}bearer.auth.identity.pool.id", None, _VISIBLE, "Confluent Cloud: id of the identity pool, sent as "
          "the header Confluent-Identity-Pool-Id."),
-)  # fmt: skip
-
-_CHOICE = (
+    # Which schema.
     _row("auto.register.schemas", False, Flag(), "Register the schema under its subject if it is missing. The registry "
          "refuses an incompatible schema before any task runs."),
     _row("use.latest.version", False, Flag(), "Write with the latest version of the subject; columns are matched to "
@@ -188,9 +178,7 @@ def _rows_of(side: str) -> tuple[Option, ...]:
 
 
 FORMAT_OPTIONS: Mapping[str, Option] = {row.name: row for row in _FORMATS}
-REGISTRY_OPTIONS: Mapping[str, Option] = {
-    row.name: row for row in (*_CONNECTION, *_LOGIN, *_CHOICE, *(row for side in SIDES for row in _rows_of(side)))
-}
+REGISTRY_OPTIONS: Mapping[str, Option] = {row.name: row for rows in (_REGISTRY, *map(_rows_of, SIDES)) for row in rows}
 # Confluent's clients accept some with and without the prefix.
 REGISTRY_ALIASES: Mapping[str, str] = {
     name.removeprefix(REGISTRY): name for name in REGISTRY_OPTIONS if name.removeprefix(REGISTRY).startswith(BARE)

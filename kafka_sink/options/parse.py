@@ -108,7 +108,6 @@ def _read_option(draft: Draft, name: str, value: object) -> None:
     if canonical not in draft.named or canonical == name:
         draft.named[canonical] = name
     draft.values[canonical] = parsed
-    draft.raw[canonical] = value
     if alias and "this producer" not in alias.origin:
         draft.notices.append(f"{name} is a name of {alias.origin}: use {canonical}")
     if option.deprecation:

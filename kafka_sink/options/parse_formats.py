@@ -230,7 +230,6 @@ def _check_inherited(credentials: str | None, kafka: ProducerOptions) -> None:
 def _make_schema_options(side: str, values: dict[str, Any]) -> SchemaOptions:
     text, identity, version = (values[f"{side}.schema{part}"] for part in ("", ".id", ".version"))
     framing = values[f"{side}.schema.framing"]
-    registers, is_latest = values["auto.register.schemas"], values["use.latest.version"]
     if identity is not None and version is not None:
         raise contradiction_error(f"{side}.schema.id", f"{side}.schema.version")
     if framing == GLUE and not (isinstance(identity, str) and text is not None):
@@ -238,12 +237,14 @@ def _make_schema_options(side: str, values: dict[str, Any]) -> SchemaOptions:
             f"{side}.schema.framing={GLUE} needs {side}.schema and, as {side}.schema.id, the UUID of its version: AWS "
             "Glue itself is not asked"
         )
-    if identity is not None and text is not None and framing != NONE:
-        _check_known_identity(side, identity, framing)
+    # With the text given, too, the registry is not asked for what the framing needs.
+    is_guid = isinstance(identity, str)
+    if identity is not None and text is not None and framing != NONE and is_guid != (framing in BY_GUID):
+        wanted = "a GUID" if framing in BY_GUID else "a number"
+        raise missing_error(f"{side}.schema.framing={framing} needs {wanted} as {side}.schema.id")
     has_frame = values[f"{REGISTRY}url"] is not None or identity is not None
     # An option of one side takes precedence over one for both.
     is_chosen = identity is not None or version is not None
-    strategy = values[f"{side}.subject.name.strategy"]
     subject = values[f"{side}.subject.name"]
     if subject is not None:
         subject = add_context(values[f"{REGISTRY}context"], subject)
@@ -251,35 +252,22 @@ def _make_schema_options(side: str, values: dict[str, Any]) -> SchemaOptions:
         side=side,
         text=text,
         identity=identity,
-        version=LATEST if is_latest and not is_chosen else version,
-        strategy=strategy,
+        version=LATEST if values["use.latest.version"] and not is_chosen else version,
+        strategy=values[f"{side}.subject.name.strategy"],
         subject=subject,
         framing=framing if has_frame else NONE,
-        registers=registers and not is_chosen,
+        registers=values["auto.register.schemas"] and not is_chosen,
         normalizes=values["normalize.schemas"],
     )
-
-
-def _check_known_identity(side: str, identity: int | str, framing: str) -> None:
-    """If the text is given, too, the registry is not asked for what the framing needs."""
-    if isinstance(identity, str) != (framing in BY_GUID):
-        wanted = "a GUID" if framing in BY_GUID else "a number"
-        raise missing_error(f"{side}.schema.framing={framing} needs {wanted} as {side}.schema.id")
 
 
 def _check_without_registry(values: dict[str, Any], named: list[str], sides: Mapping[str, SchemaOptions]) -> None:
     for name in named:
         if name.startswith(REGISTRY):
             raise missing_error(f"{name} is set, but {REGISTRY}url is not")
-    for name in ("auto.register.schemas", "use.latest.version", "normalize.schemas"):
-        if values[name]:
+        if values.get(name) is True or name.endswith((".subject.name", ".subject.name.strategy", ".schema.version")):
             raise missing_error(f"{name} needs {REGISTRY}url")
     for side, options in sides.items():
-        for name in (f"{side}.subject.name", f"{side}.subject.name.strategy"):
-            if name in named:
-                raise missing_error(f"{name} needs {REGISTRY}url")
-        if options.version is not None:
-            raise missing_error(f"{side}.schema.version needs {REGISTRY}url")
         if options.identity is not None and options.text is None:
             raise missing_error(f"{side}.schema.id needs {REGISTRY}url, or the text of the schema as {side}.schema")
         framing = f"{side}.schema.framing"

@@ -124,7 +124,8 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     envelope = problems.attempt(_parse_envelope_options, of_envelope, formats[0], own) if formats is not None else None
     problems.raise_any("problems with the options")
     assert producer is not None and formats is not None, "what was not made has left a problem"
-    plan = TopicPlan(own["topic.partitions"], own["topic.replication.factor"], _sort_configs(configs[TOPIC_CONFIG]))
+    by_name = {prefix: tuple(sorted(named.items())) for prefix, named in configs.items()}
+    plan = TopicPlan(own["topic.partitions"], own["topic.replication.factor"], by_name[TOPIC_CONFIG])
     return SinkOptions(
         **select_fields(SinkOptions, own),
         producer=replace(producer, notices=()),
@@ -133,7 +134,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         falls_back=own["delivery.fallback"] == AT_LEAST_ONCE,
         ledger_is_created=own["ledger.create"],
         ledger_accepts_new_sink=own["ledger.accept.new.sink"],
-        ledger_configs=_sort_configs(configs[LEDGER_CONFIG]),
+        ledger_configs=by_name[LEDGER_CONFIG],
         topic_plan=plan if own["topic.create"] else None,
         partitioner=partitioner,
         checkpoint_location=of_spark.get("checkpointlocation"),
@@ -143,10 +144,6 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         telemetry=_make_telemetry_options(own),
         notices=(*notices, *producer.notices, *formats[1]),
     )
-
-
-def _sort_configs(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(configs.items()))
 
 
 def _parse_producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:

@@ -17,7 +17,7 @@ from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED, OPTIONS_CONTRADI
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.producer_options import INT_MAX
 from kafka_sink.options.table import OPTIONS, SECURITY_OPTIONS
-from kafka_sink.options.values import TLS_13_SUITES, contradiction_error, conversion_hint, missing_error, parse_schemes
+from kafka_sink.options.values import TLS_13_SUITES, contradiction_error, conversion_hint, missing_error
 from kafka_sink.security.mechanisms import OAUTHBEARER
 
 IN_FLIGHT_MAX_WITH_IDEMPOTENCE = 5
@@ -25,13 +25,10 @@ IN_FLIGHT_MAX_WITH_IDEMPOTENCE = 5
 
 @dataclass(slots=True)
 class Draft:
-    """Parsed values by canonical option name; the user may have set some of them under another name.
-
-    `raw` holds the values as they were written."""
+    """Parsed values by canonical option name; the user may have set some of them under another name."""
 
     values: dict[str, Any] = field(default_factory=dict)
     named: dict[str, str] = field(default_factory=dict)
-    raw: dict[str, object] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
 
     def spelling(self, name: str) -> str:
@@ -90,13 +87,15 @@ def check_timeouts(draft: Draft) -> None:
 
 
 def check_bootstrap(draft: Draft) -> None:
-    servers = draft.values["bootstrap.servers"]
+    servers, protocol = draft.values["bootstrap.servers"], draft.values["security.protocol"]
     distinct: dict[tuple[str, int], tuple[str, int]] = {}
-    for host, port in servers:
+    for scheme, host, port in servers:
+        if scheme != protocol and (scheme == "SSL" or scheme.startswith("SASL_")):
+            raise ConfigError(f"bootstrap.servers asks for {scheme}, but security.protocol={protocol}: make them agree")
         distinct.setdefault((host.lower(), port), (host, port))
     if len(distinct) < len(servers):
         draft.notices.append(f"{draft.spelling('bootstrap.servers')} names some servers more than once")
-        draft.values["bootstrap.servers"] = tuple(distinct.values())
+    draft.values["bootstrap.servers"] = tuple(distinct.values())
 
 
 def check_rack(draft: Draft) -> None:
@@ -157,7 +156,6 @@ def fill_client_id(draft: Draft) -> None:
 def check_security(draft: Draft) -> None:
     protocol = draft.values["security.protocol"]
     has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL_")
-    _check_schemes(draft, protocol)
     # A token endpoint has TLS whatever the brokers have, and is verified by ssl.truststore.*.
     is_endpoint_asked = (
         has_sasl
@@ -178,13 +176,6 @@ def check_security(draft: Draft) -> None:
         from kafka_sink.options.sasl_rules import check_sasl
 
         check_sasl(draft, has_tls)
-
-
-def _check_schemes(draft: Draft, protocol: str) -> None:
-    for scheme in parse_schemes(draft.raw.get("bootstrap.servers")):
-        is_secure = scheme == "SSL" or scheme.startswith("SASL_")
-        if is_secure and scheme != protocol:
-            raise ConfigError(f"bootstrap.servers asks for {scheme}, but security.protocol={protocol}: make them agree")
 
 
 def _check_tls(draft: Draft) -> None:

@@ -19,8 +19,8 @@ from kafka_sink.options.values import (
     Rule,
     Text,
     Whole,
-    check_web_address,
     invalid_value_error,
+    parse_web_address,
     pattern,
 )
 
@@ -70,9 +70,7 @@ class PlainUrl:
     valid: str = "an http:// or https:// address without user and query"
 
     def parse(self, name: str, value: object) -> str:
-        text = value.strip() if isinstance(value, str) else ""
-        check_web_address(name, text, self.valid)
-        return text.rstrip("/")
+        return parse_web_address(name, str(value), self.valid)
 
 
 def _row(name: str, default: object, rule: Rule, meaning: str) -> Option:

@@ -58,6 +58,9 @@ _ASSERTION = (
     "pass a function that returns the token as sasl.oauthbearer.token.provider"
 )
 
+# Kafka's strings have at most 32,767 bytes, and a client's default id is made of its transactional id.
+ID_BYTES_MAX = 32_000
+
 _DEFAULTS = {each.name: None if each.default is MISSING else each.default for each in fields(ProducerOptions)}
 
 
@@ -106,7 +109,8 @@ _PLAIN_OPTIONS = (
          "be at least linger.ms + request.timeout.ms; if it is not set, it is raised to that sum with a notice."),
     _long("max.block.ms", "How long a call may wait for metadata, for room in buffer.memory, or for a step of a "
           "transaction."),
-    _text("transactional.id", "Turns transactions on and fences older producers with the same id. Needs idempotence."),
+    _row("transactional.id", Text(False, ID_BYTES_MAX), "Turns transactions on and fences older producers with "
+         "the same id. Needs idempotence."),
     _int("transaction.timeout.ms", "The coordinator aborts a transaction that is open for longer. The time starts with "
          "the first partition in the transaction. The broker refuses more than its transaction.max.timeout.ms.",
          minimum=1),
@@ -154,8 +158,8 @@ _PLAIN_OPTIONS = (
     _row("client.rack", ANY_TEXT, "The rack of this client, with the same names as the brokers' broker.rack. "
          "partitioner.rack.aware uses it. Without that option it has no effect, and a notice says so."),
     # Requests and connections.
-    _row("client.id", ANY_TEXT, "Name in the broker's logs, metrics and quotas. If empty, the name is producer- "
-         "followed by the transactional id or a sequence number."),
+    _row("client.id", Text(bytes_max=ID_BYTES_MAX), "Name in the broker's logs, metrics and quotas. If empty, the "
+         "name is producer- followed by the transactional id or a sequence number."),
     _int("max.in.flight.requests.per.connection", "Maximum number of unanswered requests per broker. At most 5 with "
          "idempotence; without it, 1 keeps strict order.", minimum=1),
     _int("request.timeout.ms", "How long to wait for the response to a request."),

@@ -113,15 +113,21 @@ class Flag:
 @frozen
 class Text:
     empty_allowed: bool = True
+    bytes_max: int | None = None
 
     @property
     def valid(self) -> str:
-        return "any text" if self.empty_allowed else "text that is not empty"
+        text = "any text" if self.empty_allowed else "text that is not empty"
+        return text if self.bytes_max is None else f"{text}, at most {self.bytes_max} bytes"
 
     def parse(self, name: str, value: object) -> str:
-        if not isinstance(value, str) or not (self.empty_allowed or value.strip()) or NO_TEXT.search(value):
+        if not isinstance(value, str) or NO_TEXT.search(value):
             raise invalid_value_error(name, value, self.valid)
-        return value.strip()
+        text = value.strip()
+        is_too_long = self.bytes_max is not None and len(text.encode()) > self.bytes_max
+        if is_too_long or not (text or self.empty_allowed):
+            raise invalid_value_error(name, value, self.valid)
+        return text
 
 
 ANY_TEXT = Text()
@@ -203,17 +209,18 @@ _SERVER = re.compile(r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?(?:\[(?P<v6>[0-9a-fA
 
 @frozen
 class Servers:
-    """The bootstrap list. Stricter than Java where Java guesses: IPv6 needs brackets, a host is never empty."""
+    """The bootstrap list: scheme, in upper case or empty, host and port of each entry. Stricter than Java where Java
+    guesses: IPv6 needs brackets, a host is never empty."""
 
     valid: str = "host:port entries separated by commas, IPv6 addresses in brackets, ports from 1 to 65535"
 
-    def parse(self, name: str, value: object) -> tuple[tuple[str, int], ...]:
+    def parse(self, name: str, value: object) -> tuple[tuple[str, str, int], ...]:
         entries = Names(self.valid).parse(name, value)
         if not entries:
             raise ConfigError(f"{name} is empty: expected {self.valid}")
         return tuple(self._parse_server(name, entry) for entry in entries)
 
-    def _parse_server(self, name: str, entry: str) -> tuple[str, int]:
+    def _parse_server(self, name: str, entry: str) -> tuple[str, str, int]:
         match = _SERVER.fullmatch(entry)
         # An entry may contain a user and password by mistake; the part before an @ is not shown.
         said = repr("***@" + entry.rpartition("@")[2] if "@" in entry else entry)
@@ -222,28 +229,26 @@ class Servers:
         port = int(match["port"])
         if not 1 <= port <= 65535:
             raise ConfigError(f"{name}: the entry {said} has port {port}: expected a port from 1 to 65535")
-        return match["v6"] or match["host"], port
-
-
-def parse_schemes(value: object) -> set[str]:
-    """The part before :// of bootstrap servers, in upper case."""
-    entries = value.split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else ()
-    return {str(entry).partition("://")[0].strip().upper() for entry in entries if "://" in str(entry)}
+        return (match["scheme"] or "").upper(), match["v6"] or match["host"], port
 
 
 # What a request can contain: a path is of ASCII, a host's name may have other letters.
 _WEB_ADDRESS = re.compile(r"https?://[^\x00-\x20\x7f/?#@]+(/[^\x00-\x20\x7f-\U0010ffff?#@]*)?")
 
 
-def check_web_address(name: str, text: str, valid: str) -> None:
+def parse_web_address(name: str, text: str, valid: str) -> str:
     """The error does not contain the address: its user, its query or a mistyped port may be a secret."""
+    # Schemes are case-insensitive.
+    scheme, _, rest = text.strip().rstrip("/").partition(":")
+    address = f"{scheme.lower()}:{rest}"
     try:
-        parts = urlsplit(text)
-        is_address = bool(_WEB_ADDRESS.fullmatch(text) and parts.hostname) and parts.port != 0
+        parts = urlsplit(address)
+        is_valid = bool(_WEB_ADDRESS.fullmatch(address) and parts.hostname) and parts.port != 0
     except ValueError:
-        is_address = False
-    if not is_address:
+        is_valid = False
+    if not is_valid:
         raise ConfigError(f"{name} is not valid: expected {valid}")
+    return address
 
 
 # ---- TLS and SASL ----------------------------------------------------------------------------------------------------

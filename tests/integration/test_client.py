@@ -21,7 +21,7 @@ import pytest
 
 from kafka_sink.admin.client import ABOUT_US, Client
 from kafka_sink.admin.client_pool import ClientPool
-from kafka_sink.admin.topics import topic_query
+from kafka_sink.admin.topics import topic_query, topic_state, wait_on_all_brokers
 from kafka_sink.client.admin_request import (
     AdminRequest,
     AllBrokers,
@@ -36,10 +36,12 @@ from kafka_sink.errors import (
     BrokerError,
     LocalProtocolError,
     OperationTimeout,
+    RemoteProtocolError,
     TransportError,
 )
 from kafka_sink.exactly_once.commit_step import Progress
 from kafka_sink.testing import EmbeddedBroker, Fault
+from kafka_sink.testing.call import Call
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
 from kafka_sink.wire.apis import (
     API_VERSIONS,
@@ -410,6 +412,30 @@ def test_an_interrupt_between_two_turns_leaves_no_response_for_the_next_call(
             break
         assert client.ask_metadata(topic_query("t"))["topics"][0]["name"] == "t"
     assert wanted > 2
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client: client.describe_topic("t"),
+        lambda client: client.create_topic("u"),
+        lambda client: topic_state(client, "t"),
+        lambda client: wait_on_all_brokers(client, "t", 3),
+    ],
+)
+def test_an_answer_without_the_topic_that_was_asked_for_breaks_the_protocol(
+    client: Client, ask: Callable[[Client], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from a proxy that filters topics."""
+    client.reach()
+    whole = Call.answer
+
+    def filter_topics(call: Call, body: Mapping[str, Any], **more: Any) -> None:
+        whole(call, {**body, "topics": []} if "topics" in body else body, **more)
+
+    monkeypatch.setattr(Call, "answer", filter_topics)
+    with pytest.raises(RemoteProtocolError, match=r"answer does not name topic [tu]"):
+        ask(client)
 
 
 def test_a_closed_client_says_so(client: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import os
 import socket
@@ -20,7 +21,7 @@ from confluent_kafka.schema_registry import Schema as ConfluentSchema
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from kafka_sink.admin import registry_memory
-from kafka_sink.admin.schema_registry import RegistryClient, registry_client, resolve, schema_text
+from kafka_sink.admin.schema_registry import CLIENTS_MAX, RegistryClient, registry_client, resolve, schema_text
 from kafka_sink.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -189,6 +190,13 @@ def test_a_context_is_a_registry_of_its_own(registry: EmbeddedRegistry) -> None:
     for subject in ({}, {"value.subject.name": "orders-value"}):
         assert resolved(registry.url, by_id, subject, schema=None).schema == ONE
     assert resolved(registry.url, {"value.schema.id": "1"}, schema=None).schema == TWO
+
+
+def test_clients_of_options_that_are_used_no_more_are_not_kept(registry: EmbeddedRegistry) -> None:
+    for number in range(3 * CLIENTS_MAX):
+        resolved(registry.url, REGISTER, {"schema.registry.bearer.auth.token": f"token-{number}"})
+    gc.collect()
+    assert sum(isinstance(each, RegistryClient) for each in gc.get_objects()) <= CLIENTS_MAX
 
 
 # ---- what a new process remembers ------------------------------------------------------------------------------------

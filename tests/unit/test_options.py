@@ -233,6 +233,12 @@ def test_a_type_is_no_number() -> None:
     assert "expected a whole number" in refusal({"retries": int})
 
 
+def test_ids_that_do_not_fit_into_a_request_are_refused_before_anything_is_sent() -> None:
+    for name in ("client.id", "transactional.id"):
+        assert "at most 32000 bytes" in refusal({name: "\u00e4" * 16_001})
+        parse_named({name: "\u00e4" * 16_000})
+
+
 def test_none_means_not_set_where_that_is_the_default() -> None:
     assert parse_named({"transactional.id": None, "partitioner.class": None, "key.serializer": None}) == parse()
 
@@ -287,6 +293,7 @@ def test_a_missing_bootstrap_list_is_an_error() -> None:
 def test_a_scheme_that_asks_for_encryption_must_agree_with_the_protocol() -> None:
     text = refusal({"bootstrap.servers": "SASL_SSL://a:1"})
     assert text == "bootstrap.servers asks for SASL_SSL, but security.protocol=PLAINTEXT: make them agree"
+    assert refusal({"bootstrap.servers": iter(["SASL_SSL://a:1"])}) == text
     both = {"bootstrap.servers": "SSL://a:1", "security.protocol": "ssl"}
     assert parse_producer_options(both).bootstrap_servers == (("a", 1),)
 

@@ -182,7 +182,7 @@ def test_addresses_hold_no_secret_and_can_be_asked(url: str) -> None:
 
 def test_an_address_may_have_a_path_and_a_host_of_any_letters() -> None:
     telemetry = parsed(
-        {"lineage.url": "http://[::1]:5000/a%20b/", "metrics.pushgateway.url": "http://b\u00fccher"}
+        {"lineage.url": "HTTP://[::1]:5000/a%20b/", "metrics.pushgateway.url": "http://b\u00fccher"}
     ).telemetry
     assert telemetry is not None
     assert (telemetry.lineage_url, telemetry.pushgateway_url) == ("http://[::1]:5000/a%20b", "http://b\u00fccher")
