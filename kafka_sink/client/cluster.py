@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.frozen import frozen
@@ -59,6 +59,15 @@ class TopicView:
     replica_count: int = 0
 
 
+class PartitionInfo(NamedTuple):
+    """`leader_id` is None while the partition has no leader."""
+
+    topic: str
+    partition: int
+    leader_id: int | None
+    leader_epoch: int
+
+
 @frozen
 class ClusterView:
     brokers: Mapping[int, Endpoint] = field(default_factory=lambda: MappingProxyType({}))
@@ -101,6 +110,12 @@ class ClusterView:
         view = topic_view.partitions.get(partition)
         return view is not None and view.leader_id == NO_LEADER
 
+    def partition_infos(self, topic: str) -> list[PartitionInfo]:
+        found = self.topics[topic].partitions
+        return [
+            PartitionInfo(topic, index, self.leader(topic, index), found[index].leader_epoch) for index in sorted(found)
+        ]
+
     def leader_rack(self, topic: str, partition: int) -> str | None:
         leader = self.leader(topic, partition)
         return None if leader is None else self.brokers[leader].rack
@@ -132,7 +147,9 @@ def merge(
     reassignment, so that the epoch check would drop correct responses.
     """
     brokers = _read_brokers(metadata_body["brokers"])
-    _check_partition_count(metadata_body["topics"])
+    partition_count = sum(len(topic["partitions"]) for topic in metadata_body["topics"])
+    if partition_count > PARTITIONS_MAX:
+        raise RemoteProtocolError(f"a Metadata answer names {partition_count} partitions, more than {PARTITIONS_MAX}")
     cluster_id = metadata_body.get("cluster_id")
     known = view.topics
     if view.cluster_id is not None and cluster_id is not None and cluster_id != view.cluster_id:
@@ -241,9 +258,3 @@ def is_host_plausible(host: str) -> bool:
     return 0 < len(host) <= HOST_CHARACTERS_MAX and all(
         "!" <= character <= "~" and character not in HOST_CHARACTERS_REFUSED for character in host
     )
-
-
-def _check_partition_count(topics: Iterable[Mapping[str, Any]]) -> None:
-    count = sum(len(topic["partitions"]) for topic in topics)
-    if count > PARTITIONS_MAX:
-        raise RemoteProtocolError(f"a Metadata answer names {count} partitions, more than {PARTITIONS_MAX}")
