@@ -43,11 +43,14 @@ class BatchSender:
         backoff: Backoff,
         sequences: Sequences | None,
         transaction: Transaction | None,
-        loads: dict[str, dict[int, int]] | None = None,
-        view: ClusterView | None = None,
+        commands: list[Command],
+        loads: dict[str, dict[int, int]],
+        view: ClusterView,
     ) -> None:
+        """`commands`: the list to which it appends the ends of batches. `view`: from before this producer."""
         self._options = options
         self._backoff = backoff
+        self.commands = commands
         self._sequences = sequences
         self._transaction = transaction
         # When the first batch expires; None if there is none.
@@ -79,8 +82,6 @@ class BatchSender:
         self._topic_names: dict[bytes, str] = {}
         self.incomplete: dict[ProducerBatch, None] = {}
         self.requests_in_flight = 0
-        # What the engine collects after each step.
-        self.commands: list[Command] = []
         self.metadata_is_stale = False
         # Responses that may contain new leaders (KIP-951).
         self.answers_with_hints: list[Mapping[str, Any]] = []

@@ -138,7 +138,8 @@ class TransactionReceipt:
 class Transaction:
     """See the module. `transaction_requests.TransactionRequests` asks it what to send and passes it the responses."""
 
-    def __init__(self, transactional_id: str) -> None:
+    def __init__(self, transactional_id: str, finished: list[Finished]) -> None:
+        """`finished`: the list to which it appends the ends of operations."""
         self.transactional_id = transactional_id
         self.state = TransactionState.UNINITIALIZED
         self.transaction_version = 1
@@ -163,7 +164,7 @@ class Transaction:
 
         self._waiting: dict[str, list[int]] = {"init": [], "begin": [], "prepare": [], "end": []}
         self._version_to_begin = 1
-        self._finished: list[Finished] = []
+        self._finished = finished
 
     # ---- queries ----
 
@@ -335,12 +336,6 @@ class Transaction:
         self.error = None
         self._clear_touched()
         self._finish("end", None)
-
-    # ---- results ----
-
-    def take_finished(self) -> list[Finished]:
-        finished, self._finished = self._finished, []
-        return finished
 
     # ---- inside ----
 

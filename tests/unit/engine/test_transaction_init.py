@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from driver import new_batch
 from transaction_driver import PRODUCER_ID, TRANSACTION, TransactionDriver, started
 
 from kafka_sink.engine import engine
-from kafka_sink.engine.commands import Append, Flush, StartOver
+from kafka_sink.engine.commands import Append, EndTransaction, Flush, StartOver
 from kafka_sink.engine.producer_batch import ProducerIdentity
 from kafka_sink.engine.sequences import SEQUENCE_MODULUS, sequence_after
 from kafka_sink.errors import (
     AuthorizationError,
     BrokerError,
+    DeliveryError,
     LocalProtocolError,
     ProducerFenced,
     TransactionAborted,
@@ -527,6 +529,18 @@ def test_a_producer_id_under_way_forbids_nothing_and_its_answer_is_nobodys() -> 
         request for request in driver.cluster.requests_of(INIT_PRODUCER_ID) if not request.body["transactional_id"]
     ]
     assert len(asked) == 2
+
+
+def test_what_was_refused_in_the_same_step_is_still_told() -> None:
+    driver = TransactionDriver(2)
+    batch, begun = new_batch(), driver.operation_id()
+    driver.run(
+        Append([batch]),
+        EndTransaction(begun, commit=True),
+        StartOver(driver.operation_id(), "next"),
+    )
+    assert isinstance(driver.failed[batch].error, DeliveryError)
+    assert isinstance(driver.refusal_of(begun), LocalProtocolError)
 
 
 # ---- the coordinator of a reused id ----
