@@ -96,7 +96,7 @@ class _PendingCall:
         self.failures.append((kind or response_kind(error, was_sent=was_sent), error))
 
     def response(self) -> AdminResponse:
-        kind, error = min(self.failures, key=lambda pair: _GRAVITY[pair[0]], default=(ResponseKind.ANSWERED, None))
+        kind, error = min(self.failures, key=lambda one: _GRAVITY.index(one[0]), default=(ResponseKind.ANSWERED, None))
         return AdminResponse(self.request, kind, tuple(self.bodies), error, self.was_sent)
 
 
@@ -109,13 +109,8 @@ class _BrokerRequest:
     body: Mapping[str, Any]
 
 
-# LOST takes precedence: a retry may fix it, and then the others are reported.
-_GRAVITY = {
-    ResponseKind.LOST: 0,
-    ResponseKind.REFUSED: 1,
-    ResponseKind.UNSUPPORTED: 2,
-    ResponseKind.LEADERLESS: 3,
-}
+# Which failure of several is reported. LOST takes precedence: a retry may fix it, and then the others are reported.
+_GRAVITY = (ResponseKind.LOST, ResponseKind.REFUSED, ResponseKind.UNSUPPORTED, ResponseKind.LEADERLESS)
 
 
 class AdminEngine:

@@ -40,7 +40,6 @@ from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAbo
 from kafka_sink.options import ProducerOptions
 
 TRANSACTION_FEATURE = "transaction.version"
-COORDINATORS_MAX = 1_000
 
 
 class Engine:
@@ -52,10 +51,7 @@ class Engine:
         self.metadata = Metadata(options, self.nodes, jitter=jitter)
         # How many batches are queued, by topic and partition: one object, updated in place.
         self.queue_loads: dict[str, dict[int, int]] = {}
-        # Coordinators of earlier transactional ids of this producer, least recently used first, to save a lookup after
-        # `StartOver`. If one has moved, the broker answers NOT_COORDINATOR.
-        self._coordinators: dict[str, CoordinatorClient] = {}
-        self._transaction_requests: TransactionRequests | None = None
+        self._coordinators: dict[tuple[int, str], CoordinatorClient] = {}
         # Results of this step: of batches, and of operations, which are told last.
         self._completions: list[c.Command] = []
         self._finished: list[c.Finished] = []
@@ -69,12 +65,11 @@ class Engine:
         self._end: KafkaSinkError | None = None
 
     def _reset_producer(self, options: ProducerOptions) -> None:
-        """The state of one producer; connections and cluster metadata are not part of it."""
-        self._remember_coordinator()
+        """The state of one producer; connections, cluster metadata and coordinators are not part of it."""
         self._options = options
         self._sequences = Sequences() if options.enable_idempotence else None
         self._transaction: Transaction | None = None
-        self._transaction_requests = None
+        self._transaction_requests: TransactionRequests | None = None
         self._producer_ids: ProducerIdSource | None = None
         if options.transactional_id is not None:
             self._transaction = Transaction(options.transactional_id, self._finished)
@@ -83,7 +78,7 @@ class Engine:
                 transaction_timeout_ms=options.transaction_timeout_ms,
                 request_timeout_ms=options.request_timeout_ms,
                 backoff=self._backoff,
-                coordinator=self._coordinators.pop(options.transactional_id, None),
+                coordinators=self._coordinators,
             )
         elif self._sequences is not None:
             self._producer_ids = ProducerIdSource(request_timeout_ms=options.request_timeout_ms, backoff=self._backoff)
@@ -96,14 +91,6 @@ class Engine:
             self.queue_loads,
             self.cluster,
         )
-
-    def _remember_coordinator(self) -> None:
-        requests = self._transaction_requests
-        if requests is None or self._options.transactional_id is None or requests.coordinator is None:
-            return
-        self._coordinators[self._options.transactional_id] = requests.coordinator
-        while len(self._coordinators) > COORDINATORS_MAX:
-            del self._coordinators[next(iter(self._coordinators))]
 
     # ---- published by the sender ----
 

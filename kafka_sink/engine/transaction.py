@@ -204,9 +204,7 @@ class Transaction:
     # ---- requests of the application ----
 
     def init(self, operation_id: int) -> None:
-        if self.state is not TransactionState.INITIALIZING and not self._accepts(operation_id, TransactionEvent.INIT):
-            return
-        self._waiting["init"].append(operation_id)
+        self._wait_for("init", operation_id, TransactionEvent.INIT, TransactionState.INITIALIZING)
 
     def begin(self, operation_id: int, transaction_version: int) -> None:
         if self.state is TransactionState.RENEWING:
@@ -228,9 +226,7 @@ class Transaction:
         self.offsets = wish
 
     def prepare(self, operation_id: int) -> None:
-        if self.state is not TransactionState.PREPARING and not self._accepts(operation_id, TransactionEvent.PREPARE):
-            return
-        self._waiting["prepare"].append(operation_id)
+        self._wait_for("prepare", operation_id, TransactionEvent.PREPARE, TransactionState.PREPARING)
 
     def resume(self, operation_id: int, receipt: TransactionReceipt) -> None:
         if receipt.transactional_id != self.transactional_id:
@@ -247,14 +243,9 @@ class Transaction:
         self._finished.append(Finished(operation_id))
 
     def end(self, operation_id: int, *, commit: bool) -> None:
-        """Ends the transaction. The same call again (after a time-out) waits for the same end."""
-        running = TransactionState.COMMITTING if commit else TransactionState.ABORTING
-        if self.state is not running and not self._accepts(
-            operation_id, TransactionEvent.COMMIT if commit else TransactionEvent.ABORT
-        ):
-            return
-        self._waiting["end"].append(operation_id)
-        if not commit:
+        if commit:
+            self._wait_for("end", operation_id, TransactionEvent.COMMIT, TransactionState.COMMITTING)
+        elif self._wait_for("end", operation_id, TransactionEvent.ABORT, TransactionState.ABORTING):
             self.unregistered.clear()
             error = TransactionAborted("the transaction was aborted")
             self._finish("prepare", error)
@@ -344,6 +335,13 @@ class Transaction:
         if target is None:
             raise LocalProtocolError(f"{event.value} is not possible: {_ADVICE.get(self.state, self.state.value)}")
         self.state = target
+
+    def _wait_for(self, kind: str, operation_id: int, event: TransactionEvent, running: TransactionState) -> bool:
+        """False: refused. The same call again (after a time-out) waits for the same end."""
+        if self.state is not running and not self._accepts(operation_id, event):
+            return False
+        self._waiting[kind].append(operation_id)
+        return True
 
     def _accepts(self, operation_id: int, event: TransactionEvent) -> bool:
         """Changes the state if the table allows it; otherwise the operation is refused."""

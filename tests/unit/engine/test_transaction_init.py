@@ -8,7 +8,7 @@ import pytest
 from driver import new_batch
 from transaction_driver import PRODUCER_ID, TRANSACTION, TransactionDriver, started
 
-from kafka_sink.engine import engine
+from kafka_sink.engine import transaction_requests
 from kafka_sink.engine.commands import Append, EndTransaction, Flush, StartOver
 from kafka_sink.engine.producer_batch import ProducerIdentity
 from kafka_sink.engine.sequences import SEQUENCE_MODULUS, sequence_after
@@ -575,7 +575,7 @@ def test_a_coordinator_that_has_moved_meanwhile_is_looked_for() -> None:
 
 
 def test_what_is_known_of_coordinators_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "COORDINATORS_MAX", 2)
+    monkeypatch.setattr(transaction_requests, "COORDINATORS_MAX", 2)
     driver = started(2)
     driver.prepare()
     for name in ("a", "b", "c"):
