@@ -74,16 +74,10 @@ class CoordinatorLookup:
         for transactional_id in ids:
             del self.queued[transactional_id]
         self._asked.update(ids)
-        body = {"key_type": TRANSACTION_KEY, "coordinator_keys": list(ids)} if is_batched else {
-            "key_type": TRANSACTION_KEY, "key": ids[0]}  # fmt: skip
-        return Request(
-            FIND_COORDINATOR,
-            body,
-            LookupRequest(ids),
-            self._request_timeout_ms,
-            version_min=FIRST_BATCHED if is_batched else 1,
-            version_max=FIND_COORDINATOR.version_max if is_batched else FIRST_BATCHED - 1,
-        )
+        keys = {"coordinator_keys": list(ids)} if is_batched else {"key": ids[0]}
+        body = {"key_type": TRANSACTION_KEY, **keys}
+        versions = (FIRST_BATCHED, FIND_COORDINATOR.version_max) if is_batched else (1, FIRST_BATCHED - 1)
+        return Request(FIND_COORDINATOR, body, LookupRequest(ids), self._request_timeout_ms, *versions)
 
     def on_answer(self, answer: Answer, view: ClusterView) -> dict[str, KafkaSinkError | None]:
         """Results for the requested ids: None if found, else the error. Missing ids are looked up again."""
@@ -96,8 +90,8 @@ class CoordinatorLookup:
         if failure is not None:
             return dict.fromkeys(question.transactional_ids, failure)
         assert answer.body is not None
-        rows = answer.body["coordinators"] if answer.version >= FIRST_BATCHED else [
-            {**answer.body, "key": question.transactional_ids[0]}]  # fmt: skip
+        is_batched = answer.version >= FIRST_BATCHED
+        rows = answer.body["coordinators"] if is_batched else [{**answer.body, "key": question.transactional_ids[0]}]
         results: dict[str, KafkaSinkError | None] = dict.fromkeys(
             question.transactional_ids, RemoteProtocolError("an answer to FindCoordinator leaves out what was asked")
         )
