@@ -88,10 +88,6 @@ class _PendingCall:
     def deadline_ms(self) -> int:
         return self.begun_ms + self.request.timeout_ms
 
-    @property
-    def is_waiting_to_leave(self) -> bool:
-        return not self.is_over and (not self.is_divided or bool(self.unsent))
-
     def fail(self, error: KafkaSinkError, *, was_sent: bool = False, kind: ResponseKind | None = None) -> None:
         self.failures.append((kind or response_kind(error, was_sent=was_sent), error))
 
@@ -400,7 +396,8 @@ class AdminEngine:
         is_alone = not self.nodes.is_any_reachable(now_ms)
         for call in self._calls:
             is_overdue = now_ms >= call.deadline_ms
-            is_hopeless = refusal is not None or (is_alone and call.is_waiting_to_leave)
+            is_unsent = bool(call.unsent) or not call.is_divided
+            is_hopeless = refusal is not None or (is_alone and is_unsent)
             if call.is_over or not (is_overdue or is_hopeless):
                 continue
             name = call.request.api.name

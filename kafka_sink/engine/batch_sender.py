@@ -92,11 +92,6 @@ class BatchSender:
     def is_quiet(self) -> bool:
         return not self.incomplete and self.requests_in_flight == 0
 
-    @property
-    def first_incomplete(self) -> int | None:
-        """The number of the oldest batch that is not done."""
-        return next(iter(self.incomplete)).number if self.incomplete else None
-
     # ---- events ----
 
     def append(self, batches: Iterable[ProducerBatch]) -> None:

@@ -178,7 +178,11 @@ class Engine:
 
     def _on_wish(self, now_ms: int, event: c.Wish) -> None:
         if isinstance(event, c.Append):
-            self._on_append(now_ms, event)
+            for topic in {batch.topic for batch in event.batches}:
+                self.metadata.want_topic(topic, now_ms)
+            self._production.append(event.batches)
+            if self._end is not None:
+                self._production.fail_all(self._end)
         elif isinstance(event, c.WantTopic):
             self.metadata.want_topic(event.topic, now_ms)
             if event.topic in self.cluster.topics:
@@ -200,25 +204,15 @@ class Engine:
     def _start_over(self, wish: c.StartOver) -> None:
         """Replaces this producer by a new one; it must have nothing pending."""
         error = self._end
-        if error is None and not self._is_at_rest():
+        # A pending InitProducerId does not matter: it was for an earlier producer, and its id will not be used.
+        is_asking = self._transaction_requests is not None and self._transaction_requests.is_waiting
+        if error is None and (is_asking or self._flushes or self._closes or not self._is_over()):
             error = LocalProtocolError("a producer with records or requests under way cannot start over")
         if error is None:
             self._reset_producer(replace(self._options, transactional_id=wish.transactional_id))
             # By the older rules Produce has no topic ids: only metadata tells whether a topic was replaced meanwhile.
             self._production.metadata_is_stale = self._transaction is not None and self._transaction_version() == 1
         self._finished.append(c.Finished(wish.operation_id, error))
-
-    def _is_at_rest(self) -> bool:
-        # A pending InitProducerId does not matter: it was for an earlier producer, and its id will not be used.
-        is_asking = self._transaction_requests is not None and self._transaction_requests.is_waiting
-        return not (is_asking or self._flushes or self._closes) and self._is_over()
-
-    def _on_append(self, now_ms: int, event: c.Append) -> None:
-        for topic in {batch.topic for batch in event.batches}:
-            self.metadata.want_topic(topic, now_ms)
-        self._production.append(event.batches)
-        if self._end is not None:
-            self._production.fail_all(self._end)
 
     def _on_transaction_wish(self, wish: c.TransactionWish) -> None:
         transaction = self._transaction
@@ -304,7 +298,7 @@ class Engine:
             requests.on_sent(request)
         elif self.nodes.is_throttled(node_id, now_ms):
             # It is still the coordinator. A lookup would use up the quota again, and nothing else would ever be sent.
-            requests.on_throttled()
+            requests.trouble = "the broker throttles this client, because a quota of this client is used up"
         elif self.nodes.blocked_until_ms(node_id, now_ms) is not None:
             # Its host is down: perhaps another broker took over.
             requests.on_coordinator_gone(now_ms, node_id, self.nodes.failure_of(node_id))
@@ -365,8 +359,8 @@ class Engine:
 
     def _finish_flushes_and_closes(self) -> None:
         if self._flushes:
-            first = self._production.first_incomplete
-            over = [flush for flush in self._flushes if first is None or first > flush[1]]
+            first = next(iter(self._production.incomplete), None)
+            over = [flush for flush in self._flushes if first is None or first.number > flush[1]]
             self._finished.extend([c.Finished(operation_id) for operation_id, _ in over])
             self._flushes = self._flushes[len(over) :]
         if self._closes and self._is_over():

@@ -160,9 +160,6 @@ class TransactionRequests:
         for key in [key for key, value in self._coordinators.items() if value.node_id == node_id]:
             del self._coordinators[key]
 
-    def on_throttled(self) -> None:
-        self.trouble = "the broker throttles this client, because a quota of this client is used up"
-
     # ---- the next request ----
 
     def _next_coordinator_request(self, is_quiet: bool) -> CoordinatorRequest | None:
