@@ -51,7 +51,7 @@ class TopicView:
     """While `error_code` is set the partitions have no leader; they are kept for the epochs seen so far."""
 
     name: str
-    topic_id: bytes = NO_TOPIC_ID
+    topic_id: bytes = NO_TOPIC_ID  # brokers before 2.8 know none
     partitions: Mapping[int, PartitionLeader] = field(default_factory=lambda: MappingProxyType({}))
     error_code: int = 0
     is_internal: bool = False
@@ -119,11 +119,6 @@ class ClusterView:
     def leader_rack(self, topic: str, partition: int) -> str | None:
         leader = self.leader(topic, partition)
         return None if leader is None else self.brokers[leader].rack
-
-    def topic_id(self, topic: str) -> bytes | None:
-        """None where the brokers know no topic ids (before 2.8)."""
-        topic_view = self.topics.get(topic)
-        return None if topic_view is None or topic_view.topic_id == NO_TOPIC_ID else topic_view.topic_id
 
     def topic_ids(self) -> dict[str, bytes]:
         return {view.name: view.topic_id for view in self.topics.values() if view.topic_id != NO_TOPIC_ID}
