@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kafka_sink.checks.finding import CheckReport as CheckReport
     from kafka_sink.checks.run import check as check
-    from kafka_sink.client.partitions import PartitionInfo as PartitionInfo
+    from kafka_sink.client.cluster import PartitionInfo as PartitionInfo
     from kafka_sink.engine.transaction import TransactionReceipt as TransactionReceipt
     from kafka_sink.errors import AuthenticationError as AuthenticationError
     from kafka_sink.errors import AuthorizationError as AuthorizationError
@@ -68,7 +68,7 @@ _HOMES = {
     "producer.offsets": "ConsumerGroup OffsetAndMetadata",
     "producer.producer": "Producer",
     "spark": "register",
-    "client.partitions": "PartitionInfo",
+    "client.cluster": "PartitionInfo",
     "version": "VERSION",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -41,7 +41,6 @@ from kafka_sink.admin.support import TRANSACTION_APIS, TransactionSupport
 from kafka_sink.auth.secured import authenticator, tls_contexts
 from kafka_sink.client.admin_engine import AdminEngine
 from kafka_sink.client.admin_request import (
-    VERSION_MAX,
     AdminRequest,
     AdminResponse,
     AllBrokers,
@@ -54,11 +53,11 @@ from kafka_sink.client.admin_request import (
     match_responses,
 )
 from kafka_sink.client.backoff import Backoff
-from kafka_sink.client.cluster import ClusterView
+from kafka_sink.client.cluster import ClusterView, PartitionInfo
 from kafka_sink.client.commands import Connect, Disconnect, Notice, Resolve, Send
 from kafka_sink.client.metadata import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.client.outcome import describe
-from kafka_sink.client.partitions import PartitionInfo, partition_infos
+from kafka_sink.client.request import VERSION_MAX
 from kafka_sink.error_table.brokers import NO_BROKER, TOPIC_NOT_CREATED, TOPIC_UNKNOWN
 from kafka_sink.errors import (
     AuthenticationError,
@@ -356,7 +355,7 @@ class Client:
         metadata = self._begin().metadata
         seen = metadata.view
         if metadata.is_just_learnt(self.now_ms()) and seen.partition_count(topic) is not None:
-            return partition_infos(seen, topic)
+            return seen.partition_infos(topic)
         metadata.want_topic(topic, self.now_ms())
         metadata.request_update()
         while True:
@@ -374,7 +373,7 @@ class Client:
         error = metadata.topic_error(topic)
         if error is not None:
             raise error
-        return partition_infos(metadata.view, topic)
+        return metadata.view.partition_infos(topic)
 
     def topic_configs(self, topic: str, names: Sequence[str] | None = None) -> dict[str, str | None] | None:
         """None: the broker does not return them."""

@@ -88,15 +88,11 @@ class _PendingCall:
     def deadline_ms(self) -> int:
         return self.begun_ms + self.request.timeout_ms
 
-    @property
-    def is_waiting_to_leave(self) -> bool:
-        return not self.is_over and (not self.is_divided or bool(self.unsent))
-
     def fail(self, error: KafkaSinkError, *, was_sent: bool = False, kind: ResponseKind | None = None) -> None:
         self.failures.append((kind or response_kind(error, was_sent=was_sent), error))
 
     def response(self) -> AdminResponse:
-        kind, error = min(self.failures, key=lambda pair: _GRAVITY[pair[0]], default=(ResponseKind.ANSWERED, None))
+        kind, error = min(self.failures, key=lambda one: _GRAVITY.index(one[0]), default=(ResponseKind.ANSWERED, None))
         return AdminResponse(self.request, kind, tuple(self.bodies), error, self.was_sent)
 
 
@@ -109,13 +105,8 @@ class _BrokerRequest:
     body: Mapping[str, Any]
 
 
-# LOST takes precedence: a retry may fix it, and then the others are reported.
-_GRAVITY = {
-    ResponseKind.LOST: 0,
-    ResponseKind.REFUSED: 1,
-    ResponseKind.UNSUPPORTED: 2,
-    ResponseKind.LEADERLESS: 3,
-}
+# Which failure of several is reported. LOST takes precedence: a retry may fix it, and then the others are reported.
+_GRAVITY = (ResponseKind.LOST, ResponseKind.REFUSED, ResponseKind.UNSUPPORTED, ResponseKind.LEADERLESS)
 
 
 class AdminEngine:
@@ -166,7 +157,7 @@ class AdminEngine:
         for call in self._calls:
             call.is_over = True
         self._calls = []
-        self._lookup.clear_queue()
+        self._lookup.queued.clear()
         self._is_looking_ahead = False
 
     def look_ahead(self, now_ms: int, topics: Collection[str], transactional_ids: Collection[str]) -> None:
@@ -187,32 +178,22 @@ class AdminEngine:
         call = _PendingCall(request, now_ms, self.cluster)
         self._calls.append(call)
         target = request.target
-        if request.led_partitions:
-            self._want_leaders(now_ms, call)
+        led_topics = _led_topics(request)
+        is_known = led_topics <= self.cluster.topics.keys() and self.metadata.is_just_learnt(now_ms)
+        for topic in led_topics | topics_of(target):
+            self.metadata.want_topic(topic, now_ms)
+        if (led_topics or isinstance(target, AllBrokers)) and not is_known:
+            call.needs_news = True
+            self.metadata.refresh()
         if isinstance(target, (Coordinator, Coordinators)):
             for transactional_id in _ids_of(target):
                 if request.find_again:
                     self._lookup.forget(transactional_id)
                 if self._lookup.get(transactional_id) is None:
                     self._enqueue_lookup(call, transactional_id)
-            return
-        for topic in topics_of(target):
-            self.metadata.want_topic(topic, now_ms)
-        if request.find_again:
+        elif request.find_again:
             call.needs_news = True
             self.metadata.request_update()
-        elif isinstance(target, AllBrokers) and not self.metadata.is_just_learnt(now_ms):
-            call.needs_news = True
-            self.metadata.refresh()
-
-    def _want_leaders(self, now_ms: int, call: _PendingCall) -> None:
-        topics = _led_topics(call.request)
-        is_known = topics <= self.cluster.topics.keys() and self.metadata.is_just_learnt(now_ms)
-        for topic in topics:
-            self.metadata.want_topic(topic, now_ms)
-        if not is_known:
-            call.needs_news = True
-            self.metadata.refresh()
 
     def _enqueue_lookup(self, call: _PendingCall, transactional_id: str) -> None:
         call.missing.add(transactional_id)
@@ -355,12 +336,11 @@ class AdminEngine:
         return True
 
     def _look_up(self, now_ms: int) -> None:
-        while self._lookup.has_queued:
+        while self._lookup.queued:
             node_id = self.nodes.any_usable(now_ms)
             if node_id is None:
                 return
             request = self._lookup.next_request(self.nodes.version_of(node_id, FIND_COORDINATOR))
-            assert request is not None
             self.nodes.send(node_id, request, now_ms)
 
     def _connect_ahead(self, now_ms: int) -> None:
@@ -416,7 +396,8 @@ class AdminEngine:
         is_alone = not self.nodes.is_any_reachable(now_ms)
         for call in self._calls:
             is_overdue = now_ms >= call.deadline_ms
-            is_hopeless = refusal is not None or (is_alone and call.is_waiting_to_leave)
+            is_unsent = bool(call.unsent) or not call.is_divided
+            is_hopeless = refusal is not None or (is_alone and is_unsent)
             if call.is_over or not (is_overdue or is_hopeless):
                 continue
             name = call.request.api.name

@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from kafka_sink.client.connection import UNSUPPORTED_VERSION
+from kafka_sink.client.request import VERSION_MAX
 from kafka_sink.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -25,8 +26,6 @@ from kafka_sink.errors import (
     LocalProtocolError,
 )
 from kafka_sink.wire.apis import Api
-
-VERSION_MAX = 32_767
 
 
 class Coordinator(NamedTuple):

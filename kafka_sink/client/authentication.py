@@ -24,12 +24,12 @@ RENEWED_FROM, RENEWED_UNTIL = 0.85, 0.95
 # Limit for a broker's message in error texts and in the log.
 TOLD_CHARACTERS_MAX = 1000
 WHERE = "sasl.jaas.config, or sasl.username and sasl.password"
-WHERE_OF_AWS = (
-    "the policy of the IAM identity (kafka-cluster:Connect), its keys, sasl.aws.region, and this host's clock"
-)
-WHERE_OF_KERBEROS = "sasl.kerberos.service.name, the broker's keytab, and the clocks of both hosts"
-WHERE_OF_TOKENS = "issuer, audience, subject and expiry of the token against what the broker expects"
-_WHERE_OF = {AWS_MSK_IAM: WHERE_OF_AWS, GSSAPI: WHERE_OF_KERBEROS, OAUTHBEARER: WHERE_OF_TOKENS}
+_WHERE_OF = {
+    AWS_MSK_IAM: "the policy of the IAM identity (kafka-cluster:Connect), its keys, sasl.aws.region, and this host's "
+    "clock",
+    GSSAPI: "sasl.kerberos.service.name, the broker's keytab, and the clocks of both hosts",
+    OAUTHBEARER: "issuer, audience, subject and expiry of the token against what the broker expects",
+}
 
 
 def next_token(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> bytes | None:

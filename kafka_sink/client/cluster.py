@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.frozen import frozen
@@ -51,12 +51,21 @@ class TopicView:
     """While `error_code` is set the partitions have no leader; they are kept for the epochs seen so far."""
 
     name: str
-    topic_id: bytes = NO_TOPIC_ID
+    topic_id: bytes = NO_TOPIC_ID  # brokers before 2.8 know none
     partitions: Mapping[int, PartitionLeader] = field(default_factory=lambda: MappingProxyType({}))
     error_code: int = 0
     is_internal: bool = False
     # The lowest number of replicas of any partition.
     replica_count: int = 0
+
+
+class PartitionInfo(NamedTuple):
+    """`leader_id` is None while the partition has no leader."""
+
+    topic: str
+    partition: int
+    leader_id: int | None
+    leader_epoch: int
 
 
 @frozen
@@ -101,14 +110,15 @@ class ClusterView:
         view = topic_view.partitions.get(partition)
         return view is not None and view.leader_id == NO_LEADER
 
+    def partition_infos(self, topic: str) -> list[PartitionInfo]:
+        found = self.topics[topic].partitions
+        return [
+            PartitionInfo(topic, index, self.leader(topic, index), found[index].leader_epoch) for index in sorted(found)
+        ]
+
     def leader_rack(self, topic: str, partition: int) -> str | None:
         leader = self.leader(topic, partition)
         return None if leader is None else self.brokers[leader].rack
-
-    def topic_id(self, topic: str) -> bytes | None:
-        """None where the brokers know no topic ids (before 2.8)."""
-        topic_view = self.topics.get(topic)
-        return None if topic_view is None or topic_view.topic_id == NO_TOPIC_ID else topic_view.topic_id
 
     def topic_ids(self) -> dict[str, bytes]:
         return {view.name: view.topic_id for view in self.topics.values() if view.topic_id != NO_TOPIC_ID}
@@ -132,7 +142,9 @@ def merge(
     reassignment, so that the epoch check would drop correct responses.
     """
     brokers = _read_brokers(metadata_body["brokers"])
-    _check_partition_count(metadata_body["topics"])
+    partition_count = sum(len(topic["partitions"]) for topic in metadata_body["topics"])
+    if partition_count > PARTITIONS_MAX:
+        raise RemoteProtocolError(f"a Metadata answer names {partition_count} partitions, more than {PARTITIONS_MAX}")
     cluster_id = metadata_body.get("cluster_id")
     known = view.topics
     if view.cluster_id is not None and cluster_id is not None and cluster_id != view.cluster_id:
@@ -241,9 +253,3 @@ def is_host_plausible(host: str) -> bool:
     return 0 < len(host) <= HOST_CHARACTERS_MAX and all(
         "!" <= character <= "~" and character not in HOST_CHARACTERS_REFUSED for character in host
     )
-
-
-def _check_partition_count(topics: Iterable[Mapping[str, Any]]) -> None:
-    count = sum(len(topic["partitions"]) for topic in topics)
-    if count > PARTITIONS_MAX:
-        raise RemoteProtocolError(f"a Metadata answer names {count} partitions, more than {PARTITIONS_MAX}")

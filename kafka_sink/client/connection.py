@@ -159,8 +159,8 @@ class Connection:
         return f"{self.title} did not answer {asked} within {now_ms - request.sent_ms} ms; the connection is closed"
 
     @property
-    def is_authenticated(self) -> bool:
-        return self._new_exchange is not None and self.sessions > 0
+    def uses_sasl(self) -> bool:
+        return self._new_exchange is not None
 
     def is_session_over(self, now_ms: int) -> bool:
         """True: before the next request the session must be renewed."""

@@ -46,19 +46,15 @@ class CoordinatorLookup:
         self._request_timeout_ms = request_timeout_ms
         self._found: dict[str, FoundCoordinator] = {}
         # Keys only, in the order in which they were enqueued.
-        self._queued: dict[str, None] = {}
+        self.queued: dict[str, None] = {}
         self._asked: set[str] = set()
-
-    @property
-    def has_queued(self) -> bool:
-        return bool(self._queued)
 
     def get(self, transactional_id: str) -> FoundCoordinator | None:
         return self._found.get(transactional_id)
 
     def enqueue(self, transactional_id: str) -> None:
         if transactional_id not in self._asked:
-            self._queued[transactional_id] = None
+            self.queued[transactional_id] = None
 
     def forget(self, transactional_id: str) -> None:
         self._found.pop(transactional_id, None)
@@ -71,43 +67,31 @@ class CoordinatorLookup:
     def forget_node(self, node_id: int) -> None:
         self._found = {key: found for key, found in self._found.items() if found.node_id != node_id}
 
-    def clear_queue(self) -> None:
-        self._queued.clear()
-
-    def next_request(self, version: int | None) -> Request | None:
+    def next_request(self, version: int | None) -> Request:
         """`version`: the common version with the chosen broker; None: the connection will refuse the request."""
-        if not self._queued:
-            return None
         is_batched = version is None or version >= FIRST_BATCHED
-        ids = tuple(self._queued)[: KEYS_MAX if is_batched else 1]
+        ids = tuple(self.queued)[: KEYS_MAX if is_batched else 1]
         for transactional_id in ids:
-            del self._queued[transactional_id]
+            del self.queued[transactional_id]
         self._asked.update(ids)
-        body = {"key_type": TRANSACTION_KEY, "coordinator_keys": list(ids)} if is_batched else {
-            "key_type": TRANSACTION_KEY, "key": ids[0]}  # fmt: skip
-        return Request(
-            FIND_COORDINATOR,
-            body,
-            LookupRequest(ids),
-            self._request_timeout_ms,
-            version_min=FIRST_BATCHED if is_batched else 1,
-            version_max=FIND_COORDINATOR.version_max if is_batched else FIRST_BATCHED - 1,
-        )
+        keys = {"coordinator_keys": list(ids)} if is_batched else {"key": ids[0]}
+        body = {"key_type": TRANSACTION_KEY, **keys}
+        versions = (FIRST_BATCHED, FIND_COORDINATOR.version_max) if is_batched else (1, FIRST_BATCHED - 1)
+        return Request(FIND_COORDINATOR, body, LookupRequest(ids), self._request_timeout_ms, *versions)
 
     def on_answer(self, answer: Answer, view: ClusterView) -> dict[str, KafkaSinkError | None]:
         """Results for the requested ids: None if found, else the error. Missing ids are looked up again."""
-        question = answer.request.purpose
-        assert isinstance(question, LookupRequest)
+        question: LookupRequest = answer.request.purpose
         self._asked.difference_update(question.transactional_ids)
         failure = answer.failure
         if isinstance(failure, (TransportError, RemoteProtocolError)):
-            self._queued.update(dict.fromkeys(question.transactional_ids))
+            self.queued.update(dict.fromkeys(question.transactional_ids))
             return {}
         if failure is not None:
             return dict.fromkeys(question.transactional_ids, failure)
         assert answer.body is not None
-        rows = answer.body["coordinators"] if answer.version >= FIRST_BATCHED else [
-            {**answer.body, "key": question.transactional_ids[0]}]  # fmt: skip
+        is_batched = answer.version >= FIRST_BATCHED
+        rows = answer.body["coordinators"] if is_batched else [{**answer.body, "key": question.transactional_ids[0]}]
         results: dict[str, KafkaSinkError | None] = dict.fromkeys(
             question.transactional_ids, RemoteProtocolError("an answer to FindCoordinator leaves out what was asked")
         )

@@ -55,7 +55,6 @@ class MetadataRequest:
 class Metadata:
     def __init__(self, options: ProducerOptions, nodes: NodeSet, *, jitter: Callable[[], float]) -> None:
         self._options = options
-        self._max_age_ms = options.metadata_max_age_ms
         self._nodes = nodes
         self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, jitter)
         self.view = ClusterView()
@@ -180,7 +179,7 @@ class Metadata:
         if self._is_full_wanted or self._new_topics or self._succeeded_ms is None:
             due_ms = self._allowed_at_ms
         else:
-            due_ms = max(self._allowed_at_ms, self._succeeded_ms + self._max_age_ms)
+            due_ms = max(self._allowed_at_ms, self._succeeded_ms + self._options.metadata_max_age_ms)
         if due_ms > now_ms:
             return due_ms
         moments = [self._nodes.retry_at_ms()]
@@ -189,23 +188,24 @@ class Metadata:
         return min((moment for moment in moments if moment is not None and moment > now_ms), default=None)
 
     def _is_expired(self, now_ms: int) -> bool:
-        return self._succeeded_ms is None or now_ms >= self._succeeded_ms + self._max_age_ms
+        return self._succeeded_ms is None or now_ms >= self._succeeded_ms + self._options.metadata_max_age_ms
 
     # ---- responses -------------------------------------------------------------------------------------------------
 
     def on_answer(self, now_ms: int, answer: Answer) -> None:
-        question = answer.request.purpose
-        if question is not self._question or not isinstance(question, MetadataRequest):
+        question: MetadataRequest = answer.request.purpose
+        if question is not self._question:
             return
         self._question = None
         body = answer.body
         if body is None:
             self._on_failure(now_ms, answer.failure)
-        elif body.get("error_code", 0) == REBOOTSTRAP_REQUIRED:
-            self._on_failure(now_ms, _refusal_error(body))
-            self._rebootstrap(now_ms, "a broker asked for it")
         elif body.get("error_code", 0):
-            self._on_failure(now_ms, _refusal_error(body))
+            row = code(body["error_code"])
+            text = f"Metadata was refused: {row.name} ({row.number})"
+            self._on_failure(now_ms, BrokerError(text, code=row.number, api=METADATA.name))
+            if row.number == REBOOTSTRAP_REQUIRED:
+                self._rebootstrap(now_ms, "a broker asked for it")
         elif not body["brokers"]:
             # A broker that has just started and knows no brokers yet, not even itself.
             self._on_failure(now_ms, RemoteProtocolError("a Metadata answer names no broker"))
@@ -224,12 +224,11 @@ class Metadata:
             self._nodes.set_brokers(now_ms, view.brokers)
 
     def _on_body(self, now_ms: int, question: MetadataRequest, body: Mapping[str, Any], version: int) -> None:
-        has_reliable_epochs = version >= RELIABLE_EPOCHS_SINCE
         # An expired refresh is not a failure: the back-off starts short again.
         if self._is_expired(now_ms):
             self._answers_without_news = 0
         try:
-            view = merge(self.view, body, asked=question.topics, has_reliable_epochs=has_reliable_epochs)
+            view = merge(self.view, body, asked=question.topics, has_reliable_epochs=version >= RELIABLE_EPOCHS_SINCE)
         except RemoteProtocolError as error:
             self._on_failure(now_ms, error)
             self._nodes.tell("warning", f"a Metadata answer is ignored: {error}")
@@ -287,11 +286,6 @@ class Metadata:
                 row = code(topic_view.error_code)
                 level = "info" if row.number == UNKNOWN_TOPIC_OR_PARTITION else "warning"
                 self._nodes.tell(level, f"topic {topic}: {row.name} ({row.number}), {row.text}")
-
-
-def _refusal_error(body: Mapping[str, Any]) -> BrokerError:
-    row = code(body["error_code"])
-    return BrokerError(f"Metadata was refused: {row.name} ({row.number})", code=row.number, api=METADATA.name)
 
 
 def _is_incomplete(body: Mapping[str, Any], view: ClusterView, question: MetadataRequest) -> bool:

@@ -444,7 +444,8 @@ class NodeSet:
         self.last_failure = failure
         self.refusal = self.refusal or (failure if _is_final(failure) else None)
         level = _notice_level(failure, was_ready=was_ready, failures=node.failures)
-        self.tell(level, _notice_text(failure, node.retry_at_ms - now_ms))
+        hint = "" if _is_final(failure) else f" (next attempt in {node.retry_at_ms - now_ms} ms at the earliest)"
+        self.tell(level, f"{failure}{hint}")
         self._settle(node)
 
     def _disconnect(self, node: Node) -> None:
@@ -501,7 +502,7 @@ def _failure_of_loss(connection: Connection, reason: KafkaSinkError) -> KafkaSin
         return TransportError(f"{text} was closed by the peer during ApiVersions ({reason}): {hint}")
     if connection.state in (ConnectionState.HANDSHAKING, ConnectionState.AUTHENTICATING):
         return TransportError(f"{text} was lost while it authenticated: {reason}")
-    hint = "" if connection.has_served or connection.is_authenticated else "; does this listener want SASL?"
+    hint = "" if connection.has_served or connection.uses_sasl else "; does this listener want SASL?"
     return TransportError(f"{text} was lost with {connection.in_flight_count} requests in flight: {reason}{hint}")
 
 
@@ -513,7 +514,3 @@ def _notice_level(failure: KafkaSinkError, *, was_ready: bool, failures: int) ->
         return "debug"
     # Losing a connection that had worked is normal (a broker restarts); one that never worked needs attention.
     return "info" if was_ready and isinstance(failure, TransportError) else "warning"
-
-
-def _notice_text(failure: KafkaSinkError, wait_ms: int) -> str:
-    return str(failure) if _is_final(failure) else f"{failure} (next attempt in {wait_ms} ms at the earliest)"

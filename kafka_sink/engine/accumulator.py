@@ -25,10 +25,10 @@ Leader = tuple[int, int]
 
 
 class Accumulator:
-    def __init__(self, loads: dict[str, dict[int, int]] | None = None) -> None:
+    def __init__(self, loads: dict[str, dict[int, int]]) -> None:
         """`loads`, by topic and partition: how many batches are queued; partitions with none are absent."""
         self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
-        self.loads = {} if loads is None else loads
+        self.loads = loads
         self.batch_count = 0
         # Partitions whose queue may hold batches that were sent before.
         self._retried: set[TopicPartition] = set()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kafka_sink.client.backoff import Backoff
-from kafka_sink.client.cluster import ClusterView
+from kafka_sink.client.cluster import NO_TOPIC_ID, ClusterView
 from kafka_sink.client.outcome import ProduceOutcome, describe, is_definite, produce_outcome
 from kafka_sink.client.request import Answer
 from kafka_sink.engine import failure
@@ -32,7 +32,6 @@ from kafka_sink.wire.produce import Acknowledgements
 PRODUCE_LAST_V1 = 11
 # From this version on requests contain topic ids.
 PRODUCE_FIRST_TOPIC_ID = 13
-PRODUCE_LAST = PRODUCE.version_max
 REQUEST_OVERHEAD_BYTES = 512
 
 
@@ -43,11 +42,14 @@ class BatchSender:
         backoff: Backoff,
         sequences: Sequences | None,
         transaction: Transaction | None,
-        loads: dict[str, dict[int, int]] | None = None,
-        view: ClusterView | None = None,
+        commands: list[Command],
+        loads: dict[str, dict[int, int]],
+        view: ClusterView,
     ) -> None:
+        """`commands`: the list to which it appends the ends of batches. `view`: from before this producer."""
         self._options = options
         self._backoff = backoff
+        self.commands = commands
         self._sequences = sequences
         self._transaction = transaction
         # When the first batch expires; None if there is none.
@@ -69,18 +71,12 @@ class BatchSender:
             busy, may_send = set[TopicPartition](), self._may_send
             self._busy = busy
             self._may_send = lambda batch: batch.topic_partition not in busy and may_send(batch)
-        # Topic ids of the last cluster view, and the reverse.
-        self._cluster = view
-        self._topic_ids: dict[str, bytes | None] = {}
-        # By the view from before this producer, which may be out of date.
-        self._earlier_ids = self._topic_ids
-        # Those of the topics that the records went to whose response is being read.
-        self._acked_ids: Mapping[str, bytes | None] = {}
-        self._topic_names: dict[bytes, str] = {}
+        # It may be out of date, also about the ids of topics.
+        self._earlier_view = view
+        # Ids of the topics that the records went to whose response is being read.
+        self._acked_ids: Mapping[str, bytes] = {}
         self.incomplete: dict[ProducerBatch, None] = {}
         self.requests_in_flight = 0
-        # What the engine collects after each step.
-        self.commands: list[Command] = []
         self.metadata_is_stale = False
         # Responses that may contain new leaders (KIP-951).
         self.answers_with_hints: list[Mapping[str, Any]] = []
@@ -90,11 +86,6 @@ class BatchSender:
     @property
     def is_quiet(self) -> bool:
         return not self.incomplete and self.requests_in_flight == 0
-
-    @property
-    def first_incomplete(self) -> int | None:
-        """The number of the oldest batch that is not done."""
-        return next(iter(self.incomplete)).number if self.incomplete else None
 
     # ---- events ----
 
@@ -122,7 +113,7 @@ class BatchSender:
         assert isinstance(request, ProduceRequest)
         self.requests_in_flight -= 1
         # Under a name the leader takes the records for whatever topic has it by then.
-        is_known = request.version >= PRODUCE_FIRST_TOPIC_ID or request.topic_ids is not self._earlier_ids
+        is_known = request.version >= PRODUCE_FIRST_TOPIC_ID or request.has_current_ids
         self._acked_ids = request.topic_ids if is_known else {}
         if isinstance(answer.body, Acknowledgements):
             self._on_acknowledgements(now_ms, request, answer.body)
@@ -190,10 +181,17 @@ class BatchSender:
         if not batches:
             return None
         new = []
+        topic_ids: dict[str, bytes] = {}
+        version_min, version_max = 0, PRODUCE.version_max
         for batch in batches.values():
             if self._sequences is not None:
                 self._sequences.on_drained(batch)
-            leader = cluster.topics[batch.topic].partitions[batch.partition]
+            topic = cluster.topics[batch.topic]
+            if topic.topic_id == NO_TOPIC_ID:
+                version_max = PRODUCE_FIRST_TOPIC_ID - 1
+            else:
+                topic_ids[batch.topic] = topic.topic_id
+            leader = topic.partitions[batch.partition]
             if not batch.attempts:
                 new.append(batch)
             batch.on_sent((leader.leader_id, leader.leader_epoch))
@@ -201,36 +199,20 @@ class BatchSender:
             self._busy.update(batches)
         if new:
             self.commands.append(Drained(new))
-        if self._transaction is not None and self._transaction.transaction_version >= 2:
-            self._transaction.is_started = True
-        self.requests_in_flight += 1
-        return self._make_request(batches, cluster)
-
-    def _may_send_in_transaction(self, batch: ProducerBatch) -> bool:
-        if self._transaction is not None and not self._transaction.may_send(batch.topic_partition):
-            return False
-        return self._sequences is None or self._sequences.may_send(batch)
-
-    def _make_request(self, batches: dict[TopicPartition, ProducerBatch], cluster: ClusterView) -> ProduceRequest:
-        if cluster is not self._cluster:
-            # Requests in flight keep the maps that they were sent with.
-            self._cluster, self._topic_ids, self._topic_names = cluster, {}, {}
-        version_min, version_max = 0, PRODUCE_LAST
-        for topic, _ in batches:
-            if topic not in self._topic_ids:
-                topic_id = self._topic_ids[topic] = cluster.topic_id(topic)
-                if topic_id is not None:
-                    self._topic_names[topic_id] = topic
-            if self._topic_ids[topic] is None:
-                version_max = PRODUCE_FIRST_TOPIC_ID - 1
         if self._transaction is not None:
             if self._transaction.transaction_version == 1:
                 version_max = PRODUCE_LAST_V1
             else:
                 version_min = PRODUCE_LAST_V1 + 1
-        return ProduceRequest(
-            batches, self._topic_ids, self._topic_names, self._options, self._heads, version_min, version_max
-        )
+                self._transaction.is_started = True
+        self.requests_in_flight += 1
+        is_of_now = cluster is not self._earlier_view
+        return ProduceRequest(batches, topic_ids, is_of_now, self._options, self._heads, version_min, version_max)
+
+    def _may_send_in_transaction(self, batch: ProducerBatch) -> bool:
+        if self._transaction is not None and not self._transaction.may_send(batch.topic_partition):
+            return False
+        return self._sequences is None or self._sequences.may_send(batch)
 
     # ---- responses ----
 
@@ -256,8 +238,9 @@ class BatchSender:
     def _on_acknowledgements(self, now_ms: int, request: ProduceRequest, answer: Acknowledgements) -> None:
         """No partition has an error, which is nearly always the case."""
         unanswered = request.batches.copy()
+        names = dict(zip(request.topic_ids.values(), request.topic_ids, strict=True))
         for topic, partition, base_offset, log_append_time_ms in answer.partitions:
-            name = topic if isinstance(topic, str) else request.topic_names.get(topic, "")
+            name = topic if isinstance(topic, str) else names.get(topic, "")
             batch = unanswered.pop((name, partition), None)
             if batch is not None:
                 self._on_acknowledged(batch, base_offset, log_append_time_ms)
@@ -266,8 +249,9 @@ class BatchSender:
 
     def _on_body(self, now_ms: int, request: ProduceRequest, body: Mapping[str, Any]) -> None:
         unanswered = request.batches.copy()
+        names = dict(zip(request.topic_ids.values(), request.topic_ids, strict=True))
         for topic in body["responses"]:
-            name = topic.get("name") or request.topic_names.get(topic.get("topic_id", b""), "")
+            name = topic.get("name") or names.get(topic.get("topic_id", b""), "")
             for partition in topic["partition_responses"]:
                 batch = unanswered.pop((name, partition["index"]), None)
                 if batch is not None:

@@ -40,7 +40,6 @@ from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAbo
 from kafka_sink.options import ProducerOptions
 
 TRANSACTION_FEATURE = "transaction.version"
-COORDINATORS_MAX = 1_000
 
 
 class Engine:
@@ -52,50 +51,46 @@ class Engine:
         self.metadata = Metadata(options, self.nodes, jitter=jitter)
         # How many batches are queued, by topic and partition: one object, updated in place.
         self.queue_loads: dict[str, dict[int, int]] = {}
-        # Coordinators of earlier transactional ids of this producer, least recently used first, to save a lookup after
-        # `StartOver`. If one has moved, the broker answers NOT_COORDINATOR.
-        self._coordinators: dict[str, CoordinatorClient] = {}
-        self._transaction_requests: TransactionRequests | None = None
+        self._coordinators: dict[tuple[int, str], CoordinatorClient] = {}
+        # Results of this step: of batches, and of operations, which are told last.
+        self._completions: list[c.Command] = []
+        self._finished: list[c.Finished] = []
         self._reset_producer(options)
         # Operation id, and the number of the last batch that it waits for.
         self._flushes: list[tuple[int, int]] = []
         self._closes: list[int] = []
         # Those that arrived before the producer began to close.
         self._earlier_answers = 0
-        self._commands: list[c.Command] = []
         # Why nothing is accepted or sent any more.
         self._end: KafkaSinkError | None = None
 
     def _reset_producer(self, options: ProducerOptions) -> None:
-        """The state of one producer; connections and cluster metadata are not part of it."""
-        self._remember_coordinator()
+        """The state of one producer; connections, cluster metadata and coordinators are not part of it."""
         self._options = options
         self._sequences = Sequences() if options.enable_idempotence else None
         self._transaction: Transaction | None = None
-        self._transaction_requests = None
+        self._transaction_requests: TransactionRequests | None = None
         self._producer_ids: ProducerIdSource | None = None
         if options.transactional_id is not None:
-            self._transaction = Transaction(options.transactional_id)
+            self._transaction = Transaction(options.transactional_id, self._finished)
             self._transaction_requests = TransactionRequests(
                 self._transaction,
                 transaction_timeout_ms=options.transaction_timeout_ms,
                 request_timeout_ms=options.request_timeout_ms,
                 backoff=self._backoff,
-                coordinator=self._coordinators.pop(options.transactional_id, None),
+                coordinators=self._coordinators,
             )
         elif self._sequences is not None:
             self._producer_ids = ProducerIdSource(request_timeout_ms=options.request_timeout_ms, backoff=self._backoff)
         self._production = BatchSender(
-            options, self._backoff, self._sequences, self._transaction, self.queue_loads, self.cluster
+            options,
+            self._backoff,
+            self._sequences,
+            self._transaction,
+            self._completions,
+            self.queue_loads,
+            self.cluster,
         )
-
-    def _remember_coordinator(self) -> None:
-        requests = self._transaction_requests
-        if requests is None or self._options.transactional_id is None or requests.coordinator is None:
-            return
-        self._coordinators[self._options.transactional_id] = requests.coordinator
-        while len(self._coordinators) > COORDINATORS_MAX:
-            del self._coordinators[next(iter(self._coordinators))]
 
     # ---- published by the sender ----
 
@@ -153,16 +148,20 @@ class Engine:
             self._finish_with(nodes.refusal)
         production = self._production
         if production.answers_with_hints:
-            self._take_leader_hints(now_ms)
+            for body in production.answers_with_hints:
+                self.metadata.on_leader_hints(body, now_ms)
+            production.answers_with_hints.clear()
         if production.next_expiry_ms is not None and production.next_expiry_ms <= now_ms:
             production.expire(now_ms, self._trouble_of)
         # Before settling: a new epoch resolves all unknown sequences of the previous transaction.
-        if self._transaction is not None or (self._producer_ids is not None and self._producer_ids.error is not None):
-            self._adopt_identity()
+        if self._transaction is not None:
+            self._adopt_identity(self._transaction)
+        elif self._producer_ids is not None and self._producer_ids.error is not None and self._end is None:
+            self._finish_with(self._producer_ids.error)
         production.settle()
         if self._end is None:
-            if self._transaction_requests is not None:
-                self._ask_coordinator(now_ms)
+            if self._transaction is not None and self._transaction_requests is not None:
+                self._ask_coordinator(now_ms, self._transaction, self._transaction_requests)
             if self._sequences is not None and self._sequences.identity.producer_id < 0:
                 self._ask_producer_id(now_ms)
             if production.accumulator.batch_count:
@@ -179,7 +178,11 @@ class Engine:
 
     def _on_wish(self, now_ms: int, event: c.Wish) -> None:
         if isinstance(event, c.Append):
-            self._on_append(now_ms, event)
+            for topic in {batch.topic for batch in event.batches}:
+                self.metadata.want_topic(topic, now_ms)
+            self._production.append(event.batches)
+            if self._end is not None:
+                self._production.fail_all(self._end)
         elif isinstance(event, c.WantTopic):
             self.metadata.want_topic(event.topic, now_ms)
             if event.topic in self.cluster.topics:
@@ -201,25 +204,15 @@ class Engine:
     def _start_over(self, wish: c.StartOver) -> None:
         """Replaces this producer by a new one; it must have nothing pending."""
         error = self._end
-        if error is None and not self._is_at_rest():
+        # A pending InitProducerId does not matter: it was for an earlier producer, and its id will not be used.
+        is_asking = self._transaction_requests is not None and self._transaction_requests.is_waiting
+        if error is None and (is_asking or self._flushes or self._closes or not self._is_over()):
             error = LocalProtocolError("a producer with records or requests under way cannot start over")
         if error is None:
             self._reset_producer(replace(self._options, transactional_id=wish.transactional_id))
             # By the older rules Produce has no topic ids: only metadata tells whether a topic was replaced meanwhile.
             self._production.metadata_is_stale = self._transaction is not None and self._transaction_version() == 1
-        self._commands.append(c.Finished(wish.operation_id, error))
-
-    def _is_at_rest(self) -> bool:
-        # A pending InitProducerId does not matter: it was for an earlier producer, and its id will not be used.
-        is_asking = self._transaction_requests is not None and self._transaction_requests.is_waiting
-        return not (is_asking or self._flushes or self._closes) and self._is_over()
-
-    def _on_append(self, now_ms: int, event: c.Append) -> None:
-        for topic in {batch.topic for batch in event.batches}:
-            self.metadata.want_topic(topic, now_ms)
-        self._production.append(event.batches)
-        if self._end is not None:
-            self._production.fail_all(self._end)
+        self._finished.append(c.Finished(wish.operation_id, error))
 
     def _on_transaction_wish(self, wish: c.TransactionWish) -> None:
         transaction = self._transaction
@@ -227,7 +220,7 @@ class Engine:
             error = self._end or LocalProtocolError(
                 "the producer is closed" if self._closes else "this producer has no transactional.id"
             )
-            self._commands.append(c.Finished(wish.operation_id, error))
+            self._finished.append(c.Finished(wish.operation_id, error))
         elif isinstance(wish, c.InitTransactions):
             transaction.init(wish.operation_id)
         elif isinstance(wish, c.BeginTransaction):
@@ -262,22 +255,14 @@ class Engine:
             if self._sequences is not None:
                 self._sequences.on_topics(self.cluster.topic_ids())
 
-    def _take_leader_hints(self, now_ms: int) -> None:
-        for body in self._production.answers_with_hints:
-            self.metadata.on_leader_hints(body, now_ms)
-        self._production.answers_with_hints.clear()
-
-    def _adopt_identity(self) -> None:
-        """Takes over the transaction's producer id and epoch, and its fatal error."""
-        transaction = self._transaction
-        if transaction is not None and self._sequences is not None:
-            if transaction.state is TransactionState.FATAL and self._end is None:
-                assert transaction.error is not None
-                self._finish_with(transaction.error)
-            elif transaction.identity not in (self._sequences.identity, NO_IDENTITY):
-                self._sequences.restart_all(transaction.identity)
-        if self._producer_ids is not None and self._producer_ids.error is not None and self._end is None:
-            self._finish_with(self._producer_ids.error)
+    def _adopt_identity(self, transaction: Transaction) -> None:
+        """Takes over its producer id and epoch, and its fatal error."""
+        assert self._sequences is not None
+        if transaction.state is TransactionState.FATAL and self._end is None:
+            assert transaction.error is not None
+            self._finish_with(transaction.error)
+        elif transaction.identity not in (self._sequences.identity, NO_IDENTITY):
+            self._sequences.restart_all(transaction.identity)
 
     def _finish_with(self, error: KafkaSinkError) -> None:
         """Nothing more will be sent: everything pending fails with this error."""
@@ -288,15 +273,14 @@ class Engine:
 
     # ---- requests ----
 
-    def _ask_coordinator(self, now_ms: int) -> None:
-        requests = self._transaction_requests
-        if requests is None or self._transaction is None or self._waits_for_leaders(now_ms, requests):
+    def _ask_coordinator(self, now_ms: int, transaction: Transaction, requests: TransactionRequests) -> None:
+        if not requests.is_waiting and self._waits_for_leaders(now_ms, transaction):
             return
         request = requests.next_request(now_ms, is_quiet=self._production.is_quiet)
-        if self._transaction.state is TransactionState.INITIALIZING:
+        if transaction.state is TransactionState.INITIALIZING:
             # Before the first transaction nothing was written by the rules of another version.
-            self._transaction.transaction_version = self._transaction_version()
-        self._adopt_identity()
+            transaction.transaction_version = self._transaction_version()
+        self._adopt_identity(transaction)
         if request is None or self._end is not None:
             return
         coordinator = requests.coordinator_for(request)
@@ -314,22 +298,20 @@ class Engine:
             requests.on_sent(request)
         elif self.nodes.is_throttled(node_id, now_ms):
             # It is still the coordinator. A lookup would use up the quota again, and nothing else would ever be sent.
-            requests.on_throttled()
+            requests.trouble = "the broker throttles this client, because a quota of this client is used up"
         elif self.nodes.blocked_until_ms(node_id, now_ms) is not None:
             # Its host is down: perhaps another broker took over.
             requests.on_coordinator_gone(now_ms, node_id, self.nodes.failure_of(node_id))
 
-    def _waits_for_leaders(self, now_ms: int, requests: TransactionRequests) -> bool:
+    def _waits_for_leaders(self, now_ms: int, transaction: Transaction) -> bool:
         """Closing does not abort a transaction while one of its partitions has no leader: brokers from Kafka 4.3 on
         would not end it in that partition (KAFKA-20734). It stays open until it times out or another client ends it."""
-        transaction, sequences = self._transaction, self._sequences
-        if not self._closes or transaction is None or sequences is None or requests.is_waiting:
+        assert self._sequences is not None
+        is_aborting = transaction.state is TransactionState.ABORTING and self._production.is_quiet
+        partitions = self._sequences.partitions
+        if not (self._closes and is_aborting and partitions):
             return False
-        if transaction.state is not TransactionState.ABORTING or not self._production.is_quiet:
-            return False
-        if not sequences.partitions:
-            return False
-        topics = {topic for topic, _ in sequences.partitions}
+        topics = {topic for topic, _ in partitions}
         # However young, an earlier answer may be from before the leader was lost.
         is_fresh = self.metadata.answer_count > self._earlier_answers
         if not (is_fresh and topics <= self.cluster.topics.keys()):
@@ -337,7 +319,7 @@ class Engine:
                 self.metadata.want_topic(topic, now_ms)  # perhaps it is forgotten: metadata.max.idle.ms
             self.metadata.refresh()
             return True
-        for topic, partition in sequences.partitions:
+        for topic, partition in partitions:
             if self.cluster.is_leaderless(topic, partition):
                 text = f"the transaction was left open: {topic}-{partition} has no leader now"
                 self.nodes.tell("warning", text)
@@ -348,10 +330,8 @@ class Engine:
     def _ask_producer_id(self, now_ms: int) -> None:
         source = self._producer_ids
         node_id = None if source is None else self.nodes.any_usable(now_ms)
-        if source is None or node_id is None:
-            return
-        request = source.next_request(now_ms)
-        if request is not None:
+        request = None if source is None or node_id is None else source.next_request(now_ms)
+        if node_id is not None and request is not None:
             self.nodes.send(node_id, request, now_ms)
 
     def _send_batches(self, now_ms: int) -> None:
@@ -379,12 +359,12 @@ class Engine:
 
     def _finish_flushes_and_closes(self) -> None:
         if self._flushes:
-            first = self._production.first_incomplete
-            over = [flush for flush in self._flushes if first is None or first > flush[1]]
-            self._commands.extend([c.Finished(operation_id) for operation_id, _ in over])
+            first = next(iter(self._production.incomplete), None)
+            over = [flush for flush in self._flushes if first is None or first.number > flush[1]]
+            self._finished.extend([c.Finished(operation_id) for operation_id, _ in over])
             self._flushes = self._flushes[len(over) :]
         if self._closes and self._is_over():
-            self._commands.extend(c.Finished(operation_id) for operation_id in self._closes)
+            self._finished.extend(c.Finished(operation_id) for operation_id in self._closes)
             self._end = self._end or LocalProtocolError("the producer is closed")
             self._closes = []
         if self._end is not None:
@@ -397,16 +377,10 @@ class Engine:
 
     def _take_commands(self) -> list[c.Command]:
         """Network commands first, then results for the application."""
-        taken: list[c.Command] = [*self.nodes.commands]
+        taken = [*self.nodes.commands, *self._completions, *self._finished]
         self.nodes.commands.clear()
-        if self._production.commands:
-            taken += self._production.commands
-            self._production.commands = []
-        if self._transaction is not None:
-            taken += self._transaction.take_finished()
-        if self._commands:
-            taken += self._commands
-            self._commands = []
+        self._completions.clear()
+        self._finished.clear()
         return taken
 
     def _wake_at_ms(self, now_ms: int) -> int | None:

@@ -20,13 +20,13 @@ from kafka_sink.wire.produce import TopicBatches, encode_after_head, encode_prod
 class ProduceRequest(Request):
     """It is its own `purpose`, so that a response leads to the batches."""
 
-    __slots__ = ("_heads", "_options", "batches", "topic_ids", "topic_names")
+    __slots__ = ("_heads", "_options", "batches", "has_current_ids", "topic_ids")
 
     def __init__(
         self,
         batches: dict[TopicPartition, ProducerBatch],
-        topic_ids: dict[str, bytes | None],
-        topic_names: dict[bytes, str],
+        topic_ids: dict[str, bytes],
+        has_current_ids: bool,
         options: ProducerOptions,
         heads: dict[int, bytes],
         version_min: int,
@@ -38,8 +38,8 @@ class ProduceRequest(Request):
         self.batches = batches
         self._options = options
         self.topic_ids = topic_ids
-        # To read responses with topic ids.
-        self.topic_names = topic_names
+        # They are from metadata that is younger than the producer.
+        self.has_current_ids = has_current_ids
         # By version, the encoded fields before the topics.
         self._heads = heads
 
@@ -51,7 +51,7 @@ class ProduceRequest(Request):
             partitions = by_topic.get(batch.topic)
             if partitions is None:
                 partitions = by_topic[batch.topic] = []
-                topics.append((batch.topic, self.topic_ids[batch.topic], partitions))
+                topics.append((batch.topic, self.topic_ids.get(batch.topic), partitions))
             header = seal(batch.encoded, *batch.identity, batch.base_sequence, is_transactional)
             partitions.append((batch.partition, header, batch.encoded.payload))
         head = self._heads.get(version)

@@ -178,10 +178,10 @@ class Sequences:
         """Also for a batch that was given up meanwhile: an acknowledgement may resolve its partition."""
         partition = self._partitions[batch.topic_partition]
         is_of_now = batch.identity == partition.identity
-        if partition.unacked and partition.unacked[0] is batch and not partition.overtakers:
+        is_first = bool(partition.unacked) and partition.unacked[0] is batch
+        if is_first and not partition.overtakers:
             del partition.unacked[0]
         else:
-            is_first = bool(partition.unacked) and partition.unacked[0] is batch
             if is_of_now and not is_first:
                 partition.overtakers.append(batch.base_sequence)
             partition.forget(batch)

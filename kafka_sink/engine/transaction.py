@@ -138,7 +138,8 @@ class TransactionReceipt:
 class Transaction:
     """See the module. `transaction_requests.TransactionRequests` asks it what to send and passes it the responses."""
 
-    def __init__(self, transactional_id: str) -> None:
+    def __init__(self, transactional_id: str, finished: list[Finished]) -> None:
+        """`finished`: the list to which it appends the ends of operations."""
         self.transactional_id = transactional_id
         self.state = TransactionState.UNINITIALIZED
         self.transaction_version = 1
@@ -163,7 +164,7 @@ class Transaction:
 
         self._waiting: dict[str, list[int]] = {"init": [], "begin": [], "prepare": [], "end": []}
         self._version_to_begin = 1
-        self._finished: list[Finished] = []
+        self._finished = finished
 
     # ---- queries ----
 
@@ -203,9 +204,7 @@ class Transaction:
     # ---- requests of the application ----
 
     def init(self, operation_id: int) -> None:
-        if self.state is not TransactionState.INITIALIZING and not self._accepts(operation_id, TransactionEvent.INIT):
-            return
-        self._waiting["init"].append(operation_id)
+        self._wait_for("init", operation_id, TransactionEvent.INIT, TransactionState.INITIALIZING)
 
     def begin(self, operation_id: int, transaction_version: int) -> None:
         if self.state is TransactionState.RENEWING:
@@ -227,9 +226,7 @@ class Transaction:
         self.offsets = wish
 
     def prepare(self, operation_id: int) -> None:
-        if self.state is not TransactionState.PREPARING and not self._accepts(operation_id, TransactionEvent.PREPARE):
-            return
-        self._waiting["prepare"].append(operation_id)
+        self._wait_for("prepare", operation_id, TransactionEvent.PREPARE, TransactionState.PREPARING)
 
     def resume(self, operation_id: int, receipt: TransactionReceipt) -> None:
         if receipt.transactional_id != self.transactional_id:
@@ -246,14 +243,9 @@ class Transaction:
         self._finished.append(Finished(operation_id))
 
     def end(self, operation_id: int, *, commit: bool) -> None:
-        """Ends the transaction. The same call again (after a time-out) waits for the same end."""
-        running = TransactionState.COMMITTING if commit else TransactionState.ABORTING
-        if self.state is not running and not self._accepts(
-            operation_id, TransactionEvent.COMMIT if commit else TransactionEvent.ABORT
-        ):
-            return
-        self._waiting["end"].append(operation_id)
-        if not commit:
+        if commit:
+            self._wait_for("end", operation_id, TransactionEvent.COMMIT, TransactionState.COMMITTING)
+        elif self._wait_for("end", operation_id, TransactionEvent.ABORT, TransactionState.ABORTING):
             self.unregistered.clear()
             error = TransactionAborted("the transaction was aborted")
             self._finish("prepare", error)
@@ -336,12 +328,6 @@ class Transaction:
         self._clear_touched()
         self._finish("end", None)
 
-    # ---- results ----
-
-    def take_finished(self) -> list[Finished]:
-        finished, self._finished = self._finished, []
-        return finished
-
     # ---- inside ----
 
     def _move(self, event: TransactionEvent) -> None:
@@ -349,6 +335,13 @@ class Transaction:
         if target is None:
             raise LocalProtocolError(f"{event.value} is not possible: {_ADVICE.get(self.state, self.state.value)}")
         self.state = target
+
+    def _wait_for(self, kind: str, operation_id: int, event: TransactionEvent, running: TransactionState) -> bool:
+        """False: refused. The same call again (after a time-out) waits for the same end."""
+        if self.state is not running and not self._accepts(operation_id, event):
+            return False
+        self._waiting[kind].append(operation_id)
+        return True
 
     def _accepts(self, operation_id: int, event: TransactionEvent) -> bool:
         """Changes the state if the table allows it; otherwise the operation is refused."""

@@ -47,6 +47,8 @@ from kafka_sink.wire.apis import (
 )
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
+# The oldest are forgotten.
+COORDINATORS_MAX = 1_000
 TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, INVALID_TXN_STATE = 29, 30, 48
 INVALID_TRANSACTION_TIMEOUT, OPERATION_NOT_ATTEMPTED = 50, 55
 # While the broker writes the markers of the previous transaction (code 51): usually milliseconds. Each further wait is
@@ -85,15 +87,15 @@ class TransactionRequests:
         transaction_timeout_ms: int,
         request_timeout_ms: int,
         backoff: Backoff,
-        coordinator: CoordinatorClient | None = None,
+        coordinators: dict[tuple[int, str], CoordinatorClient],
     ) -> None:
-        """`coordinator`: as known to an earlier producer with this transactional id."""
+        """`coordinators`: by type and name of the key. They outlive this producer and save the next one of the same id
+        a lookup; if one has moved, the broker answers NOT_COORDINATOR."""
         self._transaction = transaction
         self._transaction_timeout_ms = transaction_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._backoff = backoff
-        # By key type.
-        self._coordinators: dict[int, CoordinatorClient] = {} if coordinator is None else {TRANSACTION_KEY: coordinator}
+        self._coordinators = coordinators
         self.is_waiting = False
         # Whether an earlier try of the registration in flight may have begun the transaction.
         self._start_was_unknown = False
@@ -102,10 +104,6 @@ class TransactionRequests:
         self.retry_at_ms = 0
         # Why the current request has not succeeded yet, for the text of a timeout error.
         self.trouble = ""
-
-    @property
-    def coordinator(self) -> CoordinatorClient | None:
-        return self._coordinators.get(TRANSACTION_KEY)
 
     def next_request(self, now_ms: int, *, is_quiet: bool) -> Request | None:
         """`is_quiet`: no batch is in flight or queued for a retry, so the transaction may be ended."""
@@ -117,14 +115,14 @@ class TransactionRequests:
         asked = self._next_coordinator_request(is_quiet)
         if asked is None:
             return None
-        if asked.api is not FIND_COORDINATOR and asked.key_type not in self._coordinators:
+        if asked.api is not FIND_COORDINATOR and self._key(asked) not in self._coordinators:
             asked = CoordinatorRequest(FIND_COORDINATOR, asked.key_type, group_id=asked.group_id)
         return self._make_request(asked)
 
     def coordinator_for(self, request: Request) -> CoordinatorClient | None:
         """The broker to send it to; None: any broker."""
         asked: CoordinatorRequest = request.purpose
-        return None if asked.api is FIND_COORDINATOR else self._coordinators[asked.key_type]
+        return None if asked.api is FIND_COORDINATOR else self._coordinators[self._key(asked)]
 
     def on_sent(self, request: Request) -> None:
         self.is_waiting = True
@@ -159,11 +157,8 @@ class TransactionRequests:
         self._repeat_later(now_ms)
         if failure is not None:
             self.trouble = f"the broker to be asked cannot be used: {failure}"
-        for key_type in [key for key, value in self._coordinators.items() if value.node_id == node_id]:
-            del self._coordinators[key_type]
-
-    def on_throttled(self) -> None:
-        self.trouble = "the broker throttles this client, because a quota of this client is used up"
+        for key in [key for key, value in self._coordinators.items() if value.node_id == node_id]:
+            del self._coordinators[key]
 
     # ---- the next request ----
 
@@ -198,6 +193,9 @@ class TransactionRequests:
         transaction.on_ended(None)
         return self._next_coordinator_request(is_quiet=True)
 
+    def _key(self, asked: CoordinatorRequest) -> tuple[int, str]:
+        return asked.key_type, asked.group_id if asked.key_type == GROUP_KEY else self._transaction.transactional_id
+
     def _make_request(self, asked: CoordinatorRequest) -> Request:
         version_min, version_max = self._versions(asked.api)
         return Request(asked.api, self._body(asked), asked, self._request_timeout_ms, version_min, version_max)
@@ -226,8 +224,8 @@ class TransactionRequests:
             "producer_epoch": producer_epoch,
         }
         if api is FIND_COORDINATOR:
-            key = asked.group_id if asked.key_type == GROUP_KEY else transactional_id
-            return {"key": key, "key_type": asked.key_type}
+            key_type, key = self._key(asked)
+            return {"key": key, "key_type": key_type}
         if api is INIT_PRODUCER_ID:
             known = owner if transaction.state is TransactionState.RENEWING else {"transactional_id": transactional_id}
             return {**known, "transaction_timeout_ms": self._transaction_timeout_ms}
@@ -257,7 +255,7 @@ class TransactionRequests:
             self._is_alone = False
         if answer.was_sent and asked.api is not FIND_COORDINATOR:
             self._transaction.epoch_is_stale = self._transaction.transaction_version == 1
-        self._coordinators.pop(asked.key_type, None)
+        self._coordinators.pop(self._key(asked), None)
         self.trouble = str(answer.failure)
         self._repeat_later(now_ms)
 
@@ -280,7 +278,7 @@ class TransactionRequests:
             self._failures += 1
             self.retry_at_ms = now_ms + min(MARKERS_BACKOFF_MS * self._failures, MARKERS_BACKOFF_MAX_MS)
         elif verdict is CoordinatorVerdict.FIND_COORDINATOR:
-            self._coordinators.pop(asked.key_type, None)
+            self._coordinators.pop(self._key(asked), None)
             self._repeat_later(now_ms)
         elif verdict is CoordinatorVerdict.ABORT:
             transaction.has_unknown_start = self._start_was_unknown  # this try did not begin it
@@ -292,7 +290,9 @@ class TransactionRequests:
     def _on_done(self, now_ms: int, asked: CoordinatorRequest, body: Mapping[str, Any]) -> None:
         transaction = self._transaction
         if asked.api is FIND_COORDINATOR:
-            self._coordinators[asked.key_type] = CoordinatorClient(body["node_id"], now_ms)
+            self._coordinators[self._key(asked)] = CoordinatorClient(body["node_id"], now_ms)
+            if len(self._coordinators) > COORDINATORS_MAX:
+                del self._coordinators[next(iter(self._coordinators))]
         elif asked.api is INIT_PRODUCER_ID:
             identity = ProducerIdentity(body["producer_id"], body["producer_epoch"])
             transaction.on_initialized(identity, is_alone=self._is_alone)

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafka_sink.client.admin_request import VERSION_MAX, AdminRequest, AdminResponse, RequestKey, Target
+from kafka_sink.client.admin_request import AdminRequest, AdminResponse, RequestKey, Target
+from kafka_sink.client.request import VERSION_MAX
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.wire.apis import Api
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, NoReturn
 
-from kafka_sink.client.partitions import PartitionInfo, partition_infos
+from kafka_sink.client.cluster import PartitionInfo
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.transaction import TransactionReceipt
 from kafka_sink.error_table.writes import ROW_PARTITION
@@ -200,7 +200,7 @@ class Producer:
         check_row(topic, None, None)
         mailbox = self._mailbox
         wait_for_topic(mailbox, topic, -1, self._options.max_block_ms, lambda: mailbox.closed_reason)
-        return partition_infos(mailbox.cluster, topic)
+        return mailbox.cluster.partition_infos(topic)
 
     def metrics(self) -> dict[MetricName, float]:
         """Values by (group, name, tags), named as in the Java client."""

@@ -144,7 +144,7 @@ class Watch:
             raise Violation("I8", f"{self._name} sends to node {connection.node_id} while it is throttled")
 
     def _on_produce(self, version: int, body: dict[str, Any], transaction: Transaction | None) -> None:
-        ids = {topic_id: name for name in ("alpha", "beta") if (topic_id := self._engine.cluster.topic_id(name))}
+        ids = {topic_id: name for name, topic_id in self._engine.cluster.topic_ids().items()}
         for topic in body["topic_data"]:
             name = topic.get("name") or ids.get(topic.get("topic_id", b""), "")
             for partition in topic["partition_data"]:

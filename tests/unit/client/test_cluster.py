@@ -8,6 +8,7 @@ import pytest
 
 from kafka_sink.client.cluster import (
     BROKERS_MAX,
+    NO_TOPIC_ID,
     PARTITIONS_MAX,
     ClusterView,
     Endpoint,
@@ -62,7 +63,6 @@ def test_an_unknown_topic_has_neither_count_nor_leader() -> None:
     assert view.partition_count("t") is None
     assert view.leader("t", 0) is None
     assert view.available_partitions("t") == ()
-    assert view.topic_id("t") is None
 
 
 def test_a_first_answer_is_taken_as_it_is() -> None:
@@ -70,7 +70,7 @@ def test_a_first_answer_is_taken_as_it_is() -> None:
     assert view.partition_count("t") == 2
     assert view.leader_with_epoch("t", 1) == (2, 4)
     assert view.leader("t", 0) == 1
-    assert (view.topic_id("t"), view.topic_name(ID_A)) == (ID_A, "t")
+    assert (view.topics["t"].topic_id, view.topic_name(ID_A)) == (ID_A, "t")
     assert (view.cluster_id, view.controller_id) == ("c", 2)
     assert view.brokers[1] == Endpoint("h", 9092, None)
 
@@ -122,7 +122,7 @@ def test_a_topic_created_again_starts_with_new_epochs_even_lower_ones() -> None:
     view = merge(view_of(topic(epoch=10)), body(topic(error=3)))
     view = merge(view, body(topic(epoch=5, topic_id=ID_B)))
     assert view.leader_with_epoch("t", 0) == (1, 5)
-    assert view.topic_id("t") == ID_B
+    assert view.topics["t"].topic_id == ID_B
 
 
 @pytest.mark.parametrize("epoch", [3, 20])
@@ -139,7 +139,7 @@ def test_the_first_topic_id_ever_seen_overrides_the_epoch() -> None:
 
 def test_an_answer_without_topic_id_removes_the_id_and_keeps_the_guard() -> None:
     view = merge(view_of(topic(epoch=10)), body(topic(epoch=9, leaders={0: 2}, topic_id=bytes(16))))
-    assert view.topic_id("t") is None
+    assert view.topics["t"].topic_id == NO_TOPIC_ID
     assert view.leader_with_epoch("t", 0) == (1, 10)
     assert view.topic_name(bytes(16)) is None
 
@@ -227,7 +227,7 @@ def test_hints_do_not_touch_other_partitions_and_topics() -> None:
     changed = with_leader_hints(view, hints(2, 2))
     assert changed.leader_with_epoch("t", 1) == (1, 1)
     assert changed.topics["u"] == view.topics["u"]
-    assert changed.topic_id("t") == ID_A
+    assert changed.topics["t"].topic_id == ID_A
 
 
 def test_an_older_metadata_answer_does_not_undo_a_hint() -> None:

@@ -31,7 +31,7 @@ def cluster(*leaders: int, leader_epoch: int = 0) -> ClusterView:
 
 
 def filled(*partitions: int) -> tuple[Accumulator, list[ProducerBatch]]:
-    accumulator = Accumulator()
+    accumulator = Accumulator({})
     batches = [new_batch(partition) for partition in partitions]
     for batch in batches:
         accumulator.append(batch)
@@ -84,7 +84,7 @@ def test_a_closed_batch_is_ready_at_once() -> None:
 
 
 def test_an_empty_accumulator_has_nothing_ready_and_nothing_to_wait_for() -> None:
-    readiness = readiness_of(Accumulator(), NOW_MS, cluster(0))
+    readiness = readiness_of(Accumulator({}), NOW_MS, cluster(0))
     assert (readiness.node_ids, readiness.leaderless_topics, readiness.next_ready_ms) == ([], [], None)
 
 
@@ -96,13 +96,13 @@ def test_a_partition_without_a_leader_names_its_topic_and_no_node() -> None:
 
 
 def test_a_topic_that_is_not_known_yet_is_leaderless() -> None:
-    accumulator = Accumulator()
+    accumulator = Accumulator({})
     accumulator.append(new_batch(topic="new"))
     assert readiness_of(accumulator, NOW_MS, cluster(0)).leaderless_topics == ["new"]
 
 
 def test_the_next_moment_is_the_earliest_end_of_a_back_off_over_all_partitions() -> None:
-    accumulator = Accumulator()
+    accumulator = Accumulator({})
     for partition, backoff_ms in ((0, 300), (1, 200), (2, 400)):
         accumulator.requeue(sent_once(new_batch(partition), backoff_ms=backoff_ms))
     readiness = readiness_of(accumulator, NOW_MS, cluster(0, 0, 0))
@@ -110,7 +110,7 @@ def test_the_next_moment_is_the_earliest_end_of_a_back_off_over_all_partitions()
 
 
 def test_a_back_off_behind_a_missing_leader_is_no_reason_to_wake_up() -> None:
-    accumulator = Accumulator()
+    accumulator = Accumulator({})
     accumulator.requeue(sent_once(new_batch()))
     readiness = readiness_of(accumulator, NOW_MS, cluster(-1))
     assert (readiness.leaderless_topics, readiness.next_ready_ms) == (["t"], None)
@@ -118,7 +118,7 @@ def test_a_back_off_behind_a_missing_leader_is_no_reason_to_wake_up() -> None:
 
 @pytest.mark.parametrize(("waited_ms", "is_ready"), [(0, False), (99, False), (100, True)])
 def test_a_batch_that_failed_is_ready_exactly_when_its_back_off_ends(waited_ms: int, is_ready: bool) -> None:
-    accumulator = Accumulator()
+    accumulator = Accumulator({})
     batch = sent_once(new_batch(), backoff_ms=100)
     accumulator.requeue(batch)
     readiness = readiness_of(accumulator, NOW_MS + waited_ms, cluster(0))
@@ -134,7 +134,7 @@ def test_batches_behind_one_that_backs_off_wait_with_it() -> None:
 
 
 def test_a_batch_with_a_number_may_go_before_the_head_and_a_new_one_may_not() -> None:
-    accumulator = Accumulator()
+    accumulator = Accumulator({})
     refused, doubtful, fresh = numbered(0), numbered(1), new_batch()
     accumulator.append(fresh)
     accumulator.requeue(doubtful)
@@ -160,7 +160,7 @@ def test_a_back_off_of_one_partition_does_not_hold_up_another() -> None:
     ids=["another node", "same node elected again", "nothing changed"],
 )
 def test_a_new_leader_cuts_the_back_off_short(leader_id: int, leader_epoch: int, is_ready: bool) -> None:
-    accumulator = Accumulator()
+    accumulator = Accumulator({})
     batch = sent_once(new_batch(), (0, 0))
     accumulator.requeue(batch)
     view = cluster(leader_id, leader_epoch=leader_epoch)
@@ -169,7 +169,7 @@ def test_a_new_leader_cuts_the_back_off_short(leader_id: int, leader_epoch: int,
 
 
 def test_the_back_off_is_cut_short_by_a_leader_newer_than_that_of_the_last_send_and_not_of_the_first() -> None:
-    accumulator = Accumulator()
+    accumulator = Accumulator({})
     batch = sent_once(sent_once(new_batch(), (0, 0)), (1, 1))
     accumulator.requeue(batch)
     assert drain(accumulator, cluster(1, leader_epoch=1), node_id=1) == []
@@ -262,7 +262,7 @@ def test_numbered_batches_come_back_in_the_order_of_their_sequences_whoever_fail
 
 
 def test_the_order_holds_across_the_wrap_of_the_sequence() -> None:
-    accumulator = Accumulator()
+    accumulator = Accumulator({})
     last, first = numbered(2**31 - 1), numbered(0)
     accumulator.requeue(first)
     accumulator.requeue(last)
@@ -270,7 +270,7 @@ def test_the_order_holds_across_the_wrap_of_the_sequence() -> None:
 
 
 def test_parts_of_a_split_batch_take_its_place_in_order() -> None:
-    accumulator = Accumulator()
+    accumulator = Accumulator({})
     behind, parts = numbered(4), [numbered(0, 2), numbered(2, 2)]
     accumulator.requeue(behind)
     for part in reversed(parts):
@@ -290,7 +290,7 @@ def test_parts_without_sequences_go_to_the_front_in_order() -> None:
 
 
 def test_expired_batches_are_taken_out_wherever_they_stand() -> None:
-    accumulator = Accumulator()
+    accumulator = Accumulator({})
     batches = [new_batch(opened_ms=opened_ms) for opened_ms in (30, 10, 20)]
     for batch in batches:
         accumulator.append(batch)
@@ -299,7 +299,7 @@ def test_expired_batches_are_taken_out_wherever_they_stand() -> None:
 
 
 def test_expiry_counts_from_the_first_record_and_not_from_the_last_try() -> None:
-    accumulator = Accumulator()
+    accumulator = Accumulator({})
     batch = sent_once(new_batch(opened_ms=NOW_MS - 1000))
     accumulator.requeue(batch)
     assert accumulator.take_all(NOW_MS - 1001) == []

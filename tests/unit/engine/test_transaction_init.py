@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from driver import new_batch
 from transaction_driver import PRODUCER_ID, TRANSACTION, TransactionDriver, started
 
-from kafka_sink.engine import engine
-from kafka_sink.engine.commands import Append, Flush, StartOver
+from kafka_sink.engine import transaction_requests
+from kafka_sink.engine.commands import Append, EndTransaction, Flush, StartOver
 from kafka_sink.engine.producer_batch import ProducerIdentity
 from kafka_sink.engine.sequences import SEQUENCE_MODULUS, sequence_after
 from kafka_sink.errors import (
     AuthorizationError,
     BrokerError,
+    DeliveryError,
     LocalProtocolError,
     ProducerFenced,
     TransactionAborted,
@@ -529,6 +531,18 @@ def test_a_producer_id_under_way_forbids_nothing_and_its_answer_is_nobodys() -> 
     assert len(asked) == 2
 
 
+def test_what_was_refused_in_the_same_step_is_still_told() -> None:
+    driver = TransactionDriver(2)
+    batch, begun = new_batch(), driver.operation_id()
+    driver.run(
+        Append([batch]),
+        EndTransaction(begun, commit=True),
+        StartOver(driver.operation_id(), "next"),
+    )
+    assert isinstance(driver.failed[batch].error, DeliveryError)
+    assert isinstance(driver.refusal_of(begun), LocalProtocolError)
+
+
 # ---- the coordinator of a reused id ----
 
 
@@ -561,7 +575,7 @@ def test_a_coordinator_that_has_moved_meanwhile_is_looked_for() -> None:
 
 
 def test_what_is_known_of_coordinators_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "COORDINATORS_MAX", 2)
+    monkeypatch.setattr(transaction_requests, "COORDINATORS_MAX", 2)
     driver = started(2)
     driver.prepare()
     for name in ("a", "b", "c"):
