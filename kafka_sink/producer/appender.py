@@ -26,8 +26,7 @@ from typing import TypeVar
 from kafka_sink.engine.commands import Append, Input
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.error_table.writes import ROW_TOO_LARGE
-from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError
-from kafka_sink.io.error_copy import copy_error
+from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, copy_error
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.buffer_pool import BufferPool, BufferWaiter

@@ -11,9 +11,8 @@ from itertools import islice
 
 from kafka_sink.engine.commands import Failed
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import KafkaSinkError
+from kafka_sink.errors import KafkaSinkError, copy_error
 from kafka_sink.frozen import frozen
-from kafka_sink.io.error_copy import copy_error
 from kafka_sink.producer.callback import run_callback
 from kafka_sink.producer.future import UNKNOWN_OFFSET, wait_until_done
 from kafka_sink.producer.mailbox import Calls, Mailbox

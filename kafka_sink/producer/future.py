@@ -18,8 +18,7 @@ import numpy as np
 
 from kafka_sink.engine.commands import Failed
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import KafkaSinkError, OperationTimeout
-from kafka_sink.io.error_copy import copy_error
+from kafka_sink.errors import KafkaSinkError, OperationTimeout, copy_error
 from kafka_sink.producer.callback import run_callback
 from kafka_sink.producer.interceptors import Interceptors
 from kafka_sink.producer.mailbox import Calls, Mailbox, deadline_of
@@ -219,7 +218,7 @@ class RecordFuture:
         """Waits at most `timeout` seconds. Raises the record's error, or `OperationTimeout`."""
         metadata, error = self._verdict(timeout)
         if error is not None:
-            raise copy_error(error, str(error))
+            raise copy_error(error)
         assert metadata is not None
         return metadata
 

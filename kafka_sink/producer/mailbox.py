@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING, Protocol
 from kafka_sink.client.cluster import ClusterView
 from kafka_sink.engine.commands import Failed, Input
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout, copy_error
 from kafka_sink.frozen import frozen
 from kafka_sink.io.clock import Clock
-from kafka_sink.io.error_copy import copy_error
 from kafka_sink.records.batch import Share
 
 if TYPE_CHECKING:

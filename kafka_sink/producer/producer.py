@@ -22,8 +22,7 @@ from kafka_sink.client.partitions import PartitionInfo, partition_infos
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.transaction import TransactionReceipt
 from kafka_sink.error_table.writes import ROW_PARTITION
-from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout
-from kafka_sink.io.error_copy import copy_error
+from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout, copy_error
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.collector import Collector, HeaderPairs

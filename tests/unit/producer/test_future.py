@@ -9,8 +9,7 @@ import pytest
 
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError, LocalProtocolError
-from kafka_sink.io.error_copy import copy_error
+from kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError, LocalProtocolError, copy_error
 from kafka_sink.producer import callback
 from kafka_sink.producer.arrow_future import ArrowFuture, PartitionRange
 from kafka_sink.producer.interceptors import Interceptors
