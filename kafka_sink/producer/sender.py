@@ -36,7 +36,7 @@ from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError
 from kafka_sink.io.network import Network
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.appender import Appender
-from kafka_sink.producer.callback import run_callback
+from kafka_sink.producer.future import run_callback
 from kafka_sink.producer.mailbox import CLOSE, CLOSED, Mailbox, PendingRecords, TopicReport
 from kafka_sink.producer.metrics import ProducerMetrics
 
