@@ -107,10 +107,6 @@ class Core:
         self.appender.lock = threading.RLock()
         self.metrics.lock = threading.RLock()
 
-    @property
-    def is_ended(self) -> bool:
-        return self.mailbox.is_ended
-
 
 def _after_fork_in_child() -> None:
     for core in list(_alive):
@@ -122,7 +118,7 @@ def _at_exit() -> None:
     """The interpreter ends, and with it every daemon thread: the last chance to warn."""
     for core in list(_alive):
         unsent = core.appender.buffer_pool.used_records
-        if core.is_ended:
+        if core.mailbox.is_ended:
             continue
         if unsent:
             _LOGGER.warning(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafka_sink.engine.commands import Input
+from kafka_sink.engine.commands import Flush, Input
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.producer.appender import Appender
 from kafka_sink.producer.mailbox import Mailbox, PendingOperation, deadline_of
@@ -30,10 +30,10 @@ class Operations:
         self._unfinished: PendingOperation | None = None
         self._unfinished_subject: object = None
 
-    def flush(self, name: str, wish: Wish, timeout_s: float | None) -> None:
+    def flush(self, timeout_s: float | None) -> None:
         """After everything that was sent so far; None: no timeout."""
         deadline_ms = deadline_of(self._mailbox.clock, timeout_s)
-        operation = self._post(name, wish, is_behind_rows=True)
+        operation = self._post("flush()", Flush, is_behind_rows=True)
         self._wait(operation, deadline_ms, f"{timeout_s} s", metric="flush")
 
     def step(

@@ -184,7 +184,7 @@ class Producer:
     def flush(self, timeout_s: float | None = None) -> None:
         """Sends everything without linger and waits until each record sent before has an outcome. Failures are in the
         futures; flush does not raise them."""
-        self._operations.flush("flush()", c.Flush, timeout_s)
+        self._operations.flush(timeout_s)
 
     def look_ahead(self, topic: str) -> None:
         """Requests the topic's partitions in advance, so that the first row need not wait for them."""
@@ -376,7 +376,7 @@ class Producer:
 
     def __del__(self) -> None:
         core = getattr(self, "_core", None)
-        if core is not None and not core.is_ended:
+        if core is not None and not core.mailbox.is_ended:
             core.close_orphaned()
             # Last: with warnings as errors it raises.
             warnings.warn(f"producer {core.options.client_id} was not closed", ResourceWarning, stacklevel=2)
