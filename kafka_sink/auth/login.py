@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
+from functools import partial
 
 from kafka_sink.auth.renewal import Renewed
 from kafka_sink.client.authentication import Authenticator
@@ -20,47 +21,29 @@ from kafka_sink.options.sasl_rules import EXTENSION, MODULES, NEEDS
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange
 from kafka_sink.security.jaas import parse_jaas
 from kafka_sink.security.login import Login, new_exchange
-from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, Exchange
+from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER
 from kafka_sink.security.reference import is_reference
 
 NONCE_BYTES = 24
 
 
 def sasl_authenticator(options: ProducerOptions) -> Authenticator:
+    module_options = partial(read_login_options, options)
     if options.sasl_mechanism == AWS_MSK_IAM:
-        return _aws_authenticator(options)
+        from kafka_sink.auth import aws
+
+        credentials = aws.credentials_source(options, module_options)
+        return lambda host: AwsMskIamExchange(credentials.current(), host, aws.find_region(options, host), time.time())
     if options.sasl_mechanism == GSSAPI:
-        return _kerberos_authenticator(options)
-    tokens = _make_token_source(options) if options.sasl_mechanism == OAUTHBEARER else None
+        from kafka_sink.auth.kerberos import kerberos_authenticator
 
-    def next_exchange(_host: str) -> Exchange:
-        return new_exchange(_read_login(options, tokens), secrets.token_urlsafe(NONCE_BYTES))
+        return kerberos_authenticator(options, module_options)
+    tokens: Renewed[str] | None = None
+    if options.sasl_mechanism == OAUTHBEARER:
+        from kafka_sink.auth.token import token_source
 
-    return next_exchange
-
-
-def _make_token_source(options: ProducerOptions) -> Renewed[str]:
-    from kafka_sink.auth.token import token_source
-
-    return token_source(options, lambda: read_login_options(options))
-
-
-def _kerberos_authenticator(options: ProducerOptions) -> Authenticator:
-    from kafka_sink.auth.kerberos import kerberos_authenticator
-
-    has_module = options.sasl_jaas_config is not None
-    return kerberos_authenticator(options, lambda: read_login_options(options) if has_module else None)
-
-
-def _aws_authenticator(options: ProducerOptions) -> Authenticator:
-    from kafka_sink.auth import aws
-
-    credentials = aws.credentials_source(options, lambda: read_login_options(options))
-
-    def next_exchange(host: str) -> Exchange:
-        return AwsMskIamExchange(credentials.current(), host, aws.find_region(options, host), time.time())
-
-    return next_exchange
+        tokens = token_source(options, module_options)
+    return lambda _host: new_exchange(_read_login(options, tokens), secrets.token_urlsafe(NONCE_BYTES))
 
 
 def _read_login(options: ProducerOptions, tokens: Renewed[str] | None) -> Login:
