@@ -76,7 +76,6 @@ class Sender:
         self._finished: list[c.Finished] = []
         # The error for everything pending at the end.
         self._reason: KafkaSinkError = DeliveryError(f"dropped: {CLOSED}. Nothing of it was sent")
-        self._closing: set[int] = set()
         self._is_closed = False
         self._cluster_since_ms = self._clock.monotonic_ms()
         self.on_end: Callable[[], None] = lambda: None
@@ -215,21 +214,17 @@ class Sender:
     def _finish(self, inputs: list[c.Input]) -> bool:
         """Finishes operations. True if the producer has ended."""
         mailbox = self._mailbox
-        is_over = False
-        for event in inputs:
-            if isinstance(event, c.Close):
-                self._closing.add(event.operation_id)
-            elif isinstance(event, c.Abandon):
-                self._reason = event.reason
-                is_over = True
         if self._finished:
             finished, self._finished = self._finished, []
             with mailbox.lock:
                 for each in finished:
-                    mailbox.finish(each.operation_id, each.error, each.result)
-                    self._is_closed = self._is_closed or each.operation_id in self._closing
+                    if mailbox.finish(each.operation_id, each.error, each.result) == CLOSE:
+                        self._is_closed = True
                 mailbox.notify_change()
-        return is_over or self._is_closed
+        abandoned = [event for event in inputs if isinstance(event, c.Abandon)]
+        if abandoned:
+            self._reason = abandoned[-1].reason
+        return self._is_closed or bool(abandoned)
 
     def _deliver(self, delivered: c.Delivered) -> None:
         mailbox = self._mailbox
