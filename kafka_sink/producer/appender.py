@@ -199,12 +199,13 @@ class Appender:
                 piece = columns.slice(start, stop)
                 try:
                     self.admit(piece.bytes_max, piece.row_count, partial(self._take_columns, collector, piece, future))
-                except KafkaSinkError as error:
+                except (KafkaSinkError, MemoryError) as error:
                     if not is_any_accepted:
                         raise
+                    failure = error if isinstance(error, KafkaSinkError) else _memory_error(collector.topic, error)
                     with mailbox.changed:
                         if not future.done():  # the end of the sender has failed these rows, too
-                            future.fail(left, error, mailbox.calls)
+                            future.fail(left, failure, mailbox.calls)
                         if future.done():  # the pieces before it are, too: the sender does not see it any more
                             mailbox.pending_records.discard(future)
                     mailbox.wake()
