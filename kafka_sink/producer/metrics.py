@@ -175,31 +175,24 @@ def _quotient(dividend: float, divisor: float) -> float:
 
 
 class ProducerMetrics:
-    """`gauges` are read at each snapshot: buffer-total-bytes, buffer-available-bytes, waiting-threads,
-    requests-in-flight, connection-count, metadata-age (in seconds, as in Java).
-    """
-
-    def __init__(self, options: ProducerOptions, *, client_id: str) -> None:
+    def __init__(self, options: ProducerOptions) -> None:
         def new() -> MetricWindow:
             return MetricWindow(options.metrics_num_samples, options.metrics_sample_window_ms)
 
         # Reentrant: a signal handler that calls the producer may interrupt its holder.
         self.lock = threading.RLock()
-        self._client_tag: Tags = (("client-id", client_id),)
+        self._client_tag: Tags = (("client-id", options.client_id),)
         self._totals = _Totals(new)
         self._call_ns = dict.fromkeys(TIMED_CALLS, 0.0)
         self._topics: defaultdict[str, _Topic] = defaultdict(lambda: _Topic(new))
         self._nodes: defaultdict[int, _Node] = defaultdict(lambda: _Node(new))
-        self._gauges: dict[str, Callable[[], float]] = {}
+        # Read at each snapshot.
+        self.gauges: dict[str, Callable[[], float]] = {}
         # Records by the broker's error code; None: there was no response.
         self._retried: dict[int | None, int] = {}
         # When the stored values came, and when they are to be counted.
         self._turn_ms = 0
         self._settle_at_ms = 0
-
-    def add_gauge(self, name: str, read: Callable[[], float]) -> None:
-        with self.lock:
-            self._gauges[name] = read
 
     # ---- from the sender -------------------------------------------------------------------------------------------
 
@@ -318,7 +311,6 @@ class ProducerMetrics:
         found: dict[MetricName, float] = {}
         tags = self._client_tag
         with self.lock:
-            gauges = dict(self._gauges)
             for name, value in self._totals.values(now_ms):
                 found[PRODUCER_GROUP, name, tags] = value
             for name, total_ns in self._call_ns.items():
@@ -329,6 +321,6 @@ class ProducerMetrics:
             for node_id, of_node in list(self._nodes.items()):
                 for name, value in of_node.values(now_ms):
                     found[NODE_GROUP, name, (*tags, ("node-id", f"node-{node_id}"))] = value
-        for name, read in gauges.items():
+        for name, read in self.gauges.items():
             found[PRODUCER_GROUP, name, tags] = float(read())
         return found

@@ -52,7 +52,7 @@ def test_values_that_were_put_aside_measure_what_each_alone_does() -> None:
 
 
 def metrics(**options: Any) -> ProducerMetrics:
-    return ProducerMetrics(ProducerOptions(bootstrap_servers=(("b", 1),), **options), client_id="producer-7")
+    return ProducerMetrics(ProducerOptions(bootstrap_servers=(("b", 1),), client_id="producer-7", **options))
 
 
 def drained(topic: str, records: int, batch_bytes: int, records_bytes: int, *, opened_ms: int) -> ProducerBatch:
@@ -213,7 +213,7 @@ def test_gauges_are_asked_at_each_snapshot_and_may_feed_the_metrics_themselves()
         subject.on_call("flush", duration_ns=1)
         return level[0]
 
-    subject.add_gauge("waiting-threads", read)
+    subject.gauges["waiting-threads"] = read
     assert of_producer(subject, 0)["waiting-threads"] == 1.0
     level[0] = 5
     assert of_producer(subject, 0)["waiting-threads"] == 5.0
