@@ -154,7 +154,7 @@ class Appender:
             self._on_first_row(collector)
         future = RecordFuture(collector.pending, index)
         if on_delivery is not None:
-            collector.pending.add_on_delivery(index, on_delivery)
+            collector.pending.on_delivery[index] = on_delivery
         if row[2] is not None:
             collector.has_headers = True
         if row[4] is not None:

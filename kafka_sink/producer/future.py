@@ -69,13 +69,10 @@ class PendingBatch:
         self._outcomes: list[_Outcome] = []
         # Index into the outcomes; -1: none yet. None: rows are still being added.
         self._outcome_of: Array | None = None
-        self._on_delivery: dict[int, OnDelivery] = {}
+        self.on_delivery: dict[int, OnDelivery] = {}
         self._callbacks: dict[int, list[DoneCallback]] = {}
 
     # ---- from the appender, under its lock ----
-
-    def add_on_delivery(self, row: int, on_delivery: OnDelivery) -> None:
-        self._on_delivery[row] = on_delivery
 
     def seal(self, timestamps: Array, key_sizes: Array | None, value_sizes: Array | None) -> None:
         """No row may follow. Sizes of None: null in all rows."""
@@ -126,9 +123,9 @@ class PendingBatch:
     def _collect_calls(self, rows: Array, calls: Calls) -> None:
         if self.interceptors is not None:
             calls.extend(partial(self._call_back, row) for row in rows.tolist())
-        elif self._on_delivery or self._callbacks:
-            waited_for = self._on_delivery.keys() | self._callbacks.keys()
-            calls.extend(partial(self._call_back, row) for row in rows.tolist() if row in waited_for)
+        elif self.on_delivery or self._callbacks:
+            waited_for = (row for row in rows.tolist() if row in self.on_delivery or row in self._callbacks)
+            calls.extend(partial(self._call_back, row) for row in waited_for)
 
     # ---- queries ----
 
@@ -167,7 +164,7 @@ class PendingBatch:
         metadata, error = self.verdict(row)
         if self.interceptors is not None:
             run_callback(self.interceptors.on_acknowledgement, self.topic, metadata, error)
-        on_delivery = self._on_delivery.pop(row, None)
+        on_delivery = self.on_delivery.pop(row, None)
         if on_delivery is not None:
             run_callback(on_delivery, metadata, error)
         for callback in self._callbacks.pop(row, []):
