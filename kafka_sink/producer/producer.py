@@ -24,6 +24,7 @@ from kafka_sink.engine.transaction import TransactionReceipt
 from kafka_sink.error_table.writes import ROW_PARTITION
 from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout, copy_error
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.producer_options import LONG_MAX
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.collector import Collector, HeaderPairs
 from kafka_sink.producer.core import Core
@@ -99,7 +100,7 @@ class Producer:
                 byte_count += header_bytes
             if timestamp_ms is None:
                 timestamp_ms = self._timestamp_ms()
-            elif type(timestamp_ms) is not int or timestamp_ms < 0:
+            elif type(timestamp_ms) is not int or not 0 <= timestamp_ms <= LONG_MAX:
                 check_row(topic, timestamp_ms, partition)
             if byte_count > self._unchecked_bytes_max:
                 check_size(topic, key, value, pairs, self._options.max_request_size)
