@@ -13,6 +13,7 @@ All of them survive pickling (Spark ships them between processes): the state is 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -69,6 +70,15 @@ def explain_error(error: KafkaSinkError) -> str:
 def common_entry(problems: Sequence[KafkaSinkError], otherwise: ErrorEntry) -> ErrorEntry:
     """The entry for an error that combines several."""
     return problems[0].entry if len({problem.name for problem in problems}) == 1 else otherwise
+
+
+def copy_error(error: KafkaSinkError, text: str | None = None) -> KafkaSinkError:
+    """A copy to raise: an error may be raised to many callers, and each raise would extend its one traceback."""
+    copied = copy.copy(error)
+    if text is not None:
+        copied.args = (text,)
+    copied.__cause__ = error.__cause__
+    return copied
 
 
 def _rebuild(error_type: type[KafkaSinkError], text: str, state: dict[str, Any]) -> KafkaSinkError:

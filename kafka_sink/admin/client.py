@@ -69,10 +69,10 @@ from kafka_sink.errors import (
     OperationTimeout,
     RemoteProtocolError,
     TransportError,
+    copy_error,
 )
 from kafka_sink.exactly_once.commit_step import Progress
 from kafka_sink.io.clock import Clock
-from kafka_sink.io.error_copy import copy_error
 from kafka_sink.io.network import Network
 from kafka_sink.options import ProducerOptions
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION

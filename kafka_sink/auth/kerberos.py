@@ -44,17 +44,16 @@ _HINTS = {
 _HINT = "check principal, keytab or ticket cache (klist shows them), and krb5.conf"
 
 
-def kerberos_authenticator(
-    options: ProducerOptions, module_options: Callable[[], Mapping[str, str] | None]
-) -> Authenticator:
-    """`module_options`: the entries of sasl.jaas.config; None if it is not set."""
+def kerberos_authenticator(options: ProducerOptions, module_options: Callable[[], Mapping[str, str]]) -> Authenticator:
+    """`module_options`: the current entries of sasl.jaas.config."""
     check_library()
 
     def next_exchange(host: str) -> GssapiExchange:
         principal, keytab = options.sasl_kerberos_principal, options.sasl_kerberos_keytab
         if principal is not None:
             principal = resolve_references("sasl.kerberos.principal", principal)
-        login = kerberos_login(options.sasl_kerberos_service_name, principal, keytab, module_options())
+        module = None if options.sasl_jaas_config is None else module_options()
+        login = kerberos_login(options.sasl_kerberos_service_name, principal, keytab, module)
         return GssapiExchange(KerberosContext(login, host))
 
     return next_exchange

@@ -9,8 +9,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
+from functools import partial
 
-from kafka_sink.auth.renewal import Renewed
 from kafka_sink.client.authentication import Authenticator
 from kafka_sink.error_table.brokers import LOGIN_OPTIONS
 from kafka_sink.errors import ConfigError
@@ -28,46 +28,26 @@ NONCE_BYTES = 24
 
 
 def sasl_authenticator(options: ProducerOptions) -> Authenticator:
+    module_options = partial(read_login_options, options)
     if options.sasl_mechanism == AWS_MSK_IAM:
-        return _aws_authenticator(options)
+        from kafka_sink.auth import aws
+
+        credentials = aws.credentials_source(options, module_options)
+        return lambda host: AwsMskIamExchange(credentials.current(), host, aws.find_region(options, host), time.time())
     if options.sasl_mechanism == GSSAPI:
-        return _kerberos_authenticator(options)
-    tokens = _make_token_source(options) if options.sasl_mechanism == OAUTHBEARER else None
+        from kafka_sink.auth.kerberos import kerberos_authenticator
 
-    def next_exchange(_host: str) -> Exchange:
-        named = read_login_options(options)
-        if tokens is None:
-            return _password_exchange(options, named)
-        extensions = {
-            name.removeprefix(EXTENSION): value for name, value in named.items() if name.startswith(EXTENSION)
-        }
-        return OAuthBearerExchange(tokens.current(), extensions)
+        return kerberos_authenticator(options, module_options)
+    if options.sasl_mechanism == OAUTHBEARER:
+        from kafka_sink.auth.token import token_source
 
-    return next_exchange
+        tokens = token_source(options, module_options)
+        return lambda _host: OAuthBearerExchange(tokens.current(), _extensions(module_options()))
+    return lambda _host: _password_exchange(options, module_options())
 
 
-def _make_token_source(options: ProducerOptions) -> Renewed[str]:
-    from kafka_sink.auth.token import token_source
-
-    return token_source(options, lambda: read_login_options(options))
-
-
-def _kerberos_authenticator(options: ProducerOptions) -> Authenticator:
-    from kafka_sink.auth.kerberos import kerberos_authenticator
-
-    has_module = options.sasl_jaas_config is not None
-    return kerberos_authenticator(options, lambda: read_login_options(options) if has_module else None)
-
-
-def _aws_authenticator(options: ProducerOptions) -> Authenticator:
-    from kafka_sink.auth import aws
-
-    credentials = aws.credentials_source(options, lambda: read_login_options(options))
-
-    def next_exchange(host: str) -> Exchange:
-        return AwsMskIamExchange(credentials.current(), host, aws.find_region(options, host), time.time())
-
-    return next_exchange
+def _extensions(named: Mapping[str, str]) -> dict[str, str]:
+    return {name.removeprefix(EXTENSION): value for name, value in named.items() if name.startswith(EXTENSION)}
 
 
 def _password_exchange(options: ProducerOptions, named: Mapping[str, str]) -> Exchange:

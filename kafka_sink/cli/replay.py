@@ -25,12 +25,11 @@ from kafka_sink.cli.sink_client import NotAnswered
 from kafka_sink.cli.streams import print_error, write_error
 from kafka_sink.client.admin_request import AnyBroker
 from kafka_sink.error_table.commits import REPLAY_IN_DOUBT, REPLAY_WRONG
-from kafka_sink.errors import BrokerError, ConfigError, DataError, KafkaSinkError
+from kafka_sink.errors import BrokerError, ConfigError, DataError, KafkaSinkError, copy_error
 from kafka_sink.exactly_once.identity import check_sink_id
 from kafka_sink.exactly_once.listing import SingleStep
 from kafka_sink.exactly_once.replay_progress import RUN_PREFIX, ReplayListing, ReplayProgress, encode_progress
 from kafka_sink.exactly_once.session import DeliverySettings
-from kafka_sink.io.error_copy import copy_error
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.producer import Producer

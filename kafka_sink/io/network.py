@@ -36,7 +36,7 @@ from kafka_sink.client.commands import (
     Send,
     Written,
 )
-from kafka_sink.errors import KafkaSinkError, TransportError
+from kafka_sink.errors import TransportError
 from kafka_sink.io.clock import Clock
 from kafka_sink.io.plain_connection import PlainConnection, failure_of
 
@@ -213,17 +213,14 @@ class Network:
 
     # ---- readiness -------------------------------------------------------------------------------------------------
 
-    def _take_wake(self) -> None:
-        with self._wake_lock:
-            self._wake_receiver.recv(WAKE_BYTES)
-            self._is_woken = False
-
     def _take_turns(self, ready: list[tuple[selectors.SelectorKey, int]]) -> bool:
         """Reads and writes where possible. True: `wake` was called."""
         is_woken = False
         for key, mask in ready:
             if key.data is None:
-                self._take_wake()
+                with self._wake_lock:
+                    self._wake_receiver.recv(WAKE_BYTES)
+                    self._is_woken = False
                 is_woken = True
             elif mask == _READ and not key.data.is_connecting:
                 self._read(key.data)
@@ -246,7 +243,7 @@ class Network:
         before = connection.socket
         try:
             wanted = connection.establish()
-        except (OSError, ValueError, KafkaSinkError) as error:
+        except (OSError, ValueError) as error:
             self._lose(connection, error)
             return
         if connection.socket is not before:

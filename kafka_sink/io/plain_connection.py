@@ -17,8 +17,6 @@ BUFFERS_PER_CALL = 256
 
 
 class PlainConnection:
-    __slots__ = ("connection_id", "is_connecting", "outgoing", "peer", "socket", "tells_written")
-
     def __init__(self, connection_id: int, opened: socket.socket, peer: str) -> None:
         self.connection_id = connection_id
         self.socket = opened
@@ -51,8 +49,6 @@ class PlainConnection:
 
     def failure_of(self, error: Exception | None) -> TransportError | AuthenticationError | ConfigError:
         """Converts the error that ended the connection; None: the peer closed it."""
-        if isinstance(error, (AuthenticationError, ConfigError)):
-            return error
         return failure_of(self.peer, error)
 
 

@@ -14,15 +14,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kafka_sink.error_table.brokers import KEY_FILE
+from kafka_sink.error_table.writes import PACKAGE_MISSING
 from kafka_sink.errors import ConfigError, TransportError
 from kafka_sink.io.files import locate_file, read_file, resolve_references
-from kafka_sink.io.pkcs12 import DER, pkcs12_to_pem
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import TLS_13_SUITES, conversion_hint
 
 _LOGGER = logging.getLogger("kafka_sink")
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _PEM = b"-----BEGIN "
+# The first byte of DER-encoded data, such as PKCS12.
+_DER = b"\x30"
 _JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 # Options that take PEM only, and OpenSSL's command that converts their DER.
 _CONVERTERS = {"ssl.certificate.location": "x509", "ssl.key.location": "pkey", "ssl.crl.location": "crl"}
@@ -166,7 +168,7 @@ def _read_pem(option: str, name: str, side: str, password: str | None = None) ->
     content = read_file(option, name)
     if content.startswith(_JKS):
         raise ConfigError(f"{option}={name} is a JKS file: {conversion_hint('JKS', name, side)}", KEY_FILE)
-    if content.startswith(DER) and _PEM not in content:
+    if content.startswith(_DER) and _PEM not in content:
         if option in _CONVERTERS:
             command = f"openssl {_CONVERTERS[option]} -inform DER -in {name} -out {side}.pem"
             raise ConfigError(
@@ -186,6 +188,41 @@ def _read_pem(option: str, name: str, side: str, password: str | None = None) ->
             KEY_FILE,
         )
     return content
+
+
+def pkcs12_to_pem(what: str, name: str, side: str, content: bytes, password: str | None) -> bytes:
+    """`what` names the option and the file, `side` is truststore or keystore.
+
+    Needs the package cryptography, because Python's own `ssl` reads PEM only. The key stays in memory.
+    """
+    try:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+    except ImportError:
+        raise ConfigError(
+            f"{what} is a PKCS12 file, or DER, and the package cryptography, which reads it, is missing: install "
+            f"pykafka-sink[pkcs12] (on the executors, too), or {conversion_hint('PKCS12', name, side)}",
+            PACKAGE_MISSING,
+        ) from None
+    pem = serialization.Encoding.PEM
+    try:
+        store = load_pkcs12(content, None if password is None else password.encode())
+        certificates = [each.certificate for each in (store.cert, *store.additional_certs) if each is not None]
+        parts = [certificate.public_bytes(pem) for certificate in certificates]
+        if store.key is not None:
+            kind, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            parts.insert(0, store.key.private_bytes(pem, kind, plain))
+    except UnsupportedAlgorithm as error:
+        raise ConfigError(f"{what} cannot be used by the package cryptography: {error}", KEY_FILE) from None
+    except ValueError:
+        text = f"{what} cannot be opened as PKCS12: is ssl.{side}.password the right password for it, and is it whole?"
+        if side == "truststore":
+            text += f" A certificate in DER is converted by `openssl x509 -inform DER -in {name} -out {side}.pem`"
+        raise ConfigError(text, KEY_FILE) from None
+    if not parts:
+        raise ConfigError(f"{what} holds neither a key nor a certificate", KEY_FILE)
+    return b"".join(parts)
 
 
 @contextmanager

@@ -71,8 +71,6 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNO
 
 
 class TlsConnection(PlainConnection):
-    __slots__ = ("_contexts", "_end", "_host", "_tls")
-
     def __init__(self, connection_id: int, opened: socket.socket, peer: str, host: str, contexts: TlsContexts) -> None:
         super().__init__(connection_id, opened, peer)
         self._host = host

@@ -26,8 +26,7 @@ from typing import TypeVar
 from kafka_sink.engine.commands import Append, Input
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.error_table.writes import ROW_TOO_LARGE
-from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError
-from kafka_sink.io.error_copy import copy_error
+from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, copy_error
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.buffer_pool import BufferPool, BufferWaiter
@@ -155,7 +154,7 @@ class Appender:
             self._on_first_row(collector)
         future = RecordFuture(collector.pending, index)
         if on_delivery is not None:
-            collector.pending.add_on_delivery(index, on_delivery)
+            collector.pending.on_delivery[index] = on_delivery
         if row[2] is not None:
             collector.has_headers = True
         if row[4] is not None:
@@ -200,12 +199,13 @@ class Appender:
                 piece = columns.slice(start, stop)
                 try:
                     self.admit(piece.bytes_max, piece.row_count, partial(self._take_columns, collector, piece, future))
-                except KafkaSinkError as error:
+                except (KafkaSinkError, MemoryError) as error:
                     if not is_any_accepted:
                         raise
+                    failure = error if isinstance(error, KafkaSinkError) else _memory_error(collector.topic, error)
                     with mailbox.changed:
                         if not future.done():  # the end of the sender has failed these rows, too
-                            future.fail(left, error, mailbox.calls)
+                            future.fail(left, failure, mailbox.calls)
                         if future.done():  # the pieces before it are, too: the sender does not see it any more
                             mailbox.pending_records.discard(future)
                     mailbox.wake()

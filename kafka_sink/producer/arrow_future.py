@@ -11,11 +11,9 @@ from itertools import islice
 
 from kafka_sink.engine.commands import Failed
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import KafkaSinkError
+from kafka_sink.errors import KafkaSinkError, copy_error
 from kafka_sink.frozen import frozen
-from kafka_sink.io.error_copy import copy_error
-from kafka_sink.producer.callback import run_callback
-from kafka_sink.producer.future import UNKNOWN_OFFSET, wait_until_done
+from kafka_sink.producer.future import UNKNOWN_OFFSET, run_callback, wait_until_done
 from kafka_sink.producer.mailbox import Calls, Mailbox
 from kafka_sink.records.batch import Share
 
@@ -42,10 +40,6 @@ class ArrowMetadata:
 
 
 class ArrowFuture:
-    __slots__ = (
-        "_byte_count", "_callbacks", "_error", "_extents", "_failed_count", "_row_count", "mailbox", "open_count",
-    )  # fmt: skip
-
     def __init__(self, mailbox: Mailbox, row_count: int, byte_count: int) -> None:
         self.mailbox = mailbox
         self.open_count = row_count

@@ -21,20 +21,6 @@ Row = tuple[bytes | None, bytes | None, HeaderPairs | None, int, int | None]
 
 
 class Collector:
-    __slots__ = (
-        "byte_count",
-        "cluster",
-        "has_headers",
-        "has_partitions",
-        "opened_ms",
-        "partition_count",
-        "pending",
-        "rows",
-        "slow_node_ids",
-        "topic",
-        "view",
-    )  # fmt: skip
-
     def __init__(self, topic: str, pending: PendingBatch) -> None:
         self.topic = topic
         # The cluster view at the last check; compared by identity.

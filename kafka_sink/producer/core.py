@@ -60,7 +60,7 @@ class Core:
     def _put_together(self, clock: Clock) -> None:
         options = self.options
         jitter = random.Random().random
-        self.metrics = ProducerMetrics(options, client_id=options.client_id)
+        self.metrics = ProducerMetrics(options)
         self.mailbox = Mailbox(clock, self.network.wake)
         self.interceptors = Interceptors(options.interceptors) if options.interceptors else None
         self.appender = Appender(
@@ -71,12 +71,14 @@ class Core:
         self.mailbox.refusal = engine.refusal
         self.sender = Sender(options, engine, self.network, self.mailbox, self.appender, self.metrics)
         pool, network, sender = self.appender.buffer_pool, self.network, self.sender
-        self.metrics.add_gauge("buffer-total-bytes", lambda: pool.total_bytes)
-        self.metrics.add_gauge("buffer-available-bytes", lambda: pool.total_bytes - pool.used_bytes)
-        self.metrics.add_gauge("waiting-threads", lambda: len(pool.mailbox.waiters))
-        self.metrics.add_gauge("requests-in-flight", lambda: sender.requests_in_flight)
-        self.metrics.add_gauge("connection-count", lambda: network.connection_count)
-        self.metrics.add_gauge("metadata-age", lambda: sender.metadata_age_s)
+        self.metrics.gauges = {
+            "buffer-total-bytes": lambda: pool.total_bytes,
+            "buffer-available-bytes": lambda: pool.total_bytes - pool.used_bytes,
+            "waiting-threads": lambda: len(pool.mailbox.waiters),
+            "requests-in-flight": lambda: sender.requests_in_flight,
+            "connection-count": lambda: network.connection_count,
+            "metadata-age": lambda: sender.metadata_age_s,  # in seconds, as in Java
+        }
         for notice in options.notices:
             _LOGGER.warning("[%s] %s", options.client_id, notice)
         sender.on_end = self._on_end
@@ -107,10 +109,6 @@ class Core:
         self.appender.lock = threading.RLock()
         self.metrics.lock = threading.RLock()
 
-    @property
-    def is_ended(self) -> bool:
-        return self.mailbox.is_ended
-
 
 def _after_fork_in_child() -> None:
     for core in list(_alive):
@@ -122,7 +120,7 @@ def _at_exit() -> None:
     """The interpreter ends, and with it every daemon thread: the last chance to warn."""
     for core in list(_alive):
         unsent = core.appender.buffer_pool.used_records
-        if core.is_ended:
+        if core.mailbox.is_ended:
             continue
         if unsent:
             _LOGGER.warning(

@@ -11,20 +11,21 @@ releasing the lock.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kafka_sink.engine.commands import Failed
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import KafkaSinkError, OperationTimeout
-from kafka_sink.io.error_copy import copy_error
-from kafka_sink.producer.callback import run_callback
+from kafka_sink.errors import KafkaSinkError, OperationTimeout, copy_error
 from kafka_sink.producer.interceptors import Interceptors
 from kafka_sink.producer.mailbox import Calls, Mailbox, deadline_of
 from kafka_sink.records.batch import Share
 
+_LOGGER = logging.getLogger("kafka_sink")
 UNKNOWN_OFFSET = -1
 UNKNOWN_PARTITION = -1
 NULL_SIZE = -1
@@ -56,23 +57,6 @@ class _Outcome(NamedTuple):
 class PendingBatch:
     """The records of one topic that are encoded together. Rows are numbered in the order of sending."""
 
-    __slots__ = (
-        "_callbacks",
-        "_key_sizes",
-        "_offsets",
-        "_on_delivery",
-        "_outcome_of",
-        "_outcomes",
-        "_timestamps",
-        "_value_sizes",
-        "error",
-        "interceptors",
-        "mailbox",
-        "open_count",
-        "row_count",
-        "topic",
-    )  # fmt: skip
-
     def __init__(self, mailbox: Mailbox, topic: str, interceptors: Interceptors | None) -> None:
         self.mailbox = mailbox
         self.topic = topic
@@ -85,13 +69,10 @@ class PendingBatch:
         self._outcomes: list[_Outcome] = []
         # Index into the outcomes; -1: none yet. None: rows are still being added.
         self._outcome_of: Array | None = None
-        self._on_delivery: dict[int, OnDelivery] = {}
+        self.on_delivery: dict[int, OnDelivery] = {}
         self._callbacks: dict[int, list[DoneCallback]] = {}
 
     # ---- from the appender, under its lock ----
-
-    def add_on_delivery(self, row: int, on_delivery: OnDelivery) -> None:
-        self._on_delivery[row] = on_delivery
 
     def seal(self, timestamps: Array, key_sizes: Array | None, value_sizes: Array | None) -> None:
         """No row may follow. Sizes of None: null in all rows."""
@@ -141,10 +122,10 @@ class PendingBatch:
 
     def _collect_calls(self, rows: Array, calls: Calls) -> None:
         if self.interceptors is not None:
-            calls.extend(_RowCalls(self, row) for row in rows.tolist())
-        elif self._on_delivery or self._callbacks:
-            waited_for = self._on_delivery.keys() | self._callbacks.keys()
-            calls.extend(_RowCalls(self, row) for row in rows.tolist() if row in waited_for)
+            calls.extend(partial(self._call_back, row) for row in rows.tolist())
+        elif self.on_delivery or self._callbacks:
+            waited_for = (row for row in rows.tolist() if row in self.on_delivery or row in self._callbacks)
+            calls.extend(partial(self._call_back, row) for row in waited_for)
 
     # ---- queries ----
 
@@ -178,29 +159,16 @@ class PendingBatch:
             self._callbacks.setdefault(row, []).append(callback)
         return True
 
-    def take_callbacks(self, row: int) -> tuple[OnDelivery | None, list[DoneCallback]]:
-        return self._on_delivery.pop(row, None), self._callbacks.pop(row, [])
-
-
-class _RowCalls:
-    """The callbacks of one finished row; interceptors first, as in Java."""
-
-    __slots__ = ("_pending", "_row")
-
-    def __init__(self, pending: PendingBatch, row: int) -> None:
-        self._pending = pending
-        self._row = row
-
-    def __call__(self) -> None:
-        pending, row = self._pending, self._row
-        metadata, error = pending.verdict(row)
-        if pending.interceptors is not None:
-            run_callback(pending.interceptors.on_acknowledgement, pending.topic, metadata, error)
-        on_delivery, callbacks = pending.take_callbacks(row)
+    def _call_back(self, row: int) -> None:
+        """Interceptors first, as in Java."""
+        metadata, error = self.verdict(row)
+        if self.interceptors is not None:
+            run_callback(self.interceptors.on_acknowledgement, self.topic, metadata, error)
+        on_delivery = self.on_delivery.pop(row, None)
         if on_delivery is not None:
             run_callback(on_delivery, metadata, error)
-        for callback in callbacks:
-            run_callback(callback, RecordFuture(pending, row))
+        for callback in self._callbacks.pop(row, []):
+            run_callback(callback, RecordFuture(self, row))
 
 
 class RecordFuture:
@@ -219,7 +187,7 @@ class RecordFuture:
         """Waits at most `timeout` seconds. Raises the record's error, or `OperationTimeout`."""
         metadata, error = self._verdict(timeout)
         if error is not None:
-            raise copy_error(error, str(error))
+            raise copy_error(error)
         assert metadata is not None
         return metadata
 
@@ -247,3 +215,11 @@ class RecordFuture:
 def wait_until_done(mailbox: Mailbox, is_done: Callable[[], bool], timeout: float | None, what: str) -> None:
     if not mailbox.wait_for(is_done, deadline_of(mailbox.clock, timeout), "waiting for a result"):
         raise OperationTimeout(mailbox.with_trouble(f"no result for {what} within {timeout} s; it may still come"))
+
+
+def run_callback(callback: Callable[..., object], *arguments: object) -> None:
+    """Runs user code on the sender thread. Whatever it raises is logged and affects nothing else."""
+    try:
+        callback(*arguments)
+    except BaseException:  # sys.exit() in a callback must not end the sender thread
+        _LOGGER.exception("callback %r raised", getattr(callback, "__qualname__", callback))

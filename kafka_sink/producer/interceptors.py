@@ -7,7 +7,7 @@ outcome once. If one raises, that is logged, and the next one gets the record as
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kafka_sink.errors import KafkaSinkError
@@ -32,47 +32,41 @@ class ProducerRecord:
 
 class Interceptors:
     def __init__(self, interceptors: Sequence[object]) -> None:
-        self._interceptors = tuple(interceptors)
+        self._interceptors = interceptors
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        for interceptor in self._interceptors:
-            hook = getattr(interceptor, "on_send", None)
-            if hook is None:
-                continue
+        for name, hook in self._hooks("on_send"):
             try:
                 answer = hook(record)
             except Exception:
-                _report(interceptor, "on_send", record.topic)
+                _LOGGER.exception("interceptor %s raised in on_send (topic %s)", name, record.topic)
                 continue
             if isinstance(answer, ProducerRecord):
                 record = answer
             elif answer is not None:
                 _LOGGER.error(
                     "interceptor %s returned a %s from on_send for topic %s; the record stays as it was",
-                    type(interceptor).__name__, type(answer).__name__, record.topic,
+                    name, type(answer).__name__, record.topic,
                 )  # fmt: skip
         return record
 
     def on_acknowledgement(self, topic: str, metadata: object, error: KafkaSinkError | None) -> None:
-        for interceptor in self._interceptors:
-            hook = getattr(interceptor, "on_acknowledgement", None)
-            if hook is None:
-                continue
+        for name, hook in self._hooks("on_acknowledgement"):
             try:
                 hook(metadata, error)
             except Exception:
-                _report(interceptor, "on_acknowledgement", topic)
+                _LOGGER.exception("interceptor %s raised in on_acknowledgement (topic %s)", name, topic)
 
     def close(self) -> None:
-        for interceptor in self._interceptors:
-            hook = getattr(interceptor, "close", None)
-            if hook is None:
-                continue
+        for name, hook in self._hooks("close"):
             try:
                 hook()
             except Exception:
-                _LOGGER.exception("interceptor %s raised in close", type(interceptor).__name__)
+                _LOGGER.exception("interceptor %s raised in close", name)
 
-
-def _report(interceptor: object, hook: str, topic: str) -> None:
-    _LOGGER.exception("interceptor %s raised in %s (topic %s)", type(interceptor).__name__, hook, topic)
+    def _hooks(self, name: str) -> Iterator[tuple[str, Callable[..., object]]]:
+        """An interceptor need not have all of them."""
+        for interceptor in self._interceptors:
+            hook = getattr(interceptor, name, None)
+            if hook is not None:
+                yield type(interceptor).__name__, hook

@@ -25,10 +25,9 @@ from typing import TYPE_CHECKING, Protocol
 from kafka_sink.client.cluster import ClusterView
 from kafka_sink.engine.commands import Failed, Input
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout, copy_error
 from kafka_sink.frozen import frozen
 from kafka_sink.io.clock import Clock
-from kafka_sink.io.error_copy import copy_error
 from kafka_sink.records.batch import Share
 
 if TYPE_CHECKING:
@@ -261,11 +260,11 @@ class Mailbox:
 
     # ---- from the sender -------------------------------------------------------------------------------------------
 
-    def finish(self, operation_id: int, error: KafkaSinkError | None, result: object) -> None:
-        """Call under the lock."""
-        operation = self._operations.pop(operation_id, None)
-        if operation is not None:
-            operation.error, operation.result, operation.is_over = error, result, True
+    def finish(self, operation_id: int, error: KafkaSinkError | None, result: object) -> str:
+        """Call under the lock. Returns the name of the operation."""
+        operation = self._operations.pop(operation_id)
+        operation.error, operation.result, operation.is_over = error, result, True
+        return operation.name
 
     def publish_refusal(self, refusal: KafkaSinkError | None) -> None:
         """Call under the lock. A refusal set in advance stays until the sender has processed its operation."""

@@ -1,9 +1,9 @@
 """The producer's metrics, with the names, groups and tags of the Java client.
 
-Fed by plain calls from the sender thread (per iteration, request or rare event, never per record) and, rarely, from
-waiting threads. Values of every request are only stored, without a lock, and counted every `SETTLE_MS` or on a read:
-the windows are seconds long. One lock guards the windows; gauges are read outside of it, because they may take the
-producer's own lock.
+Fed by plain calls from the sender thread (per turn, request or rare event, never per record) and, rarely, from waiting
+threads. What the sender tells is only stored, without a lock, and counted every `SETTLE_MS` or on a read: the windows
+are seconds long. One lock guards the windows; gauges are read outside of it, because they may take the producer's own
+lock.
 
 As in Java, records count as sent when their batch is drained, retries included, and latency is that of produce
 requests. Different from Java: `record-size-avg` is the true average (Java averages the largest record of each batch,
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
 
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.options import ProducerOptions
@@ -40,7 +40,6 @@ _CALL_TOTALS = {name: f"{name}-time-ns-total" for name in TIMED_CALLS}
 # How long values may be stored before they are counted.
 SETTLE_MS = 100
 
-_NewWindow = Callable[[], MetricWindow]
 _Values = Iterator[tuple[str, float]]
 
 
@@ -61,21 +60,24 @@ def _spread(name: str, window: MetricWindow, now_ms: int) -> _Values:
     yield f"{name}-max", window.maximum(now_ms)
 
 
-def _share_of_time(name: str, window: MetricWindow, now_ms: int) -> _Values:
-    """The values are nanoseconds: their share of the window."""
-    yield f"{name}-ratio", window.rate(now_ms) / 1e9
-    yield f"{name}-time-ns-total", window.total
+class _Windows:
+    """A window for each annotation of the class."""
 
-
-class _Topic:
-    __slots__ = ("bytes", "compression", "errors", "records", "retries")
-
-    def __init__(self, new: _NewWindow) -> None:
-        self.records, self.bytes, self.compression, self.retries, self.errors = new(), new(), new(), new(), new()
+    def __init__(self, new_window: Callable[[], MetricWindow]) -> None:
+        for name in type(self).__annotations__:
+            setattr(self, name, new_window())
 
     def settle(self, now_ms: int) -> None:
-        for window in (self.records, self.bytes, self.compression):
+        for window in vars(self).values():
             window.settle(now_ms)
+
+
+class _Topic(_Windows):
+    records: MetricWindow
+    bytes: MetricWindow
+    compression: MetricWindow
+    retries: MetricWindow
+    errors: MetricWindow
 
     def values(self, now_ms: int) -> _Values:
         yield from _meter("record-send", self.records, now_ms)
@@ -85,15 +87,11 @@ class _Topic:
         yield from _meter("record-error", self.errors, now_ms)
 
 
-class _Node:
-    __slots__ = ("bytes_in", "latency", "requests", "responses")
-
-    def __init__(self, new: _NewWindow) -> None:
-        self.requests, self.bytes_in, self.responses, self.latency = new(), new(), new(), new()
-
-    def settle(self, now_ms: int) -> None:
-        for window in (self.requests, self.bytes_in, self.responses, self.latency):
-            window.settle(now_ms)
+class _Node(_Windows):
+    requests: MetricWindow
+    bytes_in: MetricWindow
+    responses: MetricWindow
+    latency: MetricWindow
 
     def values(self, now_ms: int) -> _Values:
         yield from _counter("request", self.requests, now_ms)
@@ -104,8 +102,7 @@ class _Node:
         yield from _spread("request-latency", self.latency, now_ms)
 
 
-@dataclass(slots=True)
-class _Totals:
+class _Totals(_Windows):
     """The windows of the whole producer."""
 
     batch_bytes: MetricWindow
@@ -129,64 +126,48 @@ class _Totals:
     buffer_wait_ns: MetricWindow
     buffer_exhausted: MetricWindow
 
-    def settle(self, now_ms: int) -> None:
-        for window in (
-            self.batch_bytes, self.compression, self.queue_ms, self.records, self.record_bytes, self.produce_latency,
-            self.throttle_ms, self.requests, self.bytes_in, self.responses, self.network_operations, self.select_ns,
-            self.io_ns,
-        ):  # fmt: skip
-            window.settle(now_ms)
-
     def counters(self) -> dict[str, float]:
         """Those of `values` that only grow."""
-        found: dict[str, float] = {name: getattr(self, window).total for name, window in _COUNTED_VALUES.items()}
-        for name, window in _COUNTED_EVENTS.items():
-            found[name] = getattr(self, window).total_count
+        found: dict[str, float] = {f"{name}-total": getattr(self, window).total for name, window in _METERS.items()}
+        for name, window in _COUNTERS.items():
+            found[f"{name}-total"] = getattr(self, window).total_count
+        for name, window in _SHARES.items():
+            found[f"{name}-time-ns-total"] = getattr(self, window).total
         return found
 
     def values(self, now_ms: int) -> _Values:
-        yield from _spread("batch-size", self.batch_bytes, now_ms)
+        for name, window in _METERS.items():
+            yield from _meter(name, getattr(self, window), now_ms)
+        for name, window in _COUNTERS.items():
+            yield from _counter(name, getattr(self, window), now_ms)
+        for name, window in _SPREADS.items():
+            yield from _spread(name, getattr(self, window), now_ms)
+        for name, window in _SHARES.items():
+            yield f"{name}-ratio", getattr(self, window).rate(now_ms) / 1e9
+            yield f"{name}-time-ns-total", getattr(self, window).total
         yield "compression-rate-avg", self.compression.average(now_ms)
-        yield from _spread("record-queue-time", self.queue_ms, now_ms)
-        yield from _meter("record-send", self.records, now_ms)
-        yield (
-            "records-per-request-avg",
-            _quotient(self.records.window_sum(now_ms), self.produce_latency.window_count(now_ms)),
-        )
-        yield "record-size-avg", _quotient(self.record_bytes.window_sum(now_ms), self.records.window_sum(now_ms))
-        yield from _meter("record-retry", self.retries, now_ms)
-        yield from _meter("record-error", self.errors, now_ms)
-        yield from _counter("batch-split", self.splits, now_ms)
-        yield from _spread("request-latency", self.produce_latency, now_ms)
-        yield from _spread("produce-throttle-time", self.throttle_ms, now_ms)
-        yield from _counter("request", self.requests, now_ms)
-        yield from _spread("request-size", self.requests, now_ms)
-        yield from _meter("outgoing-byte", self.requests, now_ms)
-        yield from _meter("incoming-byte", self.bytes_in, now_ms)
-        yield from _counter("response", self.responses, now_ms)
-        yield from _counter("network-io", self.network_operations, now_ms)
-        yield from _counter("connection-creation", self.connections_opened, now_ms)
-        yield from _counter("connection-close", self.connections_closed, now_ms)
-        yield from _counter("select", self.select_ns, now_ms)
+        records = self.records.window_sum(now_ms)
+        yield "records-per-request-avg", _quotient(records, self.produce_latency.window_count(now_ms))
+        yield "record-size-avg", _quotient(self.record_bytes.window_sum(now_ms), records)
         yield "io-wait-time-ns-avg", self.select_ns.average(now_ms)
-        yield from _share_of_time("io-wait", self.select_ns, now_ms)
         yield "io-time-ns-avg", self.io_ns.average(now_ms)
-        yield from _share_of_time("io", self.io_ns, now_ms)
-        yield from _share_of_time("bufferpool-wait", self.buffer_wait_ns, now_ms)
-        yield from _meter("buffer-exhausted", self.buffer_exhausted, now_ms)
 
 
-_COUNTED_VALUES = {
-    "record-send-total": "records", "record-retry-total": "retries", "record-error-total": "errors",
-    "outgoing-byte-total": "requests", "incoming-byte-total": "bytes_in", "io-wait-time-ns-total": "select_ns",
-    "io-time-ns-total": "io_ns", "bufferpool-wait-time-ns-total": "buffer_wait_ns",
-    "buffer-exhausted-total": "buffer_exhausted",
+# Java's names, and the windows of the whole producer that they are about.
+_METERS = {
+    "record-send": "records", "record-retry": "retries", "record-error": "errors", "outgoing-byte": "requests",
+    "incoming-byte": "bytes_in", "buffer-exhausted": "buffer_exhausted",
 }  # fmt: skip
-_COUNTED_EVENTS = {
-    "batch-split-total": "splits", "request-total": "requests", "response-total": "responses",
-    "network-io-total": "network_operations", "connection-creation-total": "connections_opened",
-    "connection-close-total": "connections_closed", "select-total": "select_ns",
+_COUNTERS = {
+    "batch-split": "splits", "request": "requests", "response": "responses", "network-io": "network_operations",
+    "connection-creation": "connections_opened", "connection-close": "connections_closed", "select": "select_ns",
 }  # fmt: skip
+_SPREADS = {
+    "batch-size": "batch_bytes", "record-queue-time": "queue_ms", "request-latency": "produce_latency",
+    "produce-throttle-time": "throttle_ms", "request-size": "requests",
+}  # fmt: skip
+# Nanoseconds, and their share of the window.
+_SHARES = {"io-wait": "select_ns", "io": "io_ns", "bufferpool-wait": "buffer_wait_ns"}
 
 
 def _quotient(dividend: float, divisor: float) -> float:
@@ -194,42 +175,41 @@ def _quotient(dividend: float, divisor: float) -> float:
 
 
 class ProducerMetrics:
-    """`gauges` are read at each snapshot: buffer-total-bytes, buffer-available-bytes, waiting-threads,
-    requests-in-flight, connection-count, metadata-age (in seconds, as in Java).
-    """
-
-    def __init__(self, options: ProducerOptions, *, client_id: str) -> None:
+    def __init__(self, options: ProducerOptions) -> None:
         def new() -> MetricWindow:
             return MetricWindow(options.metrics_num_samples, options.metrics_sample_window_ms)
 
-        self._new = new
         # Reentrant: a signal handler that calls the producer may interrupt its holder.
         self.lock = threading.RLock()
-        self._client_tag: Tags = (("client-id", client_id),)
-        self._totals = _Totals(*(new() for _ in fields(_Totals)))
+        self._client_tag: Tags = (("client-id", options.client_id),)
+        self._totals = _Totals(new)
         self._call_ns = dict.fromkeys(TIMED_CALLS, 0.0)
-        self._topics: dict[str, _Topic] = {}
-        self._nodes: dict[int, _Node] = {}
-        self._gauges: dict[str, Callable[[], float]] = {}
+        self._topics: defaultdict[str, _Topic] = defaultdict(lambda: _Topic(new))
+        self._nodes: defaultdict[int, _Node] = defaultdict(lambda: _Node(new))
+        # Read at each snapshot.
+        self.gauges: dict[str, Callable[[], float]] = {}
         # Records by the broker's error code; None: there was no response.
         self._retried: dict[int | None, int] = {}
-        # When a value was last stored, and when it is to be counted.
-        self._pending_ms = 0
+        # When the stored values came, and when they are to be counted.
+        self._turn_ms = 0
         self._settle_at_ms = 0
 
-    def add_gauge(self, name: str, read: Callable[[], float]) -> None:
-        with self.lock:
-            self._gauges[name] = read
+    # ---- from the sender -------------------------------------------------------------------------------------------
 
-    # ---- batches -----------------------------------------------------------------------------------------------
-
-    def on_drained(self, batches: Sequence[ProducerBatch], *, now_ms: int) -> None:
-        """Batches are drained into a request for the first time."""
+    def on_turn(self, now_ms: int, *, wait_ns: int = 0, io_ns: int = 0) -> None:
+        """A turn of the sender begins: all that is told until the next one came at this time. Before it the sender was
+        in select, and then it read and wrote."""
         if now_ms >= self._settle_at_ms:
             self._settle(now_ms)
-        totals, topics = self._totals, self._topics
+        self._turn_ms = now_ms
+        self._totals.select_ns.pending.append(wait_ns)
+        self._totals.io_ns.pending.append(io_ns)
+
+    def on_drained(self, batches: Sequence[ProducerBatch]) -> None:
+        """Batches are drained into a request for the first time."""
+        totals, now_ms = self._totals, self._turn_ms
         for batch in batches:
-            topic = topics.get(batch.topic) or self._topic(batch.topic)
+            topic = self._topics[batch.topic]
             records_bytes = batch.encoded.records_bytes
             compression = batch.size / records_bytes if records_bytes else 1.0
             totals.records.pending.append(batch.record_count)
@@ -240,46 +220,30 @@ class ProducerMetrics:
             topic.records.pending.append(batch.record_count)
             topic.bytes.pending.append(batch.size)
             topic.compression.pending.append(compression)
-        self._pending_ms = now_ms
 
-    def on_retried(self, topic: str, *, records: int, now_ms: int, error_code: int | None = None) -> None:
-        with self.lock:
-            self._retried[error_code] = self._retried.get(error_code, 0) + records
-            self._totals.retries.record(records, now_ms)
-            self._topic(topic).retries.record(records, now_ms)
+    def on_retried(self, topic: str, *, records: int, error_code: int | None = None) -> None:
+        self._retried[error_code] = self._retried.get(error_code, 0) + records
+        self._totals.retries.pending.append(records)
+        self._topics[topic].retries.pending.append(records)
 
-    def on_failed(self, topic: str, *, records: int, now_ms: int) -> None:
-        with self.lock:
-            self._totals.errors.record(records, now_ms)
-            self._topic(topic).errors.record(records, now_ms)
+    def on_failed(self, topic: str, *, records: int) -> None:
+        self._totals.errors.pending.append(records)
+        self._topics[topic].errors.pending.append(records)
 
-    def on_split(self, *, now_ms: int) -> None:
-        with self.lock:
-            self._totals.splits.record(1, now_ms)
+    def on_split(self) -> None:
+        self._totals.splits.pending.append(1)
 
-    # ---- network -----------------------------------------------------------------------------------------------
+    def on_request(self, node_id: int, *, request_bytes: int) -> None:
+        self._totals.requests.pending.append(request_bytes)
+        self._totals.network_operations.pending.append(1)
+        self._nodes[node_id].requests.pending.append(request_bytes)
 
-    def on_request(self, node_id: int, *, request_bytes: int, now_ms: int) -> None:
-        if now_ms >= self._settle_at_ms:
-            self._settle(now_ms)
-        totals, node = self._totals, self._nodes.get(node_id) or self._node(node_id)
-        totals.requests.pending.append(request_bytes)
-        totals.network_operations.pending.append(1)
-        node.requests.pending.append(request_bytes)
-        self._pending_ms = now_ms
-
-    def on_bytes_in(self, node_id: int, *, byte_count: int, now_ms: int) -> None:
-        if now_ms >= self._settle_at_ms:
-            self._settle(now_ms)
-        node = self._nodes.get(node_id) or self._node(node_id)
+    def on_bytes_in(self, node_id: int, *, byte_count: int) -> None:
         self._totals.bytes_in.pending.append(byte_count)
-        node.bytes_in.pending.append(byte_count)
-        self._pending_ms = now_ms
+        self._nodes[node_id].bytes_in.pending.append(byte_count)
 
-    def on_answer(self, node_id: int, *, api_key: int, latency_ms: int, throttle_ms: int, now_ms: int) -> None:
-        if now_ms >= self._settle_at_ms:
-            self._settle(now_ms)
-        totals, node = self._totals, self._nodes.get(node_id) or self._node(node_id)
+    def on_answer(self, node_id: int, *, api_key: int, latency_ms: int, throttle_ms: int) -> None:
+        totals, node = self._totals, self._nodes[node_id]
         totals.responses.pending.append(1)
         totals.network_operations.pending.append(1)
         totals.throttle_ms.pending.append(throttle_ms)
@@ -287,34 +251,19 @@ class ProducerMetrics:
         if api_key == PRODUCE.key:
             totals.produce_latency.pending.append(latency_ms)
             node.latency.pending.append(latency_ms)
-        self._pending_ms = now_ms
 
-    def on_connection_opened(self, *, now_ms: int) -> None:
-        with self.lock:
-            self._totals.connections_opened.record(1, now_ms)
+    def on_connection_opened(self) -> None:
+        self._totals.connections_opened.pending.append(1)
 
-    def on_connection_closed(self, *, now_ms: int) -> None:
-        with self.lock:
-            self._totals.connections_closed.record(1, now_ms)
-
-    def on_select(self, *, wait_ns: int, io_ns: int, now_ms: int) -> None:
-        """One iteration of the sender: time in select, and time spent reading and writing before it."""
-        if now_ms >= self._settle_at_ms:
-            self._settle(now_ms)
-        self._totals.select_ns.pending.append(wait_ns)
-        self._totals.io_ns.pending.append(io_ns)
-        self._pending_ms = now_ms
+    def on_connection_closed(self) -> None:
+        self._totals.connections_closed.pending.append(1)
 
     def _settle(self, now_ms: int) -> None:
         """Counts the stored values, with the time at which they were stored."""
         with self.lock:
             self._settle_at_ms = now_ms + SETTLE_MS
-            settled_ms = self._pending_ms
-            self._totals.settle(settled_ms)
-            for topic in list(self._topics.values()):
-                topic.settle(settled_ms)
-            for node in list(self._nodes.values()):
-                node.settle(settled_ms)
+            for windows in [self._totals, *self._topics.values(), *self._nodes.values()]:
+                windows.settle(self._turn_ms)
 
     # ---- callers that wait -------------------------------------------------------------------------------------
 
@@ -335,7 +284,7 @@ class ProducerMetrics:
 
     @property
     def retried_record_count(self) -> int:
-        return int(self._totals.retries.total)
+        return sum(self._retried.copy().values())
 
     def totals(self, now_ms: int) -> tuple[dict[str, float], dict[str, float], dict[int | None, int]]:
         """The counters of the whole producer: with Java's names; those that Java's client lacks (batches and their
@@ -354,7 +303,7 @@ class ProducerMetrics:
                 "produce-latency-ms": totals.produce_latency.total,
                 "throttle-ms": totals.throttle_ms.total,
             }
-            return java, sums, dict(self._retried)
+            return java, sums, self._retried.copy()
 
     def snapshot(self, now_ms: int) -> dict[MetricName, float]:
         """All current values; NaN for an average or maximum without values, as in Java."""
@@ -362,7 +311,6 @@ class ProducerMetrics:
         found: dict[MetricName, float] = {}
         tags = self._client_tag
         with self.lock:
-            gauges = dict(self._gauges)
             for name, value in self._totals.values(now_ms):
                 found[PRODUCER_GROUP, name, tags] = value
             for name, total_ns in self._call_ns.items():
@@ -373,18 +321,6 @@ class ProducerMetrics:
             for node_id, of_node in list(self._nodes.items()):
                 for name, value in of_node.values(now_ms):
                     found[NODE_GROUP, name, (*tags, ("node-id", f"node-{node_id}"))] = value
-        for name, read in gauges.items():
+        for name, read in self.gauges.items():
             found[PRODUCER_GROUP, name, tags] = float(read())
-        return found
-
-    def _topic(self, topic: str) -> _Topic:
-        found = self._topics.get(topic)
-        if found is None:
-            found = self._topics[topic] = _Topic(self._new)
-        return found
-
-    def _node(self, node_id: int) -> _Node:
-        found = self._nodes.get(node_id)
-        if found is None:
-            found = self._nodes[node_id] = _Node(self._new)
         return found

@@ -1,16 +1,16 @@
 """Operations with a result (flush, the steps of a transaction): posted, awaited with a timeout, measured.
 
-A step of a transaction that timed out continues. Its outcome must not be lost (a commit with an unknown result), nor be
-taken for that of a later step. So it is kept until the same method is called again, which waits for the same end. Until
-then no other step is allowed, nor the same with other arguments, which would get the wrong outcome. Only an abort may
-replace a prepare, or offsets that are being sent: it ends the same transaction.
+A step of a transaction that timed out, or whose wait was interrupted (Ctrl-C), continues. Its outcome must not be lost
+(a commit with an unknown result), nor be taken for that of a later step. So it is kept until the same method is called
+again, which waits for the same end. Until then no other step is allowed, nor the same with other arguments, which would
+get the wrong outcome. Only an abort may replace a prepare, or offsets being sent: it ends the same transaction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafka_sink.engine.commands import Input
+from kafka_sink.engine.commands import Flush, Input
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.producer.appender import Appender
 from kafka_sink.producer.mailbox import Mailbox, PendingOperation, deadline_of
@@ -26,14 +26,14 @@ class Operations:
         self._appender = appender
         self._metrics = metrics
         self._max_block_ms = max_block_ms
-        # The step that timed out, until its outcome has been returned.
+        # The step that timed out or was interrupted, until its outcome has been returned.
         self._unfinished: PendingOperation | None = None
         self._unfinished_subject: object = None
 
-    def flush(self, name: str, wish: Wish, timeout_s: float | None) -> None:
+    def flush(self, timeout_s: float | None) -> None:
         """After everything that was sent so far; None: no timeout."""
         deadline_ms = deadline_of(self._mailbox.clock, timeout_s)
-        operation = self._post(name, wish, is_behind_rows=True)
+        operation = self._post("flush()", Flush, is_behind_rows=True)
         self._wait(operation, deadline_ms, f"{timeout_s} s", metric="flush")
 
     def step(
@@ -53,8 +53,10 @@ class Operations:
         operation = unfinished or self._post(name, wish, is_behind_rows=is_behind_rows, refusal=refusal)
         try:
             return self._wait(operation, deadline_ms, limit, metric=metric)
-        except OperationTimeout:
-            self._unfinished, self._unfinished_subject = operation, subject
+        except BaseException as error:
+            is_outcome = isinstance(error, KafkaSinkError) and not isinstance(error, OperationTimeout)
+            if not is_outcome:
+                self._unfinished, self._unfinished_subject = operation, subject
             raise
 
     def _find_unfinished(self, name: str, subject: object) -> PendingOperation | None:
@@ -65,7 +67,8 @@ class Operations:
             return None
         again = "again first, with the same arguments as before" if unfinished.name == name else "it again first"
         raise LocalProtocolError(
-            f"{name}: {unfinished.name} timed out before, and its result is not known yet; call {again}"
+            f"{name}: {unfinished.name} timed out or was interrupted before, and its result is not known yet; "
+            f"call {again}"
         )
 
     def _post(

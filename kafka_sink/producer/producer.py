@@ -22,8 +22,7 @@ from kafka_sink.client.cluster import PartitionInfo
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.transaction import TransactionReceipt
 from kafka_sink.error_table.writes import ROW_PARTITION
-from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout
-from kafka_sink.io.error_copy import copy_error
+from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout, copy_error
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.producer_options import LONG_MAX
 from kafka_sink.producer.arrow_future import ArrowFuture
@@ -186,7 +185,7 @@ class Producer:
     def flush(self, timeout_s: float | None = None) -> None:
         """Sends everything without linger and waits until each record sent before has an outcome. Failures are in the
         futures; flush does not raise them."""
-        self._operations.flush("flush()", c.Flush, timeout_s)
+        self._operations.flush(timeout_s)
 
     def look_ahead(self, topic: str) -> None:
         """Requests the topic's partitions in advance, so that the first row need not wait for them."""
@@ -378,7 +377,7 @@ class Producer:
 
     def __del__(self) -> None:
         core = getattr(self, "_core", None)
-        if core is not None and not core.is_ended:
+        if core is not None and not core.mailbox.is_ended:
             core.close_orphaned()
             # Last: with warnings as errors it raises.
             warnings.warn(f"producer {core.options.client_id} was not closed", ResourceWarning, stacklevel=2)

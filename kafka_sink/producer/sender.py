@@ -33,10 +33,10 @@ from kafka_sink.engine import commands as c
 from kafka_sink.engine.engine import Engine
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError
-from kafka_sink.io.network import Network, SocketCommand
+from kafka_sink.io.network import Network
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.appender import Appender
-from kafka_sink.producer.callback import run_callback
+from kafka_sink.producer.future import run_callback
 from kafka_sink.producer.mailbox import CLOSE, CLOSED, Mailbox, PendingRecords, TopicReport
 from kafka_sink.producer.metrics import ProducerMetrics
 
@@ -76,7 +76,6 @@ class Sender:
         self._finished: list[c.Finished] = []
         # The error for everything pending at the end.
         self._reason: KafkaSinkError = DeliveryError(f"dropped: {CLOSED}. Nothing of it was sent")
-        self._closing: set[int] = set()
         self._is_closed = False
         self._cluster_since_ms = self._clock.monotonic_ms()
         self.on_end: Callable[[], None] = lambda: None
@@ -101,8 +100,9 @@ class Sender:
         mailbox, network, appender = self._mailbox, self._network, self._appender
         events = network.poll(self._timeout_ms())
         now_ms = self._clock.monotonic_ms()
+        self._metrics.on_turn(now_ms, wait_ns=network.wait_ns, io_ns=network.io_ns)
         if events:
-            self._observe_events(events, now_ms)
+            self._observe_events(events)
         if mailbox.broken is not None:
             raise mailbox.broken
         if mailbox.is_orphaned:
@@ -115,14 +115,12 @@ class Sender:
         step = self._engine.step(now_ms, [*events, *wishes])
         self._wake_at_ms, self._backlog = step.wake_at_ms, step.queued_count
         if step.commands:
-            self._carry_out(step.commands, now_ms)
+            self._carry_out(step.commands)
         mailbox.trouble = self._engine.trouble if mailbox.waiting_count else ""
         self._publish(now_ms)
         if mailbox.calls:
             self._call_back()
-        is_over = bool(wishes or self._finished) and self._finish(wishes)
-        self._metrics.on_select(wait_ns=network.wait_ns, io_ns=network.io_ns, now_ms=now_ms)
-        return not is_over
+        return not ((wishes or self._finished) and self._finish(wishes))
 
     def _timeout_ms(self) -> int | None:
         due_ms = self._appender.next_due_ms(self._backlog)
@@ -142,32 +140,38 @@ class Sender:
 
     # ---- carrying out ----------------------------------------------------------------------------------------------
 
-    def _carry_out(self, commands: list[c.Command], now_ms: int) -> None:
+    def _carry_out(self, commands: list[c.Command]) -> None:
         for command in commands:
             if isinstance(command, Send):
                 node_id = self._node_ids.get(command.connection_id)
                 if node_id is not None:
-                    self._metrics.on_request(node_id, request_bytes=sum(map(len, command.buffers)), now_ms=now_ms)
+                    self._metrics.on_request(node_id, request_bytes=sum(map(len, command.buffers)))
                 self._network.send(command)
             elif isinstance(command, (Connect, Disconnect, Resolve)):
-                self._observe_network_command(command, now_ms)
+                if isinstance(command, Connect):
+                    self._node_ids[command.connection_id] = command.node_id
+                elif isinstance(command, Disconnect):
+                    self._forget_connection(command.connection_id)
                 self._network.execute(command)
             elif isinstance(command, (c.Delivered, c.Failed)):
                 self._completions.append(command)
             elif isinstance(command, c.Finished):
                 self._finished.append(command)
             elif isinstance(command, c.Drained):
-                self._metrics.on_drained(command.batches, now_ms=now_ms)
+                self._metrics.on_drained(command.batches)
             elif isinstance(command, RequestObserved):
                 self._metrics.on_answer(
                     command.node_id,
                     api_key=command.api_key,
                     latency_ms=command.latency_ms,
                     throttle_ms=command.throttle_ms,
-                    now_ms=now_ms,
                 )
             elif isinstance(command, c.BatchObserved):
-                self._observe_batch(command, now_ms)
+                if command.event == "retried":
+                    batch, code = command.batch, command.error_code
+                    self._metrics.on_retried(batch.topic, records=batch.record_count, error_code=code)
+                else:
+                    self._metrics.on_split()
             elif isinstance(command, HandedOver):
                 self._node_ids[command.connection_id] = command.node_id
             else:
@@ -193,7 +197,7 @@ class Sender:
                 if isinstance(completion, c.Delivered):
                     self._deliver(completion)
                 else:
-                    self._fail(completion, now_ms)
+                    self._fail(completion)
             if is_new_cluster:
                 mailbox.cluster = cluster
                 self._cluster_since_ms = now_ms
@@ -210,21 +214,17 @@ class Sender:
     def _finish(self, inputs: list[c.Input]) -> bool:
         """Finishes operations. True if the producer has ended."""
         mailbox = self._mailbox
-        is_over = False
-        for event in inputs:
-            if isinstance(event, c.Close):
-                self._closing.add(event.operation_id)
-            elif isinstance(event, c.Abandon):
-                self._reason = event.reason
-                is_over = True
         if self._finished:
             finished, self._finished = self._finished, []
             with mailbox.lock:
                 for each in finished:
-                    mailbox.finish(each.operation_id, each.error, each.result)
-                    self._is_closed = self._is_closed or each.operation_id in self._closing
+                    if mailbox.finish(each.operation_id, each.error, each.result) == CLOSE:
+                        self._is_closed = True
                 mailbox.notify_change()
-        return is_over or self._is_closed
+        abandoned = [event for event in inputs if isinstance(event, c.Abandon)]
+        if abandoned:
+            self._reason = abandoned[-1].reason
+        return self._is_closed or bool(abandoned)
 
     def _deliver(self, delivered: c.Delivered) -> None:
         mailbox = self._mailbox
@@ -237,14 +237,14 @@ class Sender:
             mailbox.completed_records += batch.record_count
             mailbox.completed_bytes += batch.size if batch.split_from is None else self._bytes_to_release(batch)
 
-    def _fail(self, failed: c.Failed, now_ms: int) -> None:
+    def _fail(self, failed: c.Failed) -> None:
         mailbox, batch = self._mailbox, failed.batch
         for share in batch.shares:
             token: PendingRecords = share.token  # type: ignore[assignment]
             token.on_failed(share, failed, mailbox.calls)
             if not token.open_count:
                 mailbox.pending_records.discard(token)
-        self._metrics.on_failed(batch.topic, records=batch.record_count, now_ms=now_ms)
+        self._metrics.on_failed(batch.topic, records=batch.record_count)
         mailbox.completed_records += batch.record_count
         mailbox.completed_bytes += self._bytes_to_release(batch)
 
@@ -299,36 +299,21 @@ class Sender:
     def metadata_age_s(self) -> float:
         return (self._clock.monotonic_ms() - self._cluster_since_ms) / 1000
 
-    def _observe_events(self, events: list[NetworkEvent], now_ms: int) -> None:
+    def _observe_events(self, events: list[NetworkEvent]) -> None:
         for event in events:
             if isinstance(event, Received):
-                node_id = self._node_ids[event.connection_id]
-                self._metrics.on_bytes_in(node_id, byte_count=len(event.data), now_ms=now_ms)
+                self._metrics.on_bytes_in(self._node_ids[event.connection_id], byte_count=len(event.data))
             elif isinstance(event, Connected):
                 self._connected.add(event.connection_id)
-                self._metrics.on_connection_opened(now_ms=now_ms)
+                self._metrics.on_connection_opened()
             elif isinstance(event, Disconnected):
-                self._forget_connection(event.connection_id, now_ms)
+                self._forget_connection(event.connection_id)
 
-    def _observe_network_command(self, command: SocketCommand, now_ms: int) -> None:
-        if isinstance(command, Connect):
-            self._node_ids[command.connection_id] = command.node_id
-        elif isinstance(command, Disconnect):
-            self._forget_connection(command.connection_id, now_ms)
-
-    def _forget_connection(self, connection_id: int, now_ms: int) -> None:
+    def _forget_connection(self, connection_id: int) -> None:
         self._node_ids.pop(connection_id, None)
         if connection_id in self._connected:
             self._connected.remove(connection_id)
-            self._metrics.on_connection_closed(now_ms=now_ms)
-
-    def _observe_batch(self, command: c.BatchObserved, now_ms: int) -> None:
-        if command.event == "retried":
-            self._metrics.on_retried(
-                command.batch.topic, records=command.batch.record_count, error_code=command.error_code, now_ms=now_ms
-            )
-        else:
-            self._metrics.on_split(now_ms=now_ms)
+            self._metrics.on_connection_closed()
 
 
 def _unexpected_error(error: BaseException) -> KafkaSinkError:

@@ -14,8 +14,7 @@ from kafka_sink.client.cluster import ClusterView
 from kafka_sink.engine.commands import WantTopic
 from kafka_sink.error_table.brokers import TOPIC_UNKNOWN
 from kafka_sink.error_table.writes import ROW_PARTITION
-from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout
-from kafka_sink.io.error_copy import copy_error
+from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout, copy_error
 from kafka_sink.producer.mailbox import Mailbox
 from kafka_sink.producer.serialize import check_string
 from kafka_sink.records.routing import PartitionView

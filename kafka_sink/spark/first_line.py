@@ -18,8 +18,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kafka_sink.errors import KafkaSinkError, LocalProtocolError, explain_error
-from kafka_sink.io.error_copy import copy_error
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, copy_error, explain_error
 from kafka_sink.spark.exhaustion import exhaustion_error
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"

@@ -28,10 +28,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kafka_sink.engine.transaction import TransactionReceipt
-from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout
+from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout, copy_error
 from kafka_sink.exactly_once.identity import TaskIdentity
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
-from kafka_sink.io.error_copy import copy_error
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, FAIL, TRACEPARENT, SinkOptions

@@ -31,8 +31,7 @@ from kafka_sink.errors import (
 )
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.io.files import read_file
-from kafka_sink.io.pkcs12 import pkcs12_to_pem
-from kafka_sink.io.tls import tls_context
+from kafka_sink.io.tls import pkcs12_to_pem, tls_context
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_sink import parse_sink_options

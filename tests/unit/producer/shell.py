@@ -93,7 +93,7 @@ class Shell:
         self.wake_count = 0
         self.mailbox = Mailbox(self.clock, self._wake)
         self.mailbox.cluster = cluster_of(t=2, other=1)
-        self.metrics = ProducerMetrics(self.options, client_id="unit")
+        self.metrics = ProducerMetrics(self.options)
         self.appender = Appender(
             self.options, self.mailbox, self.metrics, random_number=lambda: 0.0, interceptors=interceptors
         )

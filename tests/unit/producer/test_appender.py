@@ -467,6 +467,26 @@ def test_rows_that_the_end_of_the_sender_has_failed_are_not_failed_again() -> No
         future.result(0)
 
 
+def test_memory_that_is_missing_for_a_later_piece_is_told_by_the_future(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = Shell(linger_ms=60_000, buffer_memory=30_000)
+    future = arrow_future(shell, 100)
+    route, calls = shell.appender._route, iter([True, False])
+
+    def route_once(*arguments: Any) -> Any:
+        if not next(calls):
+            raise MemoryError
+        return route(*arguments)
+
+    monkeypatch.setattr(shell.appender, "_route", route_once)
+    first, second = (shell.collector("t"), columns(60)), (shell.collector("other"), columns(40))
+    shell.appender.send_columns([first, second], future)
+    shell.appender.post_behind("flush()", c.Flush)
+    for batch in shell.posted():
+        shell.complete(batch)
+    with pytest.raises(DataError, match="40 of 100 rows failed, first: there was not enough memory to put records"):
+        future.result(0)
+
+
 def test_an_interrupt_while_rows_are_assembled_breaks_the_producer_down(monkeypatch: pytest.MonkeyPatch) -> None:
     shell = Shell(linger_ms=0)
     future = shell.send()

@@ -9,9 +9,8 @@ import pytest
 
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError, LocalProtocolError
-from kafka_sink.io.error_copy import copy_error
-from kafka_sink.producer import callback
+from kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError, LocalProtocolError, copy_error
+from kafka_sink.producer import future as future_module
 from kafka_sink.producer.arrow_future import ArrowFuture, PartitionRange
 from kafka_sink.producer.interceptors import Interceptors
 from kafka_sink.records.batch import Share
@@ -102,7 +101,7 @@ def test_an_interceptor_that_exits_takes_no_callback_along(monkeypatch: pytest.M
         def on_acknowledgement(self, metadata: Any, error: KafkaSinkError | None) -> None:
             raise SystemExit
 
-    monkeypatch.setattr(callback, "_LOGGER", FakeLogger())
+    monkeypatch.setattr(future_module, "_LOGGER", FakeLogger())
     seen: list[int] = []
     shell = Shell(linger_ms=0, interceptors=Interceptors([Exiting()]))
     shell.send(on_delivery=lambda metadata, error: seen.append(metadata.offset))

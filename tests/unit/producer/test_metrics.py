@@ -52,7 +52,7 @@ def test_values_that_were_put_aside_measure_what_each_alone_does() -> None:
 
 
 def metrics(**options: Any) -> ProducerMetrics:
-    return ProducerMetrics(ProducerOptions(bootstrap_servers=(("b", 1),), **options), client_id="producer-7")
+    return ProducerMetrics(ProducerOptions(bootstrap_servers=(("b", 1),), client_id="producer-7", **options))
 
 
 def drained(topic: str, records: int, batch_bytes: int, records_bytes: int, *, opened_ms: int) -> ProducerBatch:
@@ -76,8 +76,8 @@ def test_a_fresh_producer_has_nan_averages_zero_rates_and_zero_totals() -> None:
 
 def test_names_are_those_of_the_java_client() -> None:
     subject = metrics()
-    subject.on_drained([drained("t", 1, 70, 9, opened_ms=0)], now_ms=0)
-    subject.on_request(1, request_bytes=100, now_ms=0)
+    subject.on_drained([drained("t", 1, 70, 9, opened_ms=0)])
+    subject.on_request(1, request_bytes=100)
     names = {(group, name) for group, name, _ in subject.snapshot(0)}
     totals_of_calls = {f"{call}-time-ns-total" for call in TIMED_CALLS}
     assert totals_of_calls <= {name for _, name in names}
@@ -107,12 +107,15 @@ def test_drained_batches_count_for_producer_and_topic(in_one_turn: bool) -> None
     subject = metrics()
     a = drained("a", 10, 500, 1000, opened_ms=996)
     b = drained("b", 30, 3000, 3000, opened_ms=992 if in_one_turn else 1492)
+    subject.on_turn(1000)
     if in_one_turn:
-        subject.on_drained([a, b], now_ms=1000)
+        subject.on_drained([a, b])
     else:
-        subject.on_drained([a], now_ms=1000)
-        subject.on_drained([b], now_ms=1500)
-    subject.on_answer(1, api_key=PRODUCE.key, latency_ms=5, throttle_ms=0, now_ms=1600)
+        subject.on_drained([a])
+        subject.on_turn(1500)
+        subject.on_drained([b])
+    subject.on_turn(1600)
+    subject.on_answer(1, api_key=PRODUCE.key, latency_ms=5, throttle_ms=0)
     found = of_producer(subject, 2000)
     assert (found["record-send-total"], found["record-size-avg"], found["records-per-request-avg"]) == (40, 100, 40)
     assert (found["batch-size-avg"], found["batch-size-max"]) == (1750, 3000)
@@ -125,9 +128,9 @@ def test_drained_batches_count_for_producer_and_topic(in_one_turn: bool) -> None
 
 def test_retries_errors_and_splits_are_counted() -> None:
     subject = metrics()
-    subject.on_retried("a", records=3, now_ms=0)
-    subject.on_failed("a", records=2, now_ms=0)
-    subject.on_split(now_ms=0)
+    subject.on_retried("a", records=3)
+    subject.on_failed("a", records=2)
+    subject.on_split()
     found = of_producer(subject, 10)
     assert (found["record-retry-total"], found["record-error-total"], found["batch-split-total"]) == (3, 2, 1)
     topic = tagged(subject, "topic", "a", 10)
@@ -136,8 +139,8 @@ def test_retries_errors_and_splits_are_counted() -> None:
 
 def test_latency_is_that_of_produce_requests_and_throttling_that_of_all() -> None:
     subject = metrics()
-    subject.on_answer(-2, api_key=METADATA.key, latency_ms=900, throttle_ms=30, now_ms=0)
-    subject.on_answer(1, api_key=PRODUCE.key, latency_ms=5, throttle_ms=10, now_ms=0)
+    subject.on_answer(-2, api_key=METADATA.key, latency_ms=900, throttle_ms=30)
+    subject.on_answer(1, api_key=PRODUCE.key, latency_ms=5, throttle_ms=10)
     found = of_producer(subject, 10)
     assert (found["request-latency-max"], found["produce-throttle-time-avg"], found["response-total"]) == (5, 20, 2)
     assert math.isnan(tagged(subject, "node-id", "node--2", 10)["request-latency-max"])
@@ -146,9 +149,9 @@ def test_latency_is_that_of_produce_requests_and_throttling_that_of_all() -> Non
 
 def test_bytes_and_requests_are_counted_per_node() -> None:
     subject = metrics()
-    subject.on_request(1, request_bytes=100, now_ms=0)
-    subject.on_request(1, request_bytes=300, now_ms=0)
-    subject.on_bytes_in(1, byte_count=50, now_ms=0)
+    subject.on_request(1, request_bytes=100)
+    subject.on_request(1, request_bytes=300)
+    subject.on_bytes_in(1, byte_count=50)
     node = tagged(subject, "node-id", "node-1", 10)
     assert (node["request-total"], node["request-size-avg"], node["request-size-max"]) == (2, 200, 300)
     assert (node["outgoing-byte-total"], node["incoming-byte-total"]) == (400, 50)
@@ -158,8 +161,8 @@ def test_bytes_and_requests_are_counted_per_node() -> None:
 
 def test_ratios_are_shares_of_the_window() -> None:
     subject = metrics(metrics_num_samples=1, metrics_sample_window_ms=10_000)
-    subject.on_select(wait_ns=0, io_ns=0, now_ms=0)
-    subject.on_select(wait_ns=500_000_000, io_ns=100_000_000, now_ms=1000)
+    subject.on_turn(0)
+    subject.on_turn(1000, wait_ns=500_000_000, io_ns=100_000_000)
     subject.on_buffer_wait(wait_ns=0, now_ms=0)
     subject.on_buffer_wait(wait_ns=250_000_000, now_ms=1000)
     found = of_producer(subject, 1000)
@@ -171,11 +174,14 @@ def test_ratios_are_shares_of_the_window() -> None:
 
 def test_what_was_put_aside_counts_for_the_time_at_which_it_was() -> None:
     subject = metrics(metrics_num_samples=2, metrics_sample_window_ms=1000)
-    subject.on_request(1, request_bytes=100, now_ms=0)
-    subject.on_request(1, request_bytes=200, now_ms=SETTLE_MS - 1)
+    subject.on_turn(0)
+    subject.on_request(1, request_bytes=100)
+    subject.on_turn(SETTLE_MS - 1)
+    subject.on_request(1, request_bytes=200)
     found = of_producer(subject, 60_000)
     assert (found["request-total"], found["outgoing-byte-total"], found["request-rate"]) == (2, 300, 0)
-    subject.on_request(1, request_bytes=300, now_ms=60_000)
+    subject.on_turn(60_000)
+    subject.on_request(1, request_bytes=300)
     assert of_producer(subject, 60_000)["request-size-avg"] == 300
 
 
@@ -184,9 +190,9 @@ def test_waiting_calls_and_connections_add_up() -> None:
     subject.on_call("flush", duration_ns=5)
     subject.on_call("flush", duration_ns=6)
     subject.on_buffer_exhausted(records=4, now_ms=0)
-    subject.on_connection_opened(now_ms=0)
-    subject.on_connection_opened(now_ms=0)
-    subject.on_connection_closed(now_ms=0)
+    subject.on_connection_opened()
+    subject.on_connection_opened()
+    subject.on_connection_closed()
     found = of_producer(subject, 10)
     assert (found["flush-time-ns-total"], found["buffer-exhausted-total"]) == (11, 4)
     assert (found["connection-creation-total"], found["connection-close-total"]) == (2, 1)
@@ -204,10 +210,10 @@ def test_gauges_are_asked_at_each_snapshot_and_may_feed_the_metrics_themselves()
     def read() -> float:
         # A gauge takes the producer's lock, which other threads hold when they update metrics. So a snapshot must not
         # hold the lock of the metrics while it reads a gauge.
-        subject.on_split(now_ms=0)
+        subject.on_call("flush", duration_ns=1)
         return level[0]
 
-    subject.add_gauge("waiting-threads", read)
+    subject.gauges["waiting-threads"] = read
     assert of_producer(subject, 0)["waiting-threads"] == 1.0
     level[0] = 5
     assert of_producer(subject, 0)["waiting-threads"] == 5.0
@@ -215,7 +221,7 @@ def test_gauges_are_asked_at_each_snapshot_and_may_feed_the_metrics_themselves()
 
 def test_averages_forget_what_left_the_window_and_totals_do_not() -> None:
     subject = metrics(metrics_num_samples=2, metrics_sample_window_ms=1000)
-    subject.on_drained([drained("a", 10, 500, 1000, opened_ms=-4)], now_ms=0)
+    subject.on_drained([drained("a", 10, 500, 1000, opened_ms=-4)])
     found = of_producer(subject, 2000)
     assert math.isnan(found["batch-size-avg"]) and found["record-send-rate"] == 0.0
     assert found["record-send-total"] == 10
@@ -223,9 +229,9 @@ def test_averages_forget_what_left_the_window_and_totals_do_not() -> None:
 
 def test_totals_are_the_counters_of_a_snapshot_and_name_the_errors_of_retries() -> None:
     subject = metrics()
-    subject.on_retried("a", records=3, error_code=6, now_ms=0)
-    subject.on_retried("a", records=2, now_ms=0)
-    subject.on_request(1, request_bytes=500, now_ms=1)
+    subject.on_retried("a", records=3, error_code=6)
+    subject.on_retried("a", records=2)
+    subject.on_request(1, request_bytes=500)
     subject.on_call("flush", duration_ns=7)
     snapshot = {name: value for (group, name, _), value in subject.snapshot(5).items() if group == "producer-metrics"}
     totals, sums, retried = subject.totals(5)

@@ -48,6 +48,26 @@ def test_a_step_that_ran_out_of_time_is_waited_for_and_not_asked_for_again() -> 
     assert steps.mailbox.take_inputs() == []
 
 
+def test_the_outcome_of_a_step_whose_wait_was_interrupted_is_told_at_the_next_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*arguments: object) -> bool:
+        raise KeyboardInterrupt
+
+    steps = Steps()
+    with monkeypatch.context() as patch:
+        patch.setattr(steps.mailbox, "wait_for", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            steps.call(COMMIT)
+    (wish,) = steps.mailbox.take_inputs()
+    assert isinstance(wish, c.InitTransactions)
+    steps.end(wish.operation_id, result="done")
+    with pytest.raises(LocalProtocolError, match="call it again first"):
+        steps.call("begin_transaction()")
+    assert steps.call(COMMIT) == "done"
+    assert steps.mailbox.take_inputs() == []
+
+
 def test_infinity_waits_for_ever() -> None:
     clock = FakeClock()
     assert deadline_of(clock, None) is None
@@ -74,7 +94,7 @@ def test_a_told_outcome_is_not_taken_for_that_of_the_next_transaction() -> None:
 def test_no_other_step_is_taken_while_an_outcome_is_untold(other: str) -> None:
     steps = Steps()
     steps.end(steps.time_out(COMMIT))
-    with pytest.raises(LocalProtocolError, match=r"commit_transaction\(\) timed out before"):
+    with pytest.raises(LocalProtocolError, match=r"commit_transaction\(\) timed out or was interrupted before"):
         steps.call(other)
     steps.call(COMMIT)
 
