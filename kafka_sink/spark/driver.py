@@ -42,6 +42,7 @@ from kafka_sink.exactly_once.session import (
 from kafka_sink.exactly_once.sweep import NOT_VERIFIED
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.files import look_in_spark_files
+from kafka_sink.spark.log import warn_once
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, remove_marks
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Driver:
         verdict = self._client.run(Committer(self._delivery_settings(), self._session, job, self._client.now_ms()))
         for note in verdict.notes:
             if note == NOT_VERIFIED:
-                _warn_once(note, os.getpid())
+                warn_once(note)
             else:
                 _LOGGER.warning("sink %s: %s", self._session.sink_id, note)
         if verdict.swept:
@@ -128,7 +129,8 @@ class Driver:
     def _delivery_settings(self) -> DeliverySettings:
         if self._settings is None:
             producer = self._options.producer
-            support = self._support()
+            # Known from the checks, at planning.
+            support = self._known_support or self._client.transaction_support()
             self._settings = DeliverySettings(
                 ledger_topic=self._options.ledger_topic,
                 cluster_id=self._client.cluster_id(),
@@ -141,12 +143,6 @@ class Driver:
                 on_mismatch=OnMismatch(self._options.replay_mismatch),
             )
         return self._settings
-
-    def _support(self) -> TransactionSupport:
-        """Known from the checks, at planning."""
-        if self._known_support is None:
-            self._known_support = self._client.transaction_support()
-        return self._known_support
 
     # ---- at planning time ------------------------------------------------------------------------------------------
 
@@ -327,12 +323,6 @@ def _ask_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptio
         driver.close()
         raise
     return settled
-
-
-@lru_cache(maxsize=1)
-def _warn_once(note: str, pid: int) -> None:
-    """The process id is part of the key because a forked child inherits its parent's memory."""
-    _LOGGER.warning("%s", note)
 
 
 def _wall_ms() -> int:

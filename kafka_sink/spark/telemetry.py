@@ -5,13 +5,10 @@ Errors here are logged once and have no other effect: no batch fails because its
 
 from __future__ import annotations
 
-import logging
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kafka_sink.error_table.brokers import NOT_TOLD
@@ -22,14 +19,12 @@ from kafka_sink.metrics.trace_ids import sink_name
 from kafka_sink.options.sink_options import TelemetryOptions
 from kafka_sink.spark.driver import FinishedBatch, abort_batch, commit_batch
 from kafka_sink.spark.files import application_folder
+from kafka_sink.spark.log import warn_once
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from kafka_sink.metrics.stream_figures import StreamFigures
     from kafka_sink.spark.columns import WrittenColumns
-
-_LOGGER = logging.getLogger("kafka_sink")
 
 
 def begin_telemetry(telemetry: TelemetryOptions, columns: WrittenColumns, schema: StructType) -> TelemetryOptions:
@@ -49,11 +44,11 @@ def _serve(telemetry: TelemetryOptions, folder: str | None) -> None:
     from kafka_sink.metrics.launch import ensure_exporter
 
     if folder is None:
-        _warn_once("Spark names no folder of this application here, so no figures can be kept and served", os.getpid())
+        warn_once("Spark names no folder of this application here, so no figures can be kept and served")
         return
     problem = ensure_exporter(folder, telemetry.prometheus_address, telemetry.prometheus_port or 0)
     if problem:
-        _warn_once(f"figures are not served: {problem}", os.getpid())
+        warn_once(f"figures are not served: {problem}")
 
 
 def commit_and_report(batch: FinishedBatch) -> Conclusion:
@@ -118,31 +113,23 @@ def _publish(batch: FinishedBatch, report: BatchReport) -> None:
     telemetry, folder = batch.options.telemetry, application_folder()
     assert telemetry is not None
     if folder is None:
-        _warn_once("Spark names no folder of this application here, so no figures are kept", os.getpid())
+        warn_once("Spark names no folder of this application here, so no figures are kept")
         return
-    figures = _note(folder, report)
-    if figures is None:
-        return
-    if telemetry.pushgateway_url is not None or telemetry.otlp_endpoint is not None:
+    with _log_failure("figures"):
+        figures = note(folder, report)
+        if telemetry.pushgateway_url is None and telemetry.otlp_endpoint is None:
+            return
         figures = add_open_decisions(folder, figures)
-    if telemetry.pushgateway_url is not None:
-        with _log_failure("the Pushgateway"):
-            from kafka_sink.metrics.push import push
+        if telemetry.pushgateway_url is not None:
+            with _log_failure("the Pushgateway"):
+                from kafka_sink.metrics.push import push
 
-            push(telemetry.pushgateway_url, figures, batch.options.producer, telemetry.timeout_ms)
-    if telemetry.otlp_endpoint is not None:
-        with _log_failure("the OpenTelemetry collector"):
-            from kafka_sink.metrics.otlp import export  # its packages may be missing
+                push(telemetry.pushgateway_url, figures, batch.options.producer, telemetry.timeout_ms)
+        if telemetry.otlp_endpoint is not None:
+            with _log_failure("the OpenTelemetry collector"):
+                from kafka_sink.metrics.otlp import export  # its packages may be missing
 
-            export(telemetry.otlp_endpoint, figures, report, batch.options.producer, telemetry.timeout_ms)
-
-
-def _note(folder: str, report: BatchReport) -> StreamFigures | None:
-    try:
-        return note(folder, report)
-    except Exception as error:
-        _warn_harmless("figures", error)
-        return None
+                export(telemetry.otlp_endpoint, figures, report, batch.options.producer, telemetry.timeout_ms)
 
 
 def _send_lineage(batch: FinishedBatch, report: BatchReport, event_type: str) -> None:
@@ -160,17 +147,7 @@ def _log_failure(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        _warn_harmless(what, error)
-
-
-def _warn_harmless(what: str, error: Exception) -> None:
-    _warn_once(f"{NOT_TOLD.name} {what}: {type(error).__name__}: {error}. Batches go on", os.getpid())
-
-
-@lru_cache(maxsize=64)
-def _warn_once(text: str, pid: int) -> None:
-    """The process id is part of the key because a forked child inherits its parent's memory."""
-    _LOGGER.warning("%s", text)
+        warn_once(f"{NOT_TOLD.name} {what}: {type(error).__name__}: {error}. Batches go on")
 
 
 def _wall_ms() -> int:
