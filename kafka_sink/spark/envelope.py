@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -132,30 +132,34 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def _find_incomplete(attributes: Mapping[str, Attribute], count: int) -> dict[int, DataError]:
-    misfits = {}
+    misfits: dict[int, DataError] = {}
     for name in REQUIRED:
         column = attributes[name]
         column = pa.repeat(column, count) if isinstance(column, str) else column
         is_bad = pc.fill_null(pc.equal(pc.binary_length(column), 0), True)
-        for row in np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist():
-            text = f"row {row} has no {name}, which every CloudEvent must have"
-            misfits[row] = DataError(text, EVENT_INCOMPLETE, row=row, column=f"cloudevents.{name}")
+        misfits |= _misfits(is_bad, f"has no {name}, which every CloudEvent must have", f"cloudevents.{name}")
     return misfits
 
 
 def _find_distant_times(rows: pa.RecordBatch, names: Iterable[str]) -> dict[int, DataError]:
     """Arrow would write another year, or one with five digits. Often it is milliseconds that were cast as seconds."""
-    misfits = {}
+    misfits: dict[int, DataError] = {}
     for name in names:
         column = to_plain(rows.column(ATTRIBUTE_COLUMN + name))
         if not pa.types.is_timestamp(column.type):
             continue
         microseconds = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         is_bad = pc.or_(pc.less(microseconds, _FIRST_US), pc.greater(microseconds, _LAST_US))
-        for row in np.flatnonzero(pc.fill_null(is_bad, False).to_numpy(zero_copy_only=False)).tolist():
-            text = f"row {row} has a time in {name} whose year is not one of 0 to 9999, as a CloudEvent must have"
-            misfits[row] = DataError(text, EVENT_INCOMPLETE, row=row, column=f"cloudevents.{name}")
+        text = f"has a time in {name} whose year is not one of 0 to 9999, as a CloudEvent must have"
+        misfits |= _misfits(pc.fill_null(is_bad, False), text, f"cloudevents.{name}")
     return misfits
+
+
+def _misfits(is_bad: pa.BooleanArray, text: str, column: str) -> dict[int, DataError]:
+    return {
+        row: DataError(f"row {row} {text}", EVENT_INCOMPLETE, row=row, column=column)
+        for row in np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist()
+    }
 
 
 def _is_json_type(content_type: str) -> bool:
@@ -181,7 +185,5 @@ def _refuse_constant(name: str) -> NoReturn:
 def _base64(contents: pa.Array) -> pa.Array:
     from base64 import b64encode
 
-    def quote(content: bytes | None) -> Any:
-        return None if content is None else b'"' + b64encode(content) + b'"'
-
-    return pa.array([quote(content) for content in contents.to_pylist()], pa.binary())
+    quoted = [None if content is None else b'"' + b64encode(content) + b'"' for content in contents.to_pylist()]
+    return pa.array(quoted, pa.binary())

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kafka_sink.engine.transaction import TransactionReceipt
 from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout
 from kafka_sink.exactly_once.identity import TaskIdentity
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
@@ -110,7 +109,11 @@ def write_task(
             # Created only now: a task without rows must not contact a broker.
             task = task or Task(options, place, columns.sides, meter)
             task.append(rows)
-        return task.finish() if task is not None else _empty_receipt(place)
+        return (
+            task.finish()
+            if task is not None
+            else TaskReceipt(place.key, place.run, place.spark_partition, place.attempt)
+        )
     except BaseException as error:
         if task is not None:
             task.give_up()
@@ -132,7 +135,11 @@ class Task:
         self._options = options
         self._place = place
         self._meter = meter
-        self._encoding = _make_encoding(sides)
+        self._encoding: RowEncoding | None = None
+        if sides:
+            from kafka_sink.spark.encoding import RowEncoding
+
+            self._encoding = RowEncoding(sides)
         self._envelope = _make_envelope(options, place)
         self._producer_options = _producer_options(options)
         self._identity = self._choose_identity()
@@ -215,20 +222,20 @@ class Task:
             misfits = {**incomplete, **misfits}
         if misfits and self._options.record_errors == FAIL:
             raise _count_from_task_start(misfits[min(misfits)], self._row_count)
-        if self._options.record_errors == FAIL:
-            self._send(rows)
-        else:
+        if self._options.record_errors != FAIL:
             self._send_what_can_be_sent(rows, given, misfits)
+        else:
+            try:
+                self._pending.append(self._producer.send_arrow(rows, self._options.topic))
+            except DataError as error:
+                raise _count_from_task_start(error, self._row_count) from error
         self._row_count += count
-        self._raise_first_failure()
-        while self._pending and self._pending[0].done():
-            self._take_result(self._pending.popleft())
-
-    def _raise_first_failure(self) -> None:
-        """One failed row fails the attempt. Other rows may stay in delivery until delivery.timeout.ms."""
+        # One failed row fails the attempt. Other rows may stay in delivery until delivery.timeout.ms.
         for future in self._pending:
             if (failure := future.failure) is not None:
                 raise failure
+        while self._pending and self._pending[0].done():
+            self._take_result(self._pending.popleft())
 
     def finish(self) -> TaskReceipt:
         self._producer.flush()
@@ -237,7 +244,11 @@ class Task:
         if self._meter is not None:
             self._meter.on_sent()
         prepared = self._producer.prepare_transaction() if self._identity is not None else None
-        transaction = _transaction_of(prepared)
+        transaction = None
+        if prepared is not None and prepared.is_started:  # not if every row was dropped
+            transaction = PreparedTransaction(
+                prepared.transactional_id, prepared.producer_id, prepared.producer_epoch, prepared.transaction_version
+            )
         if self._meter is not None:
             is_new = self._identity is not None and self._identity.attempt == self._place.attempt
             self._meter.end(self._producer, has_new_id=is_new)
@@ -272,12 +283,6 @@ class Task:
         # If that fails, too, the original error is reported, and the driver's sweep aborts the transaction.
         with suppress(KafkaSinkError, MemoryError):
             self._producer.close(ABORT_TIMEOUT_S if self._identity is not None else 0)
-
-    def _send(self, rows: pa.RecordBatch) -> None:
-        try:
-            self._pending.append(self._producer.send_arrow(rows, self._options.topic))
-        except DataError as error:
-            raise _count_from_task_start(error, self._row_count) from error
 
     def _send_what_can_be_sent(
         self, rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError]
@@ -356,14 +361,6 @@ def looks_like_seconds(rows: pa.RecordBatch) -> bool:
     return first is not None and 0 < first < SECONDS_BELOW
 
 
-def _make_encoding(sides: Sequence[SidePlan]) -> RowEncoding | None:
-    if not sides:
-        return None
-    from kafka_sink.spark.encoding import RowEncoding
-
-    return RowEncoding(sides)
-
-
 def _make_envelope(options: SinkOptions, place: TaskPlace) -> Envelope | None:
     if options.envelope is None:
         return None
@@ -385,18 +382,6 @@ def _make_envelope(options: SinkOptions, place: TaskPlace) -> Envelope | None:
 
 def _transactional_id(identity: TaskIdentity | None) -> str | None:
     return None if identity is None else identity.transactional_id
-
-
-def _transaction_of(receipt: TransactionReceipt | None) -> PreparedTransaction | None:
-    if receipt is None or not receipt.is_started:
-        return None  # no transaction, or every row was dropped
-    return PreparedTransaction(
-        receipt.transactional_id, receipt.producer_id, receipt.producer_epoch, receipt.transaction_version
-    )
-
-
-def _empty_receipt(place: TaskPlace) -> TaskReceipt:
-    return TaskReceipt(place.key, place.run, place.spark_partition, place.attempt)
 
 
 def _producer_options(options: SinkOptions) -> ProducerOptions:
