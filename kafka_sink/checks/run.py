@@ -32,7 +32,6 @@ GROUPS: Mapping[str, Sequence[ClusterProbe]] = {
     "transactions": (transactions.availability, permissions.coordinator, transactions.ids),
     "ledger": (ledger.ledger,),
 }
-WRITING: Mapping[str, Sequence[ClusterProbe]] = {"write": (probe_write.probe_write,)}
 _ANY_ADVICE = "docs/troubleshooting.md"
 # Order of the report.
 _ORDER = (
@@ -54,21 +53,18 @@ def check(
         from kafka_sink.spark.files import look_in_spark_files
 
         look_in_spark_files()  # options may name files that Spark has distributed
-    settings = {str(name): _as_text(value) for name, value in options.items()}
-    findings: list[ProbeResult] = []
+    settings = {
+        str(name): str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()
+    }
     try:
         parsed = parse_sink_options(settings)
     except ConfigError as error:
-        findings = [fail("options", problem, "docs/options.md") for problem in _problems(str(error))]
+        # The text may list several problems.
+        title, *problems = str(error).split("\n- ")
+        findings = [fail("options", " ".join(each.splitlines()), "docs/options.md") for each in problems or [title]]
         return _make_report([*findings, *environment.environment(session)])
     job = CheckedJob(settings, parsed, schema, timeout_s, probe_write)
     return _make_report([*_check_options(job), *_run_probes(job, session)])
-
-
-def _problems(text: str) -> list[str]:
-    """Splits a text that lists several problems."""
-    title, *problems = text.split("\n- ")
-    return [" ".join(problem.splitlines()) for problem in problems or [title]]
 
 
 def _check_options(job: CheckedJob) -> Iterator[ProbeResult]:
@@ -116,9 +112,8 @@ def _run_probes(job: CheckedJob, session: Any | None) -> list[ProbeResult]:
     if job.writes:
         # Last: other probes would see its transaction.
         patient = replace(job, timeout_s=max(job.timeout_s, TIMEOUT_S))
-        found += run_side_by_side(
-            {name: _with_client(patient, probes) for name, probes in WRITING.items()}, patient.timeout_s * 2
-        )
+        work = {"write": _with_client(patient, (probe_write.probe_write,))}
+        found += run_side_by_side(work, patient.timeout_s * 2)
     return found
 
 
@@ -171,7 +166,3 @@ def run_side_by_side(work: Mapping[str, Callable[[], Iterable[ProbeResult]]], li
 
 def _make_report(findings: Iterable[ProbeResult]) -> CheckReport:
     return CheckReport(sorted(dict.fromkeys(findings), key=lambda each: _ORDER.index(each.name)))
-
-
-def _as_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
