@@ -29,10 +29,15 @@ if TYPE_CHECKING:
 
 def begin_telemetry(telemetry: TelemetryOptions, columns: WrittenColumns, schema: StructType) -> TelemetryOptions:
     """At planning: starts the exporter, and passes the written columns to lineage."""
-    folder = application_folder()
     if telemetry.prometheus_port is not None:
         with _log_failure("the Prometheus endpoint"):
-            _serve(telemetry, folder)
+            from kafka_sink.metrics.launch import ensure_exporter
+
+            folder = application_folder()
+            if folder is None:
+                warn_once("Spark names no folder of this application here, so no figures can be kept and served")
+            elif problem := ensure_exporter(folder, telemetry.prometheus_address, telemetry.prometheus_port):
+                warn_once(f"figures are not served: {problem}")
     if not telemetry.wants_lineage:
         return telemetry
     places = [*zip(columns.names, columns.indices, strict=True), *columns.record]
@@ -40,40 +45,27 @@ def begin_telemetry(telemetry: TelemetryOptions, columns: WrittenColumns, schema
     return replace(telemetry, lineage_fields=fields)
 
 
-def _serve(telemetry: TelemetryOptions, folder: str | None) -> None:
-    from kafka_sink.metrics.launch import ensure_exporter
-
-    if folder is None:
-        warn_once("Spark names no folder of this application here, so no figures can be kept and served")
-        return
-    problem = ensure_exporter(folder, telemetry.prometheus_address, telemetry.prometheus_port or 0)
-    if problem:
-        warn_once(f"figures are not served: {problem}")
-
-
 def commit_and_report(batch: FinishedBatch) -> Conclusion:
     """Raises the commit's error after publishing it."""
-    began_ms, began_s = _wall_ms(), time.monotonic()
-    report = _make_report(batch, FAILED, began_ms)
-    _send_lineage(batch, report, "START")
+    began = _now()
+    _send_lineage(batch, _make_report(batch, FAILED, began), "START")
     try:
         conclusion = commit_batch(batch)
     except Exception as error:
         # The abort, which Spark calls next, reports the end of the lineage run.
-        _publish(batch, _end_report(report, began_s, error=type(error).__name__, error_text=str(error)))
+        _publish(batch, _make_report(batch, FAILED, began, error=type(error).__name__, error_text=str(error)))
         raise
     outcome = ALREADY_DELIVERED if conclusion is Conclusion.ALREADY_DELIVERED else DELIVERED
-    report = replace(_end_report(report, began_s), outcome=outcome)
+    report = _make_report(batch, outcome, began)
     _publish(batch, report)
     _send_lineage(batch, report, "COMPLETE")
     return conclusion
 
 
 def abort_and_report(batch: FinishedBatch) -> Conclusion | None:
-    began_ms, began_s = _wall_ms(), time.monotonic()
+    began = _now()
     conclusion = abort_batch(batch)
-    outcome = LEFT_OPEN if conclusion is Conclusion.LEFT_ALONE else ABORTED
-    report = _end_report(_make_report(batch, outcome, began_ms), began_s)
+    report = _make_report(batch, LEFT_OPEN if conclusion is Conclusion.LEFT_ALONE else ABORTED, began)
     folder = application_folder()
     reason = "" if folder is None else commit_error(folder, report)
     if not reason:
@@ -85,8 +77,17 @@ def abort_and_report(batch: FinishedBatch) -> Conclusion | None:
     return conclusion
 
 
-def _make_report(batch: FinishedBatch, outcome: str, began_ms: int) -> BatchReport:
-    options = batch.options
+def _now() -> tuple[int, float]:
+    """Milliseconds of the clock, and seconds that no change of the clock affects."""
+    return int(time.time() * 1000), time.monotonic()
+
+
+def _make_report(
+    batch: FinishedBatch, outcome: str, began: tuple[int, float], *, error: str = "", error_text: str = ""
+) -> BatchReport:
+    """Of a commit or an abort that began then and ends now."""
+    options, began_ms = batch.options, began[0]
+    commit_ms = (time.monotonic() - began[1]) * 1000
     return BatchReport(
         sink=sink_name(batch.sink_id, batch.key, options),
         query=options.query_name or "",
@@ -97,16 +98,12 @@ def _make_report(batch: FinishedBatch, outcome: str, began_ms: int) -> BatchRepo
         receipts=batch.receipts,
         figures=batch.figures,
         began_ms=began_ms,
-        ended_ms=began_ms,
-        commit_ms=0.0,
+        ended_ms=began_ms + int(commit_ms),
+        commit_ms=commit_ms,
         has_dead_letters=options.dead_letter_topic is not None,
+        error=error,
+        error_text=error_text,
     )
-
-
-def _end_report(report: BatchReport, began_s: float, *, error: str = "", error_text: str = "") -> BatchReport:
-    commit_ms = (time.monotonic() - began_s) * 1000
-    ended_ms = report.began_ms + int(commit_ms)
-    return replace(report, ended_ms=ended_ms, commit_ms=commit_ms, error=error, error_text=error_text)
 
 
 def _publish(batch: FinishedBatch, report: BatchReport) -> None:
@@ -148,7 +145,3 @@ def _log_failure(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         warn_once(f"{NOT_TOLD.name} {what}: {type(error).__name__}: {error}. Batches go on")
-
-
-def _wall_ms() -> int:
-    return int(time.time() * 1000)
