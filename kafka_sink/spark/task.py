@@ -41,9 +41,8 @@ from kafka_sink.records.digest import RowDigest
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.first_line import exhaustion_error
-from kafka_sink.spark.gather import gather_batches
 from kafka_sink.spark.identities import IDENTITIES
-from kafka_sink.spark.read_ahead import read_ahead
+from kafka_sink.spark.read_ahead import gather_batches, read_ahead
 
 if TYPE_CHECKING:
     from kafka_sink.admin.side_plan import SidePlan
