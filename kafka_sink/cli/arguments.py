@@ -232,9 +232,8 @@ def _add_check(commands: Commands) -> None:
 
 def _add_topic(commands: Commands) -> None:
     command = _add_command(
-        commands, "topic", "show a topic, or create it", texts.TOPIC,
-        run="kafka_sink.cli.topic:topic", session="kafka_sink.cli.topic:TopicSession",
-    )  # fmt: skip
+        commands, "topic", "show a topic, or create it", texts.TOPIC, run="kafka_sink.cli.topic:topic"
+    )
     _add_broker_options(command)
     _add_output_options(command)
     command.add_argument("--topic", required=True, help="name of the topic")
