@@ -66,10 +66,6 @@ class BatchReport:
     follows_commit: bool = False
 
     @property
-    def is_delivered(self) -> bool:
-        return self.outcome == DELIVERED
-
-    @property
     def first_task_ms(self) -> int:
         """When its first task began, or the commit if no task has reported it, or by a clock that is ahead."""
         return min((self.began_ms, *(each.began_ms for each in self.figures if each is not None)))
