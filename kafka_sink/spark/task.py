@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -108,11 +108,9 @@ def write_task(
             # Created only now: a task without rows must not contact a broker.
             task = task or Task(options, place, columns.sides, meter)
             task.append(rows)
-        return (
-            task.finish()
-            if task is not None
-            else TaskReceipt(place.key, place.run, place.spark_partition, place.attempt)
-        )
+        if task is None:
+            return TaskReceipt(place.key, place.run, place.spark_partition, place.attempt)
+        return task.finish()
     except BaseException as error:
         if task is not None:
             task.give_up()
@@ -151,7 +149,7 @@ class Task:
         self._row_count = 0
         self._delivered_count = 0
         self._byte_count = 0
-        self._errors: dict[str, int] = {}
+        self._errors: Counter[str] = Counter()
         self._digest = RowDigest()
         if self._identity is not None:
             self._begin(self._identity)
@@ -302,8 +300,7 @@ class Task:
             self._leave_out(unsendable if places is None else unsendable.renumber(places))
 
     def _leave_out(self, unsendable: Unsendable) -> None:
-        for reason, count in unsendable.counts().items():
-            self._errors[reason] = self._errors.get(reason, 0) + count
+        self._errors.update(unsendable.counts())
         if self._options.dead_letter_topic is not None:
             self._send_dead_letters(unsendable, self._options.dead_letter_topic)
 
