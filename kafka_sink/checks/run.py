@@ -8,10 +8,10 @@ abandoned, and its findings until then count.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kafka_sink.admin.client import Client
@@ -19,6 +19,7 @@ from kafka_sink.checks import brokers, environment, ledger, permissions, probe_w
 from kafka_sink.checks.finding import FAIL, OK, CheckReport, ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.errors import ConfigError, KafkaSinkError
+from kafka_sink.io.side_by_side import call_side_by_side
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.presets import PRESETS
 
@@ -135,31 +136,27 @@ def _with_client(job: CheckedJob, probes: Sequence[ClusterProbe]) -> Callable[[]
 
 
 def run_side_by_side(work: Mapping[str, Callable[[], Iterable[ProbeResult]]], limit_s: float) -> list[ProbeResult]:
-    """Runs each in a thread. A late one continues as a daemon thread, and its result is ignored."""
+    """What each has found in time."""
     boxes: dict[str, list[ProbeResult]] = {name: [] for name in work}
 
-    def collect(name: str) -> None:
-        try:
-            for each in work[name]():
-                boxes[name].append(each)
-        except KafkaSinkError as error:
-            boxes[name].append(fail(name, str(error), _ANY_ADVICE))
-        except Exception as error:
+    def collect(name: str) -> bool:
+        for each in work[name]():
+            boxes[name].append(each)
+        return True
+
+    ends = call_side_by_side([partial(collect, name) for name in work], limit_s)
+    found: list[ProbeResult] = []
+    for name, end in zip(work, ends, strict=True):
+        found += list(boxes[name])
+        if isinstance(end, KafkaSinkError):
+            found.append(fail(name, str(end), _ANY_ADVICE))
+        elif isinstance(end, Exception):
             # Without a line the report would look as if all had been checked. Only the texts of the operating system
             # are known to have no secrets in them.
-            text = f"this could not be checked: {type(error).__name__}"
-            text += f": {error}" if isinstance(error, OSError) else ""
-            boxes[name].append(fail(name, text, _ANY_ADVICE))
-
-    threads = {name: threading.Thread(target=collect, args=(name,), daemon=True) for name in work}
-    for thread in threads.values():
-        thread.start()
-    deadline = time.monotonic() + limit_s
-    found: list[ProbeResult] = []
-    for name, thread in threads.items():
-        thread.join(max(0.0, deadline - time.monotonic()))
-        found += list(boxes[name])
-        if thread.is_alive():
+            text = f"this could not be checked: {type(end).__name__}"
+            text += f": {end}" if isinstance(end, OSError) else ""
+            found.append(fail(name, text, _ANY_ADVICE))
+        elif end is None:
             found.append(fail(name, f"no answer within {limit_s:.1f} s", "repeat it with a longer --timeout"))
     return found
 
