@@ -46,7 +46,7 @@ from kafka_sink.spark.read_ahead import gather_batches, read_ahead
 
 if TYPE_CHECKING:
     from kafka_sink.admin.side_plan import SidePlan
-    from kafka_sink.metrics.task_meter import TaskMeter
+    from kafka_sink.metrics.figures import TaskMeter
     from kafka_sink.spark.encoding import RowEncoding
     from kafka_sink.spark.envelope import Envelope
     from kafka_sink.spark.unsendable import Unsendable
