@@ -26,9 +26,8 @@ from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.metrics.figures import DELIVERED, BatchReport
+from kafka_sink.metrics.figures import DELIVERED, BatchReport, TaskMeter
 from kafka_sink.metrics.store import note
-from kafka_sink.metrics.task_meter import TaskMeter
 from kafka_sink.producer.pool import POOL
 from pyspark_pykafka_sink import DefaultSource
 

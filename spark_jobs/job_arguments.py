@@ -17,7 +17,7 @@ FORMAT = "pykafka-sink"
 def parse_pair(text: str) -> tuple[str, str]:
     name, found, value = text.partition("=")
     if not found or not name.strip():
-        raise argparse.ArgumentTypeError(f"NAME=VALUE is needed, not {text!r}")
+        raise argparse.ArgumentTypeError("NAME=VALUE is needed")  # the text may be a password
     return name.strip(), value
 
 

@@ -7,7 +7,6 @@ for Confluent's clients.
 from __future__ import annotations
 
 import http.client
-import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -15,13 +14,13 @@ import time
 import urllib.request
 from pathlib import Path
 
-from tools.kafka_jars import KafkaUnavailable, cache_folder, cache_lock, java_command
+from tools.kafka_jars import KafkaUnavailable, cache_folder, cache_lock, java_command, run_maven
 from tools.kafka_node import free_port
 
 VERSION = "2.6.13.Final"
 _NAME = f"apicurio-registry-app-{VERSION}"
 _COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
-_DOWNLOAD_TIMEOUT_S, _START_TIMEOUT_S = 600, 180
+_START_TIMEOUT_S = 180
 
 
 class Apicurio:
@@ -78,21 +77,10 @@ def _fetch() -> Path:
 
 
 def _download(folder: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise KafkaUnavailable(f"{folder.name} is not in the cache, and there is no mvn command to fetch it")
-    with tempfile.TemporaryDirectory(prefix=f"fetch-{folder.name}-", dir=folder.parent) as work:
+    with tempfile.TemporaryDirectory(prefix=f"fetch-{_NAME}-", dir=folder.parent) as work:
         wanted = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
-        command = [maven, "-q", "-B", _COPY_GOAL, f"-Dartifact={wanted}", f"-DoutputDirectory={work}"]
-        try:
-            with cache_lock("maven"):
-                run = subprocess.run(
-                    command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_DOWNLOAD_TIMEOUT_S
-                )
-        except subprocess.TimeoutExpired:
-            raise KafkaUnavailable(f"mvn did not fetch {folder.name} in {_DOWNLOAD_TIMEOUT_S} s") from None
-        if run.returncode != 0:
-            raise KafkaUnavailable(f"mvn could not fetch {folder.name}: {(run.stdout + run.stderr)[-2000:]}")
+        with cache_lock("maven"):
+            run_maven(_NAME, _COPY_GOAL, f"-Dartifact={wanted}", f"-DoutputDirectory={work}")
         with tarfile.open(Path(work) / f"{_NAME}-all.tar.gz") as archive:
             archive.extractall(Path(work) / "app", filter="data")
         (Path(work) / "app").rename(folder)

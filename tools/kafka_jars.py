@@ -101,25 +101,30 @@ def cache_lock(name: str) -> Iterator[None]:
         yield
 
 
-def _download(folder: Path, wanted: Sequence[Artifact]) -> None:
-    name = folder.name
+def run_maven(name: str, *arguments: str) -> None:
+    """`name` is that of the folder in the cache, for errors."""
     maven = shutil.which("mvn")
     if maven is None:
         raise KafkaUnavailable(f"{name} is not in the cache, and there is no mvn command to fetch it")
+    command = [maven, "-q", "-B", *arguments]
+    try:
+        run = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_DOWNLOAD_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise KafkaUnavailable(f"mvn did not fetch {name} in {_DOWNLOAD_TIMEOUT_S} s") from None
+    if run.returncode != 0:
+        raise KafkaUnavailable(f"mvn could not fetch {name}: {(run.stdout + run.stderr)[-2000:]}")
+
+
+def _download(folder: Path, wanted: Sequence[Artifact]) -> None:
+    name = folder.name
     for left_behind in folder.parent.glob(f"fetch-{name}-*"):  # left by a killed process, since we hold the lock
         shutil.rmtree(left_behind, ignore_errors=True)
     work = Path(tempfile.mkdtemp(prefix=f"fetch-{name}-", dir=folder.parent))
     try:
         (work / "pom.xml").write_text(_pom(wanted))
-        command = [maven, "-q", "-B", "-f", str(work / "pom.xml"), _COPY_GOAL, f"-DoutputDirectory={work / 'jars'}"]
-        try:
-            run = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_DOWNLOAD_TIMEOUT_S
-            )
-        except subprocess.TimeoutExpired:
-            raise KafkaUnavailable(f"mvn did not fetch {name} in {_DOWNLOAD_TIMEOUT_S} s") from None
-        if run.returncode != 0:
-            raise KafkaUnavailable(f"mvn could not fetch {name}: {(run.stdout + run.stderr)[-2000:]}")
+        run_maven(name, "-f", str(work / "pom.xml"), _COPY_GOAL, f"-DoutputDirectory={work / 'jars'}")
         work.rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)

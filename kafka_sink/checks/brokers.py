@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator, Sequence
-from threading import Thread
+from collections.abc import Iterator
+from functools import partial
 
 from kafka_sink.admin.client import ABOUT_US, Client
 from kafka_sink.checks.finding import FAIL, WARN, ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.client.admin_request import Controller
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.io.side_by_side import call_side_by_side
 from kafka_sink.wire.apis import API_VERSIONS, DESCRIBE_QUORUM
 
 # Shares of the timeout, one after the other: a host that drops packets must not use it up.
@@ -37,7 +38,12 @@ ANY_LOGIN_ADVICE = "see docs/security.md, what an error means"
 def bootstrap(job: CheckedJob) -> Iterator[ProbeResult]:
     """Resolves names and opens ports, for each server; without login."""
     servers = job.options.producer.bootstrap_servers
-    dead = [trouble for trouble in troubles_of(servers, job.timeout_s * CONNECT_SHARE) if trouble is not None]
+    limit_s = job.timeout_s * CONNECT_SHARE
+    told = call_side_by_side([partial(trouble_of, server, limit_s) for server in servers], limit_s)
+    troubles = [
+        each if isinstance(each, str) else _silence(server, limit_s) for server, each in zip(servers, told, strict=True)
+    ]
+    dead = [trouble for trouble in troubles if trouble]
     for trouble in dead:
         verdict = FAIL if len(dead) == len(servers) else WARN
         yield ProbeResult("bootstrap", verdict, trouble, "compare kafka.bootstrap.servers with the brokers' listeners")
@@ -45,23 +51,8 @@ def bootstrap(job: CheckedJob) -> Iterator[ProbeResult]:
         yield ok("bootstrap", f"{len(servers) - len(dead)} of {len(servers)} servers accept connections")
 
 
-def troubles_of(servers: Sequence[tuple[str, int]], limit_s: float) -> list[str | None]:
-    """A lookup of a name has no time limit, so a late thread is abandoned: the program must not wait for it."""
-    found: dict[tuple[str, int], str | None] = {}
-
-    def look(server: tuple[str, int]) -> None:
-        found[server] = trouble_of(server, limit_s)
-
-    threads = [Thread(target=look, args=(server,), daemon=True) for server in servers]
-    for thread in threads:
-        thread.start()
-    deadline = time.monotonic() + limit_s
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
-    return [found.get(server, _silence(server, limit_s)) for server in servers]
-
-
-def trouble_of(server: tuple[str, int], limit_s: float) -> str | None:
+def trouble_of(server: tuple[str, int], limit_s: float) -> str:
+    """Empty: none."""
     title = f"{server[0]}:{server[1]}"
     try:
         socket.create_connection(server, limit_s).close()
@@ -71,7 +62,7 @@ def trouble_of(server: tuple[str, int], limit_s: float) -> str | None:
         return f"{title}: this is no host name"
     except OSError as error:
         return f"{title}: {error.strerror}" if error.strerror else _silence(server, limit_s)
-    return None
+    return ""
 
 
 def _silence(server: tuple[str, int], limit_s: float) -> str:

@@ -18,7 +18,8 @@ _ON_SPARK = "pip install 'pykafka-sink[spark]', or run this where the driver run
 
 
 def environment(session: Any | None) -> Iterator[ProbeResult]:
-    yield from versions(sys.version_info[:3], _version_of("pyarrow"), _spark_version())
+    spark = _version_of("pyspark") or _version_of("pyspark-client")
+    yield from versions(sys.version_info[:3], _version_of("pyarrow"), spark)
     yield from sockets(session, os.environ)
     yield from pyspark_zip(os.environ)
 
@@ -110,10 +111,6 @@ def _default_of(path: Path, name: str) -> str | None:
         if len(words) == 2 and words[0] == name:
             found = words[1].strip()  # of several lines Spark uses the last one
     return found
-
-
-def _spark_version() -> str | None:
-    return _version_of("pyspark") or _version_of("pyspark-client")
 
 
 def _version_of(package: str) -> str | None:

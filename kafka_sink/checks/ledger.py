@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.ledger_topic import (
@@ -21,7 +21,7 @@ from kafka_sink.checks.topics import creation_trouble
 from kafka_sink.checks.transactions import settings_of
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.ledger import Kind
-from kafka_sink.exactly_once.listing import LedgerListing, Listed, SingleStep
+from kafka_sink.exactly_once.listing import LedgerListing, SingleStep
 from kafka_sink.options.sink_options import TopicPlan
 
 
@@ -61,10 +61,7 @@ def decisions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         why = found.failure or "no answer"
         yield fail("decisions", f"the ledger was not read: {why}", "grant Read on the ledger topic")
         return
-    yield from _decision_results(found.listed, job.sink_id)
-
-
-def _decision_results(listed: Sequence[Listed], sink_id: str | None) -> Iterator[ProbeResult]:
+    listed, sink_id = found.listed, job.sink_id
     whose = "all sinks" if sink_id is None else f"sink {sink_id}"
     unread = [each for each in listed if each.record is None]
     stuck = [each for each in listed if each.record is not None and each.record.kind is Kind.STUCK]

@@ -8,10 +8,10 @@ abandoned, and its findings until then count.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kafka_sink.admin.client import Client
@@ -19,6 +19,7 @@ from kafka_sink.checks import brokers, environment, ledger, permissions, probe_w
 from kafka_sink.checks.finding import FAIL, OK, CheckReport, ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.errors import ConfigError, KafkaSinkError
+from kafka_sink.io.side_by_side import call_side_by_side
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.presets import PRESETS
 
@@ -32,7 +33,6 @@ GROUPS: Mapping[str, Sequence[ClusterProbe]] = {
     "transactions": (transactions.availability, permissions.coordinator, transactions.ids),
     "ledger": (ledger.ledger,),
 }
-WRITING: Mapping[str, Sequence[ClusterProbe]] = {"write": (probe_write.probe_write,)}
 _ANY_ADVICE = "docs/troubleshooting.md"
 # Order of the report.
 _ORDER = (
@@ -54,21 +54,18 @@ def check(
         from kafka_sink.spark.files import look_in_spark_files
 
         look_in_spark_files()  # options may name files that Spark has distributed
-    settings = {str(name): _as_text(value) for name, value in options.items()}
-    findings: list[ProbeResult] = []
+    settings = {
+        str(name): str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()
+    }
     try:
         parsed = parse_sink_options(settings)
     except ConfigError as error:
-        findings = [fail("options", problem, "docs/options.md") for problem in _problems(str(error))]
+        # The text may list several problems.
+        title, *problems = str(error).split("\n- ")
+        findings = [fail("options", " ".join(each.splitlines()), "docs/options.md") for each in problems or [title]]
         return _make_report([*findings, *environment.environment(session)])
     job = CheckedJob(settings, parsed, schema, timeout_s, probe_write)
     return _make_report([*_check_options(job), *_run_probes(job, session)])
-
-
-def _problems(text: str) -> list[str]:
-    """Splits a text that lists several problems."""
-    title, *problems = text.split("\n- ")
-    return [" ".join(problem.splitlines()) for problem in problems or [title]]
 
 
 def _check_options(job: CheckedJob) -> Iterator[ProbeResult]:
@@ -116,9 +113,8 @@ def _run_probes(job: CheckedJob, session: Any | None) -> list[ProbeResult]:
     if job.writes:
         # Last: other probes would see its transaction.
         patient = replace(job, timeout_s=max(job.timeout_s, TIMEOUT_S))
-        found += run_side_by_side(
-            {name: _with_client(patient, probes) for name, probes in WRITING.items()}, patient.timeout_s * 2
-        )
+        work = {"write": _with_client(patient, (probe_write.probe_write,))}
+        found += run_side_by_side(work, patient.timeout_s * 2)
     return found
 
 
@@ -140,38 +136,30 @@ def _with_client(job: CheckedJob, probes: Sequence[ClusterProbe]) -> Callable[[]
 
 
 def run_side_by_side(work: Mapping[str, Callable[[], Iterable[ProbeResult]]], limit_s: float) -> list[ProbeResult]:
-    """Runs each in a thread. A late one continues as a daemon thread, and its result is ignored."""
+    """What each has found in time."""
     boxes: dict[str, list[ProbeResult]] = {name: [] for name in work}
 
-    def collect(name: str) -> None:
-        try:
-            for each in work[name]():
-                boxes[name].append(each)
-        except KafkaSinkError as error:
-            boxes[name].append(fail(name, str(error), _ANY_ADVICE))
-        except Exception as error:
+    def collect(name: str) -> bool:
+        for each in work[name]():
+            boxes[name].append(each)
+        return True
+
+    ends = call_side_by_side([partial(collect, name) for name in work], limit_s)
+    found: list[ProbeResult] = []
+    for name, end in zip(work, ends, strict=True):
+        found += list(boxes[name])
+        if isinstance(end, KafkaSinkError):
+            found.append(fail(name, str(end), _ANY_ADVICE))
+        elif isinstance(end, Exception):
             # Without a line the report would look as if all had been checked. Only the texts of the operating system
             # are known to have no secrets in them.
-            text = f"this could not be checked: {type(error).__name__}"
-            text += f": {error}" if isinstance(error, OSError) else ""
-            boxes[name].append(fail(name, text, _ANY_ADVICE))
-
-    threads = {name: threading.Thread(target=collect, args=(name,), daemon=True) for name in work}
-    for thread in threads.values():
-        thread.start()
-    deadline = time.monotonic() + limit_s
-    found: list[ProbeResult] = []
-    for name, thread in threads.items():
-        thread.join(max(0.0, deadline - time.monotonic()))
-        found += list(boxes[name])
-        if thread.is_alive():
+            text = f"this could not be checked: {type(end).__name__}"
+            text += f": {end}" if isinstance(end, OSError) else ""
+            found.append(fail(name, text, _ANY_ADVICE))
+        elif end is None:
             found.append(fail(name, f"no answer within {limit_s:.1f} s", "repeat it with a longer --timeout"))
     return found
 
 
 def _make_report(findings: Iterable[ProbeResult]) -> CheckReport:
     return CheckReport(sorted(dict.fromkeys(findings), key=lambda each: _ORDER.index(each.name)))
-
-
-def _as_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -46,7 +46,10 @@ def topic_findings(job: CheckedJob, client: Client, topic: str) -> Iterator[Prob
         yield warn("topic", text, advice)
     else:
         yield from size_findings(job, topic, state.configs)
-        yield from _compaction(job, topic, state.configs)
+        is_compacted = "compact" in (state.configs.get(CLEANUP) or "")
+        if is_compacted and job.schema is not None and "key" not in job.schema.names:
+            text = f"{topic} is compacted and the DataFrame has no column key: every row is refused"
+            yield fail("columns", text, f"add a column key, or set {CLEANUP}=delete")
     if plan is not None:
         found = "; ".join(differences(state, plan))
         if found:
@@ -105,14 +108,6 @@ def size_findings(job: CheckedJob, topic: str, configs: Mapping[str, str | None]
     else:
         text = f"batch.size={producer.batch_size} and max.request.size={producer.max_request_size} fit {MESSAGE_BYTES}"
         yield ok("sizes", f"{text}={largest} of {topic}")
-
-
-def _compaction(job: CheckedJob, topic: str, configs: Mapping[str, str | None]) -> Iterator[ProbeResult]:
-    if "compact" not in (configs.get(CLEANUP) or "") or job.schema is None:
-        return
-    if "key" not in job.schema.names:
-        text = f"{topic} is compacted and the DataFrame has no column key: every row is refused"
-        yield fail("columns", text, f"add a column key, or set {CLEANUP}=delete")
 
 
 def _missing(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResult]:

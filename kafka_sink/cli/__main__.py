@@ -12,7 +12,6 @@ import logging
 import sys
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Any
 
 from kafka_sink.cli.arguments import parse_arguments
 from kafka_sink.cli.report import OPEN, REFUSED, UNREACHABLE, USAGE, Declined, Report
@@ -61,7 +60,9 @@ def _show(report: Report, *, is_json: bool) -> int:
     """The exit code is that of the command even if the output is not read."""
     try:
         if is_json and (report.content or report.objects is not None):
-            _print_json(report.content, report.exit_code, report.objects)
+            content = {**report.content, "exit_code": report.exit_code}
+            shown = content if report.objects is None else report.objects
+            print_text(json.dumps(shown, indent=2))
         elif report.lines:
             print_text("\n".join(report.lines))
     except ReaderGone:
@@ -87,11 +88,6 @@ def _exit_code(error: Exception) -> int:
     if isinstance(error, (CommitLost, CommitPending, Declined)):
         return OPEN
     return UNREACHABLE if isinstance(error, (TransportError, OperationTimeout)) else REFUSED
-
-
-def _print_json(content: dict[str, Any], exit_code: int, objects: list[dict[str, str]] | None = None) -> None:
-    shown = {**content, "exit_code": exit_code} if objects is None else objects
-    print_text(json.dumps(shown, indent=2))
 
 
 def _show_log(*, is_wanted: bool) -> None:

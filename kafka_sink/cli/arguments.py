@@ -28,6 +28,20 @@ INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 RATE_MIN = 0.001
 _WHOLE = re.compile(r"[0-9]{1,19}")
 
+
+def _whole_number(lowest: int, highest: int, what: str = "a whole number") -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not _WHOLE.fullmatch(text) or not lowest <= int(text) <= highest:
+            raise argparse.ArgumentTypeError(f"{what} from {lowest} to {highest} is needed")
+        return int(text)
+
+    return parse
+
+
+_parse_seconds = _whole_number(1, 86_400, "a whole number of seconds")
+_parse_count, _parse_large_count = _whole_number(1, INT32_MAX), _whole_number(1, INT64_MAX)
+_parse_count_or_zero, _parse_replicas = _whole_number(0, INT64_MAX), _whole_number(1, INT16_MAX)
+
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
@@ -38,18 +52,11 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     top.add_argument("--version", action="version", version=f"pykafka-sink {VERSION}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _add_ledger(commands)
-    _add_watch(commands)
-    _add_recover(commands)
-    _add_resolve(commands)
-    _add_transactions(commands)
-    _add_replay(commands)
-    _add_perf(commands)
-    _add_check(commands)
-    _add_topic(commands)
-    _add_schema(commands)
-    _add_explain(commands)
-    _add_completion(commands)
+    for add in (
+        *(_add_ledger, _add_watch, _add_recover, _add_resolve, _add_transactions, _add_replay),
+        *(_add_perf, _add_check, _add_topic, _add_schema, _add_explain, _add_completion),
+    ):
+        add(commands)
     return top
 
 
@@ -225,9 +232,8 @@ def _add_check(commands: Commands) -> None:
 
 def _add_topic(commands: Commands) -> None:
     command = _add_command(
-        commands, "topic", "show a topic, or create it", texts.TOPIC,
-        run="kafka_sink.cli.topic:topic", session="kafka_sink.cli.topic:TopicSession",
-    )  # fmt: skip
+        commands, "topic", "show a topic, or create it", texts.TOPIC, run="kafka_sink.cli.topic:topic"
+    )
     _add_broker_options(command)
     _add_output_options(command)
     command.add_argument("--topic", required=True, help="name of the topic")
@@ -237,13 +243,9 @@ def _add_topic(commands: Commands) -> None:
         "--replication-factor", type=_parse_replicas, default=-1, metavar="N", help="default: the brokers'"
     )
     command.add_argument(
-        "--config",
-        type=_parse_property,
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
+        "--config", type=_parse_property, action="append", default=[], metavar="NAME=VALUE",
         help="topic configuration; may be repeated",
-    )
+    )  # fmt: skip
     _add_yes_option(command)
 
 
@@ -394,26 +396,6 @@ def _add_refresh_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _parse_seconds(text: str) -> int:
-    if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= 86_400:
-        raise argparse.ArgumentTypeError("a whole number of seconds from 1 to 86400 is needed")
-    return int(text)
-
-
-def _parse_count(text: str, highest: int = INT32_MAX) -> int:
-    if not _WHOLE.fullmatch(text) or not 1 <= int(text) <= highest:
-        raise argparse.ArgumentTypeError(f"a whole number from 1 to {highest} is needed")
-    return int(text)
-
-
-def _parse_large_count(text: str) -> int:
-    return _parse_count(text, INT64_MAX)
-
-
-def _parse_replicas(text: str) -> int:
-    return _parse_count(text, INT16_MAX)
-
-
 def _parse_rate(text: str) -> float:
     """0 and negative numbers, as Kafka's tool takes them, are no limit."""
     try:
@@ -423,10 +405,6 @@ def _parse_rate(text: str) -> float:
     if not math.isfinite(rate) or 0 < rate < RATE_MIN:
         raise argparse.ArgumentTypeError(f"a number from {RATE_MIN} is needed; -1 for no limit")
     return rate
-
-
-def _parse_count_or_zero(text: str) -> int:
-    return 0 if text == "0" else _parse_large_count(text)
 
 
 def _parse_any_seconds(text: str) -> float:

@@ -7,7 +7,6 @@ import argparse
 from kafka_sink.cli.report import DONE, Report
 from kafka_sink.error_table import ENTRIES
 from kafka_sink.error_table.commits import COMMAND_WRONG
-from kafka_sink.error_table.entry import ErrorEntry
 from kafka_sink.errors import ConfigError
 
 
@@ -15,27 +14,19 @@ def explain(given: argparse.Namespace) -> Report:
     if given.name is None:
         listed = {entry.name: entry.title for entry in ENTRIES.values()}
         return Report(DONE, {"errors": listed}, [f"{name}  {title}" for name, title in listed.items()])
-    entry = ENTRIES.get(_normalize_name(given.name))
+    # Also 1001 and pks1001.
+    entry = ENTRIES.get("PKS-" + "".join(letter for letter in given.name if letter.isdigit()))
     if entry is None:
         raise ConfigError(f"there is no error {given.name}: `pykafka-sink explain` lists all of them", COMMAND_WRONG)
+    # The page of the documentation of this release.
+    page = f"docs/errors.md#{entry.name.lower()}"
     content = {
         "name": entry.name,
         "title": entry.title,
         "happened": entry.happened,
         "data": entry.data,
         "next": entry.cure,
-        "page": address(entry),
+        "page": page,
     }
     lines = [f"{entry.name}  {entry.title}", "", entry.happened, "", f"Data: {entry.data}", f"Next: {entry.cure}"]
-    return Report(DONE, content, [*lines, "", f"More: {address(entry)}"])
-
-
-def address(entry: ErrorEntry) -> str:
-    """Its URL in the documentation of this release."""
-    return f"docs/errors.md#{entry.name.lower()}"
-
-
-def _normalize_name(given: str) -> str:
-    """Also accepts 1001 and pks1001."""
-    digits = "".join(letter for letter in given if letter.isdigit())
-    return f"PKS-{digits}"
+    return Report(DONE, content, [*lines, "", f"More: {page}"])

@@ -30,7 +30,6 @@ from kafka_sink.exactly_once.identity import check_sink_id
 from kafka_sink.exactly_once.listing import SingleStep
 from kafka_sink.exactly_once.replay_progress import RUN_PREFIX, ReplayListing, ReplayProgress, encode_progress
 from kafka_sink.exactly_once.session import DeliverySettings
-from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.producer import Producer
 from kafka_sink.records.dead_letter import REASON, parse_dead_letter, unreplayable_reason
@@ -47,8 +46,6 @@ BATCH_BYTES_MAX = 16 * 1024 * 1024
 _HEADERS, _HEADER_BYTES = (
     pa.list_(pa.struct([("key", of_name), ("value", pa.binary())])) for of_name in (pa.string(), pa.binary())
 )
-
-Filters = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,12 @@ class ReplaySession:
                 "--from and --to are the same topic: the records would be among their own letters", REPLAY_WRONG
             )
         self.filters = filters_of(given.filter)
-        self.name = _name(given, self.source, self.target, self.filters)
+        if given.name is not None:
+            self.name = check_sink_id(given.name, "--name")
+        else:
+            # The same for the same arguments, so that repeating the command continues.
+            told = repr((self.source, self.target, sorted(self.filters.items())))
+            self.name = f"replay-{mmh3.hash128(told.encode()) >> 64:016x}"
         self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
         self.batch_size: int = given.batch_size
         self._options = producer_options(given)
@@ -196,7 +198,11 @@ class ReplaySession:
     def run(self, plan: Plan, display: Display) -> tuple[ReplayProgress, ReplayProgress]:
         """The progress before and after. That of the plan may be older: another run may have gone on meanwhile."""
         check_ledger_topic(self.client, PlainLedger(self.ledger_topic))
-        with Producer(_transactional(self._options, self.name)) as producer:
+        if not self._options.enable_idempotence:
+            raise ConfigError(
+                "a replay writes in transactions: leave enable.idempotence, acks and retries as they are", REPLAY_WRONG
+            )
+        with Producer(replace(self._options, transactional_id=self.name)) as producer:
             writer = _Writer(producer, self.ledger_topic)
             claim_offset = writer.claim(self.name)
             progress = before = self.resume(self.list_replays(claim_offset).get(self.name), plan.progress.source_id)
@@ -232,7 +238,8 @@ class ReplaySession:
                 left_out[NO_LETTER] += 1
                 continue
             headers, about = found
-            reason = unreplayable_reason(about) if _is_wanted(about, self.filters) else OTHER
+            is_wanted = all(about.get(name) in wanted for name, wanted in self.filters.items())
+            reason = unreplayable_reason(about) if is_wanted else OTHER
             if reason is not None:
                 left_out[reason] += 1
             else:
@@ -318,14 +325,6 @@ def _columns(records: Sequence[Record]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, ["key", "value", "headers", "timestamp"])
 
 
-def _transactional(options: ProducerOptions, name: str) -> ProducerOptions:
-    if not options.enable_idempotence:
-        raise ConfigError(
-            "a replay writes in transactions: leave enable.idempotence, acks and retries as they are", REPLAY_WRONG
-        )
-    return replace(options, transactional_id=name)
-
-
 # ---- selection -------------------------------------------------------------------------------------------------------
 
 
@@ -336,18 +335,6 @@ def filters_of(pairs: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
             raise ConfigError(f"--filter {name}=...: letters can be chosen by {', '.join(FILTERS)}", REPLAY_WRONG)
         found[name] = (*found.get(name, ()), value)
     return {name: tuple(sorted(set(found[name]))) for name in sorted(found)}
-
-
-def _is_wanted(about: Mapping[str, str], filters: Filters) -> bool:
-    return all(about.get(name) in wanted for name, wanted in filters.items())
-
-
-def _name(given: argparse.Namespace, source: str, target: str, filters: Filters) -> str:
-    """The same for the same arguments, so that repeating the command continues."""
-    if given.name is not None:
-        return check_sink_id(given.name, "--name")
-    told = repr((source, target, sorted(filters.items())))
-    return f"replay-{mmh3.hash128(told.encode()) >> 64:016x}"
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------

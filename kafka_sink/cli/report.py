@@ -12,16 +12,11 @@ from typing import Any
 from kafka_sink.cli.streams import printable, write_error
 from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
-from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionOutcome
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.receipt import BatchKey
 
 DONE, OPEN, USAGE, UNREACHABLE, REFUSED = range(5)
 
-_OUTCOMES = {
-    TransactionOutcome.COMMITTED: "committed",
-    TransactionOutcome.LOST: "lost",
-    TransactionOutcome.UNRESOLVED: "unresolved",
-}
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
 
 
@@ -42,7 +37,7 @@ def verdict_word(record: LedgerRecord) -> str:
 
 def decision(record: LedgerRecord, wall_ms: int) -> dict[str, Any]:
     """`transactions` are listed until the decision is closed."""
-    outcomes: list[str | None] = [_OUTCOMES[outcome] for outcome in record.outcomes] or [None] * len(record.entries)
+    outcomes: list[str | None] = [outcome.name.lower() for outcome in record.outcomes] or [None] * len(record.entries)
     return {
         "sink_id": record.sink_id,
         "name": record.label or None,

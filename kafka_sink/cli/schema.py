@@ -43,16 +43,14 @@ def check(given: argparse.Namespace) -> Report:
         _, resolved = plan_side(given.side, chosen, registry, kind, given.topic)
     except ConfigError as error:
         return Report(OPEN, {"fits": False, "text": str(error)}, [str(error)])
-    found: dict[str, Any] = {"fits": True, "subject": None, "version": None, "id": None, "guid": None}
+    found: dict[str, Any] = dict.fromkeys(("subject", "version", "id", "guid"))
     if resolved is not None:
-        found |= {
-            "subject": resolved.subject or None,
-            "version": resolved.version,
-            "id": resolved.schema_id,
-            "guid": resolved.guid,
-        }
-    about = ", ".join(f"{name} {value}" for name, value in found.items() if name != "fits" and value is not None)
-    return Report(DONE, found, [f"the columns fit: {about or f'{given.side}.format={chosen.format}'}"])
+        values = (resolved.subject or None, resolved.version, resolved.schema_id, resolved.guid)
+        found = dict(zip(found, values, strict=True))
+    about = ", ".join(f"{name} {value}" for name, value in found.items() if value is not None)
+    return Report(
+        DONE, {"fits": True, **found}, [f"the columns fit: {about or f'{given.side}.format={chosen.format}'}"]
+    )
 
 
 def _format(given: argparse.Namespace) -> tuple[RegistryOptions | None, SideFormat]:

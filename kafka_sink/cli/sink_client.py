@@ -50,7 +50,11 @@ class NotAnswered(KafkaSinkError):
 
 class SinkClient:
     def __init__(self, given: argparse.Namespace) -> None:
-        self.sink_id = _sink_id(given)
+        self.sink_id: str | None = None
+        if given.checkpoint is not None:
+            self.sink_id = sink_id_of_checkpoint(given.checkpoint)
+        elif given.sink_id is not None:
+            self.sink_id = check_sink_id(given.sink_id)
         self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
         options = producer_options(given)
         self._patience_ms: int = given.timeout * 1000
@@ -196,12 +200,6 @@ class SinkClient:
                 request_timeout_ms=self.client.options.request_timeout_ms,
             )
         return self._known_settings
-
-
-def _sink_id(given: argparse.Namespace) -> str | None:
-    if given.checkpoint is not None:
-        return sink_id_of_checkpoint(given.checkpoint)
-    return check_sink_id(given.sink_id) if given.sink_id is not None else None
 
 
 def _sink_ids_of(found: Sequence[TransactionDescription]) -> set[str]:

@@ -16,39 +16,31 @@ from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.options.values import TOPIC_NAME
 
 
-class TopicSession:
-    def __init__(self, given: argparse.Namespace) -> None:
-        self.topic = TOPIC_NAME.parse("--topic", given.topic)
-        configs = tuple(sorted(unique_options(given.config, "--config").items()))
-        self.plan = TopicPlan(given.partitions, given.replication_factor, configs)
-        if not given.create and self.plan != TopicPlan():
-            raise ConfigError(
-                "--partitions, --replication-factor and --config are about a topic to --create", COMMAND_WRONG
-            )
-        self.client = Client(producer_options(given))
-
-    def close(self) -> None:
-        self.client.close()
-
-
-def topic(session: TopicSession, given: argparse.Namespace) -> Report:
-    session.client.reach()
-    state = topic_state(session.client, session.topic, None)
-    if not given.create:
+def topic(given: argparse.Namespace) -> Report:
+    name = TOPIC_NAME.parse("--topic", given.topic)
+    configs = tuple(sorted(unique_options(given.config, "--config").items()))
+    plan = TopicPlan(given.partitions, given.replication_factor, configs)
+    if not given.create and plan != TopicPlan():
+        raise ConfigError(
+            "--partitions, --replication-factor and --config are about a topic to --create", COMMAND_WRONG
+        )
+    with Client(producer_options(given)) as client:
+        client.reach()
+        state = topic_state(client, name, None)
+        if not given.create:
+            if state is None:
+                return Report(OPEN, {"topic": name, "exists": False}, [f"there is no topic {name}"])
+            return _topic_report(name, state, [])
         if state is None:
-            text = f"there is no topic {session.topic}"
-            return Report(OPEN, {"topic": session.topic, "exists": False}, [text])
-        return _topic_report(session, state, [])
-    if state is None:
-        confirm(given, [f"will be created: topic {session.topic}", *_plan_lines(session.plan)])
-    differing = create_where_missing(session.client, session.topic, session.plan)
-    found = topic_state(session.client, session.topic, None)
+            confirm(given, [f"will be created: topic {name}", *_plan_lines(plan)])
+        differing = create_where_missing(client, name, plan)
+        found = topic_state(client, name, None)
     if found is None:
-        raise ConfigError(f"topic {session.topic} was deleted while it was looked at", TOPIC_UNKNOWN)
+        raise ConfigError(f"topic {name} was deleted while it was looked at", TOPIC_UNKNOWN)
     if differing is None:
-        return _topic_report(session, found, [f"created topic {session.topic}"])
+        return _topic_report(name, found, [f"created topic {name}"])
     notes = [f"was there before, and stays as it is: {one}" for one in differing]
-    return _topic_report(session, found, notes, OPEN if notes else DONE)
+    return _topic_report(name, found, notes, OPEN if notes else DONE)
 
 
 def _plan_lines(plan: TopicPlan) -> Iterator[str]:
@@ -58,7 +50,7 @@ def _plan_lines(plan: TopicPlan) -> Iterator[str]:
     yield from (f"  {name}={value}" for name, value in plan.configs)
 
 
-def _topic_report(session: TopicSession, state: TopicState, notes: list[str], exit_code: int = DONE) -> Report:
+def _topic_report(name: str, state: TopicState, notes: list[str], exit_code: int = DONE) -> Report:
     partitions = [
         {
             "partition": index,
@@ -69,12 +61,12 @@ def _topic_report(session: TopicSession, state: TopicState, notes: list[str], ex
         for index, leader in enumerate(state.leaders)
     ]
     configs = None if state.configs is None else dict(sorted(state.configs.items()))
-    content = {"topic": session.topic, "exists": True, "partitions": partitions, "configs": configs, "notes": notes}
+    content = {"topic": name, "exists": True, "partitions": partitions, "configs": configs, "notes": notes}
     rows = [
         (index, leader, " ".join(map(str, state.replicas[index])), " ".join(map(str, state.in_sync[index])))
         for index, leader in enumerate(state.leaders)
     ]
-    told = [f"{name}={value}" for name, value in (configs or {}).items()]
+    told = [f"{key}={value}" for key, value in (configs or {}).items()]
     if configs is None:
         told = ["the configuration is not told: DescribeConfigs on the topic is missing"]
     lines = [*notes, *table(("PARTITION", "LEADER", "REPLICAS", "IN SYNC"), rows), "", *told]

@@ -29,7 +29,12 @@ def run_event(
     event_type: str, report: BatchReport, telemetry: TelemetryOptions, options: ProducerOptions
 ) -> dict[str, Any]:
     at_ms = report.first_task_ms if event_type == "START" else report.ended_ms
-    run_facets = {} if event_type != "FAIL" else {"errorMessage": _error(report)}
+    run_facets, job_type = {}, {"processingType": "BATCH", "integration": "SPARK", "jobType": "JOB"}
+    if event_type == "FAIL":
+        said = {"message": report.error_text, "programmingLanguage": "PYTHON"}
+        run_facets["errorMessage"] = _facet("1-0-1", "ErrorMessageRunFacet", said)
+    if isinstance(report.key.batch_id, int):
+        job_type |= {"processingType": "STREAMING", "jobType": "MICRO_BATCH"}
     return {
         "eventType": event_type,
         "eventTime": datetime.fromtimestamp(at_ms / 1000, timezone.utc).isoformat(timespec="milliseconds"),
@@ -39,7 +44,7 @@ def run_event(
         "job": {
             "namespace": telemetry.lineage_namespace,
             "name": telemetry.lineage_job or report.query or report.sink or "batch",
-            "facets": {"jobType": _job_type(report)},
+            "facets": {"jobType": _facet("2-0-4", "JobTypeJobFacet", job_type)},
         },
         "inputs": [],
         "outputs": _outputs(event_type, report, telemetry.lineage_fields, options),
@@ -60,12 +65,14 @@ def _outputs(
     event_type: str, report: BatchReport, fields: Sequence[tuple[str, str]], options: ProducerOptions
 ) -> list[dict[str, Any]]:
     summary = summarize_receipts(report.receipts)
+    named = [{"name": name, "type": kind} for name, kind in fields]
+    facets = {"schema": _facet("1-2-0", "SchemaDatasetFacet", {"fields": named})} if fields else {}
     is_told = event_type == "COMPLETE" and report.outcome == DELIVERED
     return [
         {
             "namespace": namespace_of(options),
             "name": topic,
-            "facets": {"schema": _schema(fields)} if fields else {},
+            "facets": facets,
             "outputFacets": _output_facets(topic, summary) if is_told else {},
         }
         for topic in sorted(summary.topics)
@@ -85,22 +92,6 @@ def _output_facets(topic: str, summary: BatchSummary) -> dict[str, Any]:
         "outputStatistics": _facet("1-0-2", "OutputStatisticsOutputDatasetFacet", statistics),
         "pykafkaSink_offsets": {"_producer": PRODUCER, "_schemaURL": OFFSETS_SCHEMA, "partitions": ranges},
     }
-
-
-def _schema(fields: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    named = [{"name": name, "type": kind} for name, kind in fields]
-    return _facet("1-2-0", "SchemaDatasetFacet", {"fields": named})
-
-
-def _job_type(report: BatchReport) -> dict[str, Any]:
-    processing = "STREAMING" if isinstance(report.key.batch_id, int) else "BATCH"
-    said = {"processingType": processing, "integration": "SPARK", "jobType": "MICRO_BATCH"}
-    return _facet("2-0-4", "JobTypeJobFacet", said if processing == "STREAMING" else {**said, "jobType": "JOB"})
-
-
-def _error(report: BatchReport) -> dict[str, Any]:
-    said = {"message": report.error_text, "programmingLanguage": "PYTHON"}
-    return _facet("1-0-1", "ErrorMessageRunFacet", said)
 
 
 def _facet(version: str, name: str, content: Mapping[str, Any]) -> dict[str, Any]:

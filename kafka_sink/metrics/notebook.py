@@ -41,9 +41,13 @@ class SinkMetrics:
 
         Those without a query id count last: batch writes, and batches of a stream of which no task ended.
         """
+
+        def order(stream: StreamFigures) -> tuple[bool, int]:
+            return stream.query_id != "", max((batch["ended_ms"] for batch in stream.recent), default=0)
+
         named = [stream for stream in self.streams if query in (stream.query, stream.query_id, stream.sink)]
         if named:
-            return max(named, key=lambda stream: (stream.query_id != "", _newest_ms(stream)))
+            return max(named, key=order)
         known = ", ".join(stream.query or stream.sink for stream in self.streams) or "none"
         raise KeyError(f"no figures of {query!r}; there are figures of: {known}")
 
@@ -68,10 +72,6 @@ class SinkMetrics:
             "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in self.rows()
         )
         return f"<table><tr>{heading}</tr>{body}</table>"
-
-
-def _newest_ms(stream: StreamFigures) -> int:
-    return max((batch["ended_ms"] for batch in stream.recent), default=0)
 
 
 def mean_s(stream: StreamFigures, histogram: str) -> float:

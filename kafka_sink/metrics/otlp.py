@@ -9,10 +9,8 @@ messaging where there are any.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
-from threading import Thread
 from typing import Any, cast
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -39,6 +37,7 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from kafka_sink.errors import TransportError
 from kafka_sink.exactly_once.receipt import TaskReceipt
+from kafka_sink.io.side_by_side import call_side_by_side
 from kafka_sink.metrics.breaker import circuit_breaker
 from kafka_sink.metrics.definitions import BUCKETS_S, METRICS, MetricKind
 from kafka_sink.metrics.definitions import Metric as Definition
@@ -68,32 +67,13 @@ def export(
             lambda: spans.export(of_batch) is SpanExportResult.SUCCESS,
             lambda: metrics.export(of_stream, timeout_ms) is MetricExportResult.SUCCESS,
         )
-        if not _end_well(exports, timeout_ms):
+        # The exporters' own timeout is per read.
+        answers = call_side_by_side(exports, timeout_ms / 1000)
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        if not all(answers):
             raise TransportError(f"{endpoint} did not take figures and spans within {timeout_ms} ms")
-
-
-def _end_well(exports: Sequence[Callable[[], bool]], timeout_ms: int) -> bool:
-    """Side by side, within one time limit. The exporters' own timeout is per read, and a collector, or a proxy in front
-    of it, may send a byte at a time. The thread of a slow one is abandoned."""
-    answers: list[bool | Exception] = []
-
-    def run(export: Callable[[], bool]) -> None:
-        try:
-            answers.append(export())
-        except Exception as error:
-            answers.append(error)
-
-    threads = [Thread(target=run, args=(export,), daemon=True) for export in exports]
-    for thread in threads:
-        thread.start()
-    deadline_s = time.monotonic() + timeout_ms / 1000
-    for thread in threads:
-        thread.join(max(0.0, deadline_s - time.monotonic()))
-    told = list(answers)
-    for answer in told:
-        if isinstance(answer, Exception):
-            raise answer
-    return len(told) == len(exports) and all(told)
 
 
 @cache

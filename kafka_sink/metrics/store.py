@@ -26,7 +26,7 @@ from kafka_sink.metrics.stream_figures import StreamFigures, from_json, stream_o
 FOLDER, SLOTS = "metrics", (".0", ".1")
 # Before the JSON: the number of the note, length and checksum of the JSON.
 HEADER = b"%020d %010d %010d\n"
-HEADER_BYTES, NUMBER_BYTES = len(HEADER % (0, 0, 0)), 20
+HEADER_BYTES = len(HEADER % (0, 0, 0))
 
 
 def figures_folder(application_folder: str) -> Path:
@@ -42,7 +42,8 @@ def note(application_folder: str, report: BatchReport) -> StreamFigures:
             slots.append(_open_slot(path + suffix))
         fcntl.flock(slots[0], fcntl.LOCK_EX)
         known = _cached_notes(os.getpid()).get(path)
-        newest, older = _newest_of_this_process(slots, known) or _newest_of_all(slots)
+        found = [_number_and_text(slot) for slot in slots]
+        newest, older = max(found), found.index(min(found))
         figures = (known[1] if known is not None and known[0] == newest[0] else _parse(newest)) or stream_of(report)
         figures.take(report)
         text = to_json(figures).encode()
@@ -69,24 +70,6 @@ def _open_slot(path: str) -> int:
     except FileNotFoundError:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-
-
-def _newest_of_this_process(
-    slots: list[int], known: tuple[int, StreamFigures] | None
-) -> tuple[tuple[int, bytes], int] | None:
-    """This process's last note, if no process has begun another since: then it is complete, and need not be read. Also
-    returns the slot of the older note."""
-    if known is None:
-        return None
-    numbers = [os.pread(slot, NUMBER_BYTES, 0) for slot in slots]
-    mine = b"%020d" % known[0]
-    # Digit strings of equal length compare like numbers; an empty file sorts first.
-    return ((known[0], b""), numbers.index(min(numbers))) if max(numbers) == mine else None
-
-
-def _newest_of_all(slots: list[int]) -> tuple[tuple[int, bytes], int]:
-    found = [_number_and_text(slot) for slot in slots]
-    return max(found), found.index(min(found))
 
 
 def add_open_decisions(application_folder: str, figures: StreamFigures) -> StreamFigures:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_sink.metrics.definitions import BUCKETS_S
-from kafka_sink.metrics.figures import FAILED, BatchReport, ProducerTotals, sum_counts
+from kafka_sink.metrics.figures import DELIVERED, FAILED, BatchReport, ProducerTotals, sum_counts
 
 FORMAT = 1
 RECENT_MAX = 10
@@ -68,7 +68,7 @@ class StreamFigures:
             self.count("batches", 1, report.outcome)
         if report.error:
             self.count("commit_errors", 1, report.error)
-        rows = {} if not report.is_delivered else self._take_delivered(report)
+        rows = self._take_delivered(report) if report.outcome == DELIVERED else {}
         self.recent.append(
             {
                 "batch_id": report.key.batch_id,

@@ -132,8 +132,14 @@ def choose_columns(
     if record and value is not None and value.format in _PLAIN_FORMATS:
         found += _only_column(schema, record, value.format, problems)
         record = ()
-    attributes = () if envelope is None else _attributes(schema, envelope, problems)
-    traceparent = None if envelope is None else _traceparent(schema, envelope, problems)
+    attributes, traceparent = [], None
+    if envelope is not None:
+        for attribute, named in envelope.attribute_columns:
+            attribute_index = _find_index(schema, f"cloudevents.{attribute}.column", named, _ATTRIBUTE_TYPES, problems)
+            attributes.append((attribute, attribute_index))
+        if envelope.traceparent_column is not None:
+            named = envelope.traceparent_column
+            traceparent = _find_index(schema, "traceparent.column", named, (StringType,), problems)
     if problems:
         text = "this DataFrame cannot be written to Kafka: " + "; ".join(str(problem) for problem in problems)
         raise ConfigError(text, common_entry(problems, problems[0].entry))
@@ -148,7 +154,7 @@ def choose_columns(
         tuple(index for _, index in found),
         ignored,
         record,
-        attributes=attributes,
+        attributes=tuple(attributes),
         traceparent=traceparent,
     )
 
@@ -166,32 +172,15 @@ def encoded_sides(
             yield side, chosen, schema.fields[columns.indices[columns.names.index(side)]].dataType, side
 
 
-def _attributes(
-    schema: StructType, envelope: EnvelopeOptions, problems: list[ConfigError]
-) -> tuple[tuple[str, int], ...]:
-    found = []
-    for attribute, column in envelope.attribute_columns:
-        index = _find_index(schema, f"cloudevents.{attribute}.column", column, _ATTRIBUTE_TYPES, problems)
-        if index is not None:
-            found.append((attribute, index))
-    return tuple(found)
-
-
-def _traceparent(schema: StructType, envelope: EnvelopeOptions, problems: list[ConfigError]) -> int | None:
-    if envelope.traceparent_column is None:
-        return None
-    return _find_index(schema, "traceparent.column", envelope.traceparent_column, (StringType,), problems)
-
-
 def _find_index(
     schema: StructType, option: str, column: str, kinds: tuple[type[DataType], ...], problems: list[ConfigError]
-) -> int | None:
-    """Index of a column named in an option; None, with a problem noted, if it is missing or has the wrong type."""
+) -> int:
+    """Index of a column named in an option. If it is missing or has the wrong type, a problem is noted."""
     names = [field.name for field in schema.fields]
     if column not in names:
         text = f"{option}={column}: there is no such column. The DataFrame has {_columns_text(names)}"
         problems.append(ConfigError(text, COLUMN_MISSING))
-        return None
+        return -1
     kind = schema.fields[names.index(column)].dataType
     if not isinstance(kind, kinds):
         # As text a date or a timestamp without time zone would have another form than CloudEvents demands.

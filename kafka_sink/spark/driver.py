@@ -43,6 +43,7 @@ from kafka_sink.exactly_once.session import (
 from kafka_sink.exactly_once.sweep import NOT_VERIFIED
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.files import look_in_spark_files
+from kafka_sink.spark.log import warn_once
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, remove_marks
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Driver:
             # By its own text nothing was written yet. But the tasks have written, and nothing is decided.
             batch = batch_at_hand(self._session.sink_id, key, self._session.run, summarize_receipts(receipts))
             raise aborted_error(batch, str(error)) from error
-        return self._run(Job(operation, key, receipts, _wall_ms()))
+        return self.run(operation, key, receipts)
 
     def _look_ahead(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> None:
         """A commit asks the ledger's leader, the coordinators of the driver and of each transaction, and all brokers
@@ -93,20 +94,6 @@ class Driver:
         else:
             self._client.look_ahead([], ids)
 
-    def abort(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> CommitResult:
-        operation = DriverOperation.ABORT if key.has_ledger else DriverOperation.ABORT_WITHOUT_LEDGER
-        return self._run(Job(operation, key, receipts, _wall_ms()))
-
-    def sweep_write(self, key: BatchKey) -> CommitResult:
-        """Aborts transactions that the tasks of a batch write left open. Only for a write that never began to commit:
-        the ledger is not read."""
-        return self._run(Job(DriverOperation.ABORT_WITHOUT_LEDGER, key, wall_ms=_wall_ms()))
-
-    def recover(self) -> CommitResult:
-        """Finishes an earlier run's decision before any task of this run: its transactions have a timeout. Does not
-        fence."""
-        return self._run(Job(DriverOperation.RECOVER, wall_ms=_wall_ms()))
-
     @property
     def _client(self) -> Client:
         return _clients(os.getpid()).get(self._options.producer)
@@ -114,11 +101,14 @@ class Driver:
     def close(self) -> None:
         _clients(os.getpid()).drop(self._options.producer)
 
-    def _run(self, job: Job) -> CommitResult:
+    def run(
+        self, operation: DriverOperation, key: BatchKey | None = None, receipts: Sequence[TaskReceipt] = ()
+    ) -> CommitResult:
+        job = Job(operation, key, receipts, wall_ms=int(time.time() * 1000))
         verdict = self._client.run(Committer(self._delivery_settings(), self._session, job, self._client.now_ms()))
         for note in verdict.notes:
             if note == NOT_VERIFIED:
-                _warn_once(note, os.getpid())
+                warn_once(note)
             else:
                 _LOGGER.warning("sink %s: %s", self._session.sink_id, note)
         if verdict.swept:
@@ -130,7 +120,8 @@ class Driver:
     def _delivery_settings(self) -> DeliverySettings:
         if self._settings is None:
             producer = self._options.producer
-            support = self._support()
+            # Known from the checks, at planning.
+            support = self._known_support or self._client.transaction_support()
             self._settings = DeliverySettings(
                 ledger_topic=self._options.ledger_topic,
                 cluster_id=self._client.cluster_id(),
@@ -143,12 +134,6 @@ class Driver:
                 on_mismatch=OnMismatch(self._options.replay_mismatch),
             )
         return self._settings
-
-    def _support(self) -> TransactionSupport:
-        """Known from the checks, at planning."""
-        if self._known_support is None:
-            self._known_support = self._client.transaction_support()
-        return self._known_support
 
     # ---- at planning time ------------------------------------------------------------------------------------------
 
@@ -241,11 +226,12 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     has_transactions = any(receipt.transaction is not None for receipt in receipts)
     if batch.sink_id is None or not (has_transactions or (batch.write and batch.run == batch.write)):
         return None
+    # What tasks have left open belongs to a write that never began to commit, so the ledger is not read for it.
+    reads_ledger = has_transactions and key.has_ledger
+    operation = DriverOperation.ABORT if reads_ledger else DriverOperation.ABORT_WITHOUT_LEDGER
+    known = receipts if has_transactions else ()
     try:
-        if not has_transactions:
-            _use_driver(batch, batch.sink_id, lambda driver: driver.sweep_write(key))
-            return None
-        return _use_driver(batch, batch.sink_id, lambda driver: driver.abort(key, receipts)).conclusion
+        verdict = _use_driver(batch, batch.sink_id, lambda driver: driver.run(operation, key, known))
     except KafkaSinkError as error:
         _LOGGER.warning(
             "open transactions of the failed batch could not be aborted, and end at their time-out unless a decision "
@@ -253,6 +239,7 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
             error,
         )
         return Conclusion.LEFT_ALONE if has_transactions else None
+    return verdict.conclusion if has_transactions else None
 
 
 @cache
@@ -324,18 +311,9 @@ def _ask_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptio
     try:
         settled = driver.check_cluster(has_ledger=sink_id is not None)
         if sink_id is not None and settled.is_exactly_once:
-            driver.recover()
+            # Before any task of this run: transactions of an earlier run's decision have a timeout. Does not fence.
+            driver.run(DriverOperation.RECOVER)
     except BaseException:
         driver.close()
         raise
     return settled
-
-
-@lru_cache(maxsize=1)
-def _warn_once(note: str, pid: int) -> None:
-    """The process id is part of the key because a forked child inherits its parent's memory."""
-    _LOGGER.warning("%s", note)
-
-
-def _wall_ms() -> int:
-    return int(time.time() * 1000)

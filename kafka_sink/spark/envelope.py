@@ -3,13 +3,19 @@
 Binary mode: each attribute is a header ce_NAME, the value is the unchanged data, and a null value stays null.
 Structured mode: the value is a JSON object of the attributes and the data; a null value is an event without data. The
 attribute datacontenttype is the header content-type in binary mode, as in the specification's Kafka binding.
+
+The header traceparent of W3C Trace Context: this sink writes at most one per record. Its value is the text of the
+column traceparent.column; else what the row's headers column has; else, with traceparent.task, the span of the task. An
+invalid text is ignored, because readers must ignore it too, and a row must not fail for its trace. This is logged once
+per task.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +23,19 @@ import pyarrow.compute as pc
 
 from kafka_sink.error_table.writes import EVENT_INCOMPLETE
 from kafka_sink.errors import DataError
-from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, STRUCTURED_MODE, EnvelopeOptions, fill_placeholders
+from kafka_sink.options.sink_options import (
+    ATTRIBUTE_COLUMN,
+    STRUCTURED_MODE,
+    TRACEPARENT,
+    EnvelopeOptions,
+    fill_placeholders,
+)
 from kafka_sink.records.bytes_column import to_plain
 from kafka_sink.records.varint import Array
 from kafka_sink.schemas.match import plan
-from kafka_sink.spark.added_headers import AddedHeader, add_headers, set_column
-from kafka_sink.spark.trace_header import TraceHeader
+from kafka_sink.spark.added_headers import AddedHeader, add_headers, drop_header, has_header, set_column
 
+_LOGGER = logging.getLogger("kafka_sink")
 SPEC_VERSION = "1.0"
 STRUCTURED_TYPE = b"application/cloudevents+json; charset=UTF-8"
 CONTENT_TYPE, DATA_CONTENT_TYPE = "content-type", "datacontenttype"
@@ -33,6 +45,13 @@ TEXTS = frozenset({*REQUIRED, "subject", "time", "dataschema", DATA_CONTENT_TYPE
 # A constant for all rows, or a column.
 Attribute = str | pa.Array
 _TIMESTAMP = "%Y-%m-%dT%H:%M:%SZ"
+# Version 00 has these four parts and nothing else, later ones may have more; there is no version ff.
+_HEX = "[0-9a-f]"
+_FORM = (
+    f"^(00-{_HEX}{{32}}-{_HEX}{{16}}-{_HEX}{{2}}"
+    f"|(0[1-9a-f]|[1-9a-e]{_HEX}|f[0-9a-e])-{_HEX}{{32}}-{_HEX}{{16}}-{_HEX}{{2}}(-[!-~]*)?)$"
+)
+_ZERO_ID = f"^..-(0{{32}}|{_HEX}{{32}}-0{{16}})-"
 # The years 0 to 9999, which the text can have, in microseconds.
 _FIRST_US, _LAST_US = -62_167_219_200_000_000, 253_402_300_799_999_999
 
@@ -132,30 +151,34 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def _find_incomplete(attributes: Mapping[str, Attribute], count: int) -> dict[int, DataError]:
-    misfits = {}
+    misfits: dict[int, DataError] = {}
     for name in REQUIRED:
         column = attributes[name]
         column = pa.repeat(column, count) if isinstance(column, str) else column
         is_bad = pc.fill_null(pc.equal(pc.binary_length(column), 0), True)
-        for row in np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist():
-            text = f"row {row} has no {name}, which every CloudEvent must have"
-            misfits[row] = DataError(text, EVENT_INCOMPLETE, row=row, column=f"cloudevents.{name}")
+        misfits |= _misfits(is_bad, f"has no {name}, which every CloudEvent must have", f"cloudevents.{name}")
     return misfits
 
 
 def _find_distant_times(rows: pa.RecordBatch, names: Iterable[str]) -> dict[int, DataError]:
     """Arrow would write another year, or one with five digits. Often it is milliseconds that were cast as seconds."""
-    misfits = {}
+    misfits: dict[int, DataError] = {}
     for name in names:
         column = to_plain(rows.column(ATTRIBUTE_COLUMN + name))
         if not pa.types.is_timestamp(column.type):
             continue
         microseconds = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
         is_bad = pc.or_(pc.less(microseconds, _FIRST_US), pc.greater(microseconds, _LAST_US))
-        for row in np.flatnonzero(pc.fill_null(is_bad, False).to_numpy(zero_copy_only=False)).tolist():
-            text = f"row {row} has a time in {name} whose year is not one of 0 to 9999, as a CloudEvent must have"
-            misfits[row] = DataError(text, EVENT_INCOMPLETE, row=row, column=f"cloudevents.{name}")
+        text = f"has a time in {name} whose year is not one of 0 to 9999, as a CloudEvent must have"
+        misfits |= _misfits(pc.fill_null(is_bad, False), text, f"cloudevents.{name}")
     return misfits
+
+
+def _misfits(is_bad: pa.BooleanArray, text: str, column: str) -> dict[int, DataError]:
+    return {
+        row: DataError(f"row {row} {text}", EVENT_INCOMPLETE, row=row, column=column)
+        for row in np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist()
+    }
 
 
 def _is_json_type(content_type: str) -> bool:
@@ -181,7 +204,54 @@ def _refuse_constant(name: str) -> NoReturn:
 def _base64(contents: pa.Array) -> pa.Array:
     from base64 import b64encode
 
-    def quote(content: bytes | None) -> Any:
-        return None if content is None else b'"' + b64encode(content) + b'"'
+    quoted = [None if content is None else b'"' + b64encode(content) + b'"' for content in contents.to_pylist()]
+    return pa.array(quoted, pa.binary())
 
-    return pa.array([quote(content) for content in contents.to_pylist()], pa.binary())
+
+# ---- traces ----------------------------------------------------------------------------------------------------------
+
+
+class TraceHeader:
+    """`column`: the option's value, for messages. `span`: for records without another traceparent."""
+
+    def __init__(self, column: str | None, span: bytes | None) -> None:
+        self._column = column
+        self._span = span
+        self._has_warned = False
+
+    def add_to(self, rows: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+        """The rows with the header, without the column of its texts."""
+        has_one = np.zeros(rows.num_rows, np.bool_)
+        if self._column is not None:
+            texts = to_plain(rows.column(TRACEPARENT)).cast(pa.binary())
+            rows = rows.drop_columns([TRACEPARENT])
+            has_one = self._check_texts(texts, first_row)
+            rows = drop_header(rows, TRACEPARENT, has_one)
+            rows = add_headers(rows, [AddedHeader(TRACEPARENT, texts, has_one)])
+        if self._span is not None:
+            is_missing = ~(has_one | has_header(rows, TRACEPARENT))
+            rows = add_headers(rows, [AddedHeader(TRACEPARENT, self._span, is_missing)])
+        return rows
+
+    def _check_texts(self, texts: pa.Array, first_row: int) -> Array:
+        found = is_traceparent(texts)
+        bad = np.flatnonzero(~found & texts.is_valid().to_numpy(zero_copy_only=False))
+        if len(bad) and not self._has_warned:
+            self._has_warned = True
+            _LOGGER.warning(
+                "traceparent.column=%s: row %d, and %d more of the %d rows that came with it, have a text that is no "
+                "traceparent (such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01). They are written "
+                "without it",
+                self._column,
+                first_row + int(bad[0]),
+                len(bad) - 1,
+                len(texts),
+            )
+        return found
+
+
+def is_traceparent(texts: pa.Array) -> Array:
+    """A mask of the valid texts. A null is invalid."""
+    is_good = pc.and_not(pc.match_substring_regex(texts, _FORM), pc.match_substring_regex(texts, _ZERO_ID))
+    found: Array = pc.fill_null(is_good, False).to_numpy(zero_copy_only=False)
+    return found

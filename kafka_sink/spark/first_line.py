@@ -8,6 +8,10 @@ PySpark 4.1 to 4.3 read it like this.
 
 Errors that only a developer can fix keep their traceback, as do all errors of other packages. With logging at DEBUG the
 traceback is in the worker's log.
+
+A process that is out of memory or threads gets an error with the limit and advice, which Python's has not. Spark limits
+its Python workers by their address space (`spark.executor.pyspark.memory`). Libraries and threads use far more address
+space than memory, so a process can hit the limit with half that memory.
 """
 
 from __future__ import annotations
@@ -16,12 +20,14 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from kafka_sink.errors import KafkaSinkError, LocalProtocolError, copy_error, explain_error
-from kafka_sink.spark.exhaustion import exhaustion_error
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OutOfMemory, copy_error, explain_error
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+# CPython's message if the operating system refuses a thread.
+NO_THREAD = "can't start new thread"
+MEBIBYTE = 1024 * 1024
 _LOGGER = logging.getLogger("kafka_sink")
 
 
@@ -47,3 +53,25 @@ def is_spark_worker() -> bool:
     """A process that Spark started, and that ends with an exception. Others may start workers, which inherit it."""
     specification = getattr(sys.modules["__main__"], "__spec__", None)
     return specification is not None and specification.name.startswith("pyspark.")
+
+
+def exhaustion_error(error: BaseException) -> OutOfMemory | None:
+    """None: another error. The error that ended the sender thread is the cause of the one that the task sees."""
+    for one in (error, error.__cause__):
+        if isinstance(one, MemoryError):
+            detail = f" ({one})" if str(one) else ""
+            return OutOfMemory(f"this Python process has no memory left{detail}{_limit_text()}")
+        if isinstance(one, RuntimeError) and NO_THREAD in str(one):
+            return OutOfMemory(f"this Python process cannot start a thread{_limit_text()}")
+    return None
+
+
+def _limit_text() -> str:
+    with suppress(ImportError):  # Windows has no such limits
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            limit_mib = limit // MEBIBYTE
+            return f": its address space is limited to {limit_mib} MiB (spark.executor.pyspark.memory, or ulimit -v)"
+    return ""

@@ -15,7 +15,6 @@ from kafka_sink.exactly_once.receipt import PreparedTransaction
 from kafka_sink.options import ProducerOptions
 
 if TYPE_CHECKING:
-    from kafka_sink.admin.client import Client
     from kafka_sink.admin.client_pool import ClientPool
 
 # After this time a new id is the better choice.
@@ -31,24 +30,20 @@ class Identities:
 
     def has_ended(self, options: ProducerOptions, transaction: PreparedTransaction) -> bool:
         """Asks the coordinator; False also if it is unknown."""
+        from kafka_sink.admin.client_pool import ClientPool
         from kafka_sink.client.admin_request import Coordinator
         from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS
 
         target, body = Coordinator(transaction.transactional_id), {"transactional_ids": [transaction.transactional_id]}
+        if self._clients is None:
+            self._clients = ClientPool(CLIENTS_MAX)
         try:
-            answer = self._client(options).ask(
+            answer = self._clients.get(options).ask(
                 target, DESCRIBE_TRANSACTIONS, body, timeout_ms=ASK_TIMEOUT_MS, changes_nothing=True
             )
         except KafkaSinkError:
             return False
         return any(is_over(transaction, state) for state in answer["transaction_states"])
-
-    def _client(self, options: ProducerOptions) -> Client:
-        from kafka_sink.admin.client_pool import ClientPool
-
-        if self._clients is None:
-            self._clients = ClientPool(CLIENTS_MAX)
-        return self._clients.get(options)
 
     def close(self) -> None:
         if self._clients is not None:

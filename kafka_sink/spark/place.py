@@ -62,11 +62,11 @@ def _make_place(
     errors_may_be_caught: bool = False,
 ) -> TaskPlace:
     sink_id = None if named_sink_id is None else sink_id_of_query(named_sink_id, key.query_id)
-    where = (context.partitionId(), context.taskAttemptId())
     return TaskPlace(
         key,
         run,
-        *where,
+        context.partitionId(),
+        context.taskAttemptId(),
         sink_id,
         errors_may_be_caught=errors_may_be_caught,
         attempt_number=context.attemptNumber(),

@@ -4,6 +4,10 @@ Spark's JVM writes a batch into a socket and waits until Python reads it; withou
 turns. With it a task uses both of two cores, where a second one is free. A batch that is too small is read by the task
 itself, since the change of threads would cost more. So is one after a batch so large that two of them would be too much
 memory.
+
+Small batches are joined. The fixed cost of a `send_arrow` call is the same for ten rows and for ten thousand, and
+Spark's batches may be small: a filter leaves few rows, and for wide rows a low
+`spark.sql.execution.arrow.maxRecordsPerBatch` makes Spark's own side faster (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -14,6 +18,10 @@ from threading import Thread
 
 import pyarrow as pa
 
+from kafka_sink.records.assembler import CHUNK_BYTES
+
+# The offsets of a joined column have 32 bits.
+JOINED_MAX_BYTES = 1 << 30
 # A smaller batch is encoded within a fraction of a millisecond.
 AHEAD_MIN_BYTES = 1 << 18
 # A batch is as large as spark.sql.execution.arrow.maxRecordsPerBatch rows, by default 10,000.
@@ -79,3 +87,29 @@ class _Reader:
             except BaseException as error:
                 # The task raises it.
                 self._read.put(error)
+
+
+def gather_batches(arrow_batches: Iterable[pa.RecordBatch], bytes_min: int = CHUNK_BYTES) -> Iterator[pa.RecordBatch]:
+    """The same rows in the same order. Batches are joined until they have `bytes_min`; empty ones are dropped."""
+    waiting: list[pa.RecordBatch] = []
+    byte_count = 0
+    for arrow_batch in arrow_batches:
+        if not arrow_batch.num_rows:
+            continue
+        if waiting and byte_count + arrow_batch.nbytes > JOINED_MAX_BYTES:
+            yield _join(waiting)
+            waiting, byte_count = [], 0
+        waiting.append(arrow_batch)
+        byte_count += arrow_batch.nbytes
+        if byte_count >= bytes_min:
+            yield _join(waiting)
+            waiting, byte_count = [], 0
+    if waiting:
+        yield _join(waiting)
+
+
+def _join(arrow_batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(arrow_batches) == 1:
+        return arrow_batches[0]
+    (joined,) = pa.Table.from_batches(arrow_batches).combine_chunks().to_batches()
+    return joined

@@ -30,7 +30,9 @@ _LOGGER = logging.getLogger("kafka_sink")
 
 def advise_sockets() -> None:
     """Called by planning, which runs on the driver, whose log is read."""
-    if is_reached_over_tcp(os.environ) and _has_unix_sockets(pyspark.__version__):
+    if not is_reached_over_tcp(os.environ):
+        return
+    if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) >= FIRST_VERSION:
         _log_once(application_folder(), os.getpid())
 
 
@@ -38,11 +40,6 @@ def is_reached_over_tcp(environment: Mapping[str, str]) -> bool:
     """False also without a JVM at the other end."""
     has_unix_socket = environment.get("PYTHON_UNIX_DOMAIN_ENABLED", "").lower() == "true"
     return "PYTHON_WORKER_FACTORY_SECRET" in environment and not has_unix_socket
-
-
-def _has_unix_sockets(version: str) -> bool:
-    major, minor = version.split(".")[:2]
-    return (int(major), int(minor)) >= FIRST_VERSION
 
 
 @lru_cache(maxsize=1)

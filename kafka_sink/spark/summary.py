@@ -39,31 +39,29 @@ def report_aborted(
 ) -> None:
     show_log()
     summary = summarize_receipts(receipts)
-    figures = f"{key} failed after {summary.receipt_count} of its tasks had written {summary.row_count} rows"
     if not is_exactly_once:
         # What the failed tasks sent is not known here: they left no receipt.
-        _LOGGER.warning(
-            "%s: these rows, and what other tasks sent before they failed, stay and will be there again when the batch "
-            "is repeated (delivery is at least once)",
-            figures,
+        said = (
+            "these rows, and what other tasks sent before they failed, stay and will be there again when the batch is "
+            "repeated (delivery is at least once)"
         )
     elif conclusion is Conclusion.ABORTED:
-        _LOGGER.warning("%s: all of them are aborted, nothing of the batch is visible", figures)
+        said = "all of them are aborted, nothing of the batch is visible"
     elif conclusion is None:
-        _LOGGER.warning("%s: nothing of the batch is visible", figures)
+        said = "nothing of the batch is visible"
     elif key.has_ledger:
-        _LOGGER.warning(
-            "%s: a decision to commit was made or cannot be ruled out, so nothing that it may name was aborted. The "
-            "next run of the query, or `pykafka-sink recover`, finishes it",
-            figures,
+        said = (
+            "a decision to commit was made or cannot be ruled out, so nothing that it may name was aborted. The next "
+            "run of the query, or `pykafka-sink recover`, finishes it"
         )
     else:
-        _LOGGER.warning(
-            "%s: they could not all be aborted. If its commit had begun, because every task had succeeded, some or all "
-            "of them may be visible, and nothing finishes it later: look into the topic before it is written again. "
-            "The others end by their time-out. With sink.id and batch.id a write has a ledger, and can be repeated",
-            figures,
+        said = (
+            "they could not all be aborted. If its commit had begun, because every task had succeeded, some or all of "
+            "them may be visible, and nothing finishes it later: look into the topic before it is written again. The "
+            "others end by their time-out. With sink.id and batch.id a write has a ledger, and can be repeated"
         )
+    rows = f"{summary.receipt_count} of its tasks had written {summary.row_count} rows"
+    _LOGGER.warning("%s failed after %s: %s", key, rows, said)
 
 
 def summary_line(options: SinkOptions, key: BatchKey, summary: BatchSummary) -> str:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kafka_sink.engine.transaction import TransactionReceipt
 from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout, copy_error
 from kafka_sink.exactly_once.identity import TaskIdentity
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
@@ -39,15 +38,14 @@ from kafka_sink.producer.pool import POOL
 from kafka_sink.producer.producer import Producer
 from kafka_sink.records.digest import RowDigest
 from kafka_sink.spark.columns import WrittenColumns
-from kafka_sink.spark.exhaustion import exhaustion_error
 from kafka_sink.spark.files import look_in_spark_files
-from kafka_sink.spark.gather import gather_batches
+from kafka_sink.spark.first_line import exhaustion_error
 from kafka_sink.spark.identities import IDENTITIES
-from kafka_sink.spark.read_ahead import read_ahead
+from kafka_sink.spark.read_ahead import gather_batches, read_ahead
 
 if TYPE_CHECKING:
     from kafka_sink.admin.side_plan import SidePlan
-    from kafka_sink.metrics.task_meter import TaskMeter
+    from kafka_sink.metrics.figures import TaskMeter
     from kafka_sink.spark.encoding import RowEncoding
     from kafka_sink.spark.envelope import Envelope
     from kafka_sink.spark.unsendable import Unsendable
@@ -109,7 +107,9 @@ def write_task(
             # Created only now: a task without rows must not contact a broker.
             task = task or Task(options, place, columns.sides, meter)
             task.append(rows)
-        return task.finish() if task is not None else _empty_receipt(place)
+        if task is None:
+            return TaskReceipt(place.key, place.run, place.spark_partition, place.attempt)
+        return task.finish()
     except BaseException as error:
         if task is not None:
             task.give_up()
@@ -131,7 +131,11 @@ class Task:
         self._options = options
         self._place = place
         self._meter = meter
-        self._encoding = _make_encoding(sides)
+        self._encoding: RowEncoding | None = None
+        if sides:
+            from kafka_sink.spark.encoding import RowEncoding
+
+            self._encoding = RowEncoding(sides)
         self._envelope = _make_envelope(options, place)
         self._producer_options = _producer_options(options)
         self._identity = self._choose_identity()
@@ -144,7 +148,7 @@ class Task:
         self._row_count = 0
         self._delivered_count = 0
         self._byte_count = 0
-        self._errors: dict[str, int] = {}
+        self._errors: Counter[str] = Counter()
         self._digest = RowDigest()
         if self._identity is not None:
             self._begin(self._identity)
@@ -214,20 +218,20 @@ class Task:
             misfits = {**incomplete, **misfits}
         if misfits and self._options.record_errors == FAIL:
             raise _count_from_task_start(misfits[min(misfits)], self._row_count)
-        if self._options.record_errors == FAIL:
-            self._send(rows)
-        else:
+        if self._options.record_errors != FAIL:
             self._send_what_can_be_sent(rows, given, misfits)
+        else:
+            try:
+                self._pending.append(self._producer.send_arrow(rows, self._options.topic))
+            except DataError as error:
+                raise _count_from_task_start(error, self._row_count) from error
         self._row_count += count
-        self._raise_first_failure()
-        while self._pending and self._pending[0].done():
-            self._take_result(self._pending.popleft())
-
-    def _raise_first_failure(self) -> None:
-        """One failed row fails the attempt. Other rows may stay in delivery until delivery.timeout.ms."""
+        # One failed row fails the attempt. Other rows may stay in delivery until delivery.timeout.ms.
         for future in self._pending:
             if (failure := future.failure) is not None:
                 raise failure
+        while self._pending and self._pending[0].done():
+            self._take_result(self._pending.popleft())
 
     def finish(self) -> TaskReceipt:
         self._producer.flush()
@@ -236,7 +240,11 @@ class Task:
         if self._meter is not None:
             self._meter.on_sent()
         prepared = self._producer.prepare_transaction() if self._identity is not None else None
-        transaction = _transaction_of(prepared)
+        transaction = None
+        if prepared is not None and prepared.is_started:  # not if every row was dropped
+            transaction = PreparedTransaction(
+                prepared.transactional_id, prepared.producer_id, prepared.producer_epoch, prepared.transaction_version
+            )
         if self._meter is not None:
             is_new = self._identity is not None and self._identity.attempt == self._place.attempt
             self._meter.end(self._producer, has_new_id=is_new)
@@ -272,12 +280,6 @@ class Task:
         with suppress(KafkaSinkError, MemoryError):
             self._producer.close(ABORT_TIMEOUT_S if self._identity is not None else 0)
 
-    def _send(self, rows: pa.RecordBatch) -> None:
-        try:
-            self._pending.append(self._producer.send_arrow(rows, self._options.topic))
-        except DataError as error:
-            raise _count_from_task_start(error, self._row_count) from error
-
     def _send_what_can_be_sent(
         self, rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError]
     ) -> None:
@@ -297,8 +299,7 @@ class Task:
             self._leave_out(unsendable if places is None else unsendable.renumber(places))
 
     def _leave_out(self, unsendable: Unsendable) -> None:
-        for reason, count in unsendable.counts().items():
-            self._errors[reason] = self._errors.get(reason, 0) + count
+        self._errors.update(unsendable.counts())
         if self._options.dead_letter_topic is not None:
             self._send_dead_letters(unsendable, self._options.dead_letter_topic)
 
@@ -355,14 +356,6 @@ def looks_like_seconds(rows: pa.RecordBatch) -> bool:
     return first is not None and 0 < first < SECONDS_BELOW
 
 
-def _make_encoding(sides: Sequence[SidePlan]) -> RowEncoding | None:
-    if not sides:
-        return None
-    from kafka_sink.spark.encoding import RowEncoding
-
-    return RowEncoding(sides)
-
-
 def _make_envelope(options: SinkOptions, place: TaskPlace) -> Envelope | None:
     if options.envelope is None:
         return None
@@ -384,18 +377,6 @@ def _make_envelope(options: SinkOptions, place: TaskPlace) -> Envelope | None:
 
 def _transactional_id(identity: TaskIdentity | None) -> str | None:
     return None if identity is None else identity.transactional_id
-
-
-def _transaction_of(receipt: TransactionReceipt | None) -> PreparedTransaction | None:
-    if receipt is None or not receipt.is_started:
-        return None  # no transaction, or every row was dropped
-    return PreparedTransaction(
-        receipt.transactional_id, receipt.producer_id, receipt.producer_epoch, receipt.transaction_version
-    )
-
-
-def _empty_receipt(place: TaskPlace) -> TaskReceipt:
-    return TaskReceipt(place.key, place.run, place.spark_partition, place.attempt)
 
 
 def _producer_options(options: SinkOptions) -> ProducerOptions:

@@ -5,13 +5,10 @@ Errors here are logged once and have no other effect: no batch fails because its
 
 from __future__ import annotations
 
-import logging
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kafka_sink.error_table.brokers import NOT_TOLD
@@ -22,22 +19,25 @@ from kafka_sink.metrics.trace_ids import sink_name
 from kafka_sink.options.sink_options import TelemetryOptions
 from kafka_sink.spark.driver import FinishedBatch, abort_batch, commit_batch
 from kafka_sink.spark.files import application_folder
+from kafka_sink.spark.log import warn_once
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from kafka_sink.metrics.stream_figures import StreamFigures
     from kafka_sink.spark.columns import WrittenColumns
-
-_LOGGER = logging.getLogger("kafka_sink")
 
 
 def begin_telemetry(telemetry: TelemetryOptions, columns: WrittenColumns, schema: StructType) -> TelemetryOptions:
     """At planning: starts the exporter, and passes the written columns to lineage."""
-    folder = application_folder()
     if telemetry.prometheus_port is not None:
         with _log_failure("the Prometheus endpoint"):
-            _serve(telemetry, folder)
+            from kafka_sink.metrics.launch import ensure_exporter
+
+            folder = application_folder()
+            if folder is None:
+                warn_once("Spark names no folder of this application here, so no figures can be kept and served")
+            elif problem := ensure_exporter(folder, telemetry.prometheus_address, telemetry.prometheus_port):
+                warn_once(f"figures are not served: {problem}")
     if not telemetry.wants_lineage:
         return telemetry
     places = [*zip(columns.names, columns.indices, strict=True), *columns.record]
@@ -45,40 +45,27 @@ def begin_telemetry(telemetry: TelemetryOptions, columns: WrittenColumns, schema
     return replace(telemetry, lineage_fields=fields)
 
 
-def _serve(telemetry: TelemetryOptions, folder: str | None) -> None:
-    from kafka_sink.metrics.launch import ensure_exporter
-
-    if folder is None:
-        _warn_once("Spark names no folder of this application here, so no figures can be kept and served", os.getpid())
-        return
-    problem = ensure_exporter(folder, telemetry.prometheus_address, telemetry.prometheus_port or 0)
-    if problem:
-        _warn_once(f"figures are not served: {problem}", os.getpid())
-
-
 def commit_and_report(batch: FinishedBatch) -> Conclusion:
     """Raises the commit's error after publishing it."""
-    began_ms, began_s = _wall_ms(), time.monotonic()
-    report = _make_report(batch, FAILED, began_ms)
-    _send_lineage(batch, report, "START")
+    began = _now()
+    _send_lineage(batch, _make_report(batch, FAILED, began), "START")
     try:
         conclusion = commit_batch(batch)
     except Exception as error:
         # The abort, which Spark calls next, reports the end of the lineage run.
-        _publish(batch, _end_report(report, began_s, error=type(error).__name__, error_text=str(error)))
+        _publish(batch, _make_report(batch, FAILED, began, error=type(error).__name__, error_text=str(error)))
         raise
     outcome = ALREADY_DELIVERED if conclusion is Conclusion.ALREADY_DELIVERED else DELIVERED
-    report = replace(_end_report(report, began_s), outcome=outcome)
+    report = _make_report(batch, outcome, began)
     _publish(batch, report)
     _send_lineage(batch, report, "COMPLETE")
     return conclusion
 
 
 def abort_and_report(batch: FinishedBatch) -> Conclusion | None:
-    began_ms, began_s = _wall_ms(), time.monotonic()
+    began = _now()
     conclusion = abort_batch(batch)
-    outcome = LEFT_OPEN if conclusion is Conclusion.LEFT_ALONE else ABORTED
-    report = _end_report(_make_report(batch, outcome, began_ms), began_s)
+    report = _make_report(batch, LEFT_OPEN if conclusion is Conclusion.LEFT_ALONE else ABORTED, began)
     folder = application_folder()
     reason = "" if folder is None else commit_error(folder, report)
     if not reason:
@@ -90,8 +77,17 @@ def abort_and_report(batch: FinishedBatch) -> Conclusion | None:
     return conclusion
 
 
-def _make_report(batch: FinishedBatch, outcome: str, began_ms: int) -> BatchReport:
-    options = batch.options
+def _now() -> tuple[int, float]:
+    """Milliseconds of the clock, and seconds that no change of the clock affects."""
+    return int(time.time() * 1000), time.monotonic()
+
+
+def _make_report(
+    batch: FinishedBatch, outcome: str, began: tuple[int, float], *, error: str = "", error_text: str = ""
+) -> BatchReport:
+    """Of a commit or an abort that began then and ends now."""
+    options, began_ms = batch.options, began[0]
+    commit_ms = (time.monotonic() - began[1]) * 1000
     return BatchReport(
         sink=sink_name(batch.sink_id, batch.key, options),
         query=options.query_name or "",
@@ -102,47 +98,35 @@ def _make_report(batch: FinishedBatch, outcome: str, began_ms: int) -> BatchRepo
         receipts=batch.receipts,
         figures=batch.figures,
         began_ms=began_ms,
-        ended_ms=began_ms,
-        commit_ms=0.0,
+        ended_ms=began_ms + int(commit_ms),
+        commit_ms=commit_ms,
         has_dead_letters=options.dead_letter_topic is not None,
+        error=error,
+        error_text=error_text,
     )
-
-
-def _end_report(report: BatchReport, began_s: float, *, error: str = "", error_text: str = "") -> BatchReport:
-    commit_ms = (time.monotonic() - began_s) * 1000
-    ended_ms = report.began_ms + int(commit_ms)
-    return replace(report, ended_ms=ended_ms, commit_ms=commit_ms, error=error, error_text=error_text)
 
 
 def _publish(batch: FinishedBatch, report: BatchReport) -> None:
     telemetry, folder = batch.options.telemetry, application_folder()
     assert telemetry is not None
     if folder is None:
-        _warn_once("Spark names no folder of this application here, so no figures are kept", os.getpid())
+        warn_once("Spark names no folder of this application here, so no figures are kept")
         return
-    figures = _note(folder, report)
-    if figures is None:
-        return
-    if telemetry.pushgateway_url is not None or telemetry.otlp_endpoint is not None:
+    with _log_failure("figures"):
+        figures = note(folder, report)
+        if telemetry.pushgateway_url is None and telemetry.otlp_endpoint is None:
+            return
         figures = add_open_decisions(folder, figures)
-    if telemetry.pushgateway_url is not None:
-        with _log_failure("the Pushgateway"):
-            from kafka_sink.metrics.push import push
+        if telemetry.pushgateway_url is not None:
+            with _log_failure("the Pushgateway"):
+                from kafka_sink.metrics.push import push
 
-            push(telemetry.pushgateway_url, figures, batch.options.producer, telemetry.timeout_ms)
-    if telemetry.otlp_endpoint is not None:
-        with _log_failure("the OpenTelemetry collector"):
-            from kafka_sink.metrics.otlp import export  # its packages may be missing
+                push(telemetry.pushgateway_url, figures, batch.options.producer, telemetry.timeout_ms)
+        if telemetry.otlp_endpoint is not None:
+            with _log_failure("the OpenTelemetry collector"):
+                from kafka_sink.metrics.otlp import export  # its packages may be missing
 
-            export(telemetry.otlp_endpoint, figures, report, batch.options.producer, telemetry.timeout_ms)
-
-
-def _note(folder: str, report: BatchReport) -> StreamFigures | None:
-    try:
-        return note(folder, report)
-    except Exception as error:
-        _warn_harmless("figures", error)
-        return None
+                export(telemetry.otlp_endpoint, figures, report, batch.options.producer, telemetry.timeout_ms)
 
 
 def _send_lineage(batch: FinishedBatch, report: BatchReport, event_type: str) -> None:
@@ -160,18 +144,4 @@ def _log_failure(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        _warn_harmless(what, error)
-
-
-def _warn_harmless(what: str, error: Exception) -> None:
-    _warn_once(f"{NOT_TOLD.name} {what}: {type(error).__name__}: {error}. Batches go on", os.getpid())
-
-
-@lru_cache(maxsize=64)
-def _warn_once(text: str, pid: int) -> None:
-    """The process id is part of the key because a forked child inherits its parent's memory."""
-    _LOGGER.warning("%s", text)
-
-
-def _wall_ms() -> int:
-    return int(time.time() * 1000)
+        warn_once(f"{NOT_TOLD.name} {what}: {type(error).__name__}: {error}. Batches go on")

@@ -13,8 +13,9 @@ headers for the error and the origin of the row (records/dead_letter.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -65,10 +66,11 @@ class Unsendable:
         timestamps, untold = _timestamps(self.rows)
         rows = _as_binary(self.rows.select([name for name in self.rows.schema.names if name in _KEPT])).to_pylist()
         for number, (row, position, error) in enumerate(zip(rows, self.positions, self.errors, strict=True)):
+            own_topic = row.get("topic")
             about = {
                 ERROR: str(error).replace(f"row {error.row}", f"row {first_row + position}", 1),
                 REASON: reason_of(error),
-                "topic": topic or _as_text(row.get("topic")),
+                "topic": topic if topic or own_topic is None else own_topic.decode(errors="replace"),
                 "row": str(first_row + position),
                 **place,
             }
@@ -81,11 +83,12 @@ class Unsendable:
             kept, own = _pairs(row.get("headers")), _own_headers(about)
             room = bytes_max - _LETTER_OVERHEAD_BYTES - len(encode_headers([*kept, *own]))
             sizes = {}
-            if _size(key) + _size(value) > room:
-                sizes[VALUE_BYTES] = str(_size(value))
+            key_size, value_size = len(key or b""), len(value or b"")
+            if key_size + value_size > room:
+                sizes[VALUE_BYTES] = str(value_size)
                 value = None
-            if _size(key) > room:
-                sizes[KEY_BYTES] = str(_size(key))
+            if key_size > room:
+                sizes[KEY_BYTES] = str(key_size)
                 key, kept = None, []
             own += _own_headers(sizes)
             keys.append(key)
@@ -110,8 +113,27 @@ def split_unsendable(
     ledger_topic: str | None = None,
 ) -> tuple[pa.RecordBatch, Unsendable | None]:
     """The sendable rows, and the others."""
-    check = _Check(topic, producer, options, ledger_topic)
-    found = list(_find_refused(rows, 0, check))
+    partition_count = cache(lambda name: len(producer.partitions_for(name)))
+
+    def check_rows(part: pa.RecordBatch) -> None:
+        """Every check of `send_arrow`, without sending."""
+        for name, columns in columns_by_topic(part, topic=topic):
+            columns.check_record_sizes(options.max_request_size, options.buffer_memory)
+            if name == ledger_topic:
+                raise ledger_row_error(name)
+            try:
+                TOPIC_NAME.parse("topic", name)
+            except ConfigError as error:
+                raise DataError(str(error), error.entry, column="topic") from None
+            if columns.partitions is not None and int(columns.partitions.max(initial=-1)) >= partition_count(name):
+                highest = int(columns.partitions.argmax())
+                row = int(columns.row_ids[highest])
+                text = (
+                    f"row {row} names partition {columns.partitions[highest]}; topic {name} has {partition_count(name)}"
+                )
+                raise DataError(text, ROW_PARTITION, row=row, column="partition")
+
+    found = list(_find_refused(rows, 0, check_rows))
     if not found:
         return rows, None
     positions = [position for position, _ in found]
@@ -138,54 +160,18 @@ def reason_of(error: DataError) -> str:
     return _REASONS.get(error.column, f"bad {error.column}")
 
 
-def _find_refused(rows: pa.RecordBatch, first: int, check: _Check) -> Iterator[tuple[int, DataError]]:
+def _find_refused(
+    rows: pa.RecordBatch, first: int, check_rows: Callable[[pa.RecordBatch], None]
+) -> Iterator[tuple[int, DataError]]:
     try:
-        check.check_rows(rows)
+        check_rows(rows)
     except DataError as error:
         if rows.num_rows == 1:
             yield first, error
             return
         half = rows.num_rows // 2
-        yield from _find_refused(rows.slice(0, half), first, check)
-        yield from _find_refused(rows.slice(half), first + half, check)
-
-
-class _Check:
-    """Every check of `send_arrow`, without sending."""
-
-    def __init__(
-        self, topic: str | None, producer: Producer, options: ProducerOptions, ledger_topic: str | None
-    ) -> None:
-        self._topic = topic
-        self._ledger_topic = ledger_topic
-        self._producer = producer
-        self._options = options
-        self._partition_counts: dict[str, int] = {}
-
-    def check_rows(self, rows: pa.RecordBatch) -> None:
-        for topic, columns in columns_by_topic(rows, topic=self._topic):
-            columns.check_record_sizes(self._options.max_request_size, self._options.buffer_memory)
-            self._check_topic_name(topic)
-            if columns.partitions is None:
-                continue
-            highest = int(columns.partitions.max(initial=-1))
-            if highest >= self._partition_count(topic):
-                row = int(columns.row_ids[int(columns.partitions.argmax())])
-                text = f"row {row} names partition {highest}; topic {topic} has {self._partition_count(topic)}"
-                raise DataError(text, ROW_PARTITION, row=row, column="partition")
-
-    def _check_topic_name(self, topic: str) -> None:
-        if topic == self._ledger_topic:
-            raise ledger_row_error(topic)
-        try:
-            TOPIC_NAME.parse("topic", topic)
-        except ConfigError as error:
-            raise DataError(str(error), error.entry, column="topic") from None
-
-    def _partition_count(self, topic: str) -> int:
-        if topic not in self._partition_counts:
-            self._partition_counts[topic] = len(self._producer.partitions_for(topic))
-        return self._partition_counts[topic]
+        yield from _find_refused(rows.slice(0, half), first, check_rows)
+        yield from _find_refused(rows.slice(half), first + half, check_rows)
 
 
 def _as_binary(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -220,18 +206,10 @@ def _timestamps(rows: pa.RecordBatch) -> tuple[pa.Array, list[str | None]]:
     return pa.array(kept, pa.int64()), told
 
 
-def _as_text(cell: bytes | None) -> str | None:
-    return None if cell is None else cell.decode(errors="replace")
-
-
 def _own_headers(about: Mapping[str, str | None]) -> list[tuple[str, bytes | None]]:
     return [
         (HEADER_PREFIX + name, said[:_TEXT_CHARACTERS_MAX].encode()) for name, said in about.items() if said is not None
     ]
-
-
-def _size(cell: bytes | None) -> int:
-    return 0 if cell is None else len(cell)
 
 
 def _pairs(cell: Any) -> list[tuple[str, bytes | None]]:

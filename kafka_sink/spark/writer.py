@@ -52,7 +52,7 @@ class TaskWriter:
         HEAP.on_work_begin()
         if self._options.telemetry is None:
             return CommitMessage(write_task(self._options, self._columns, rows, place))
-        from kafka_sink.metrics.task_meter import TaskMeter
+        from kafka_sink.metrics.figures import TaskMeter
 
         meter = TaskMeter(place.attempt_number)
         receipt = write_task(self._options, self._columns, rows, place, meter)

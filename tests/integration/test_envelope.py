@@ -38,8 +38,8 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.added_headers import AddedHeader, add_headers
 from kafka_sink.spark.columns import choose_columns
+from kafka_sink.spark.envelope import TraceHeader, is_traceparent
 from kafka_sink.spark.task import TaskPlace, write_task
-from kafka_sink.spark.trace_header import TraceHeader, is_traceparent
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import ForeignRecord, read_topic
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_sink.spark import gather
-from kafka_sink.spark.gather import gather_batches
+from kafka_sink.spark import read_ahead
+from kafka_sink.spark.read_ahead import gather_batches
 
 SCHEMA = pa.schema(
     [("key", pa.string()), ("value", pa.binary()), ("headers", pa.list_(pa.struct([("k", pa.string())])))]
@@ -80,7 +80,7 @@ def test_batches_are_passed_on_before_the_next_is_asked_for() -> None:
 
 
 def test_what_would_be_too_large_for_the_offsets_of_a_column_is_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gather, "JOINED_MAX_BYTES", 5_000)
+    monkeypatch.setattr(read_ahead, "JOINED_MAX_BYTES", 5_000)
     small, large = (pa.record_batch([pa.array([bytes(size)])], ["value"]) for size in (500, 4_900))
-    found = list(gather.gather_batches([small, small, large, small], bytes_min=2_000))
+    found = list(gather_batches([small, small, large, small], bytes_min=2_000))
     assert [batch.num_rows for batch in found] == [2, 1, 1]

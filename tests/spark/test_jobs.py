@@ -95,6 +95,11 @@ def test_wrong_arguments_end_with_2_and_a_text_that_says_what_is_wrong(
     assert text in run.stderr
 
 
+def test_an_option_with_a_mistake_is_not_shown() -> None:
+    run = python("stream_to_kafka.py", "--format=rate", "--checkpoint=c", "--to", "kafka.ssl.key.password:hush")
+    assert run.returncode == 2 and "--to: NAME=VALUE is needed" in run.stderr and "hush" not in run.stderr
+
+
 @pytest.mark.parametrize(
     ("content", "text"),
     [

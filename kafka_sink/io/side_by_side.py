@@ -1,0 +1,31 @@
+"""Calls that run side by side, within one time limit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from threading import Thread
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def call_side_by_side(calls: Sequence[Callable[[], T]], limit_s: float) -> list[T | Exception | None]:
+    """What each returned or raised; None if it has not ended in time. The thread of a late one is abandoned: lookups of
+    names have no time limit, and a timeout of a read does not help if the peer sends a byte at a time."""
+    found: list[T | Exception | None] = [None] * len(calls)
+
+    def run(number: int) -> None:
+        try:
+            found[number] = calls[number]()
+        except Exception as error:
+            found[number] = error
+
+    # The program does not wait for daemons.
+    threads = [Thread(target=run, args=(number,), daemon=True) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    deadline_s = time.monotonic() + limit_s
+    for thread in threads:
+        thread.join(max(0.0, deadline_s - time.monotonic()))
+    return list(found)
