@@ -138,6 +138,10 @@ class EmbeddedBroker:
             self._thread.join()
 
     @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
     def bootstrap_servers(self) -> str:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return ",".join(f"{host}:{one.port}" for one in self.core.cluster.brokers.values())
