@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.errors import ConfigError, RemoteProtocolError
 from kafka_sink.testing.acl import Acl, Authorizer
 from kafka_sink.testing.api import HANDLERS, sasl
 from kafka_sink.testing.api.versions import is_served, refuse_version, version_max
@@ -73,6 +73,8 @@ class BrokerCluster:
     ) -> None:
         if isinstance(brokers, int):
             brokers = [BrokerState(number, "localhost", 9091 + number) for number in range(1, brokers + 1)]
+        if not brokers:
+            raise ConfigError("an embedded cluster needs at least one broker")
         self.settings = settings or Settings()
         self.schedule = Schedule()
         self.schedule.run_due(now_ms)

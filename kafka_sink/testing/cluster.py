@@ -31,6 +31,9 @@ from kafka_sink.testing.topics import (
     internal_partition,
 )
 
+# Kafka's limit for one request.
+PARTITIONS_MAX = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -124,6 +127,7 @@ class Cluster:
             replication_factor = min(self.settings.number("default.replication.factor"), len(self.alive))
         if partitions <= 0:
             raise Refused(Code.INVALID_PARTITIONS, "the number of partitions must be larger than 0")
+        _check_not_too_many(partitions)
         if not 0 < replication_factor <= len(self.alive):
             raise Refused(Code.INVALID_REPLICATION_FACTOR, f"there are {len(self.alive)} brokers")
         config = TopicConfig(self.settings, check_topic_configs(configs or {}))
@@ -158,6 +162,7 @@ class Cluster:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
         if count <= len(topic.partitions):
             raise Refused(Code.INVALID_PARTITIONS, f"the topic has {len(topic.partitions)} partitions already")
+        _check_not_too_many(count)
         replication_factor = min(len(topic.partitions[0].replicas), len(self.alive))
         if not validate_only:
             for index in range(len(topic.partitions), count):
@@ -365,6 +370,11 @@ class Cluster:
         """The ids that belong to this partition of an internal topic."""
         count = len(self.topics[partition.topic].partitions)
         return [key for key in keys if internal_partition(key, count) == partition.index]
+
+
+def _check_not_too_many(partitions: int) -> None:
+    if partitions > PARTITIONS_MAX:
+        raise Refused(Code.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def _view(partition: Partition) -> View:

@@ -77,7 +77,8 @@ class Group:
     def fits(self, protocol_type: str, newcomer: Member, member_id: str) -> bool:
         others = [one for one in self.members.values() if one.member_id != member_id]
         common = set(newcomer.protocols).intersection(*(one.protocols for one in others))
-        return not others or (self.protocol_type == protocol_type and bool(common))
+        is_same_type = self.protocol_type == protocol_type if others else protocol_type != ""
+        return is_same_type and bool(common)
 
     def has_pending_offset(self, partition: TopicPartition) -> bool:
         return any(partition in offsets for offsets in self.pending.values())
@@ -112,7 +113,7 @@ class Groups:
             raise Refused(Code.INVALID_SESSION_TIMEOUT)
         group = self.groups.setdefault(group_id, Group(group_id))
         member_id, old_id = newcomer.member_id, group.id_of_instance(newcomer.instance_id)
-        if group.members and not group.fits(protocol_type, newcomer, old_id or member_id):
+        if not group.fits(protocol_type, newcomer, old_id or member_id):
             raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
         if not member_id and old_id is not None:
             group.members.pop(old_id)  # a static member has rejoined: the new incarnation replaces it

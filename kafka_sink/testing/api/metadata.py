@@ -1,7 +1,7 @@
 """Metadata (3) 4-13, DescribeQuorum (55) 1, DescribeCluster (60) 0-2, FindCoordinator (10) 0-6.
 
 An unknown topic requested by name is created if both the request and the broker allow it; this response still has
-UNKNOWN_TOPIC_OR_PARTITION, as in Kafka, the next one has the topic. Topics can be requested by id from v10 on. Each
+UNKNOWN_TOPIC_OR_PARTITION, as in Kafka, the next one has the topic. Topics can be requested by id from v12 on. Each
 broker returns the leaders it has heard of, which may be old ones for a while. The first FindCoordinator creates the
 internal topic and returns COORDINATOR_NOT_AVAILABLE. DescribeQuorum returns a quorum of one node with the current time.
 Authorized operations are returned for topics; those of the cluster are not modelled.
@@ -29,6 +29,7 @@ from kafka_sink.testing.topics import (
     check_topic_name,
 )
 
+VERSION_TOPIC_IDS = 12
 NOT_ASKED = -(1 << 31)
 # Kafka's AclOperation codes: all that apply to topics.
 OPERATION_BITS = {
@@ -50,6 +51,8 @@ def on_metadata(call: Call) -> None:
     if asked is None:
         visible = [one for one in cluster.topics.values() if call.is_allowed(acl.DESCRIBE, acl.TOPIC, one.name)]
         answers = [_describe(call, topic) for topic in visible]
+    elif call.version < VERSION_TOPIC_IDS and any(one["name"] is None or any(one["topic_id"]) for one in asked):
+        answers = [{"name": one["name"] or "", "error_code": Code.INVALID_REQUEST} for one in asked]
     else:
         answers = [_answer(call, one["name"], one["topic_id"]) for one in asked]
     call.answer(

@@ -118,7 +118,6 @@ def test_producer_states_and_aborted_transactions_are_the_same_when_rebuilt_from
     assert len(log.batches) < 18
     storage = Storage(tmp_path)
     storage.save(client.core)
-    storage.close()
     again = ClusterClient(BrokerCluster(1, settings=Settings({"transaction.version": "0"})))
     Storage(tmp_path).load(again.core)
     assert rows(again) == kept and log_of(again).end_offset == end_offset
