@@ -116,7 +116,7 @@ def _state_of(core: BrokerCluster) -> dict[str, Any]:
         {
             "name": topic.name,
             "topic_id": topic.topic_id.hex(),
-            "configs": topic.configs,
+            "configs": topic.config.own,
             "partitions": [
                 {
                     "replicas": one.replicas,
