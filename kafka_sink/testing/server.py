@@ -28,7 +28,7 @@ from typing import TypeVar
 from kafka_sink.testing.acl import Acl
 from kafka_sink.testing.broker import BrokerCluster, Output
 from kafka_sink.testing.faults import Fault
-from kafka_sink.testing.reading import CommittedRecord, read_committed_records
+from kafka_sink.testing.log import CommittedRecord
 from kafka_sink.testing.settings import RELEASES, Settings
 from kafka_sink.testing.storage import Storage
 from kafka_sink.testing.topics import BrokerState
@@ -169,7 +169,11 @@ class EmbeddedBroker:
 
     def records(self, topic: str) -> list[CommittedRecord]:
         """The records that a reader with isolation.level=read_committed gets now, by partition and offset."""
-        return self.do(lambda core: read_committed_records(core.cluster.topics, topic))
+        with self.control() as core:
+            known = core.cluster.topics.get(topic)
+            if known is None:
+                raise ValueError(f"there is no topic {topic!r}")
+            return [record for one in known.partitions for record in one.log.list_committed(one.index)]
 
     def stop_broker(self, node_id: int, *, is_crash: bool = False) -> None:
         """Closes its connections, and its port refuses new ones; leadership moves to in-sync replicas."""

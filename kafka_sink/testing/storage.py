@@ -149,7 +149,7 @@ def _state_of(core: BrokerCluster) -> dict[str, Any]:
 
 
 def _list_offsets(offsets: Mapping[TopicPartition, CommittedOffset]) -> list[tuple[Any, ...]]:
-    return [(*partition, one.offset, one.leader_epoch, one.metadata) for partition, one in offsets.items()]
+    return [(*partition, *offset) for partition, offset in offsets.items()]
 
 
 def _read_offsets(stored: list[list[Any]]) -> dict[TopicPartition, CommittedOffset]:

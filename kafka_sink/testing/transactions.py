@@ -258,7 +258,7 @@ class TransactionCoordinator:
     # ---- the log and the markers ----
 
     def _append(self, transaction: CoordinatedTransaction, after: TransactionRecord, done: Done) -> None:
-        epoch = self._coordinator_epoch(transaction)
+        epoch = self._coordinator(transaction).leader_epoch
         transaction.pending = after
         transaction.is_appending = True
         if after.version >= 2 and self._settings.number("transaction.version") == 0:
@@ -268,7 +268,7 @@ class TransactionCoordinator:
             return
 
         def on_appended() -> None:
-            if self._coordinator_epoch(transaction) != epoch:
+            if self._coordinator(transaction).leader_epoch != epoch:
                 done(Code.NOT_COORDINATOR)
                 return
             transaction.record = after
@@ -278,16 +278,13 @@ class TransactionCoordinator:
 
         self._schedule.after(self._settings.delay_ms("transaction_log"), on_appended)
 
-    def _coordinator_epoch(self, transaction: CoordinatedTransaction) -> int:
-        return self._cluster.coordinator_partition(TRANSACTION_TOPIC, transaction.transactional_id).leader_epoch
-
-    def _coordinator_id(self, transaction: CoordinatedTransaction) -> int:
-        return self._cluster.coordinator_partition(TRANSACTION_TOPIC, transaction.transactional_id).leader_id
+    def _coordinator(self, transaction: CoordinatedTransaction) -> Partition:
+        return self._cluster.coordinator_partition(TRANSACTION_TOPIC, transaction.transactional_id)
 
     def _send_markers(self, transaction: CoordinatedTransaction) -> TransactionRecord:
         """Returns the next record, for when all are written."""
         record = transaction.record
-        epoch = self._coordinator_epoch(transaction)
+        epoch = self._coordinator(transaction).leader_epoch
         following = transaction.pending = complete(record, now_ms=self._schedule.now_ms)
         waiting = dict.fromkeys(record.partitions)
         is_commit = record.state is CoordinatorState.PREPARE_COMMIT
@@ -296,7 +293,7 @@ class TransactionCoordinator:
 
         def is_current() -> bool:
             is_known = self.transactions.get(transaction.transactional_id) is transaction
-            return is_known and self._coordinator_epoch(transaction) == epoch
+            return is_known and self._coordinator(transaction).leader_epoch == epoch
 
         def finish() -> None:
             if is_current():
@@ -307,7 +304,7 @@ class TransactionCoordinator:
             if not is_current():
                 return
             follow = partial(write, partition)
-            if self._markers.is_dropped(partition, self._coordinator_id(transaction)):
+            if self._markers.is_dropped(partition, self._coordinator(transaction).leader_id):
                 self._markers.on_dropped(partition, marker)
                 follow = partial(on_written, partition, True)
             self._schedule.after(max(self._settings.delay_ms("marker"), 1), follow)
