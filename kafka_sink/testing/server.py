@@ -110,16 +110,16 @@ class EmbeddedBroker:
         self.stop()
 
     def start(self) -> None:
-        if self._storage is not None:
-            self._storage.load(self.core)
-        for name, partitions in self._topics.items():
-            if name not in self.core.cluster.topics:
-                self.core.cluster.create_topic(name, partitions, min(3, len(self.core.cluster.brokers)))
         try:
+            if self._storage is not None:
+                self._storage.load(self.core)
+            for name, partitions in self._topics.items():
+                if name not in self.core.cluster.topics:
+                    self.core.cluster.create_topic(name, partitions, min(3, len(self.core.cluster.brokers)))
             for node_id in self.core.cluster.brokers:
                 self._listen(node_id)
         except BaseException:
-            self.stop()  # frees the ports of the brokers before this one
+            self.stop()  # frees the directory, and the ports of the brokers before this one
             raise
         self._wake_receiver.setblocking(False)
         self._selector.register(self._wake_receiver, selectors.EVENT_READ)
@@ -133,6 +133,8 @@ class EmbeddedBroker:
             self._is_stopping = True
         if self._thread is None:
             self._close_sockets()
+            if self._storage is not None:
+                self._storage.close()
         else:
             self._wake()
             self._thread.join()
@@ -226,6 +228,7 @@ class EmbeddedBroker:
                 self._close_sockets()
                 if self._storage is not None:
                     self._storage.save(self.core)
+                    self._storage.close()
 
     def _on_event(self, key: selectors.SelectorKey, mask: int) -> None:
         if isinstance(key.data, int):

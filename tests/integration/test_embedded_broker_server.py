@@ -91,6 +91,18 @@ def test_offsets_of_an_open_transaction_survive_a_restart(tmp_path: Path) -> Non
     assert found.offset == 5
 
 
+def test_a_data_directory_is_used_by_one_broker_at_a_time(tmp_path: Path) -> None:
+    with EmbeddedBroker(topics={"t": 1}, data_dir=tmp_path):
+        for _ in range(2):
+            with pytest.raises(OSError, match="another embedded broker uses it"):
+                EmbeddedBroker(data_dir=tmp_path).start()
+        done = told_by("--data-dir", str(tmp_path))
+        assert done.returncode == 2 and "the data directory cannot be used: [Errno 11] another" in done.stderr
+    for _ in range(2):
+        with EmbeddedBroker(data_dir=tmp_path) as kafka:
+            assert kafka.records("t") == []
+
+
 def test_every_change_is_written_soon_although_nothing_follows_it(tmp_path: Path) -> None:
     """A change just after the last write: only the time that has passed tells that it is to be written."""
     with EmbeddedBroker(data_dir=tmp_path) as kafka:
