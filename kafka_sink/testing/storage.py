@@ -74,6 +74,7 @@ class Storage:
     def close(self) -> None:
         """Another one may use the directory now."""
         if self._lock is not None:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # a process forked meanwhile has the file open, too
             self._lock.close()
 
     # ---- reading ----
