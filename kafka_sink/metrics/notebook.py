@@ -15,7 +15,7 @@ from kafka_sink.errors import ConfigError, TransportError
 from kafka_sink.io.web import ask
 from kafka_sink.metrics.store import read_streams
 from kafka_sink.metrics.stream_figures import StreamFigures, from_json
-from kafka_sink.options.values import check_web_address
+from kafka_sink.options.values import parse_web_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,10 +130,10 @@ def _call_java(jvm: Any, target: Any, owner: str, method: str, result: str) -> A
 
 def _fetch(url: str) -> list[StreamFigures]:
     try:
-        check_web_address("the address", url, "http://<the driver's host>:<metrics.prometheus.port>")
+        url = parse_web_address("the address", url, "http://<the driver's host>:<metrics.prometheus.port>")
     except ConfigError as error:
         raise ConfigError(str(error), FIGURES_MISSING) from None
-    address = url.rstrip("/") + "/metrics.json"
+    address = url + "/metrics.json"
     try:
         answer = ask(
             "the endpoint", ssl.create_default_context, address, bytes_max=ANSWER_BYTES_MAX, timeouts_ms=TIMEOUTS_MS

@@ -12,7 +12,7 @@ a response goes  api/* -> call -> broker -> server, now or later (schedule)
     cluster          brokers, leaders, epochs, in-sync replicas, waiters; its plain state is in topics
     log              a partition's batches, last stable offset, aborted transactions; batches has the format
     producer_state   sequences and epochs: duplicates, gaps, zombies
-    compaction       which records of a log are kept; reading: which of them a consumer sees
+    compaction       which records of a log are kept
     transactions     the allowed steps of a transaction; transaction_state has the steps, markers ends it
     groups           members, generations and offsets of consumer groups
     housekeeping     periodic work: time-outs, expiry, retention, the cleaner
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafka_sink.testing.acl import Acl as Acl
     from kafka_sink.testing.broker import BrokerCluster as BrokerCluster
     from kafka_sink.testing.faults import Fault as Fault
-    from kafka_sink.testing.reading import CommittedRecord as CommittedRecord
+    from kafka_sink.testing.log import CommittedRecord as CommittedRecord
     from kafka_sink.testing.registry.core import RegistryCore as RegistryCore
     from kafka_sink.testing.registry.core import RegistryFault as RegistryFault
     from kafka_sink.testing.registry.server import EmbeddedRegistry as EmbeddedRegistry
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _HOME_OF = {
     "Acl": "acl",
     "BrokerCluster": "broker",
-    "CommittedRecord": "reading",
+    "CommittedRecord": "log",
     "EmbeddedBroker": "server",
     "EmbeddedRegistry": "registry.server",
     "Fault": "faults",

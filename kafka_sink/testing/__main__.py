@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import argparse
 import signal
+import sys
 import threading
 from contextlib import ExitStack
 from functools import partial
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.testing.errors import Refused
 from kafka_sink.testing.quirks import QUIRKS
 from kafka_sink.testing.registry.server import EmbeddedRegistry
 from kafka_sink.testing.server import EmbeddedBroker
@@ -25,18 +27,22 @@ def _split_name(text: str, separator: str) -> tuple[str, str]:
     return name, rest
 
 
+def _parse_count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"a number above 0 is needed, not {text!r}")
+    return int(text)
+
+
 def _parse_topic(text: str) -> tuple[str, int]:
     name, count = _split_name(text, ":")
-    if not count.isdigit() or int(count) == 0:
-        raise argparse.ArgumentTypeError(f"the number of partitions is needed, not {count!r}")
-    return name, int(count)
+    return name, _parse_count(count)
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m kafka_sink.testing", description="an embedded Kafka for tests, until Ctrl-C"
     )
-    parser.add_argument("--brokers", type=int, default=1, help="how many brokers (default 1)")
+    parser.add_argument("--brokers", type=_parse_count, default=1, help="how many brokers (default 1)")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on and to tell clients")
     parser.add_argument("--port", type=int, default=9092, help="of the first broker, the others follow; 0: any")
     parser.add_argument("--topic", type=_parse_topic, action="append", default=[], metavar="NAME:PARTITIONS")
@@ -81,10 +87,17 @@ def main(arguments: list[str] | None = None) -> None:
             if given.schema_registry is not None:
                 registry = running.enter_context(EmbeddedRegistry(host=given.host, port=given.schema_registry))
                 print(f"schema.registry.url={registry.url}", flush=True)
-        except OSError as error:
-            parser.error(f"it cannot listen: {error.strerror}. Choose other ports, or 0 for any")
-        while not stopped.wait(1.0):  # split: a signal just before it sleeps does not wake it
+        except Refused as refusal:
+            parser.error(f"a topic cannot be created: {refusal}")
+        except (OSError, OverflowError) as error:  # a port above 65535 overflows
+            if isinstance(error, OSError) and error.filename is not None:
+                parser.error(f"the data directory cannot be used: {error}")
+            reason = error.strerror if isinstance(error, OSError) else error
+            parser.error(f"it cannot listen: {reason}. Choose other ports, or 0 for any")
+        while kafka.is_running and not stopped.wait(1.0):  # split: a signal just before it sleeps does not wake it
             pass
+        if not stopped.is_set():
+            sys.exit(1)  # the server's thread has reported why it ended
 
 
 if __name__ == "__main__":

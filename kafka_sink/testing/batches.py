@@ -318,11 +318,9 @@ def with_horizon(batch: Batch, horizon_ms: int | None) -> Batch:
     return replace(batch, attributes=batch.attributes & ~HORIZON_FLAG, base_timestamp_ms=batch.max_timestamp_ms)
 
 
-def encode_batch(template: Batch, section: bytes, record_count: int, max_timestamp_ms: int | None = None) -> Batch:
+def encode_batch(template: Batch, section: bytes, record_count: int) -> Batch:
     """A batch with the header of `template` but other, uncompressed, records."""
     attributes = template.attributes & ~0x07
-    if max_timestamp_ms is not None:
-        template = replace(template, max_timestamp_ms=max_timestamp_ms)
     tail = (
         struct.pack(
             ">hiqqqhii",

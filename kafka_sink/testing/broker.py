@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.errors import ConfigError, RemoteProtocolError
 from kafka_sink.testing.acl import Acl, Authorizer
 from kafka_sink.testing.api import HANDLERS, sasl
 from kafka_sink.testing.api.versions import is_served, refuse_version, version_max
@@ -73,6 +73,8 @@ class BrokerCluster:
     ) -> None:
         if isinstance(brokers, int):
             brokers = [BrokerState(number, "localhost", 9091 + number) for number in range(1, brokers + 1)]
+        if not brokers:
+            raise ConfigError("an embedded cluster needs at least one broker")
         self.settings = settings or Settings()
         self.schedule = Schedule()
         self.schedule.run_due(now_ms)
@@ -138,9 +140,6 @@ class BrokerCluster:
     def start_broker(self, node_id: int) -> None:
         self.cluster.start_broker(node_id)
 
-    def throttle_time_ms(self, api_name: str) -> int:
-        return self.throttle_times_ms.get(api_name, 0)
-
     # ---- used by calls ----
 
     def endpoints(self, node_ids: Iterable[int]) -> list[dict[str, Any]]:
@@ -185,28 +184,23 @@ class BrokerCluster:
             session = Session(Stage.VERSIONS if self.has_sasl else Stage.READY)
             connection = ClientConnection(broker_id, frames.FrameBuffer(bytes_max), session)
             self._connections[connection_id] = connection
-            self._close_when_idle(connection_id, self.settings.quirk.idle_ms)
+            connection.used_ms = now_ms
+            self._close_when_idle(connection_id)
         assert connection.broker_id == broker_id, "a connection leads to one broker"
         connection.used_ms = now_ms
         self._runnable.append(connection_id)
         return connection
 
-    def _close_when_idle(self, connection_id: int, wait_ms: int) -> None:
-        idle_ms = self.settings.quirk.idle_ms
-        if not idle_ms:
+    def _close_when_idle(self, connection_id: int) -> None:
+        """Now, or looks again when the connection may have been idle for long enough."""
+        idle_ms, connection = self.settings.quirk.idle_ms, self._connections.get(connection_id)
+        if not idle_ms or connection is None:
             return
-
-        def look() -> None:
-            connection = self._connections.get(connection_id)
-            if connection is None:
-                return
-            left_ms = connection.used_ms + idle_ms - self.schedule.now_ms
-            if left_ms > 0:
-                self._close_when_idle(connection_id, left_ms)
-            else:
-                self.close(connection_id)
-
-        self.schedule.after(wait_ms, look)
+        left_ms = connection.used_ms + idle_ms - self.schedule.now_ms
+        if left_ms > 0:
+            self.schedule.after(left_ms, lambda: self._close_when_idle(connection_id))
+        else:
+            self.close(connection_id)
 
     def _run(self) -> list[Output]:
         while self._runnable:
@@ -253,7 +247,7 @@ class BrokerCluster:
         try:
             HANDLERS[call.api.key](call)
         except Refused as refusal:
-            call.refuse(refusal.code)
+            call.answer({"error_code": refusal.code})
 
     def _fill_in_topic_names(self, call: Call) -> None:
         """Produce v13 and Fetch v13 have topic ids; the rest of the broker needs names. Unknown ids get none."""

@@ -52,7 +52,7 @@ class Call:
             return
         if "error_code" in body:
             body["error_code"] = self.code_to_report("", -1, body["error_code"])
-        throttle_time_ms = self.core.throttle_time_ms(self.api.name)
+        throttle_time_ms = self.core.throttle_times_ms.get(self.api.name)
         if throttle_time_ms and any(row.name == "throttle_time_ms" for row in self.api.response):
             body["throttle_time_ms"] = throttle_time_ms
         data = frames.encode_response(self.api, self.version if version is None else version, self.correlation_id, body)
@@ -66,9 +66,6 @@ class Call:
     def hang_up(self) -> None:
         self.is_answered = True
         self.core.close(self.connection_id)
-
-    def refuse(self, code: Code) -> None:
-        self.answer({"error_code": int(code)})
 
     def fail_authentication(self, body: Mapping[str, Any] | None) -> None:
         """Sends the last response, if any, and closes the connection, both after the delay."""

@@ -31,6 +31,9 @@ from kafka_sink.testing.topics import (
     internal_partition,
 )
 
+# Kafka's limit for one request.
+PARTITIONS_MAX = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -124,6 +127,7 @@ class Cluster:
             replication_factor = min(self.settings.number("default.replication.factor"), len(self.alive))
         if partitions <= 0:
             raise Refused(Code.INVALID_PARTITIONS, "the number of partitions must be larger than 0")
+        _check_not_too_many(partitions)
         if not 0 < replication_factor <= len(self.alive):
             raise Refused(Code.INVALID_REPLICATION_FACTOR, f"there are {len(self.alive)} brokers")
         config = TopicConfig(self.settings, check_topic_configs(configs or {}))
@@ -158,6 +162,7 @@ class Cluster:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
         if count <= len(topic.partitions):
             raise Refused(Code.INVALID_PARTITIONS, f"the topic has {len(topic.partitions)} partitions already")
+        _check_not_too_many(count)
         replication_factor = min(len(topic.partitions[0].replicas), len(self.alive))
         if not validate_only:
             for index in range(len(topic.partitions), count):
@@ -170,11 +175,15 @@ class Cluster:
         known = self.topics.get(topic)
         return known.partitions[index] if known is not None and 0 <= index < len(known.partitions) else None
 
-    def find_led_partition(self, topic: str, index: int, broker_id: int) -> Partition:
-        """Raises Refused if this broker is not its leader."""
+    def known_partition(self, topic: str, index: int) -> Partition:
         partition = self.partition(topic, index)
         if partition is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        return partition
+
+    def find_led_partition(self, topic: str, index: int, broker_id: int) -> Partition:
+        """Raises Refused if this broker is not its leader."""
+        partition = self.known_partition(topic, index)
         if partition.leader_id != broker_id:
             raise Refused(Code.NOT_LEADER_OR_FOLLOWER)
         return partition
@@ -190,8 +199,8 @@ class Cluster:
 
     def move_leader(self, topic: str, index: int, node_id: int, *, loses_tail: bool = False) -> None:
         """To a replica that is up; `loses_tail` as if the old leader had crashed."""
-        partition = self.partition(topic, index)
-        if partition is None or node_id not in partition.replicas or not self.is_up(node_id):
+        partition = self.known_partition(topic, index)
+        if node_id not in partition.replicas or not self.is_up(node_id):
             raise ValueError(f"broker {node_id} cannot lead {topic}-{index}")
         if not loses_tail:
             partition.log.advance_high_watermark(partition.log.end_offset)
@@ -200,8 +209,7 @@ class Cluster:
     def depose_leader(self, topic: str, index: int, node_id: int, unaware_ms: int) -> None:
         """Moves the leader to another replica; the old one, frozen or cut off, does not notice for a while and serves
         readers. Writes to it are refused at once, where a real one would wait for its followers until the time-out."""
-        partition = self.partition(topic, index)
-        assert partition is not None
+        partition = self.known_partition(topic, index)
         key, before = (partition.leader_id, topic, index), _view(partition)
         self.move_leader(topic, index, node_id)
         until_ms = self.schedule.now_ms + unaware_ms
@@ -211,14 +219,12 @@ class Cluster:
     def take_offline(self, topic: str, index: int) -> None:
         """The disks of all replicas in sync fail, or their brokers lose them: no leader until `bring_online`, or until
         a broker that was in sync restarts. Nothing is lost."""
-        partition = self.partition(topic, index)
-        assert partition is not None
+        partition = self.known_partition(topic, index)
         partition.log.advance_high_watermark(partition.log.end_offset)
         self._set_leader(partition, NO_LEADER, loses_tail=False)
 
     def bring_online(self, topic: str, index: int) -> None:
-        partition = self.partition(topic, index)
-        assert partition is not None
+        partition = self.known_partition(topic, index)
         candidates = [one for one in partition.in_sync if self.is_up(one)]
         if partition.leader_id == NO_LEADER and candidates:
             self._set_leader(partition, candidates[0], loses_tail=False)
@@ -255,14 +261,12 @@ class Cluster:
 
     def hold_out_of_sync(self, topic: str, index: int, node_ids: list[int]) -> None:
         """Removes these replicas from the ISR, until `restore_in_sync`. The leader always stays."""
-        partition = self.partition(topic, index)
-        assert partition is not None
+        partition = self.known_partition(topic, index)
         partition.in_sync = [one for one in partition.in_sync if one not in node_ids or one == partition.leader_id]
         self.notify_waiters(partition)
 
     def restore_in_sync(self, topic: str, index: int) -> None:
-        partition = self.partition(topic, index)
-        assert partition is not None
+        partition = self.known_partition(topic, index)
         missing = [one for one in partition.replicas if self.is_up(one) and one not in partition.in_sync]
         partition.in_sync.extend(missing)
         self.notify_waiters(partition)
@@ -365,6 +369,11 @@ class Cluster:
         """The ids that belong to this partition of an internal topic."""
         count = len(self.topics[partition.topic].partitions)
         return [key for key in keys if internal_partition(key, count) == partition.index]
+
+
+def _check_not_too_many(partitions: int) -> None:
+    if partitions > PARTITIONS_MAX:
+        raise Refused(Code.POLICY_VIOLATION, "Excessively large number of partitions per request.")
 
 
 def _view(partition: Partition) -> View:

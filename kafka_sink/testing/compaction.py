@@ -17,6 +17,7 @@ So producer state is the same when it is rebuilt from the remaining batches. Pur
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from kafka_sink.records.scalar import encode_varint
 from kafka_sink.testing.batches import (
@@ -53,18 +54,18 @@ def cleanable_end(log: PartitionLog, config: TopicConfig, now_ms: int) -> int:
 
 def end_of_old_segments(log: PartitionLog, config: TopicConfig) -> int:
     """The same without the compaction lag."""
-    return min(log.last_stable_offset, active_segment_start(_dirty(log), config, log.end_offset))
+    return min(log.last_stable_offset, _active_segment_start(log, config))
 
 
 def _dirty(log: PartitionLog) -> list[Batch]:
     return [one for one in log.batches if one.base_offset >= log.cleaned_offset]
 
 
-def active_segment_start(batches: Sequence[Batch], config: TopicConfig, end_offset: int) -> int:
+def _active_segment_start(log: PartitionLog, config: TopicConfig) -> int:
     """A batch begins a segment if the previous one would be too large, or is too old by the records' timestamps."""
     segment_bytes, segment_ms = config.number("segment.bytes"), config.number("segment.ms")
-    start, size, began_ms = end_offset, 0, 0
-    for batch in batches:
+    start, size, began_ms = log.end_offset, 0, 0
+    for batch in _dirty(log):
         # With 0 every batch begins a segment.
         is_late = segment_ms == 0 or batch.max_timestamp_ms - began_ms > segment_ms
         if size == 0 or size + len(batch.data) > segment_bytes or is_late:
@@ -169,8 +170,10 @@ def rewrite(batch: Batch, records: Sequence[DecodedRecord], horizon_ms: int | No
     template = with_horizon(batch, horizon_ms)
     base_ms = template.base_timestamp_ms
     section = b"".join(_shift_timestamp(one, one.timestamp_ms - base_ms) for one in records)
-    max_ms = max((one.timestamp_ms for one in records), default=batch.max_timestamp_ms)
-    return encode_batch(template, section, len(records), None if batch.has_append_time else max_ms)
+    if not batch.has_append_time:
+        max_ms = max((one.timestamp_ms for one in records), default=batch.max_timestamp_ms)
+        template = replace(template, max_timestamp_ms=max_ms)
+    return encode_batch(template, section, len(records))
 
 
 def _shift_timestamp(record: DecodedRecord, timestamp_delta: int) -> bytes:

@@ -6,9 +6,13 @@ which draws faults per request from its own random numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+_TOPICS = ("topic_data", "topics", "topic_names", "v3_and_below_topics")
+_PARTITIONS = ("partition_data", "partitions", "partition_indexes")
+_INDEXES = ("index", "partition", "partition_index")
 
 
 @dataclass(slots=True)
@@ -62,7 +66,8 @@ class Faults:
         for fault in self.planned:
             if fault.api not in (None, api) or fault.broker_id not in (None, broker_id):
                 continue
-            if fault.topic is not None and not _names_topic(body, fault.topic):
+            names_part = fault.topic is not None or fault.partition is not None
+            if names_part and not any(fault.concerns(*place) for place in _places(body)):
                 continue
             if fault.skip > 0:
                 fault.skip -= 1
@@ -78,11 +83,13 @@ class Faults:
         return found
 
 
-def _names_topic(body: Mapping[str, Any], topic: str) -> bool:
-    """The brokers' APIs have several names for the list of topics and the name in it."""
-    for key in ("topic_data", "topics", "v3_and_below_topics"):
-        for entry in body.get(key) or ():
-            name = entry if isinstance(entry, str) else entry.get("name") or entry.get("topic")
-            if name == topic:
-                return True
-    return False
+def _places(body: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Topics (with partition -1) and partitions of a request, by any of the names that the APIs have for them."""
+    for entry in (entry for key in _TOPICS for entry in body.get(key) or ()):
+        if isinstance(entry, str):
+            yield entry, -1
+            continue
+        topic = entry.get("name") or entry.get("topic") or ""
+        yield topic, -1
+        for each in (each for key in _PARTITIONS for each in entry.get(key) or ()):
+            yield topic, each if isinstance(each, int) else next(each[key] for key in _INDEXES if key in each)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.schedule import Schedule
@@ -21,28 +22,16 @@ TopicPartition = tuple[str, int]
 EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """The result of JoinGroup. `members` is set for the leader only."""
-
-    code: Code
-    member_id: str
-    generation_id: int = -1
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    leader_id: str = ""
-    members: tuple[tuple[str, str | None, bytes], ...] = ()
-
-
 @dataclass(slots=True)
 class Member:
+    """`on_joined` and `on_synced` are called when its JoinGroup or SyncGroup, which waits, has a result."""
+
     member_id: str
     instance_id: str | None
     client_id: str
@@ -51,8 +40,8 @@ class Member:
     protocols: dict[str, bytes]
     assignment: bytes = b""
     seen_ms: int = 0
-    on_joined: Callable[[Joined], None] | None = None
-    on_synced: Callable[[Code, bytes], None] | None = None
+    on_joined: Callable[[Code], None] | None = None
+    on_synced: Callable[[Code], None] | None = None
 
 
 @dataclass(slots=True)
@@ -77,7 +66,8 @@ class Group:
     def fits(self, protocol_type: str, newcomer: Member, member_id: str) -> bool:
         others = [one for one in self.members.values() if one.member_id != member_id]
         common = set(newcomer.protocols).intersection(*(one.protocols for one in others))
-        return not others or (self.protocol_type == protocol_type and bool(common))
+        is_same_type = self.protocol_type == protocol_type if others else protocol_type != ""
+        return is_same_type and bool(common)
 
     def has_pending_offset(self, partition: TopicPartition) -> bool:
         return any(partition in offsets for offsets in self.pending.values())
@@ -99,7 +89,7 @@ class Groups:
         group_id: str,
         newcomer: Member,
         protocol_type: str,
-        done: Callable[[Joined], None],
+        done: Callable[[Code], None],
         *,
         needs_known_id: bool,
     ) -> None:
@@ -112,7 +102,7 @@ class Groups:
             raise Refused(Code.INVALID_SESSION_TIMEOUT)
         group = self.groups.setdefault(group_id, Group(group_id))
         member_id, old_id = newcomer.member_id, group.id_of_instance(newcomer.instance_id)
-        if group.members and not group.fits(protocol_type, newcomer, old_id or member_id):
+        if not group.fits(protocol_type, newcomer, old_id or member_id):
             raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
         if not member_id and old_id is not None:
             group.members.pop(old_id)  # a static member has rejoined: the new incarnation replaces it
@@ -121,7 +111,7 @@ class Groups:
             member_id = newcomer.member_id = f"{newcomer.instance_id or newcomer.client_id}-{self._member_count:08d}"
             if needs_known_id and newcomer.instance_id is None:
                 group.promised_ids.add(member_id)
-                done(Joined(Code.MEMBER_ID_REQUIRED, member_id))
+                done(Code.MEMBER_ID_REQUIRED)
                 return
         elif old_id is not None and old_id != member_id:
             raise Refused(Code.FENCED_INSTANCE_ID)
@@ -140,7 +130,7 @@ class Groups:
             was_empty = group.state == EMPTY
             for member in group.members.values():
                 if member.on_synced is not None:
-                    member.on_synced(Code.REBALANCE_IN_PROGRESS, b"")
+                    member.on_synced(Code.REBALANCE_IN_PROGRESS)
                     member.on_synced = None
             group.state = PREPARING
             group.rebalance += 1
@@ -170,16 +160,11 @@ class Groups:
         group.protocol_name = next(
             name for name in first.protocols if all(name in one.protocols for one in group.members.values())
         )
-        roster = tuple(
-            (one.member_id, one.instance_id, one.protocols[group.protocol_name]) for one in group.members.values()
-        )
         for member in list(group.members.values()):
             member.seen_ms = self._schedule.now_ms
             done, member.on_joined = member.on_joined, None
             assert done is not None
-            known = roster if member.member_id == group.leader_id else ()
-            names = (group.protocol_type, group.protocol_name)
-            done(Joined(Code.NONE, member.member_id, group.generation_id, *names, group.leader_id, known))
+            done(Code.NONE)
 
     def sync(
         self,
@@ -187,13 +172,13 @@ class Groups:
         member_id: str,
         generation_id: int,
         assignments: Mapping[str, bytes],
-        done: Callable[[Code, bytes], None],
+        done: Callable[[Code], None],
     ) -> None:
         group, member = self._member(group_id, member_id, generation_id)
         if group.state == PREPARING:
-            done(Code.REBALANCE_IN_PROGRESS, b"")
+            done(Code.REBALANCE_IN_PROGRESS)
         elif group.state == STABLE:
-            done(Code.NONE, member.assignment)
+            done(Code.NONE)
         else:
             member.on_synced = done
             if member_id == group.leader_id:
@@ -201,7 +186,7 @@ class Groups:
                 for one in group.members.values():
                     one.assignment = assignments.get(one.member_id, b"")
                     if one.on_synced is not None:
-                        one.on_synced(Code.NONE, one.assignment)
+                        one.on_synced(Code.NONE)
                         one.on_synced = None
 
     def heartbeat(self, group_id: str, member_id: str, generation_id: int) -> Code:
@@ -225,9 +210,9 @@ class Groups:
     def _remove(self, group: Group, member_id: str) -> None:
         member = group.members.pop(member_id)
         if member.on_joined is not None:
-            member.on_joined(Joined(Code.UNKNOWN_MEMBER_ID, member_id))
+            member.on_joined(Code.UNKNOWN_MEMBER_ID)
         if member.on_synced is not None:
-            member.on_synced(Code.UNKNOWN_MEMBER_ID, b"")
+            member.on_synced(Code.UNKNOWN_MEMBER_ID)
         if group.members:
             self._prepare_rebalance(group)
         else:

@@ -11,8 +11,9 @@ Producer state is a function of the batches: it is rebuilt from them after a tru
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafka_sink.testing.batches import (
     NO_TIMESTAMP,
@@ -29,6 +30,17 @@ from kafka_sink.testing.producer_state import Guard, ProducerStates
 from kafka_sink.testing.settings import TopicConfig
 
 
+class CommittedRecord(NamedTuple):
+    """A record as a consumer sees it. `headers` may contain a name more than once."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
     """`last_offset` is the offset of the abort marker."""
@@ -36,12 +48,6 @@ class AbortedTransaction:
     producer_id: int
     first_offset: int
     last_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class EndedTransaction:
-    first_offset: int
-    marker_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,8 @@ class PartitionLog:
         self.high_watermark = 0
         self.producers = ProducerStates()
         self.aborted: list[AbortedTransaction] = []
-        self._ended: list[EndedTransaction] = []
+        # Transactions that have ended, as (first offset, offset of the marker), until the marker is replicated.
+        self._ended: list[tuple[int, int]] = []
         # Everything below was compacted at least once.
         self.cleaned_offset = 0
         # For the storage: how often the batches were replaced as a whole, and how many were appended since.
@@ -113,7 +120,7 @@ class PartitionLog:
         first_offset = self.producers.end_transaction(marker, batch.max_timestamp_ms)
         if first_offset is None:
             return
-        self._ended.append(EndedTransaction(first_offset, batch.base_offset))
+        self._ended.append((first_offset, batch.base_offset))
         if not marker.is_commit:
             self.aborted.append(AbortedTransaction(marker.producer_id, first_offset, batch.base_offset))
 
@@ -121,7 +128,7 @@ class PartitionLog:
 
     def advance_high_watermark(self, offset: int) -> None:
         self.high_watermark = max(self.high_watermark, min(offset, self.end_offset))
-        self._ended = [ended for ended in self._ended if ended.marker_offset >= self.high_watermark]
+        self._ended = [ended for ended in self._ended if ended[1] >= self.high_watermark]
 
     def truncate_to_high_watermark(self) -> None:
         """The leader is lost, and with it everything that was not replicated."""
@@ -181,7 +188,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        unstable = [ended.first_offset for ended in self._ended]
+        unstable = [first_offset for first_offset, _ in self._ended]
         first_open = self.producers.first_open_offset()
         if first_open is not None:
             unstable.append(first_open)
@@ -201,6 +208,23 @@ class PartitionLog:
             size += len(batch.data)
             end = batch.last_offset + 1
         return b"".join(chunks), end
+
+    def list_committed(self, partition: int) -> Iterator[CommittedRecord]:
+        """The records below the last stable offset, without aborted ones."""
+        limit = self.last_stable_offset
+        for batch in self.batches:
+            if batch.base_offset >= limit:
+                return
+            aborted = self.list_aborted(batch.base_offset, batch.last_offset + 1)
+            is_aborted = batch.is_transactional and any(one.producer_id == batch.producer_id for one in aborted)
+            if batch.is_control or is_aborted:
+                continue
+            for record in read_records(batch):
+                offset = batch.base_offset + record.offset_delta
+                if offset >= self.start_offset:
+                    headers = tuple((name.decode(errors="replace"), value) for name, value in record.headers)
+                    time_ms = batch.time_of(record)
+                    yield CommittedRecord(partition, offset, record.key, record.value, headers, time_ms)
 
     def list_aborted(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         return [one for one in self.aborted if one.last_offset >= first_offset and one.first_offset < end_offset]

@@ -67,10 +67,6 @@ class Guard:
     starts_at_zero: bool
 
 
-def next_sequence(sequence: int) -> int:
-    return 0 if sequence == SEQUENCE_MAX else sequence + 1
-
-
 class ProducerStates:
     """Keyed by producer id; iteration order is the order of first appearance."""
 
@@ -136,7 +132,7 @@ class ProducerStates:
         if batch.producer_epoch != entry.epoch:
             if batch.base_sequence != 0:
                 raise refusal
-        elif batch.base_sequence != next_sequence(entry.last_sequence):
+        elif batch.base_sequence != (entry.last_sequence + 1) & SEQUENCE_MAX:
             raise refusal
 
     def append(self, batch: Batch, first_offset: int, last_offset: int, timestamp_ms: int) -> None:

@@ -36,7 +36,7 @@ def embedded_kafka(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
     from kafka_sink.testing.server import EmbeddedBroker
 
     marker = request.node.get_closest_marker(MARKER)
-    with EmbeddedBroker(**(marker.kwargs if marker is not None else {})) as kafka:
+    with EmbeddedBroker(*marker.args, **marker.kwargs) if marker is not None else EmbeddedBroker() as kafka:
         yield kafka
 
 

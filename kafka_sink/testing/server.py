@@ -28,7 +28,7 @@ from typing import TypeVar
 from kafka_sink.testing.acl import Acl
 from kafka_sink.testing.broker import BrokerCluster, Output
 from kafka_sink.testing.faults import Fault
-from kafka_sink.testing.reading import CommittedRecord, read_committed_records
+from kafka_sink.testing.log import CommittedRecord
 from kafka_sink.testing.settings import RELEASES, Settings
 from kafka_sink.testing.storage import Storage
 from kafka_sink.testing.topics import BrokerState
@@ -110,16 +110,16 @@ class EmbeddedBroker:
         self.stop()
 
     def start(self) -> None:
-        if self._storage is not None:
-            self._storage.load(self.core)
-        for name, partitions in self._topics.items():
-            if name not in self.core.cluster.topics:
-                self.core.cluster.create_topic(name, partitions, min(3, len(self.core.cluster.brokers)))
         try:
+            if self._storage is not None:
+                self._storage.load(self.core)
+            for name, partitions in self._topics.items():
+                if name not in self.core.cluster.topics:
+                    self.core.cluster.create_topic(name, partitions, min(3, len(self.core.cluster.brokers)))
             for node_id in self.core.cluster.brokers:
                 self._listen(node_id)
         except BaseException:
-            self.stop()  # frees the ports of the brokers before this one
+            self.stop()  # frees the directory, and the ports of the brokers before this one
             raise
         self._wake_receiver.setblocking(False)
         self._selector.register(self._wake_receiver, selectors.EVENT_READ)
@@ -133,9 +133,15 @@ class EmbeddedBroker:
             self._is_stopping = True
         if self._thread is None:
             self._close_sockets()
+            if self._storage is not None:
+                self._storage.close()
         else:
             self._wake()
             self._thread.join()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -165,7 +171,11 @@ class EmbeddedBroker:
 
     def records(self, topic: str) -> list[CommittedRecord]:
         """The records that a reader with isolation.level=read_committed gets now, by partition and offset."""
-        return self.do(lambda core: read_committed_records(core.cluster.topics, topic))
+        with self.control() as core:
+            known = core.cluster.topics.get(topic)
+            if known is None:
+                raise ValueError(f"there is no topic {topic!r}")
+            return [record for one in known.partitions for record in one.log.list_committed(one.index)]
 
     def stop_broker(self, node_id: int, *, is_crash: bool = False) -> None:
         """Closes its connections, and its port refuses new ones; leadership moves to in-sync replicas."""
@@ -218,6 +228,7 @@ class EmbeddedBroker:
                 self._close_sockets()
                 if self._storage is not None:
                     self._storage.save(self.core)
+                    self._storage.close()
 
     def _on_event(self, key: selectors.SelectorKey, mask: int) -> None:
         if isinstance(key.data, int):

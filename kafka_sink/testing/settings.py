@@ -81,8 +81,30 @@ TOPIC_DEFAULTS: Mapping[str, str] = {
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 
+_CHOICES: Mapping[str, frozenset[str]] = {
+    "log.cleanup.policy": frozenset({"compact", "delete"}),
+    "log.message.timestamp.type": frozenset({"CreateTime", "LogAppendTime"}),
+}
+
 # One millisecond for markers: Kafka writes them after it has answered EndTxn, so CONCURRENT_TRANSACTIONS must appear.
 DEFAULT_DELAYS_MS: Mapping[str, int] = {"marker": 1}
+
+
+def is_valid(name: str, value: str) -> bool:
+    """Whether a property can have this value. Its default shows the type: a number, true or false, or a text."""
+    default = DEFAULTS[name]
+    if name in _CHOICES:
+        return _CHOICES[name].issuperset(value.replace(" ", "").split(","))
+    if default in ("true", "false"):
+        return value.lower() in ("true", "false")
+    try:
+        if default.lstrip("-").isdecimal():
+            int(value)
+        elif name == "log.cleaner.min.cleanable.ratio":
+            float(value)
+    except ValueError:
+        return False
+    return True
 
 
 def default_delay_ms(what: str) -> int:
@@ -126,9 +148,11 @@ class Settings:
             raise ConfigError(f"the embedded broker knows the quirks of {', '.join(QUIRKS)}, not of {self.quirks!r}")
         if self.quirk.release:
             object.__setattr__(self, "release", self.quirk.release)
-        for name in self.properties:
+        for name, value in self.properties.items():
             if name not in DEFAULTS:
                 raise ConfigError(f"the embedded broker does not model the property {name!r}")
+            if not is_valid(name, str(value)):
+                raise ConfigError(f"the embedded broker's property {name!r} cannot be {value!r}")
         for mechanism in self.names("sasl.enabled.mechanisms"):
             if mechanism not in (known := (*MECHANISMS, *MECHANISMS_ON_DEMAND)):
                 raise ConfigError(f"the embedded broker knows {', '.join(known)}, not {mechanism!r}")

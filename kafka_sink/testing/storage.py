@@ -4,18 +4,20 @@
     <topic id>-<n>.log  the batches of partition n as in the log
 
 Producer state is not stored: it is rebuilt from the batches. A partition whose log was truncated or compacted is
-written to a new file, which then replaces the old one. An incomplete batch at the end of a file (the process was
-killed) is dropped. Passwords and ACLs are not stored: they are given at each start. This is a shell: it does I/O.
+written to a new file, which then replaces the old one. A lock keeps a second broker away from the directory. An
+incomplete batch at the end of a file (the process was killed) is dropped. Passwords and ACLs are not stored: they are
+given at each start. This is a shell: it does I/O.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from kafka_sink.testing.batches import split_batches
 from kafka_sink.testing.broker import BrokerCluster
@@ -34,6 +36,7 @@ class Storage:
         self._directory = directory
         self._written: dict[str, tuple[int, int]] = {}
         self._state = ""
+        self._lock: TextIO | None = None
 
     # ---- writing ----
 
@@ -68,10 +71,21 @@ class Storage:
                 file.writelines(batch.data for batch in log.batches[count - log.appended_count :])
         self._written[path.name] = (log.rewrites, log.appended_count)
 
+    def close(self) -> None:
+        """Another one may use the directory now."""
+        if self._lock is not None:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # a process forked meanwhile has the file open, too
+            self._lock.close()
+
     # ---- reading ----
 
     def load(self, core: BrokerCluster) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
+        self._lock = (self._directory / "lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BlockingIOError(error.errno, "another embedded broker uses it", str(self._directory)) from None
         path = self._directory / STATE_FILE
         if not path.exists():
             return
@@ -116,7 +130,7 @@ def _state_of(core: BrokerCluster) -> dict[str, Any]:
         {
             "name": topic.name,
             "topic_id": topic.topic_id.hex(),
-            "configs": topic.configs,
+            "configs": topic.config.own,
             "partitions": [
                 {
                     "replicas": one.replicas,
@@ -149,7 +163,7 @@ def _state_of(core: BrokerCluster) -> dict[str, Any]:
 
 
 def _list_offsets(offsets: Mapping[TopicPartition, CommittedOffset]) -> list[tuple[Any, ...]]:
-    return [(*partition, one.offset, one.leader_epoch, one.metadata) for partition, one in offsets.items()]
+    return [(*partition, *offset) for partition, offset in offsets.items()]
 
 
 def _read_offsets(stored: list[list[Any]]) -> dict[TopicPartition, CommittedOffset]:

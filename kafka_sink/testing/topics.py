@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.log import PartitionLog
-from kafka_sink.testing.settings import TOPIC_DEFAULTS, TopicConfig
+from kafka_sink.testing.settings import TOPIC_DEFAULTS, TopicConfig, is_valid
 
 NO_LEADER = -1
 TRANSACTION_TOPIC = "__transaction_state"
@@ -55,10 +55,6 @@ class Topic:
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
 
-    @property
-    def configs(self) -> dict[str, str]:
-        return self.config.own
-
 
 def check_topic_name(name: str) -> None:
     if not name or name in (".", "..") or len(name) > NAME_LENGTH_MAX or _LEGAL_NAME.match(name) is None:
@@ -72,6 +68,8 @@ def check_topic_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
             raise Refused(Code.INVALID_CONFIG, f"unknown topic config name: {name}")
         if value is None:
             raise Refused(Code.INVALID_CONFIG, f"null value not supported for topic configs: {name}")
+        if not is_valid(TOPIC_DEFAULTS[name], value):
+            raise Refused(Code.INVALID_CONFIG, f"invalid value {value} for configuration {name}")
         known[name] = value
     return known
 

@@ -57,32 +57,10 @@ class TransactionRecord:
         return self.producer_epoch >= EPOCH_LAST
 
 
-def with_next_epoch(
-    record: TransactionRecord, *, timeout_ms: int, expected_epoch: int | None, now_ms: int
-) -> TransactionRecord | None:
-    """InitProducerId in a settled state. None if the expected epoch is neither the current nor the last one."""
-    epoch, last_epoch = record.producer_epoch + 1, NO_EPOCH
-    if expected_epoch is not None:
-        if record.producer_epoch in (NO_EPOCH, expected_epoch):
-            last_epoch = record.producer_epoch
-        elif expected_epoch == record.last_epoch:
-            # A retry of an answered call: the same response again (KIP-360).
-            epoch, last_epoch = record.producer_epoch, record.last_epoch
-        else:
-            return None
-    return _after_init(record, record.producer_id, epoch, last_epoch, timeout_ms, now_ms)
-
-
-def with_new_producer_id(
-    record: TransactionRecord, producer_id: int, *, timeout_ms: int, keep_last_epoch: bool, now_ms: int
+def with_epoch(
+    record: TransactionRecord, producer_id: int, epoch: int, *, last_epoch: int, timeout_ms: int, now_ms: int
 ) -> TransactionRecord:
-    last_epoch = record.producer_epoch if keep_last_epoch else NO_EPOCH
-    return _after_init(record, producer_id, 0, last_epoch, timeout_ms, now_ms)
-
-
-def _after_init(
-    record: TransactionRecord, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
-) -> TransactionRecord:
+    """InitProducerId in a settled state."""
     return replace(
         record,
         producer_id=producer_id,

@@ -43,13 +43,13 @@ from kafka_sink.testing.transaction_state import (
     fence,
     is_own_producer_id,
     prepare,
-    with_new_producer_id,
-    with_next_epoch,
+    with_epoch,
     with_partitions,
 )
 
 Done = Callable[[Code], None]
-DoneWithProducer = Callable[[Code, int, int], None]
+# Called with a code and, if it succeeded and the version has them, with producer id and epoch.
+DoneWithProducer = Callable[..., None]
 MARKER_RETRY_MS = 20
 
 
@@ -110,28 +110,34 @@ class TransactionCoordinator:
             self._decide(
                 transaction,
                 self._prepare_abort(record),
-                lambda code, _id, _epoch: done(code or Code.CONCURRENT_TRANSACTIONS, NO_PRODUCER_ID, NO_EPOCH),
+                lambda code, *_: done(code or Code.CONCURRENT_TRANSACTIONS),
             )
             return
         after = self._after_init(record, timeout_ms, expected[1] if expected is not None else None)
-        self._append(transaction, after, _answer_with(after, done))
+
+        def on_appended(code: Code) -> None:
+            done(code, *((after.producer_id, after.producer_epoch) if code is Code.NONE else ()))
+
+        self._append(transaction, after, on_appended)
 
     def _after_init(self, record: TransactionRecord, timeout_ms: int, expected_epoch: int | None) -> TransactionRecord:
-        now_ms = self._schedule.now_ms
-        if not record.is_epoch_exhausted:
-            after = with_next_epoch(record, timeout_ms=timeout_ms, expected_epoch=expected_epoch, now_ms=now_ms)
-            if after is None:
+        """The next epoch, in a settled state; after the last one a new producer id."""
+        producer_id, epoch, last_epoch = record.producer_id, record.producer_epoch + 1, NO_EPOCH
+        if record.is_epoch_exhausted:
+            if expected_epoch not in (None, record.producer_epoch):
+                raise Refused(Code.UNKNOWN_SERVER_ERROR)
+            producer_id, epoch = self._cluster.new_producer_id(), 0
+            last_epoch = NO_EPOCH if expected_epoch is None else record.producer_epoch
+        elif expected_epoch is not None:
+            if record.producer_epoch in (NO_EPOCH, expected_epoch):
+                last_epoch = record.producer_epoch
+            elif expected_epoch == record.last_epoch:
+                # A retry of an answered call: the same response again (KIP-360).
+                epoch, last_epoch = record.producer_epoch, record.last_epoch
+            else:
                 raise Refused(Code.PRODUCER_FENCED)
-            return after
-        if expected_epoch not in (None, record.producer_epoch):
-            raise Refused(Code.UNKNOWN_SERVER_ERROR)
-        return with_new_producer_id(
-            record,
-            self._cluster.new_producer_id(),
-            timeout_ms=timeout_ms,
-            keep_last_epoch=expected_epoch is not None,
-            now_ms=now_ms,
-        )
+        now_ms = self._schedule.now_ms
+        return with_epoch(record, producer_id, epoch, last_epoch=last_epoch, timeout_ms=timeout_ms, now_ms=now_ms)
 
     # ---- partitions ----
 
@@ -180,7 +186,7 @@ class TransactionCoordinator:
         elif version >= 2:
             done(Code.NONE, record.producer_id, record.producer_epoch)
         else:
-            done(Code.NONE, NO_PRODUCER_ID, NO_EPOCH)
+            done(Code.NONE)
 
     @staticmethod
     def _may_end_without_bump(transaction: CoordinatedTransaction, claim: ProducerClaim, is_commit: bool) -> bool:
@@ -245,14 +251,14 @@ class TransactionCoordinator:
             if following is not None and after.version >= 2:
                 done(code, following.producer_id, following.producer_epoch)
             else:
-                done(code, NO_PRODUCER_ID, NO_EPOCH)
+                done(code)
 
         self._append(transaction, after, on_appended)
 
     # ---- the log and the markers ----
 
     def _append(self, transaction: CoordinatedTransaction, after: TransactionRecord, done: Done) -> None:
-        epoch = self._coordinator_epoch(transaction)
+        epoch = self._coordinator(transaction).leader_epoch
         transaction.pending = after
         transaction.is_appending = True
         if after.version >= 2 and self._settings.number("transaction.version") == 0:
@@ -262,7 +268,7 @@ class TransactionCoordinator:
             return
 
         def on_appended() -> None:
-            if self._coordinator_epoch(transaction) != epoch:
+            if self._coordinator(transaction).leader_epoch != epoch:
                 done(Code.NOT_COORDINATOR)
                 return
             transaction.record = after
@@ -272,16 +278,13 @@ class TransactionCoordinator:
 
         self._schedule.after(self._settings.delay_ms("transaction_log"), on_appended)
 
-    def _coordinator_epoch(self, transaction: CoordinatedTransaction) -> int:
-        return self._cluster.coordinator_partition(TRANSACTION_TOPIC, transaction.transactional_id).leader_epoch
-
-    def _coordinator_id(self, transaction: CoordinatedTransaction) -> int:
-        return self._cluster.coordinator_partition(TRANSACTION_TOPIC, transaction.transactional_id).leader_id
+    def _coordinator(self, transaction: CoordinatedTransaction) -> Partition:
+        return self._cluster.coordinator_partition(TRANSACTION_TOPIC, transaction.transactional_id)
 
     def _send_markers(self, transaction: CoordinatedTransaction) -> TransactionRecord:
         """Returns the next record, for when all are written."""
         record = transaction.record
-        epoch = self._coordinator_epoch(transaction)
+        epoch = self._coordinator(transaction).leader_epoch
         following = transaction.pending = complete(record, now_ms=self._schedule.now_ms)
         waiting = dict.fromkeys(record.partitions)
         is_commit = record.state is CoordinatorState.PREPARE_COMMIT
@@ -290,7 +293,7 @@ class TransactionCoordinator:
 
         def is_current() -> bool:
             is_known = self.transactions.get(transaction.transactional_id) is transaction
-            return is_known and self._coordinator_epoch(transaction) == epoch
+            return is_known and self._coordinator(transaction).leader_epoch == epoch
 
         def finish() -> None:
             if is_current():
@@ -301,7 +304,7 @@ class TransactionCoordinator:
             if not is_current():
                 return
             follow = partial(write, partition)
-            if self._markers.is_dropped(partition, self._coordinator_id(transaction)):
+            if self._markers.is_dropped(partition, self._coordinator(transaction).leader_id):
                 self._markers.on_dropped(partition, marker)
                 follow = partial(on_written, partition, True)
             self._schedule.after(max(self._settings.delay_ms("marker"), 1), follow)
@@ -334,7 +337,7 @@ class TransactionCoordinator:
             record = transaction.record
             is_open = transaction.pending is None and record.state is CoordinatorState.ONGOING
             if is_open and record.start_ms + record.timeout_ms < now_ms:
-                self._decide(transaction, self._prepare_abort(record), lambda _code, _id, _epoch: None)
+                self._decide(transaction, self._prepare_abort(record), lambda *_: None)
 
     def expire_ids(self) -> None:
         oldest_ms = self._schedule.now_ms - self._settings.number("transactional.id.expiration.ms")
@@ -369,13 +372,3 @@ class TransactionCoordinator:
 def _check_ended_so(record: TransactionRecord, is_commit: bool) -> None:
     if record.state is not (CoordinatorState.COMPLETE_COMMIT if is_commit else CoordinatorState.COMPLETE_ABORT):
         raise Refused(Code.INVALID_TXN_STATE)
-
-
-def _answer_with(after: TransactionRecord, done: DoneWithProducer) -> Done:
-    def answer(code: Code) -> None:
-        if code is Code.NONE:
-            done(code, after.producer_id, after.producer_epoch)
-        else:
-            done(code, NO_PRODUCER_ID, NO_EPOCH)
-
-    return answer

@@ -66,6 +66,8 @@ def group_of_one(peer: Peer, seen: Seen) -> None:
     seen.note("empty group id", join(peer, "")["error_code"])
     seen.note("session too short", join(peer, group, session_ms=10)["error_code"])
     seen.note("unknown member", join(peer, group, "nobody")["error_code"])
+    seen.note("no protocol", join(peer, group, protocols=())["error_code"])
+    seen.note("no protocol type", join(peer, group, protocol_type="")["error_code"])
     first = join(peer, group)
     seen.note("member id required", (first["error_code"], bool(first["member_id"])))
     member = first["member_id"]

@@ -232,3 +232,14 @@ def producers_and_transactions_described(peer: Peer, seen: Seen) -> None:
     note("committed")
     unknown = peer.ask(1, apis.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [peer.name("no"), ""]})
     seen.note("unknown", [row["error_code"] for row in unknown["transaction_states"]])
+
+
+@script(needs_version_2=True)
+def listing_by_pattern(peer: Peer, seen: Seen) -> None:
+    tid = peer.name("tx")
+    peer.begin(tid)
+    for pattern in (None, "", tid, f"{tid}.+", "(", "*"):
+        body = {"state_filters": [], "producer_id_filters": [], "transactional_id_pattern": pattern}
+        answer = peer.ask(peer.find(tid), apis.LIST_TRANSACTIONS, 2, body)
+        found = [row["transactional_id"] for row in answer["transaction_states"]]
+        seen.note(repr(pattern).replace(tid, "tx"), (answer["error_code"], tid in found))

@@ -36,13 +36,22 @@ def creating_topics(peer: Peer, seen: Seen) -> None:
         ("fewer", -2, 1),
         ("factor", 1, 5),
         ("factor zero", 1, 0),
+        ("far too many", 2_000_000, 1),
     ):
         seen.note(name, create(peer, peer.name(name.replace(" ", "-")), partitions, factor))
     seen.note("again", create(peer, peer.name("ok")))
     for name in ("", ".", "..", "a b", "a/b", "x" * 250, "\u00e4"):
         seen.note(f"name {name!r}", create(peer, name)[0])
     seen.note("config", create(peer, peer.name("c1"), configs={"max.message.bytes": "5000"})[0])
-    seen.note("unknown config", create(peer, peer.name("c2"), configs={"nonsense": "1"})[0])
+    for config, value in (
+        ("nonsense", "1"),
+        ("max.message.bytes", "much"),
+        ("unclean.leader.election.enable", "maybe"),
+        ("min.cleanable.dirty.ratio", "half"),
+        ("cleanup.policy", "compacted"),
+        ("message.timestamp.type", "Now"),
+    ):
+        seen.note(f"{config}={value}", create(peer, peer.name("c2"), configs={config: value})[0])
     seen.note("validate only", create(peer, peer.name("v"), validate_only=True)[0])
     seen.note("was not created", peer.metadata(peer.name("v"))["error_code"])
 
@@ -90,6 +99,12 @@ def metadata_of_topics(peer: Peer, seen: Seen) -> None:
     )["topics"][0]
     seen.note("by unknown id", (unknown["error_code"], unknown["name"]))
     seen.note("none", peer.ask(1, apis.METADATA, 9, {"topics": []})["topics"])
+    for asked in ({"topic_id": b"\x05" * 16, "name": None}, {"topic_id": b"\x05" * 16, "name": peer.topic}):
+        body = {"topics": [{"name": peer.topic}, asked], "allow_auto_topic_creation": False}
+        rows = peer.ask(1, apis.METADATA, 11, body)["topics"]
+        seen.note(
+            f"id before v12, {asked['name'] is None}", [(row["error_code"], row["name"] == peer.topic) for row in rows]
+        )
 
 
 @script()

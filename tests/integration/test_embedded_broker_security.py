@@ -197,3 +197,4 @@ def test_a_connection_that_is_reset_before_tls_begins_ends_no_broker(tmp_path: P
         trusting = ssl.create_default_context(cafile=str(authority.path))
         with socket.create_connection((host, int(port))) as plain:
             trusting.wrap_socket(plain, server_hostname=host).close()
+        assert kafka.is_running

@@ -91,6 +91,18 @@ def test_offsets_of_an_open_transaction_survive_a_restart(tmp_path: Path) -> Non
     assert found.offset == 5
 
 
+def test_a_data_directory_is_used_by_one_broker_at_a_time(tmp_path: Path) -> None:
+    with EmbeddedBroker(topics={"t": 1}, data_dir=tmp_path):
+        for _ in range(2):
+            with pytest.raises(OSError, match="another embedded broker uses it"):
+                EmbeddedBroker(data_dir=tmp_path).start()
+        done = told_by("--data-dir", str(tmp_path))
+        assert done.returncode == 2 and "the data directory cannot be used: [Errno 11] another" in done.stderr
+    for _ in range(2):
+        with EmbeddedBroker(data_dir=tmp_path) as kafka:
+            assert kafka.records("t") == []
+
+
 def test_every_change_is_written_soon_although_nothing_follows_it(tmp_path: Path) -> None:
     """A change just after the last write: only the time that has passed tells that it is to be written."""
     with EmbeddedBroker(data_dir=tmp_path) as kafka:
@@ -208,12 +220,49 @@ def test_the_command_line_serves_until_it_is_told_to_stop(tmp_path: Path) -> Non
     assert [len(topic["partitions"]) for topic in state["topics"] if topic["name"] == "t"] == [3]
 
 
+def told_by(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "kafka_sink.testing", "--port", "0", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
+
+
 def test_a_port_that_is_taken_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        command = [sys.executable, "-m", "kafka_sink.testing", "--port", str(taken.getsockname()[1])]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
+        done = told_by("--port", str(taken.getsockname()[1]))
     assert done.returncode == 2 and "it cannot listen: Address already in use" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--brokers", "0"), "argument --brokers: a number above 0 is needed, not '0'"),
+        (("--topic", "t:-1"), "argument --topic: a number above 0 is needed, not '-1'"),
+        (("--topic", "..:1"), "a topic cannot be created: the topic name is not legal"),
+        (("--topic", "t:99999999"), "a topic cannot be created: Excessively large number of partitions"),
+        (("--port", "65535", "--brokers", "2"), "it cannot listen: bind(): port must be 0-65535"),
+        (("--property", "num.partitions=few"), "property 'num.partitions' cannot be 'few'"),
+        (("--data-dir", __file__), "the data directory cannot be used: [Errno 17] File exists"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(arguments: tuple[str, ...], message: str) -> None:
+    done = told_by(*arguments)
+    assert done.returncode == 2 and message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_data_directory_that_cannot_be_written_any_more_ends_the_process(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    command = [sys.executable, "-m", "kafka_sink.testing", "--port", "0", "--data-dir", str(data)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        servers = process.stdout.readline().strip().removeprefix("bootstrap.servers=")
+        wait_until(lambda: (data / "state.json").exists(), "the first state is written")
+        (data / "state.json").unlink()
+        (data / "state.json").mkdir()
+        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(WAIT_S)
+        assert process.wait(WAIT_S) == 1
+        assert process.stderr is not None and "IsADirectoryError" in process.stderr.read()
 
 
 def test_an_unknown_property_is_refused() -> None:
@@ -228,6 +277,11 @@ def test_the_fixture_starts_what_its_marker_says(embedded_kafka: EmbeddedBroker)
     admin.create_topics([NewTopic("more", 2, 3)])["more"].result(WAIT_S)
     partitions = admin.list_topics(timeout=WAIT_S).topics["more"].partitions
     assert sorted(len(one.replicas) for one in partitions.values()) == [3, 3]
+
+
+@pytest.mark.embedded_kafka(2)
+def test_the_marker_also_takes_what_has_no_name(embedded_kafka: EmbeddedBroker) -> None:
+    assert len(embedded_kafka.bootstrap_servers.split(",")) == 2
 
 
 def test_injected_faults_are_survived_and_counted(embedded_kafka: EmbeddedBroker) -> None:

@@ -13,7 +13,6 @@ DescribeProducers, Describe for ListOffsets and OffsetForLeaderEpoch (or Cluster
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -46,87 +45,84 @@ def on_fetch(call: Call) -> None:
     if call.body["session_id"] != 0:
         call.answer({"error_code": Code.FETCH_SESSION_ID_NOT_FOUND, "responses": []})
         return
-    FetchRound(call).start()
+    body = call.body
+    names = {topic["topic"] for topic in body["topics"]}
+    forbidden = frozenset(one for one in names if not call.is_allowed(acl.READ, acl.TOPIC, one))
 
-
-@dataclass(slots=True, eq=False)
-class FetchRound:
-    call: Call
-    forbidden: frozenset[str] = field(init=False)
-
-    def start(self) -> None:
-        body, cluster = self.call.body, self.call.core.cluster
-        names = {topic["topic"] for topic in body["topics"]}
-        self.forbidden = frozenset(one for one in names if not self.call.is_allowed(acl.READ, acl.TOPIC, one))
-        if self._answer_if_enough():
-            return
-        keys = [(topic["topic"], one["partition"]) for topic in body["topics"] for one in topic["partitions"]]
-        cluster.wait(keys, self._answer_if_enough, body["max_wait_ms"], lambda: self._answer(self._read()[0]))
-
-    def _answer_if_enough(self) -> bool:
-        responses, size, has_error = self._read()
-        body = self.call.body
+    def answer_if_enough() -> bool:
+        responses, size, has_error = _read(call, forbidden)
         if size < body["min_bytes"] and not has_error and body["max_wait_ms"] > 0 and body["topics"]:
             return False
-        self._answer(responses)
+        _answer(call, responses)
         return True
 
-    def _read(self) -> tuple[list[Answer], int, bool]:
-        call, body = self.call, self.call.body
-        responses = []
-        left, size, has_error = body["max_bytes"], 0, False
-        for topic in body["topics"]:
-            partitions = []
-            for one in topic["partitions"]:
-                bytes_max = min(left, one["partition_max_bytes"])
-                told = answer_or_error(self._read_partition, topic["topic"], one, bytes_max, size == 0)
-                if told.get("error_code") is Code.NOT_LEADER_OR_FOLLOWER and call.version >= 12:
-                    told.update(self._current_leader(topic["topic"], one["partition"]))
-                partitions.append({"partition_index": one["partition"], "high_watermark": -1, "records": b"", **told})
-                has_error = has_error or bool(told.get("error_code"))
-                taken = len(told.get("records") or b"")
-                size += taken
-                left = max(left - taken, 0)
-            responses.append({"topic": topic["topic"], "topic_id": topic["topic_id"], "partitions": partitions})
-        return responses, size, has_error
+    if not answer_if_enough():
+        keys = [(topic["topic"], one["partition"]) for topic in body["topics"] for one in topic["partitions"]]
+        call.core.cluster.wait(
+            keys, answer_if_enough, body["max_wait_ms"], lambda: _answer(call, _read(call, forbidden)[0])
+        )
 
-    def _read_partition(self, topic: str, asked: Mapping[str, Any], bytes_max: int, at_least_one: bool) -> Answer:
-        call = self.call
-        index, offset = asked["partition"], asked["fetch_offset"]
-        call.check_fault(topic, index)
-        if call.version >= VERSION_TOPIC_IDS and not topic:
-            raise Refused(Code.UNKNOWN_TOPIC_ID)
-        if topic in self.forbidden:
-            raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
-        view = view_of(call, topic, index, asked["current_leader_epoch"])
-        log = view.log
-        if not log.start_offset <= offset <= view.end_offset:
-            raise Refused(Code.OFFSET_OUT_OF_RANGE)
-        is_committed = call.body["isolation_level"] == READ_COMMITTED
-        limit = view.last_stable_offset if is_committed else view.high_watermark
-        records, end_offset = log.read(offset, bytes_max, limit, at_least_one=at_least_one)
-        aborted = log.list_aborted(offset, end_offset) if records else ()
-        told = [{"producer_id": one.producer_id, "first_offset": one.first_offset} for one in aborted]
-        return {
-            "high_watermark": view.high_watermark,
-            "last_stable_offset": view.last_stable_offset,
-            "log_start_offset": log.start_offset,
-            "records": records,
-            "aborted_transactions": told if is_committed else None,
-        }
 
-    def _current_leader(self, topic: str, index: int) -> Answer:
-        cluster = self.call.core.cluster
-        partition = cluster.partition(topic, index)
-        if partition is None or partition.leader_id not in cluster.brokers:
-            return {}
-        return {"current_leader": {"leader_id": partition.leader_id, "leader_epoch": partition.leader_epoch}}
+def _read(call: Call, forbidden: frozenset[str]) -> tuple[list[Answer], int, bool]:
+    body = call.body
+    responses = []
+    left, size, has_error = body["max_bytes"], 0, False
+    for topic in body["topics"]:
+        partitions = []
+        for one in topic["partitions"]:
+            bytes_max = min(left, one["partition_max_bytes"])
+            told = answer_or_error(_read_partition, call, forbidden, topic["topic"], one, bytes_max, size == 0)
+            if told.get("error_code") is Code.NOT_LEADER_OR_FOLLOWER and call.version >= 12:
+                told.update(_current_leader(call, topic["topic"], one["partition"]))
+            partitions.append({"partition_index": one["partition"], "high_watermark": -1, "records": b"", **told})
+            has_error = has_error or bool(told.get("error_code"))
+            taken = len(told.get("records") or b"")
+            size += taken
+            left = max(left - taken, 0)
+        responses.append({"topic": topic["topic"], "topic_id": topic["topic_id"], "partitions": partitions})
+    return responses, size, has_error
 
-    def _answer(self, responses: list[Answer]) -> None:
-        told = [one["current_leader"] for topic in responses for one in topic["partitions"] if "current_leader" in one]
-        leaders = dict.fromkeys(one["leader_id"] for one in told)
-        endpoints = self.call.core.endpoints(leaders) if self.call.version >= 16 else []
-        self.call.answer({"responses": responses, "node_endpoints": endpoints})
+
+def _read_partition(
+    call: Call, forbidden: frozenset[str], topic: str, asked: Mapping[str, Any], bytes_max: int, at_least_one: bool
+) -> Answer:
+    index, offset = asked["partition"], asked["fetch_offset"]
+    call.check_fault(topic, index)
+    if call.version >= VERSION_TOPIC_IDS and not topic:
+        raise Refused(Code.UNKNOWN_TOPIC_ID)
+    if topic in forbidden:
+        raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
+    view = view_of(call, topic, index, asked["current_leader_epoch"])
+    log = view.log
+    if not log.start_offset <= offset <= view.end_offset:
+        raise Refused(Code.OFFSET_OUT_OF_RANGE)
+    is_committed = call.body["isolation_level"] == READ_COMMITTED
+    limit = view.last_stable_offset if is_committed else view.high_watermark
+    records, end_offset = log.read(offset, bytes_max, limit, at_least_one=at_least_one)
+    aborted = log.list_aborted(offset, end_offset) if records else ()
+    told = [{"producer_id": one.producer_id, "first_offset": one.first_offset} for one in aborted]
+    return {
+        "high_watermark": view.high_watermark,
+        "last_stable_offset": view.last_stable_offset,
+        "log_start_offset": log.start_offset,
+        "records": records,
+        "aborted_transactions": told if is_committed else None,
+    }
+
+
+def _current_leader(call: Call, topic: str, index: int) -> Answer:
+    cluster = call.core.cluster
+    partition = cluster.partition(topic, index)
+    if partition is None or partition.leader_id not in cluster.brokers:
+        return {}
+    return {"current_leader": {"leader_id": partition.leader_id, "leader_epoch": partition.leader_epoch}}
+
+
+def _answer(call: Call, responses: list[Answer]) -> None:
+    told = [one["current_leader"] for topic in responses for one in topic["partitions"] if "current_leader" in one]
+    leaders = dict.fromkeys(one["leader_id"] for one in told)
+    endpoints = call.core.endpoints(leaders) if call.version >= 16 else []
+    call.answer({"responses": responses, "node_endpoints": endpoints})
 
 
 # ---- ListOffsets and similar ----

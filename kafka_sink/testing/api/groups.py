@@ -20,7 +20,7 @@ from kafka_sink.testing import acl
 from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
-from kafka_sink.testing.groups import EMPTY, CommittedOffset, Group, Joined, Member
+from kafka_sink.testing.groups import EMPTY, CommittedOffset, Group, Member
 from kafka_sink.testing.topics import OFFSETS_TOPIC
 
 VERSION_REQUIRES_ID = 4
@@ -45,39 +45,45 @@ def on_join_group(call: Call) -> None:
         {protocol["name"]: protocol["metadata"] for protocol in body["protocols"]},
     )
 
-    def reply(joined: Joined) -> None:
-        members = [
-            {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
-            for member_id, instance_id, metadata in joined.members
-        ]
+    def reply(code: Code) -> None:
         no_name = None if call.version >= 7 else ""
-        call.answer(
-            {
-                "error_code": joined.code,
-                "generation_id": joined.generation_id,
-                "protocol_type": joined.protocol_type,
-                "protocol_name": joined.protocol_name or no_name,
-                "leader": joined.leader_id,
-                "member_id": joined.member_id,
-                "members": members,
-            }
-        )
+        answer: Answer = {"error_code": code, "member_id": member.member_id, "protocol_name": no_name, "members": []}
+        if code is Code.NONE:
+            group = call.core.groups.groups[body["group_id"]]
+            name = group.protocol_name or ""
+            answer.update(
+                generation_id=group.generation_id,
+                protocol_type=group.protocol_type,
+                protocol_name=name,
+                leader=group.leader_id,
+            )
+            if group.leader_id == member.member_id:
+                answer["members"] = [
+                    {
+                        "member_id": one.member_id,
+                        "group_instance_id": one.instance_id,
+                        "metadata": one.protocols[name],
+                    }
+                    for one in group.members.values()
+                ]
+        call.answer(answer)
 
     needs_known_id = call.version >= VERSION_REQUIRES_ID
     try:
         _check_coordinator(call, body["group_id"])
         call.core.groups.join(body["group_id"], member, body["protocol_type"], reply, needs_known_id=needs_known_id)
     except Refused as refusal:
-        reply(Joined(refusal.code, body["member_id"]))
+        reply(refusal.code)
 
 
 def on_sync_group(call: Call) -> None:
     body = call.body
 
-    def reply(code: Code, assignment: bytes) -> None:
-        group = call.core.groups.groups.get(body["group_id"])
-        answer: Answer = {"error_code": code, "assignment": assignment}
-        if group is not None and code is Code.NONE:
+    def reply(code: Code) -> None:
+        answer: Answer = {"error_code": code, "assignment": b""}
+        if code is Code.NONE:
+            group = call.core.groups.groups[body["group_id"]]
+            answer["assignment"] = group.members[body["member_id"]].assignment
             answer.update(protocol_type=group.protocol_type, protocol_name=group.protocol_name)
         call.answer(answer)
 

@@ -1,7 +1,7 @@
 """Metadata (3) 4-13, DescribeQuorum (55) 1, DescribeCluster (60) 0-2, FindCoordinator (10) 0-6.
 
 An unknown topic requested by name is created if both the request and the broker allow it; this response still has
-UNKNOWN_TOPIC_OR_PARTITION, as in Kafka, the next one has the topic. Topics can be requested by id from v10 on. Each
+UNKNOWN_TOPIC_OR_PARTITION, as in Kafka, the next one has the topic. Topics can be requested by id from v12 on. Each
 broker returns the leaders it has heard of, which may be old ones for a while. The first FindCoordinator creates the
 internal topic and returns COORDINATOR_NOT_AVAILABLE. DescribeQuorum returns a quorum of one node with the current time.
 Authorized operations are returned for topics; those of the cluster are not modelled.
@@ -15,7 +15,7 @@ DescribeCluster nothing.
 from __future__ import annotations
 
 from kafka_sink.testing import acl
-from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition
+from kafka_sink.testing.api.parts import Answer, answer_or_error, answer_or_error_text, by_partition
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.topics import (
@@ -23,12 +23,12 @@ from kafka_sink.testing.topics import (
     NO_LEADER,
     OFFSETS_TOPIC,
     TRANSACTION_TOPIC,
-    BrokerState,
     Partition,
     Topic,
     check_topic_name,
 )
 
+VERSION_TOPIC_IDS = 12
 NOT_ASKED = -(1 << 31)
 # Kafka's AclOperation codes: all that apply to topics.
 OPERATION_BITS = {
@@ -49,7 +49,9 @@ def on_metadata(call: Call) -> None:
     asked = call.body["topics"]
     if asked is None:
         visible = [one for one in cluster.topics.values() if call.is_allowed(acl.DESCRIBE, acl.TOPIC, one.name)]
-        answers = [_describe(call, topic) for topic in visible]
+        answers = [{"name": topic.name, **answer_or_error(_describe, call, topic)} for topic in visible]
+    elif call.version < VERSION_TOPIC_IDS and any(one["name"] is None or any(one["topic_id"]) for one in asked):
+        answers = [{"name": one["name"] or "", "error_code": Code.INVALID_REQUEST} for one in asked]
     else:
         answers = [_answer(call, one["name"], one["topic_id"]) for one in asked]
     call.answer(
@@ -99,18 +101,14 @@ def _create(call: Call, name: str) -> None:
 
 
 def _describe(call: Call, topic: Topic) -> Answer:
-    code = Code.NONE
-    try:
-        call.check_fault(topic.name)
-    except Refused as refusal:
-        code = refusal.code
+    call.check_fault(topic.name)
     return {
-        "error_code": call.code_to_report(topic.name, -1, code),
+        "error_code": call.code_to_report(topic.name, -1, Code.NONE),
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
         "topic_authorized_operations": _authorized_operations(call, topic.name),
-        "partitions": [] if code else [_describe_partition(call, partition) for partition in topic.partitions],
+        "partitions": [_describe_partition(call, partition) for partition in topic.partitions],
     }
 
 
@@ -174,16 +172,10 @@ def on_find_coordinator(call: Call) -> None:
 
 
 def _find(call: Call, key_type: int, key: str) -> Answer:
-    try:
-        broker = _coordinator(call, key_type, key)
-    except Refused as refusal:
-        text = refusal.code.name
-        return {"node_id": -1, "host": "", "port": -1, "error_code": refusal.code, "error_message": text}
-    place = {"node_id": broker.node_id, "host": broker.host, "port": broker.port}
-    return {**place, "error_code": 0, "error_message": None}
+    return {"node_id": -1, "port": -1, **answer_or_error_text(_coordinator, call, key_type, key)}
 
 
-def _coordinator(call: Call, key_type: int, key: str) -> BrokerState:
+def _coordinator(call: Call, key_type: int, key: str) -> Answer:
     cluster = call.core.cluster
     call.check_fault()
     topic = KEY_TYPES.get(key_type)
@@ -194,4 +186,5 @@ def _coordinator(call: Call, key_type: int, key: str) -> BrokerState:
     leader_id, _ = cluster.leader_as_seen_by(call.broker_id, cluster.coordinator_partition(topic, key))
     if is_new or leader_id == NO_LEADER:
         raise Refused(Code.COORDINATOR_NOT_AVAILABLE)
-    return cluster.brokers[leader_id]
+    broker = cluster.brokers[leader_id]
+    return {"node_id": leader_id, "host": broker.host, "port": broker.port}

@@ -74,13 +74,6 @@ class Part:
     def key(self) -> tuple[str, int]:
         return self.topic, self.index
 
-    @property
-    def is_waiting(self) -> bool:
-        """Appended, and not yet on all replicas."""
-        if self.appended is None or self.partition is None:
-            return False
-        return self.partition.log.high_watermark < self.appended.end_offset
-
 
 def on_produce(call: Call) -> None:
     parts = [
@@ -251,7 +244,7 @@ class ProduceRound:
                 part.code = Code.UNKNOWN_TOPIC_OR_PARTITION
             elif part.partition.leader_id != self.call.broker_id:
                 part.code = Code.NOT_LEADER_OR_FOLLOWER
-            elif part.is_waiting:
+            elif part.partition.log.high_watermark < part.appended.end_offset:
                 part.is_settled = is_over = False
             elif not cluster.has_enough_replicas(part.partition):
                 part.code = Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -261,7 +254,7 @@ class ProduceRound:
 
     def _give_up(self) -> None:
         for part in self.parts:
-            if part.code is Code.NONE and not part.is_settled and part.is_waiting:
+            if part.code is Code.NONE and not part.is_settled:
                 part.code = Code.REQUEST_TIMED_OUT
         self._answer()
 

@@ -145,10 +145,11 @@ def _configs(call: Call, kind: int, name: str) -> list[Answer]:
         topic = call.core.cluster.topics.get(name)
         if topic is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
-        sources = {
-            one: SOURCE_TOPIC if one in topic.configs else _source(call, TOPIC_DEFAULTS[one]) for one in TOPIC_DEFAULTS
-        }
-        return [_config(one, topic.config.text(one), source) for one, source in sources.items()]
+        own = topic.config.own
+        return [
+            _config(one, topic.config.text(one), SOURCE_TOPIC if one in own else _source(call, default))
+            for one, default in TOPIC_DEFAULTS.items()
+        ]
     if kind == RESOURCE_BROKER:
         call.check_allowed(acl.DESCRIBE_CONFIGS, acl.CLUSTER)
         if name and name != str(call.broker_id):

@@ -264,7 +264,10 @@ def on_list_transactions(call: Call) -> None:
     call.check_fault()
     body = call.body
     known_states = {state.value for state in CoordinatorState}
-    pattern = re.compile(body["transactional_id_pattern"] or ".*")
+    try:
+        pattern = re.compile(body["transactional_id_pattern"] or ".*")
+    except re.error:
+        raise Refused(Code.INVALID_REGULAR_EXPRESSION) from None
     found = []
     for transactional_id, transaction in call.core.coordinator.transactions.items():
         record = transaction.record

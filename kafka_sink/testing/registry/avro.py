@@ -45,12 +45,9 @@ def parse_avro(text: str, others: Iterable[str] = ()) -> StoredAvroSchema:
     root: Any = None
     for each in (*others, text):
         try:
-            said = json.loads(each)
-        except (ValueError, RecursionError):
-            # A primitive may be given without quotes.
-            said = each.strip()
-        try:
-            root = _Parser(named).read(said, "")
+            root = _Parser(named).read(json.loads(each), "")
+        except json.JSONDecodeError as error:
+            raise InvalidAvro(f"no JSON: {error}") from None
         except RecursionError:
             raise InvalidAvro("nested too deeply") from None
     return StoredAvroSchema(root, named)
@@ -106,7 +103,7 @@ class _Parser:
         full = f"{outer}.{short}" if outer else short
         if full in self._named:
             raise InvalidAvro(f"cannot redefine: {full}")
-        aliases = [each if "." in each or not outer else f"{outer}.{each}" for each in said.get("aliases") or []]
+        aliases = [each if "." in each or not outer else f"{outer}.{each}" for each in self._aliases(said)]
         made: dict[str, Any] = {"type": "record" if kind == "error" else kind, "name": full, "aliases": aliases}
         self._named[full] = made
         if kind == "enum":
@@ -118,6 +115,13 @@ class _Parser:
         else:
             made["fields"] = self._fields(said, full, outer)
         return full
+
+    @staticmethod
+    def _aliases(said: dict[str, Any]) -> list[str]:
+        aliases = said.get("aliases") or []
+        if not isinstance(aliases, list) or not all(isinstance(each, str) for each in aliases):
+            raise InvalidAvro("aliases that are no list of names")
+        return aliases
 
     @staticmethod
     def _symbols(said: dict[str, Any]) -> list[str]:
@@ -140,7 +144,7 @@ class _Parser:
             made.append(
                 {
                     "name": name,
-                    "aliases": each.get("aliases") or [],
+                    "aliases": self._aliases(each),
                     "type": self.read(each.get("type"), space),
                     "has_default": "default" in each,
                 }

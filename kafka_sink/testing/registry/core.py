@@ -44,8 +44,8 @@ class RegistryFault:
 class RegistryHttpAnswer:
     status: int
     body: bytes
-    headers: Mapping[str, str] = field(default_factory=lambda: {"Content-Type": CONTENT_TYPE})
-    fault: RegistryFault | None = None
+    headers: Mapping[str, str]
+    fault: RegistryFault
 
 
 @dataclass(frozen=True)
@@ -75,29 +75,25 @@ class RegistryCore:
         """`headers` by lower-case names."""
         self.requests.append((method, target))
         fault = self._fault(target)
-        if fault is not None and fault.status is not None:
-            return RegistryHttpAnswer(
-                fault.status, fault.body or b"", {"Content-Type": CONTENT_TYPE, **fault.headers}, fault
-            )
-        try:
-            self._check_user(headers.get("authorization", ""))
-            said = self._route(method, target, body)
-            made = RegistryHttpAnswer(200, json.dumps(said).encode(), fault=fault)
-        except RegistryRefusal as refused:
-            told = {"error_code": refused.code, "message": str(refused)}
-            made = RegistryHttpAnswer(refused.status, json.dumps(told).encode())
-        if fault is None:
-            return made
-        return RegistryHttpAnswer(
-            made.status, made.body if fault.body is None else fault.body, {**made.headers, **fault.headers}, fault
-        )
+        status, told = fault.status, b""
+        if status is None:
+            try:
+                self._check_user(headers.get("authorization", ""))
+                status, told = 200, json.dumps(self._route(method, target, body)).encode()
+            except RegistryRefusal as refused:
+                said = {"error_code": refused.code, "message": str(refused)}
+                status, told = refused.status, json.dumps(said).encode()
+        if fault.body is not None:
+            told = fault.body
+        return RegistryHttpAnswer(status, told, {"Content-Type": CONTENT_TYPE, **fault.headers}, fault)
 
-    def _fault(self, target: str) -> RegistryFault | None:
+    def _fault(self, target: str) -> RegistryFault:
+        """The next fault for this request; without one a fault that changes nothing."""
         for fault in self.faults:
             if target.startswith(fault.path) and fault.times > 0:
                 fault.times -= 1
                 return fault
-        return None
+        return RegistryFault()
 
     def _check_user(self, authorization: str) -> None:
         if self._is_open:

@@ -58,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_DELETE = _any
 
     def _send(self, answer: RegistryHttpAnswer) -> None:
-        fault = answer.fault or RegistryFault()
+        fault = answer.fault
         if fault.delay_s:
             time.sleep(fault.delay_s)
         self.send_response(answer.status)

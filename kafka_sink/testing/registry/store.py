@@ -50,7 +50,7 @@ class Content:
         try:
             given = said.get("references") or []
             references = tuple(Ref(str(each["name"]), str(each["subject"]), int(each["version"])) for each in given)
-        except (TypeError, KeyError, ValueError):
+        except (TypeError, KeyError, ValueError, OverflowError):
             text = "Invalid schema: a reference needs name, subject and version"
             raise RegistryRefusal(422, 42201, text) from None
         return Content(kind, text, references)
@@ -130,7 +130,7 @@ class Store:
     def _number(wanted: str) -> int:
         if wanted in ("latest", "-1"):
             return -1
-        if not wanted.isdigit() or not 1 <= int(wanted) <= 2**31 - 1:
+        if not wanted.isdecimal() or not 1 <= int(wanted) <= 2**31 - 1:
             raise RegistryRefusal(
                 422, 42202, f"The specified version '{wanted}' is not a valid version id. Allowed values are between "
                 '[1, 2^31-1] and the string "latest"'
@@ -169,12 +169,12 @@ class Store:
             if not is_text and not _is_descriptor(content.text):
                 raise RegistryRefusal(422, 42201, "Invalid schema: no message in this Protobuf schema")
             return content
-        try:
-            said = json.loads(content.text)
-        except (ValueError, RecursionError):
-            said = None
         if content.kind == JSON:
-            if not isinstance(said, (dict, bool)):
+            try:
+                is_schema = isinstance(json.loads(content.text), (dict, bool))
+            except (ValueError, RecursionError):
+                is_schema = False
+            if not is_schema:
                 raise RegistryRefusal(422, 42201, "Invalid schema: this JSON schema is no object")
             return content
         try:
@@ -183,7 +183,8 @@ class Store:
             raise RegistryRefusal(
                 422, 42201, f"Invalid schema {content.text[:200]} with refs, details: {error}"
             ) from None
-        return Content(AVRO, json.dumps(said, separators=(",", ":"), ensure_ascii=False), content.references)
+        text = json.dumps(json.loads(content.text), separators=(",", ":"), ensure_ascii=False)
+        return Content(AVRO, text, content.references)
 
     def key_of(self, content: Content, subject: str, *, normalize: bool) -> object:
         """Equal for schemas that the registry treats as the same."""

@@ -101,26 +101,19 @@ def test_a_file_of_secrets_is_in_utf_8_as_for_kafkas_own_provider(tmp_path: Path
     assert caught.value.name == "PKS-1008" and "ö" not in str(caught.value)
 
 
-def test_a_secret_that_is_no_text_is_an_error_of_its_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_secret_that_is_no_text_is_refused_by_the_name_of_its_option(
+    mechanism: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    login = {"sasl_mechanism": mechanism, "sasl_username": "u"}
     (tmp_path / "half").write_text("word=secret\\ud83d\n")
     monkeypatch.setitem(os.environb, b"WORD", "sécret".encode("latin-1"))
     for password in ("${env:WORD}", f"${{file:{tmp_path}/half:word}}"):
         with pytest.raises(ConfigError, match=r"sasl\.password refers to a value that is not UTF-8") as caught:
-            first_message(sasl_username="u", sasl_password=password)
-        assert "cret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-def test_bytes_that_are_no_text_are_refused_by_the_name_of_the_option(
-    mechanism: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(os.environb, b"SECRET", "s3cr\u00e4t".encode("latin-1"))
-    login = {"sasl_mechanism": mechanism, "sasl_username": "u"}
-    with pytest.raises(ConfigError, match=r"sasl\.password refers to a value that is not UTF-8") as caught:
-        first_message(**login, sasl_password="${env:SECRET}")
-    assert "s3cr" not in repr(caught.value)
+            first_message(**login, sasl_password=password)
+        assert "cret" not in repr(caught.value)
     with pytest.raises(ConfigError, match=r"sasl\.password=\[hidden\] is not valid"):
-        first_message(**login, sasl_password=os.environ["SECRET"])
+        first_message(**login, sasl_password=os.environ["WORD"])
 
 
 def test_a_secret_with_quotes_is_no_part_of_the_syntax_around_it(monkeypatch: pytest.MonkeyPatch) -> None:

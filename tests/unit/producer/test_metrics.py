@@ -219,14 +219,6 @@ def test_gauges_are_asked_at_each_snapshot_and_may_feed_the_metrics_themselves()
     assert of_producer(subject, 0)["waiting-threads"] == 5.0
 
 
-def test_averages_forget_what_left_the_window_and_totals_do_not() -> None:
-    subject = metrics(metrics_num_samples=2, metrics_sample_window_ms=1000)
-    subject.on_drained([drained("a", 10, 500, 1000, opened_ms=-4)])
-    found = of_producer(subject, 2000)
-    assert math.isnan(found["batch-size-avg"]) and found["record-send-rate"] == 0.0
-    assert found["record-send-total"] == 10
-
-
 def test_totals_are_the_counters_of_a_snapshot_and_name_the_errors_of_retries() -> None:
     subject = metrics()
     subject.on_retried("a", records=3, error_code=6)

@@ -118,9 +118,10 @@ def test_producer_states_and_aborted_transactions_are_the_same_when_rebuilt_from
     assert len(log.batches) < 18
     storage = Storage(tmp_path)
     storage.save(client.core)
-    storage.close()
     again = ClusterClient(BrokerCluster(1, settings=Settings({"transaction.version": "0"})))
-    Storage(tmp_path).load(again.core)
+    stored = Storage(tmp_path)
+    stored.load(again.core)
+    stored.close()
     assert rows(again) == kept and log_of(again).end_offset == end_offset
     assert states(log_of(again)) == known
     assert log_of(again).aborted == log.aborted and log_of(again).last_stable_offset == end_offset

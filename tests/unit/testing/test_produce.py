@@ -274,20 +274,23 @@ def test_faults_before_and_after_the_append(client: ClusterClient) -> None:
     client.core.faults.add(Fault("Produce", error_code=56, topic="t", partition=1))
     assert client.produce(batch(b"a"), partition=1) == (56, -1)
     assert client.fetch(partition=1)["high_watermark"] == 0
+    client.core.faults.add(Fault("Produce", error_code=1234, partition=1))
+    assert client.produce(batch(b"z")) == (0, 0), "a request without that partition does not use the fault up"
+    assert client.produce(batch(b"a"), partition=1) == (1234, -1)
     client.core.faults.add(Fault("Produce", error_code=20, after_apply=True))
     assert client.produce(batch(b"a")) == (20, -1)
-    assert client.fetch()["high_watermark"] == 1
+    assert client.fetch()["high_watermark"] == 2
     client.core.faults.add(Fault("Produce", disconnect=True))
     with pytest.raises(Closed):
         client.produce(batch(b"b"))
     client.core.faults.add(Fault("Produce", disconnect=True, after_apply=True))
     with pytest.raises(Closed):
         client.produce(batch(b"c"))
-    assert client.fetch()["high_watermark"] == 2
+    assert client.fetch()["high_watermark"] == 3
     client.core.faults.add(Fault("Produce", delay_before_ms=70, delay_after_ms=30, skip=1))
-    assert client.produce(batch(b"d")) == (0, 2)
+    assert client.produce(batch(b"d")) == (0, 3)
     started_ms = client.now_ms
-    assert client.produce(batch(b"e")) == (0, 3)
+    assert client.produce(batch(b"e")) == (0, 4)
     assert client.now_ms == started_ms + 100
 
 
