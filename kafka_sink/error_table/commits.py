@@ -210,34 +210,33 @@ SUBJECT_UNNAMED = _of_schemas(
     ("needs one topic for all rows", "needs the name of a record"),
 )
 # ---- 80xx: the command line ----
-COMMAND_WRONG = ErrorEntry(
+_of_commands = partial(ErrorEntry, data=UNCHANGED)
+
+COMMAND_WRONG = _of_commands(
     "PKS-8001",
     "invalid command",
     "An argument of the command is missing or wrong.",
     "Correct the command; `pykafka-sink COMMAND --help` explains it.",
     ("no brokers are named", "choose one with --"),
-    data=UNCHANGED,
     page="exactly-once.md",
 )
-NO_LEDGER = ErrorEntry(
+NO_LEDGER = _of_commands(
     "PKS-8002",
     "no ledger in this cluster",
     "The cluster has no ledger topic with that name.",
     "Compare --bootstrap-server and --ledger-topic with the options of the query.",
     ("there is no ledger topic",),
-    data=UNCHANGED,
     page="exactly-once.md",
 )
-NO_SUCH_SINK = ErrorEntry(
+NO_SUCH_SINK = _of_commands(
     "PKS-8003",
     "sink is not in the ledger",
     "The ledger has no record of the given sink id.",
     "Run `pykafka-sink ledger` without --sink-id to list the sinks in the ledger.",
     ("has no record of sink",),
-    data=UNCHANGED,
     page="exactly-once.md",
 )
-REPLAY_WRONG = ErrorEntry(
+REPLAY_WRONG = _of_commands(
     "PKS-8004",
     "invalid replay",
     "Topics, filters or name of the replay contradict each other, or an earlier run with that name.",
@@ -254,7 +253,7 @@ REPLAY_WRONG = ErrorEntry(
     data="Nothing was written. The records of earlier runs of the replay stay.",
     page="headers.md#dead-letters",
 )
-REPLAY_IN_DOUBT = ErrorEntry(
+REPLAY_IN_DOUBT = _of_commands(
     "PKS-8005",
     "last transaction of a replay is in doubt",
     "The last transaction of the replay has ended, but its outcome is unknown: its marker in the ledger is lost.",
@@ -263,13 +262,12 @@ REPLAY_IN_DOUBT = ErrorEntry(
     data="Records before that transaction are written once. Its own records may or may not be there.",
     page="headers.md#dead-letters",
 )
-NOT_HAD = ErrorEntry(
+NOT_HAD = _of_commands(
     "PKS-8006",
     "brokers did not provide the data in time",
     "Brokers answered, but did not return the requested data within --timeout: a partition has no leader, or a "
     "coordinator is being moved.",
     "Repeat the command with a longer --timeout. If the error repeats, check the brokers that the text names.",
     ("was not available: ",),
-    data=UNCHANGED,
     page="operations.md",
 )

@@ -136,7 +136,9 @@ TELLING_OPTION = _of_options(
     page="metrics.md",
 )
 # ---- 11xx: Spark ----
-SINK_ONLY = ErrorEntry(
+_of_spark = partial(ErrorEntry, data=BEFORE)
+
+SINK_ONLY = _of_spark(
     "PKS-1101",
     "format is for writing only",
     "The format was used to read.",
@@ -145,35 +147,32 @@ SINK_ONLY = ErrorEntry(
     data="Nothing was read or written.",
     page="quickstart.md",
 )
-MODE_NOT_SUPPORTED = ErrorEntry(
+MODE_NOT_SUPPORTED = _of_spark(
     "PKS-1102",
     "mode not supported",
     "The sink can only append to a topic. Overwrite and the complete mode of streams are not supported.",
     'Batch: mode("append"). Streams: outputMode("append"), or foreachBatch for the rows that changed.',
     ('mode("overwrite") is not supported', 'outputMode("complete") is not supported'),
-    data=BEFORE,
     page="migration.md",
 )
-SPARK_TOO_OLD = ErrorEntry(
+SPARK_TOO_OLD = _of_spark(
     "PKS-1103",
     "PySpark is too old for streams",
     "PySpark 4.0 has no Arrow writer for streams. Batch writes work there, also inside foreachBatch.",
     "Use PySpark 4.1 or newer.",
     ("streaming needs PySpark 4.1 or newer",),
-    data=BEFORE,
     page="compatibility.md",
 )
-INTERPRETER_WITHOUT_PACKAGE = ErrorEntry(
+INTERPRETER_WITHOUT_PACKAGE = _of_spark(
     "PKS-1104",
     "package missing in Spark's Python interpreter",
     "Spark found the format, but its Python interpreter lacks a package that the format needs.",
     "Install pykafka-sink there, or set PYSPARK_PYTHON (spark.pyspark.python) to an interpreter that has it, on the "
     "driver and on each executor.",
     ("Spark runs ..., where ... cannot be loaded",),
-    data=BEFORE,
     page="quickstart.md",
 )
-TRIGGER_NOT_SUPPORTED = ErrorEntry(
+TRIGGER_NOT_SUPPORTED = _of_spark(
     "PKS-1105",
     "continuous trigger",
     "Spark passes no rows of a continuous query to a Python data source, so all rows would be lost.",
@@ -183,26 +182,24 @@ TRIGGER_NOT_SUPPORTED = ErrorEntry(
     "it.",
     page="parity.md#triggers",
 )
-STREAM_UNNAMED = ErrorEntry(
+STREAM_UNNAMED = _of_spark(
     "PKS-1106",
     "stream without checkpoint location or sink.id",
     "Exactly-once must identify a stream after a restart, by its checkpoint or by a name.",
     "Set the option checkpointLocation on the writer (Spark does not pass on a session default), or sink.id.",
     ("exactly-once has to know this stream again after a restart",),
-    data=BEFORE,
     page="exactly-once.md",
 )
-BATCH_UNNAMED = ErrorEntry(
+BATCH_UNNAMED = _of_spark(
     "PKS-1107",
     "batch number without a query",
     "Inside foreachBatch over Spark Connect, or in threads, Spark does not say which query the batch belongs to. With "
     "a new checkpoint the numbers start again, and new rows would be mistaken for repeated ones.",
     "Set the option query.id, with a new value for each new checkpoint; or use a batch.id that contains a letter.",
     ("is only a number, and its query is not known",),
-    data=BEFORE,
     page="exactly-once.md#foreachbatch",
 )
-SPARK_UNEXPECTED = ErrorEntry(
+SPARK_UNEXPECTED = _of_spark(
     "PKS-1108",
     "unexpected call by Spark",
     "Spark called the sink in a way that no tested version of Spark does.",
@@ -211,7 +208,7 @@ SPARK_UNEXPECTED = ErrorEntry(
     data=HELD,
     page="compatibility.md",
 )
-FIGURES_MISSING = ErrorEntry(
+FIGURES_MISSING = _of_spark(
     "PKS-1109",
     "no metrics available",
     "kafka_sink.sink_metrics found no metrics: no running application, none on this host, or no endpoint.",
