@@ -258,7 +258,7 @@ ROW_INVALID = _of_rows(
     "row cannot be sent",
     "A row, or a record passed to a Producer, contains something that Kafka cannot store.",
     "Fix the row that the text names, or set record.errors=dead-letter or drop.",
-    ("holds rows that cannot be sent", "is not UTF-8"),
+    ("is not UTF-8",),
     page="exactly-once.md",
 )
 ROW_WITHOUT_TOPIC = _of_rows(
