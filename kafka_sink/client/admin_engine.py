@@ -22,7 +22,7 @@ remote client several round trips in the middle of a commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ from kafka_sink.client.admin_request import (
     Controller,
     Coordinator,
     Coordinators,
+    Leader,
     Leaders,
     OneBroker,
     ResponseKind,
@@ -235,47 +236,43 @@ class AdminEngine:
         if isinstance(target, Controller):
             is_known = self.cluster.controller_id in self.cluster.brokers
             return [_BrokerRequest(call, self.cluster.controller_id if is_known else None, body)]
-        if isinstance(target, OneBroker):
-            if target.node_id in self.cluster.brokers:
-                return [_BrokerRequest(call, target.node_id, body)]
-            return self._refresh_or_fail(call, f"broker {target.node_id} is not part of the cluster")
-        if isinstance(target, Leaders):
-            return self._divide_by_leader(call, target)
-        leader = self.cluster.leader(*target)
-        if leader is not None:
-            return [_BrokerRequest(call, leader, body)]
-        error = self.metadata.topic_error(target.topic)
-        if error is not None and self.cluster is not call.begun_view:
-            call.fail(error)
-            return []
-        trouble = self.metadata.topic_trouble(target.topic)
-        return self._refresh_or_fail(
-            call, f"{target.topic}-{target.partition} has no leader now. {trouble}".rstrip(" .")
-        )
-
-    def _refresh_or_fail(self, call: _PendingCall, text: str) -> list[_BrokerRequest] | None:
-        """Data known before the call may be outdated and is not an answer; newer data is."""
-        if self.cluster is call.begun_view:
-            self.metadata.request_update()
+        if not isinstance(target, OneBroker):
+            return self._divide_by_leader(call, target.partitions if isinstance(target, Leaders) else (target,))
+        if target.node_id in self.cluster.brokers:
+            return [_BrokerRequest(call, target.node_id, body)]
+        if self._is_of_before(call):
             return None
-        call.fail(TransportError(text))
+        call.fail(TransportError(f"broker {target.node_id} is not part of the cluster"))
         return []
 
-    def _divide_by_leader(self, call: _PendingCall, target: Leaders) -> list[_BrokerRequest] | None:
-        """A partition without a leader is a failure of the call; the other partitions are still requested."""
-        leaders = {partition: self.cluster.leader(*partition) for partition in target.partitions}
-        if None in leaders.values() and self.cluster is call.begun_view:
+    def _is_of_before(self, call: _PendingCall) -> bool:
+        """That something is missing in data known before the call is no answer: it is requested again."""
+        if self.cluster is call.begun_view:
             self.metadata.request_update()
+        return self.cluster is call.begun_view
+
+    def _divide_by_leader(
+        self, call: _PendingCall, partitions: Iterable[tuple[str, int]]
+    ) -> list[_BrokerRequest] | None:
+        """A partition without a leader is a failure of the call; the other partitions are still requested."""
+        leaders = {partition: self.cluster.leader(*partition) for partition in partitions}
+        if None in leaders.values() and self._is_of_before(call):
             return None
+        is_single = isinstance(call.request.target, Leader)
         by_node: dict[int, set[tuple[str, int]]] = {}
         for partition, leader in leaders.items():
             if leader is None:
-                call.fail(TransportError(f"{partition[0]}-{partition[1]} has no leader now"))
+                topic, number = partition
+                text = f"{topic}-{number} has no leader now. {self.metadata.topic_trouble(topic)}".rstrip(" .")
+                # Of several topics one that may not be described does not refuse the others.
+                refusal = self.metadata.topic_error(topic) if is_single else None
+                call.fail(refusal or TransportError(text))
             else:
                 by_node.setdefault(leader, set()).add(partition)
-        return [
-            _BrokerRequest(call, node, select_partitions(call.request.body, part)) for node, part in by_node.items()
-        ]
+        body = call.request.body
+        if is_single:
+            return [_BrokerRequest(call, node, body) for node in by_node]
+        return [_BrokerRequest(call, node, select_partitions(body, part)) for node, part in by_node.items()]
 
     def _divide_by_coordinator(self, call: _PendingCall, ids: Sequence[str]) -> list[_BrokerRequest] | None:
         by_node: dict[int, list[str]] = {}

@@ -34,6 +34,7 @@ from kafka_sink.errors import (
     RemoteProtocolError,
     TransportError,
 )
+from kafka_sink.options import ProducerOptions
 from kafka_sink.security.mechanisms import Exchange
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
 from kafka_sink.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
@@ -103,13 +104,12 @@ class Connection:
         connection_id: int,
         node_id: int,
         title: str,
+        options: ProducerOptions,
         *,
-        client_id: str,
-        negotiation_timeout_ms: int,
         now_ms: int,
-        new_exchange: Callable[[], Exchange] | None = None,
-        dice: Callable[[], float] = lambda: 0.0,
-        commands: list[NetworkCommand] | None = None,
+        new_exchange: Callable[[], Exchange] | None,
+        dice: Callable[[], float],
+        commands: list[NetworkCommand],
     ) -> None:
         """`commands`: the shared list to which it appends its commands."""
         self.connection_id = connection_id
@@ -129,14 +129,13 @@ class Connection:
         self._dice = dice
         self._exchange: Exchange | None = None
         self.session_end_ms: int | None = None
-        self._client_id = client_id
-        self._negotiation_timeout_ms = negotiation_timeout_ms
+        self._options = options
         self._frames = FrameBuffer(NEGOTIATION_FRAME_BYTES_MAX)
         # In the order sent, which is that of the responses.
         self.in_flight: deque[Request] = deque()
         # When the first of them times out.
         self.deadline_ms: int | None = None
-        self.commands: list[NetworkCommand] = [] if commands is None else commands
+        self.commands = commands
         self._next_correlation_id = 0
         # The versions that the broker offers, by API.
         self.ranges: dict[int, tuple[int, int]] = {}
@@ -234,7 +233,7 @@ class Connection:
 
     def _send(self, request: Request, version: int, now_ms: int) -> None:
         correlation_id = self._next_correlation_id
-        buffers = request.encode(version, correlation_id, self._client_id)
+        buffers = request.encode(version, correlation_id, self._options.client_id)
         self._next_correlation_id = 0 if correlation_id == CORRELATION_ID_MAX else correlation_id + 1
         request.correlation_id, request.version = correlation_id, version
         request.sent_ms, request.deadline_ms = now_ms, now_ms + request.timeout_ms
@@ -298,7 +297,7 @@ class Connection:
 
     def _ask(self, api: Api, body: Mapping[str, Any], version: int, now_ms: int) -> None:
         """A request of this connection itself."""
-        self._send(Request(api, body, self, self._negotiation_timeout_ms), version, now_ms)
+        self._send(Request(api, body, self, self._options.request_timeout_ms), version, now_ms)
 
     def _on_own_answer(self, now_ms: int, request: Request, body: Mapping[str, Any]) -> None:
         try:

@@ -234,6 +234,8 @@ class Metadata:
             self._nodes.tell("warning", f"a Metadata answer is ignored: {error}")
             return
         self._report(self.view, view)
+        if view.cluster_id != self.view.cluster_id:
+            self._is_full_wanted = True  # nothing of what was known before holds in another cluster
         self._answers_without_news = self._answers_without_news + 1 if view == self.view else 0
         self._failures = 0
         self.last_failure = None

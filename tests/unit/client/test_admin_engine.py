@@ -568,6 +568,18 @@ def test_a_topic_that_may_not_be_described_refuses_the_question(driver: AdminDri
     assert driver.reply_to(question).kind is ResponseKind.REFUSED
 
 
+def test_of_several_topics_one_that_may_not_be_described_leaves_the_others_their_answers() -> None:
+    driver = AdminDriver(topics={"t": {0: 0}, "u": {0: 1}})
+    driver.cluster.topic_errors["t"] = 29
+    driver.cluster.scripts[LIST_OFFSETS.key] = lambda request: {"topics": []}
+    asked = [{"name": name, "partitions": [{"partition_index": 0, "timestamp": -1}]} for name in ("t", "u")]
+    question = driver.ask(Leaders((("t", 0), ("u", 0))), LIST_OFFSETS, {"replica_id": -1, "topics": asked})
+    driver.sleep(500)
+    reply = driver.reply_to(question)
+    assert (reply.kind, len(reply.bodies)) == (ResponseKind.LOST, 1)
+    assert "TOPIC_AUTHORIZATION_FAILED" in str(reply.error)
+
+
 def test_while_nobody_can_be_reached_questions_end_at_once_and_unsent() -> None:
     driver = AdminDriver()
     driver.cluster.refusing |= {0, 1, 2}

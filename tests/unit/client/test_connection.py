@@ -10,6 +10,7 @@ from network_driver import produce
 from kafka_sink.client.commands import Send
 from kafka_sink.client.connection import CORRELATION_ID_MAX, TRANSITIONS, Connection, ConnectionEvent, ConnectionState
 from kafka_sink.errors import LocalProtocolError, TransportError
+from kafka_sink.options import ProducerOptions
 from kafka_sink.wire.apis import API_VERSIONS, APIS, PRODUCE
 from kafka_sink.wire.frames import decode_request_header, encode_response
 
@@ -31,7 +32,8 @@ LEGAL = {
 
 
 def new_connection() -> Connection:
-    return Connection(7, 0, "a:9092 (node 0)", client_id="me", negotiation_timeout_ms=30_000, now_ms=0)
+    options = ProducerOptions(bootstrap_servers=(("a", 9092),))
+    return Connection(7, 0, "a:9092 (node 0)", options, now_ms=0, new_exchange=None, dice=lambda: 0.0, commands=[])
 
 
 def ready_connection() -> Connection:

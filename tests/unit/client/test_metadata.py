@@ -207,3 +207,13 @@ def test_a_topic_error_that_waiting_cannot_cure_is_surfaced_and_asked_for_again_
     driver.sleep(100)
     assert tracker.topic_error("t") is None
     assert tracker.view.leader("t", 0) == 0
+
+
+def test_another_cluster_that_answers_about_a_new_topic_is_asked_about_the_others_too() -> None:
+    driver, tracker = start("t", cluster=FakeCluster({0: ("a", 9092)}, {"t": {0: 0}, "u": {0: 0}}))
+    driver.cluster.scripts[METADATA.key] = lambda asked: {**driver.cluster.metadata_body(asked), "cluster_id": "other"}
+    tracker.want_topic("u", driver.now_ms)
+    driver.run()
+    assert "t" not in tracker.view.topics
+    driver.sleep(100)
+    assert tracker.view.leader("t", 0) == 0
