@@ -155,10 +155,6 @@ class Appender:
         future = RecordFuture(collector.pending, index)
         if on_delivery is not None:
             collector.pending.on_delivery[index] = on_delivery
-        if row[2] is not None:
-            collector.has_headers = True
-        if row[4] is not None:
-            collector.has_partitions = True
         rows.append(row)
         pool = self.buffer_pool
         pool.free_bytes -= byte_count
