@@ -165,7 +165,8 @@ class Network:
         Nothing is unregistered from the selector: parent and child share it in the kernel, and the parent would get no
         more events of what the child unregisters. Closing the descriptors does not affect the parent's.
         """
-        self._is_woken = True
+        self._is_woken = True  # before there is another lock
+        self._wake_lock = threading.RLock()
         self._selector.close()
         self._wake_sender.close()
         self._wake_receiver.close()

@@ -46,7 +46,8 @@ from kafka_sink.records.varint import Array
 # Columns pay off from a few hundred rows on; more than this only costs memory and delays the first row.
 COLLECTED_ROWS_MAX = 4096
 COLLECTED_BYTES_MAX = 1024 * 1024
-# Fraction (1/n) of buffer.memory for the collected rows of one topic, and for one piece of an Arrow batch.
+# Fraction (1/n) of buffer.memory for the collected rows of one topic, and for one piece of an Arrow batch. If less than
+# that is in delivery when the memory is full, open batches do not wait for it.
 PORTION = 8
 # Fraction of buffer.memory for open batches, above which batches that compress well are kept smaller: the rest is for
 # batches in delivery.
@@ -155,10 +156,6 @@ class Appender:
         future = RecordFuture(collector.pending, index)
         if on_delivery is not None:
             collector.pending.on_delivery[index] = on_delivery
-        if row[2] is not None:
-            collector.has_headers = True
-        if row[4] is not None:
-            collector.has_partitions = True
         rows.append(row)
         pool = self.buffer_pool
         pool.free_bytes -= byte_count
@@ -234,6 +231,7 @@ class Appender:
                 f"a record that takes up to {byte_count} bytes never fits into buffer.memory={pool.total_bytes}",
                 ROW_TOO_LARGE,
             )
+        most_bytes = pool.total_bytes - pool.total_bytes // PORTION
         with BufferWaiter(pool) as waiter:
             while True:
                 with self.lock:
@@ -243,10 +241,10 @@ class Appender:
                     if pool.has_room(byte_count, record_count, waiter):
                         taken = take()
                         break
-                    # An open batch is never sent and so never frees memory. But while a batch is in delivery its memory
-                    # will be freed; if each waiting thread closed the open batches at each check, batches would have
-                    # one record.
-                    if self._posted_records <= mailbox.completed_records:
+                    # An open batch is never sent and so never frees memory. But while batches are in delivery their
+                    # memory will be freed; if each waiting thread closed the open batches at each check, batches would
+                    # have one record. A few that cannot be delivered must not keep all the others back.
+                    if self._posted_records <= mailbox.completed_records or self._open_bytes() > most_bytes:
                         self._close_open()
                 self._wake()
                 if not waiter.wait(seen_change_count):
@@ -306,6 +304,10 @@ class Appender:
             self.oldest_ms = None
 
     # ---- inside, under the lock ------------------------------------------------------------------------------------
+
+    def _open_bytes(self) -> int:
+        """The memory of rows that are not in a closed batch."""
+        return self._assembler.open_bytes + sum(collector.byte_count for collector in self._collecting.values())
 
     def _close_open(self) -> None:
         for collector in list(self._collecting.values()):

@@ -35,18 +35,15 @@ class Collector:
         self.rows: list[Row] = []
         self.byte_count = 0
         self.opened_ms = 0
-        self.has_headers = False
-        self.has_partitions = False
 
     def columns(self) -> RecordColumns:
-        rows = self.rows
-        headers = [row[2] for row in rows] if self.has_headers else None
-        columns = RecordColumns.from_rows([row[0] for row in rows], [row[1] for row in rows], headers)
+        keys, values, headers, timestamps, chosen = (list(each) for each in zip(*self.rows, strict=True))
+        columns = RecordColumns.from_rows(keys, values, headers if any(headers) else None)
         partitions = None
-        if self.has_partitions:
-            partitions = np.array([NO_PARTITION if row[4] is None else row[4] for row in rows], np.int32)
+        if chosen.count(None) < len(chosen):
+            partitions = np.array([NO_PARTITION if each is None else each for each in chosen], np.int32)
         # The numbers were checked by `send`.
-        return replace(columns, timestamps=np.array([row[3] for row in rows], np.int64), partitions=partitions)
+        return replace(columns, timestamps=np.array(timestamps, np.int64), partitions=partitions)
 
     def seal(self, columns: RecordColumns) -> None:
         """Passes timestamps and sizes from the columns to the futures; no row may follow."""

@@ -356,6 +356,21 @@ def test_an_interrupt_before_a_thread_is_queued_or_when_it_leaves_is_raised_and_
     assert not shell.send(bytes(900)).done()
 
 
+@pytest.mark.parametrize(("stuck_bytes", "is_sent"), [(50, True), (1200, False)])
+def test_a_small_batch_that_cannot_be_delivered_keeps_no_others_back_when_the_buffer_is_full(
+    stuck_bytes: int, is_sent: bool
+) -> None:
+    shell = Shell(linger_ms=60_000, buffer_memory=3000)
+    shell.send(bytes(stuck_bytes), topic="other")
+    shell.appender.post_behind("flush()", c.Flush)
+    assert [batch.topic for batch in shell.posted()] == ["other"]
+    while shell.appender.buffer_pool.used_bytes < 2800:
+        shell.send(bytes(100))
+    with pytest.raises(BufferExhausted):
+        shell.send(bytes(300))
+    assert [batch.topic for batch in shell.posted()] == ["t"] * is_sent
+
+
 def test_the_wait_for_room_and_its_failure_are_measured() -> None:
     shell = Shell(buffer_memory=1000)
     shell.send(bytes(900))
