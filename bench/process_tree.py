@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from tools.kafka_watchdog import process_stat, process_words
+
 BROKER, JVM, PYTHON = "broker", "Spark's JVM", "Python"
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -20,10 +22,10 @@ def cpu_by_kind(root: int) -> dict[str, float]:
     """Seconds used so far by the Kafka brokers, by Spark's JVM and by its Python processes below a process."""
     found = {BROKER: 0.0, JVM: 0.0, PYTHON: 0.0}
     for pid, ticks in _tree(root):
-        command = _command(pid)
-        kind = PYTHON if b"pyspark.daemon" in command else None
-        if b"java" in command.partition(b"\0")[0]:
-            kind = JVM if b"org.apache.spark" in command else BROKER
+        program, *arguments = process_words(pid, "cmdline") or [b""]
+        kind = PYTHON if b"pyspark.daemon" in arguments else None
+        if b"java" in program:
+            kind = JVM if any(b"org.apache.spark" in word for word in arguments) else BROKER
         if kind is not None:
             found[kind] += ticks / _TICKS_PER_SECOND
     return found
@@ -37,9 +39,9 @@ def peak_bytes(root: int) -> int:
 
 def python_workers(root: int) -> list[int]:
     """The processes that PySpark's daemons have forked: tasks, planning, commits."""
-    daemons = {pid for pid, _ in _tree(root) if b"pyspark.daemon" in _command(pid)}
+    daemons = {pid for pid, _ in _tree(root) if b"pyspark.daemon" in process_words(pid, "cmdline")}
     # A fork has its parent's command line.
-    return sorted(pid for pid in daemons if _parent(pid) in daemons)
+    return sorted(pid for pid in daemons if (stat := process_stat(pid)) and int(stat[1]) in daemons)
 
 
 def resident_bytes(pid: int) -> int:
@@ -52,10 +54,8 @@ def _tree(root: int) -> Iterator[tuple[int, int]]:
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
-        try:
-            # The name in parentheses may contain anything, even spaces.
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
+        fields = process_stat(int(entry.name))
+        if not fields:
             continue  # it has just ended
         children.setdefault(int(fields[1]), []).append(int(entry.name))
         ticks[int(entry.name)] = sum(int(field) for field in fields[11:15])
@@ -73,16 +73,4 @@ def _status_bytes(pid: int, field: str) -> int:
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith(field):
                 return int(line.split()[1]) * 1024
-    return 0
-
-
-def _command(pid: int) -> bytes:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    return b""
-
-
-def _parent(pid: int) -> int:
-    with suppress(OSError):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return 0

@@ -127,10 +127,8 @@ class Driver:
 
 
 def _is_stopped(process_id: int) -> bool:
-    with contextlib.suppress(OSError):
-        # The name in parentheses may contain anything; the state follows the last parenthesis.
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] in "TtZ"
-    return True
+    stat = kafka_watchdog.process_stat(process_id)
+    return not stat or stat[0] in "TtZ"
 
 
 class MomentToKill:

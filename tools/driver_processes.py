@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import suppress
-from pathlib import Path
+
+from tools.kafka_watchdog import process_stat, process_words
 
 # Python data sources plan and commit in modules of the first, foreachBatch of Spark Connect runs in the second.
 MODULES = (b"pyspark.sql.worker.", b"pyspark.sql.connect.streaming.worker.")
@@ -24,7 +25,7 @@ def driver_processes(module: str = "", *, owner: int | None = None) -> list[int]
     """The ids of these processes for the sessions that this process (or `owner`) has started. `module` selects one kind
     of work, such as "commit". The daemons themselves are not included."""
     parents = _parents()
-    words = {number: _words(number) for number in parents}
+    words = {number: process_words(number, "cmdline") for number in parents}
     wanted = os.getpid() if owner is None else owner
     machines = {number for number, parent in parents.items() if parent == wanted and _SHELL in words[number]}
     daemons = {number for number, parent in parents.items() if parent in machines and _DAEMON in words[number]}
@@ -48,17 +49,6 @@ def _is_of(word: bytes, module: str) -> bool:
 
 
 def _parents() -> dict[int, int]:
-    found: dict[int, int] = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError, ValueError, IndexError):
-            # The name in parentheses may contain spaces; the fields after the last parenthesis do not.
-            state, parent = (path / "stat").read_text().rpartition(")")[2].split()[:2]
-            if state != "Z":
-                found[int(path.name)] = int(parent)
-    return found
-
-
-def _words(number: int) -> list[bytes]:
-    with suppress(OSError):
-        return Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
-    return []
+    numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    stats = {number: process_stat(number) for number in numbers}
+    return {number: int(stat[1]) for number, stat in stats.items() if stat and stat[0] != "Z"}

@@ -45,6 +45,13 @@ def process_words(process_id: int, what: str) -> list[bytes]:
     return []
 
 
+def process_stat(process_id: int) -> list[str]:
+    """The fields after its name: state, parent and so on; empty if it has ended. The name may contain anything."""
+    with contextlib.suppress(OSError), open(f"/proc/{process_id}/stat", errors="replace") as stat:
+        return stat.read().rpartition(")")[2].split()
+    return []
+
+
 def remove_everything(folder: str) -> None:
     # At least twice: at the first check a broker may be between fork and exec, without its command line.
     for _ in range(3):

@@ -367,10 +367,8 @@ class SparkCluster:
 
 def _parent(process_id: int) -> int:
     """0 if the process has ended."""
-    with contextlib.suppress(OSError):
-        # The name in parentheses may contain anything; state and parent follow the last parenthesis.
-        return int(Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[1])
-    return 0
+    stat = kafka_watchdog.process_stat(process_id)
+    return int(stat[1]) if stat else 0
 
 
 _LOG4J = """\

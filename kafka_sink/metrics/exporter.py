@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -23,8 +24,8 @@ from kafka_sink.metrics.store import read_streams
 from kafka_sink.metrics.stream_figures import StreamFigures, to_json
 
 LOOK_S = 0.5
-# For a client that sends nothing.
-REQUEST_TIMEOUT_S = 10.0
+# For a client that sends nothing, and for everything that one sends and takes: it may send a byte at a time.
+REQUEST_TIMEOUT_S, CLIENT_S = 10.0, 30.0
 CLIENTS_MAX = 16
 
 
@@ -73,9 +74,13 @@ class Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        patience = threading.Timer(CLIENT_S, _hang_up, (request,))
+        patience.daemon = True
         try:
+            patience.start()
             super().process_request_thread(request, client_address)
         finally:
+            patience.cancel()
             self._free_clients.release()
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -85,6 +90,11 @@ class Server(ThreadingHTTPServer):
         except RuntimeError:  # no thread can be started now
             self._free_clients.release()
             raise
+
+
+def _hang_up(client: socket.socket) -> None:
+    with suppress(OSError):
+        client.shutdown(socket.SHUT_RDWR)
 
 
 def json_of(streams: list[StreamFigures]) -> str:

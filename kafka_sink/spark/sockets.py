@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -25,6 +26,7 @@ from kafka_sink.spark.files import application_folder
 SETTING = "spark.python.unix.domain.socket.enabled"
 NOTE = "has-told-of-sockets"
 FIRST_VERSION = (4, 1)
+_VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
 _LOGGER = logging.getLogger("kafka_sink")
 
 
@@ -32,7 +34,9 @@ def advise_sockets() -> None:
     """Called by planning, which runs on the driver, whose log is read."""
     if not is_reached_over_tcp(os.environ):
         return
-    if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) >= FIRST_VERSION:
+    # A platform's own Spark may have any text there, and no write may fail for a hint.
+    found = _VERSION.match(pyspark.__version__)
+    if found is not None and (int(found[1]), int(found[2])) >= FIRST_VERSION:
         _log_once(application_folder(), os.getpid())
 
 

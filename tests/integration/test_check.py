@@ -292,6 +292,8 @@ def test_versions_that_are_too_old_are_named() -> None:
     assert told["pyspark"].verdict == WARN and "streams do not" in told["pyspark"].text
     assert [each.verdict for each in versions((3, 12, 0), "20.0", None)] == [OK, OK, WARN]
     assert [each.verdict for each in versions((3, 12, 0), None, "3.5.1")] == [OK, FAIL, FAIL]
+    # Those of a platform's own packages.
+    assert [each.verdict for each in versions((3, 12, 0), "20-vendor", "4.3-vendor")] == [OK, OK, OK]
 
 
 def test_sockets_are_read_from_the_defaults_that_a_new_session_would_have(tmp_path: Path) -> None:

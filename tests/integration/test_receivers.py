@@ -225,6 +225,40 @@ def test_clients_for_whom_there_was_no_thread_take_no_place_for_ever(
             assert answer.status == 200
 
 
+def test_clients_that_send_a_byte_at_a_time_do_not_keep_others_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exporter, "CLIENT_S", 1.0, raising=False)
+    listener = socket.create_server(("127.0.0.1", 0))
+    handler = type("NoFigures", (exporter.Handler,), {"application_folder": str(tmp_path)})
+    is_over = threading.Event()
+
+    def drip(client: socket.socket) -> None:
+        with client, suppress(OSError):
+            while not is_over.wait(0.1):
+                client.sendall(b"G")
+
+    with exporter.Server(listener, handler) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        drips = [
+            threading.Thread(target=drip, args=(socket.create_connection(listener.getsockname()),))
+            for _ in range(CLIENTS_MAX)
+        ]
+        for each in drips:
+            each.start()
+        try:
+            time.sleep(0.5)
+            with urllib.request.urlopen("http://{}:{}/metrics".format(*listener.getsockname()), timeout=20) as answer:
+                assert answer.status == 200
+        finally:
+            is_over.set()
+            for each in drips:
+                each.join()
+            server.shutdown()
+            serving.join()
+
+
 def test_an_exporter_that_cannot_be_started_says_nothing_about_its_port(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

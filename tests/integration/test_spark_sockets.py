@@ -59,7 +59,18 @@ def test_without_a_folder_of_the_application_it_is_said_once_per_process(folder:
     assert not Path(sockets.NOTE).exists()
 
 
-@pytest.mark.parametrize(("version", "count"), [("4.0.1", 0), ("4.1.0", 1), ("4.3.0.dev1", 1), ("5.0.0", 1)])
+@pytest.mark.parametrize(
+    ("version", "count"),
+    [
+        ("4.0.1", 0),
+        ("4.1.0", 1),
+        ("4.3.0.dev1", 1),
+        ("5.0.0", 1),
+        ("4.3-vendor", 1),
+        ("4.0+vendor.1", 0),
+        ("vendor", 0),
+    ],
+)
 def test_a_spark_that_has_no_unix_sockets_is_left_alone(
     version: str, count: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
