@@ -331,8 +331,10 @@ def _refuse_first(column: str, is_bad: Array, what: str) -> None:
 
 
 def _bytes_from_rows(contents: Sequence[bytes | None]) -> BytesColumn | None:
-    column = BytesColumn.from_arrow(pa.array(contents, pa.large_binary()), "")
-    return None if column.longest < 0 else column
+    array = pa.array(contents, pa.large_binary())
+    if array.null_count == len(array):
+        return None
+    return BytesColumn.from_arrow(array, "")
 
 
 def _headers_from_rows(rows: Sequence[Headers | None]) -> BytesColumn:

@@ -133,8 +133,9 @@ def test_a_timestamp_beyond_64_bits_is_refused_and_spoils_no_other_record() -> N
     with EmbeddedBroker(topics={"t": 1}) as kafka, Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
         assert producer.send("t", b"a").result(TIMEOUT_S).offset == 0
         pending = producer.send("t", b"b")
-        with pytest.raises(DataError, match="timestamp_ms must be a number of milliseconds"):
-            producer.send("t", b"c", timestamp_ms=2**63)
+        for timestamp_ms in (2**63, -1, 1.5):
+            with pytest.raises(DataError, match="timestamp_ms must be a number of milliseconds"):
+                producer.send("t", b"c", timestamp_ms=timestamp_ms)  # type: ignore[arg-type]
         assert pending.result(TIMEOUT_S).offset == 1
 
 

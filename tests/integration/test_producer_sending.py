@@ -235,15 +235,6 @@ def test_an_interceptor_sees_an_outcome_that_send_waited_for_once() -> None:
     assert [type(error) for error in seen.errors] == [type(None), DeliveryError]
 
 
-def test_a_timestamp_that_does_not_fit_is_refused_and_the_producer_goes_on() -> None:
-    with EmbeddedBroker(topics={"t": 1}) as broker, producer_of(broker) as producer:
-        producer.send("t", b"before").result(TIMEOUT_S)
-        for timestamp_ms in (2**63, -1, 1.5):
-            with pytest.raises(DataError, match="timestamp_ms must be a number of milliseconds"):
-                producer.send("t", b"v", timestamp_ms=timestamp_ms)  # type: ignore[arg-type]
-        assert producer.send("t", b"after").result(TIMEOUT_S).offset == 1
-
-
 def test_serializers_apply_and_without_them_text_is_utf8(kafka_4: KafkaCluster, topic_name: str) -> None:
     kafka_4.create_topic(topic_name)
     hooks = {"value_serializer": lambda number: b"%d" % number, "key_serializer": "IntegerSerializer"}

@@ -45,7 +45,7 @@ def test_show_prints_what_would_be_registered(capsys: pytest.CaptureFixture[str]
         (("check", "--columns", sys.executable, "--format", "avro"), "the file is not UTF-8"),
         (("show", "--columns", COLUMNS, "--format", "avro", "--column", "x"), "there is no such column"),
         (("check", "--columns", COLUMNS, "--format", "avro", "--option", "topic=t"), "is no option of formats"),
-        (("show", "--columns", "a-b int", "--format", "avro"), "is not understood"),
+        (("show", "--columns", "a-b int", "--format", "avro"), "is no name with a type"),
     ],
 )
 def test_wrong_usage_is_told(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str) -> None:
