@@ -43,25 +43,28 @@ class Call:
     # ---- the response ----
 
     def answer(self, body: Mapping[str, Any], *, version: int | None = None) -> None:
-        assert not self.is_answered, f"{self.api.name} was answered twice"
-        self.is_answered = True
         body = dict(body)
-        fault = self.fault
-        if fault is not None and fault.disconnect:
-            self.core.close(self.connection_id)
-            return
         if "error_code" in body:
             body["error_code"] = self.code_to_report("", -1, body["error_code"])
         throttle_time_ms = self.core.throttle_times_ms.get(self.api.name)
         if throttle_time_ms and any(row.name == "throttle_time_ms" for row in self.api.response):
             body["throttle_time_ms"] = throttle_time_ms
-        data = frames.encode_response(self.api, self.version if version is None else version, self.correlation_id, body)
-        self.core.schedule.after(fault.delay_after_ms if fault else 0, lambda: self.core.send(self.connection_id, data))
+        version = self.version if version is None else version
+        self._end(frames.encode_response(self.api, version, self.correlation_id, body))
 
     def finish(self) -> None:
         """The request has no response (Produce with acks=0)."""
+        self._end(b"")
+
+    def _end(self, data: bytes) -> None:
+        assert not self.is_answered, f"{self.api.name} was answered twice"
         self.is_answered = True
-        self.core.send(self.connection_id, b"")
+        fault = self.fault
+        if fault is not None and fault.disconnect:
+            self.core.close(self.connection_id)
+        else:
+            delay_ms = fault.delay_after_ms if fault is not None else 0
+            self.core.schedule.after(delay_ms, lambda: self.core.send(self.connection_id, data))
 
     def hang_up(self) -> None:
         self.is_answered = True

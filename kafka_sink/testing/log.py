@@ -92,7 +92,7 @@ class PartitionLog:
             duplicate = self.producers.duplicate_of(batch)
             if duplicate is not None:
                 # Kafka returns a time for a duplicate even if the topic uses CreateTime.
-                return Appended(duplicate.first_offset, duplicate.last_offset + 1, duplicate.timestamp_ms, True)
+                return Appended(duplicate.base_offset, duplicate.last_offset + 1, duplicate.max_timestamp_ms, True)
             needs_proof = config.settings.flag("transaction.partition.verification.enable")
             self.producers.check(batch, guard, verification=needs_proof)
         is_append_time = _is_append_time(config)
@@ -100,7 +100,7 @@ class PartitionLog:
         stored = stamp(batch, self.end_offset, leader_epoch, max_timestamp_ms, is_append_time=is_append_time)
         self._store(stored)
         if batch.has_producer_id:
-            self.producers.append(stored, stored.base_offset, stored.last_offset, max_timestamp_ms)
+            self.producers.append(stored)
         append_time_ms = now_ms if is_append_time else NO_TIMESTAMP
         return Appended(stored.base_offset, self.end_offset, append_time_ms, False)
 
@@ -151,7 +151,7 @@ class PartitionLog:
             elif batch.is_control:
                 self._end_transaction(batch, marker_of(batch))
             elif batch.has_producer_id:
-                self.producers.append(batch, batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
+                self.producers.append(batch)
         self.high_watermark = self.end_offset
         self.cleaned_offset = min(self.cleaned_offset, self.end_offset)
         self._ended = []

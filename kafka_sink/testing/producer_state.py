@@ -17,7 +17,7 @@ duplicate: it is refused by rule 2 or 3. That is the difference between the two 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafka_sink.testing.batches import Batch, Marker
 from kafka_sink.testing.errors import Code, Refused
@@ -27,19 +27,10 @@ SEQUENCE_MAX = (1 << 31) - 1
 NO_EPOCH = -1
 
 
-@dataclass(frozen=True, slots=True)
-class AppendedBatch:
-    first_sequence: int
-    last_sequence: int
-    first_offset: int
-    last_offset: int
-    timestamp_ms: int
-
-
 @dataclass(slots=True)
 class ProducerEntry:
     epoch: int = NO_EPOCH
-    batches: list[AppendedBatch] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
     coordinator_epoch: int = -1
     transaction_first_offset: int | None = None
     last_timestamp_ms: int = -1
@@ -97,12 +88,12 @@ class ProducerStates:
 
     # ---- data ----
 
-    def duplicate_of(self, batch: Batch) -> AppendedBatch | None:
+    def duplicate_of(self, batch: Batch) -> Batch | None:
         entry = self.entries.get(batch.producer_id)
         if entry is None or entry.epoch != batch.producer_epoch:
             return None
         for old in entry.batches:
-            if old.first_sequence == batch.base_sequence and old.last_sequence == batch.last_sequence:
+            if old.base_sequence == batch.base_sequence and old.last_sequence == batch.last_sequence:
                 return old
         return None
 
@@ -135,16 +126,15 @@ class ProducerStates:
         elif batch.base_sequence != (entry.last_sequence + 1) & SEQUENCE_MAX:
             raise refusal
 
-    def append(self, batch: Batch, first_offset: int, last_offset: int, timestamp_ms: int) -> None:
+    def append(self, batch: Batch) -> None:
+        """After it was stored: with its offset and its largest timestamp."""
         entry = self.entries.setdefault(batch.producer_id, ProducerEntry())
         entry.move_to_epoch(batch.producer_epoch)
-        entry.batches.append(
-            AppendedBatch(batch.base_sequence, batch.last_sequence, first_offset, last_offset, timestamp_ms)
-        )
+        entry.batches.append(replace(batch, data=b""))  # the header is enough, for as long as the producer lives
         del entry.batches[:-BATCHES_RETAINED]
-        entry.last_timestamp_ms = timestamp_ms
+        entry.last_timestamp_ms = batch.max_timestamp_ms
         if batch.is_transactional and entry.transaction_first_offset is None:
-            entry.transaction_first_offset = first_offset
+            entry.transaction_first_offset = batch.base_offset
         self._guards.pop(batch.producer_id, None)
 
     # ---- markers ----

@@ -41,7 +41,7 @@ class SaslServer(Protocol):
     def step(self, token: bytes) -> bytes: ...
 
 
-def new_exchange(mechanism: str, credentials: Credentials, host: str, now_ms: int) -> SaslServer:
+def new_exchange(mechanism: str, credentials: Credentials, host: str = "", now_ms: int = 0) -> SaslServer:
     """`host`: the broker's own name, which an AWS_MSK_IAM signature includes."""
     if mechanism == AWS_MSK_IAM:
         return AwsMskIamServer(credentials.access_keys, host, now_ms)

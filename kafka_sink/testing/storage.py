@@ -130,7 +130,7 @@ def _state_of(core: BrokerCluster) -> dict[str, Any]:
         {
             "name": topic.name,
             "topic_id": topic.topic_id.hex(),
-            "configs": topic.config.own,
+            "configs": topic.configs,
             "partitions": [
                 {
                     "replicas": one.replicas,

@@ -55,6 +55,10 @@ class Topic:
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
 
+    @property
+    def configs(self) -> dict[str, str]:
+        return self.config.own
+
 
 def check_topic_name(name: str) -> None:
     if not name or name in (".", "..") or len(name) > NAME_LENGTH_MAX or _LEGAL_NAME.match(name) is None:

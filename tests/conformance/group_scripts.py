@@ -218,3 +218,12 @@ def offsets_in_a_version_2_transaction(peer: Peer, seen: Seen) -> None:
             break
         peer.advance(20)
     seen.note("after", offsets(peer, group, stable=True))
+
+
+@script(needs_version_2=True)
+def describing_an_unknown_group(peer: Peer, seen: Seen) -> None:
+    group = peer.name("g")
+    peer.find(group, 0)
+    for version in (5, 6):
+        [row] = peer.ask(peer.find(group, 0), apis.DESCRIBE_GROUPS, version, {"groups": [group]})["groups"]
+        seen.note(f"v{version}", (row["error_code"], row["group_state"]))

@@ -243,3 +243,15 @@ def listing_by_pattern(peer: Peer, seen: Seen) -> None:
         answer = peer.ask(peer.find(tid), apis.LIST_TRANSACTIONS, 2, body)
         found = [row["transactional_id"] for row in answer["transaction_states"]]
         seen.note(repr(pattern).replace(tid, "tx"), (answer["error_code"], tid in found))
+
+
+@script(needs_version_2=True)
+def offsets_of_tiers(peer: Peer, seen: Seen) -> None:
+    peer.create_topic(peer.topic)
+    peer.produce(batch(b"a", b"b"), topic=peer.topic)
+    for version in (9, 11):
+        for timestamp in (-4, -5, -6, -7):
+            places = [{"partition_index": 0, "timestamp": timestamp}]
+            body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": peer.topic, "partitions": places}]}
+            [row] = peer.ask(1, apis.LIST_OFFSETS, version, body)["topics"][0]["partitions"]
+            seen.note(f"v{version} {timestamp}", (row["error_code"], row["timestamp"], row["offset"]))

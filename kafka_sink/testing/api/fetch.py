@@ -1,4 +1,4 @@
-"""Fetch (1) 4-17, ListOffsets (2) 1-9, OffsetForLeaderEpoch (23) 2-4, DescribeProducers (61) 0.
+"""Fetch (1) 4-18, ListOffsets (2) 1-11, OffsetForLeaderEpoch (23) 2-4, DescribeProducers (61) 0.
 
 Fetch waits for `min_bytes` up to `max_wait_ms`; a partition with an error ends the wait. Readers with isolation
 read_committed see nothing at or above the last stable offset and get the aborted transactions in the fetched range. The
@@ -24,7 +24,16 @@ from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.log import PartitionLog
 
 READ_COMMITTED = 1
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+# The first version of ListOffsets that knows a place in the log by such a number.
+PLACES_SINCE = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
 VERSION_TOPIC_IDS = 13
 
 
@@ -135,6 +144,9 @@ def on_list_offsets(call: Call) -> None:
 def _offset(call: Call, topic: str, asked: Mapping[str, Any]) -> Answer:
     call.check_fault(topic, asked["partition_index"])
     call.check_allowed(acl.DESCRIBE, acl.TOPIC, topic)
+    since = 0 if asked["timestamp"] >= 0 else PLACES_SINCE.get(asked["timestamp"])
+    if since is None or call.version < since:
+        raise Refused(Code.UNSUPPORTED_VERSION)
     view = view_of(call, topic, asked["partition_index"], asked["current_leader_epoch"])
     limit = view.last_stable_offset if call.body["isolation_level"] == READ_COMMITTED else view.high_watermark
     timestamp, offset = _place_in_log(view.log, asked["timestamp"], limit)
@@ -148,7 +160,7 @@ def _place_in_log(log: PartitionLog, asked_ms: int, limit: int) -> tuple[int, in
         return -1, limit
     if asked_ms in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.start_offset
-    if asked_ms == LATEST_TIERED:
+    if asked_ms in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1
     if asked_ms == MAX_TIMESTAMP:
         with_data = (one for one in log.batches if not one.is_control and one.record_count)

@@ -1,5 +1,5 @@
 """JoinGroup (11) 0-9, SyncGroup (14) 0-5, Heartbeat (12) 0-4, LeaveGroup (13) 0-5, OffsetCommit (8) 2-9, OffsetFetch
-(9) 1-9, ListGroups (16) 0-5, DescribeGroups (15) 0-5: the classic protocol, as far as ordinary consumers use it.
+(9) 1-9, ListGroups (16) 0-5, DescribeGroups (15) 0-6: the classic protocol, as far as ordinary consumers use it.
 
 From JoinGroup v4 on a new member gets its id with MEMBER_ID_REQUIRED and joins again. Not modelled: the protocol of
 KIP-848 (clients then fall back or must set group.protocol=classic), expiry of committed offsets, static members that
@@ -25,6 +25,7 @@ from kafka_sink.testing.topics import OFFSETS_TOPIC
 
 VERSION_REQUIRES_ID = 4
 VERSION_MANY_GROUPS = 8
+VERSION_UNKNOWN_IS_AN_ERROR = 6
 
 
 def _check_coordinator(call: Call, group_id: str, operation: str = acl.READ) -> None:
@@ -224,6 +225,8 @@ def _describe(call: Call, group_id: str) -> Answer:
     _check_coordinator(call, group_id, acl.DESCRIBE)
     group = call.core.groups.groups.get(group_id)
     if group is None:
+        if call.version >= VERSION_UNKNOWN_IS_AN_ERROR:
+            raise Refused(Code.GROUP_ID_NOT_FOUND)
         return {}
     name = group.protocol_name or ""
     members = [

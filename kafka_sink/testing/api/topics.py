@@ -145,7 +145,7 @@ def _configs(call: Call, kind: int, name: str) -> list[Answer]:
         topic = call.core.cluster.topics.get(name)
         if topic is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
-        own = topic.config.own
+        own = topic.configs
         return [
             _config(one, topic.config.text(one), SOURCE_TOPIC if one in own else _source(call, default))
             for one, default in TOPIC_DEFAULTS.items()

@@ -32,7 +32,6 @@ LAST_VERSIONS: Mapping[str, Mapping[str, int]] = {
         "EndTxn": 4,
         "TxnOffsetCommit": 4,
         "ListTransactions": 1,
-        "LeaveGroup": 5,
     },
 }
 # Listed for all, but refused here: only brokers may use these versions.

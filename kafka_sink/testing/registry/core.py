@@ -123,9 +123,6 @@ class RegistryCore:
 
     # ---- subjects ----
 
-    def _root(self, call: _Call) -> Any:
-        return {}
-
     def _subjects(self, call: _Call) -> Any:
         prefix = call.query.get("subjectPrefix", ":*:")
         every = {name for context in self.store.contexts.values() for name in context.subjects}
@@ -189,9 +186,6 @@ class RegistryCore:
 
     # ---- schemas ----
 
-    def _types(self, call: _Call) -> Any:
-        return list(KINDS)
-
     def _by_id(self, call: _Call) -> Any:
         content = self._content_of_id(call)
         return {**content.to_answer(), "guid": content.guid}
@@ -231,9 +225,6 @@ class RegistryCore:
                 if content.guid == call.parts[2].lower():
                     return {**content.to_answer(), "guid": content.guid}
         raise RegistryRefusal(404, 40403, f"Schema {call.parts[2]} not found")
-
-    def _contexts(self, call: _Call) -> Any:
-        return sorted(self.store.contexts)
 
     # ---- compatibility, level, mode ----
 
@@ -307,7 +298,7 @@ _Handler = Callable[[RegistryCore, _Call], Any]
 _ROUTES: tuple[tuple[str, tuple[str, ...], _Handler], ...] = tuple(
     (route.split()[0], tuple(part for part in route.split()[1].split("/") if part), handler)
     for route, handler in {
-        "GET /": RegistryCore._root,
+        "GET /": lambda _core, _call: {},
         "GET /subjects": RegistryCore._subjects,
         "GET /subjects/*/versions": RegistryCore._versions,
         "GET /subjects/*/versions/*": RegistryCore._version,
@@ -317,13 +308,13 @@ _ROUTES: tuple[tuple[str, tuple[str, ...], _Handler], ...] = tuple(
         "POST /subjects/*/versions": RegistryCore._register,
         "DELETE /subjects/*": RegistryCore._delete_subject,
         "DELETE /subjects/*/versions/*": RegistryCore._delete_version,
-        "GET /schemas/types": RegistryCore._types,
+        "GET /schemas/types": lambda _core, _call: list(KINDS),
         "GET /schemas/ids/*": RegistryCore._by_id,
         "GET /schemas/ids/*/schema": RegistryCore._text_by_id,
         "GET /schemas/ids/*/subjects": RegistryCore._subjects_of_id,
         "GET /schemas/ids/*/versions": RegistryCore._versions_of_id,
         "GET /schemas/guids/*": RegistryCore._by_guid,
-        "GET /contexts": RegistryCore._contexts,
+        "GET /contexts": lambda core, _call: sorted(core.store.contexts),
         "POST /compatibility/subjects/*/versions": RegistryCore._test,
         "POST /compatibility/subjects/*/versions/*": RegistryCore._test,
         "GET /config": RegistryCore._setting,

@@ -154,6 +154,10 @@ def test_acks_zero_has_no_answer_and_an_error_closes_the_connection(client: Clus
     unanswered = client.send(1, apis.PRODUCE, 9, body)
     assert client.produce(batch(b"b")) == (0, 1)
     assert not client.has_answer(unanswered)
+    client.core.faults.add(Fault("Produce", disconnect=True, after_apply=True))
+    with pytest.raises(Closed):
+        client.ask(1, apis.PRODUCE, 9, body)
+    assert client.fetch()["high_watermark"] == 3
     body["topic_data"][0]["name"] = "nowhere"  # type: ignore[index]
     with pytest.raises(Closed):
         client.ask(1, apis.PRODUCE, 9, body)
