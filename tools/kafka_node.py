@@ -168,7 +168,7 @@ class KafkaNode:
 def archive_options(version: str) -> list[str]:
     """JVM options for the class archive of this version, if there is one. The JVM ignores an outdated one."""
     archive = archive_path(version)
-    return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off"] if archive.exists() else []
+    return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds*=off"] if archive.exists() else []
 
 
 def archive_path(version: str) -> Path:

@@ -46,8 +46,8 @@ def quick_options(tmp: Path) -> str:
         archive = _archive_path()
     except KafkaUnavailable:  # there is no Java, which the start of a JVM will report
         return options
-    # Without cds=off a JVM prints warnings about an archive that does not fit into the output of a job.
-    return f"{options} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds=off" if archive.exists() else options
+    # Without cds*=off (cds=off leaves out cds+dynamic) a JVM prints warnings about an archive that does not fit into the output of a job.
+    return f"{options} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds*=off" if archive.exists() else options
 
 
 def jars_first() -> str:
@@ -109,8 +109,8 @@ def _run_application(folder: Path, option: str) -> None:
             list(iterator)
             return WriterCommitMessage()
 
-    # cds=off: otherwise the JVM prints each class that it cannot put into the archive.
-    options = f"{QUICK_JVM} -Djava.io.tmpdir={folder} {option} -Xlog:cds=off -Xlog:cds+dynamic=off"
+    # cds*=off: otherwise the JVM prints each class that it cannot put into the archive.
+    options = f"{QUICK_JVM} -Djava.io.tmpdir={folder} {option} -Xlog:cds*=off"
     # Any: each call of a builder returns another type.
     builder: Any = SparkSession.builder.master("local[2]").config("spark.driver.extraJavaOptions", options)
     for name, value in {

@@ -61,7 +61,7 @@ MISTAKES = (
     Mistake(deciding.recorded_before_committed, seeds(100), Search(Budget(crashes=1))),
     Mistake(deciding.doubt_is_no, seeds(800)),
     Mistake(deciding.ledger_left_out, seeds(20)),
-    Mistake(deciding.ledger_made_up, seeds(300, UNNAMED)),
+    Mistake(deciding.ledger_made_up, seeds(1000, UNNAMED)),
     Mistake(deciding.no_fencing, seeds(100), Search(Budget(crashes=1))),
     Mistake(deciding.no_claim, seeds(700), Search(Budget(crashes=1, outdated=2))),
     Mistake(deciding.stale_identity_believed, seeds(20, PROCESSES), Search(Budget(processes=2), batches=3)),
@@ -87,7 +87,7 @@ MISTAKES = (
     Mistake(ending.silence_is_consent, seeds(400)),
     Mistake(ending.no_is_believed, seeds(200, LIES)),
     Mistake(ending.marker_epoch_not_compared, seeds(100, LOST_MARKERS)),
-    Mistake(ending.sweep_of_every_run, seeds(200)),
+    Mistake(ending.sweep_of_every_run, seeds(500)),
     Mistake(ending.no_sweep, seeds(20)),
     Mistake(ending.leaders_not_awaited, seeds(20)),
     # tests/unit/exactly_once/test_leaders.py finds it in every run.
