@@ -46,7 +46,8 @@ def quick_options(tmp: Path) -> str:
         archive = _archive_path()
     except KafkaUnavailable:  # there is no Java, which the start of a JVM will report
         return options
-    # Without cds*=off (cds=off leaves out cds+dynamic) a JVM prints warnings about an archive that does not fit into the output of a job.
+    # Otherwise a JVM prints warnings about an archive that does not fit into the output of a job. The star also covers
+    # cds+dynamic.
     return f"{options} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds*=off" if archive.exists() else options
 
 
