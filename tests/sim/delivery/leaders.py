@@ -7,6 +7,7 @@ leaders before it ends a transaction, and waits. Each dropped marker has a cause
   after the check a broker had told the client in time that the partition has a leader
   late news       there is a leader again, a broker had told the client, but the coordinator had not heard of it
   deadline        time was up, and the decided batch had to be committed
+  lie             a coordinator had wrongly answered that the transaction is over (`lies`), so its id was used again
 
 Any other cause is a violation. "In time" means: for the first EndTxn of a batch, since the check before the decision;
 for a repetition, since the EndTxn before it; for all other requests of a driver, since its operation began. A task must
@@ -23,7 +24,7 @@ doubt; then a row of it may be missing or there twice, and no other row.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -44,7 +45,8 @@ from tests.sim.scenario import TOPICS
 from tests.sim.trace import Trace, Violation
 
 TIME_OUT, AFTER_THE_CHECK, LATE_NEWS = "time-out", "after the check", "late news"
-DEADLINE = "deadline"
+DEADLINE, LIE = "deadline", "lie"
+# Those that a long run must show; a lie about such a transaction is too rare.
 CAUSES = (TIME_OUT, AFTER_THE_CHECK, LATE_NEWS, DEADLINE)
 OPEN_SHARE = 0.8
 # Longer than most answers take.
@@ -71,7 +73,9 @@ class Forgotten:
 
 
 class Leaders:
-    def __init__(self, network: Network, trace: Trace, *, freshness_ms: int) -> None:
+    def __init__(self, network: Network, trace: Trace, lied_about: Set[str], *, freshness_ms: int) -> None:
+        """`lied_about`: transactional ids about which a coordinator has answered wrongly."""
+        self._lied_about = lied_about
         self.network = network
         self.core = network.core
         self.trace = trace
@@ -215,6 +219,8 @@ class Leaders:
         why = TIME_OUT if cause is None else cause.by_partition.get(partition)
         if why == AFTER_THE_CHECK and self._has_leader(partition):
             why = LATE_NEWS
+        if why is None and name in self._lied_about:
+            why = LIE
         text = f"{'commit' if marker.is_commit else 'abort'} of {name} was sent to {partition[0]}-{partition[1]}"
         if why is None:
             assert cause is not None
