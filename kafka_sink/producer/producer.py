@@ -288,6 +288,7 @@ class Producer:
 
     def resume_transaction(self, receipt: TransactionReceipt) -> None:
         """Instead of `init_transactions`: takes over a prepared transaction, to commit or abort it."""
+        _check_receipt(receipt)
         self._operations.step(
             "resume_transaction()", lambda operation_id: c.ResumeTransaction(operation_id, receipt), subject=receipt
         )
@@ -401,3 +402,9 @@ def _parse_options(config: Mapping[str, object]) -> ProducerOptions:
     from kafka_sink.options.parse import parse_producer_options
 
     return parse_producer_options(config)
+
+
+def _check_receipt(given: object) -> None:
+    if not isinstance(given, TransactionReceipt):
+        kind = type(given).__name__
+        raise LocalProtocolError(f"resume_transaction() takes what prepare_transaction() returned, not {kind}")

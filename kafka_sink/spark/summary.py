@@ -46,7 +46,7 @@ def report_aborted(
             "repeated (delivery is at least once)"
         )
     elif conclusion is Conclusion.ABORTED:
-        said = "all of them are aborted, nothing of the batch is visible"
+        said = "they are aborted, except those that a warning above names; nothing of the batch is visible"
     elif conclusion is None:
         said = "nothing of the batch is visible"
     elif key.has_ledger:

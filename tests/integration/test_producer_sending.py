@@ -332,3 +332,13 @@ def test_every_step_of_a_transaction_is_measured(kafka_4: KafkaCluster, topic_na
         found = producer.metrics()
     for name in ("init", "begin", "send-offsets", "commit", "abort"):
         assert found["producer-metrics", f"txn-{name}-time-ns-total", (("client-id", "measured"),)] > 0
+
+
+@pytest.mark.parametrize("given", [None, "receipt", (1, 2)])
+def test_what_is_no_receipt_is_refused_and_the_producer_goes_on(given: object) -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker, producer_of(broker, transactional_id="a") as producer:
+        with pytest.raises(LocalProtocolError, match="takes what prepare_transaction"):
+            producer.resume_transaction(given)  # type: ignore[arg-type]
+        producer.init_transactions()
+        with producer.transaction():
+            assert producer.send("t", b"v").result(TIMEOUT_S).offset == 0
