@@ -305,10 +305,9 @@ class Client:
         if not nodes.offered_apis:
             self.reach()
             nodes = self._ensure_open()[1].nodes
-        transaction_version = 2 if nodes.finalized_features.get("transaction.version", 0) >= 2 else 1
         missing = tuple(api.name for api in TRANSACTION_APIS if api.key not in nodes.offered_apis)
-        verifies = not missing and (transaction_version == 2 or (is_sweeping and self._brokers_verify()))
-        return TransactionSupport(transaction_version, verifies, missing)
+        verifies = not missing and (nodes.transaction_version == 2 or (is_sweeping and self._brokers_verify()))
+        return TransactionSupport(nodes.transaction_version, verifies, missing)
 
     def cluster_id(self) -> str:
         """Empty if the brokers do not return one."""

@@ -42,6 +42,7 @@ from kafka_sink.wire.apis import Api
 BOOTSTRAP_ID_FIRST = -2
 # A broker processes the requests of one connection one by one, and several connections in parallel.
 LANES_MAX = 4
+TRANSACTION_FEATURE = "transaction.version"
 
 
 class NodeSet:
@@ -262,6 +263,11 @@ class NodeSet:
             self._open(node, now_ms)
         else:
             self._resolve(node)
+
+    @property
+    def transaction_version(self) -> int:
+        """The rules of transactions: 2 from version 2 of the feature on (KIP-890), else 1."""
+        return 2 if self.finalized_features.get(TRANSACTION_FEATURE, 0) >= 2 else 1
 
     def can_use(self, node_id: int, now_ms: int) -> bool:
         """Whether the node is ready for a request. If not, starts connecting, or notes the end of the back-off."""

@@ -39,8 +39,6 @@ from kafka_sink.engine.transaction_requests import CoordinatorClient, Coordinato
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
 from kafka_sink.options import ProducerOptions
 
-TRANSACTION_FEATURE = "transaction.version"
-
 
 class Engine:
     def __init__(
@@ -211,7 +209,7 @@ class Engine:
         if error is None:
             self._reset_producer(replace(self._options, transactional_id=wish.transactional_id))
             # By the older rules Produce has no topic ids: only metadata tells whether a topic was replaced meanwhile.
-            self._production.metadata_is_stale = self._transaction is not None and self._transaction_version() == 1
+            self._production.metadata_is_stale = self._transaction is not None and self.nodes.transaction_version == 1
         self._finished.append(c.Finished(wish.operation_id, error))
 
     def _on_transaction_wish(self, wish: c.TransactionWish) -> None:
@@ -224,7 +222,7 @@ class Engine:
         elif isinstance(wish, c.InitTransactions):
             transaction.init(wish.operation_id)
         elif isinstance(wish, c.BeginTransaction):
-            transaction.begin(wish.operation_id, self._transaction_version())
+            transaction.begin(wish.operation_id, self.nodes.transaction_version)
         elif isinstance(wish, c.SendOffsets):
             transaction.send_offsets(wish)
         elif isinstance(wish, c.EndTransaction):
@@ -233,9 +231,6 @@ class Engine:
             transaction.prepare(wish.operation_id)
         else:
             transaction.resume(wish.operation_id, wish.receipt)
-
-    def _transaction_version(self) -> int:
-        return 2 if self.nodes.finalized_features.get(TRANSACTION_FEATURE, 0) >= 2 else 1
 
     # ---- responses ----
 
@@ -279,7 +274,7 @@ class Engine:
         request = requests.next_request(now_ms, is_quiet=self._production.is_quiet)
         if transaction.state is TransactionState.INITIALIZING:
             # Before the first transaction nothing was written by the rules of another version.
-            transaction.transaction_version = self._transaction_version()
+            transaction.transaction_version = self.nodes.transaction_version
         self._adopt_identity(transaction)
         if request is None or self._end is not None:
             return
