@@ -14,15 +14,14 @@ Assumption about brokers: DescribeConfigs and Metadata return what is in effect.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.configs import ConfigAnswer, found_or_raise
 from kafka_sink.error_table.brokers import LEDGER_FORGETS
 from kafka_sink.errors import BrokerError, ConfigError
 from kafka_sink.frozen import frozen
+from kafka_sink.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -46,7 +45,6 @@ CLEANUP, IN_SYNC, UNCLEAN, MESSAGE_BYTES = CHECKED = (
     "unclean.leader.election.enable",
     "max.message.bytes",
 )
-WARNINGS_MAX = 256
 
 
 @frozen
@@ -88,7 +86,7 @@ def check_ledger_configs(client: Client, wanted: LedgerOptions, configs: ConfigA
         check_cleanup_policy(topic, configs)
     brokers, replicas = ledger_counts(client, topic)
     for text in troubles(topic, configs or {}, replicas, brokers):
-        _warn_once(text, os.getpid())
+        warn_once(text)
 
 
 def _is_missing(client: Client, topic: str, configs: ConfigAnswer) -> bool:
@@ -173,9 +171,3 @@ def _number(configs: Mapping[str, str | None], name: str, unknown: int) -> int:
 
 def _alter(topic: str, name: str, value: str) -> str:
     return f"kafka-configs --alter --entity-type topics --entity-name {topic} --add-config {name}={value}"
-
-
-@lru_cache(maxsize=WARNINGS_MAX)
-def _warn_once(text: str, pid: int) -> None:
-    """The process id is part of the key because a forked child inherits its parent's memory."""
-    _LOGGER.warning("%s", text)

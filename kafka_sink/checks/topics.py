@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kafka_sink.admin.client import Client, topic_row
+from kafka_sink.admin.client import Client, new_topic_row, topic_row
 from kafka_sink.admin.topics import TopicState, differences, topic_query, topic_state
 from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
@@ -131,13 +131,7 @@ def _missing(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResul
 
 def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:
     """Sends a validate-only request: permission, configuration and replicas are checked, nothing is created."""
-    row: dict[str, Any] = {
-        "name": topic,
-        "num_partitions": plan.partitions,
-        "replication_factor": plan.replication_factor,
-        "assignments": [],
-        "configs": [{"name": name, "value": value} for name, value in plan.configs],
-    }
+    row = new_topic_row(topic, plan.partitions, plan.replication_factor, dict(plan.configs))
     body = {"topics": [row], "timeout_ms": client.options.request_timeout_ms, "validate_only": True}
     try:
         (answer,) = client.ask(Controller(), CREATE_TOPICS, body, changes_nothing=True)["topics"]

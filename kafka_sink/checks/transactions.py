@@ -9,7 +9,7 @@ from kafka_sink.admin.client import Client
 from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity
-from kafka_sink.exactly_once.listing import SingleStep, TransactionListing
+from kafka_sink.exactly_once.listing import TransactionListing
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.exactly_once.sweep import NOT_VERIFIED
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
@@ -77,7 +77,7 @@ def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     ]
     mine = [state for state in states if _is_of_sink(state["transactional_id"], sink_id)]
     listing = TransactionListing(settings_of(job, client), sink_id, client.now_ms())
-    found = client.run(SingleStep(listing, client.now_ms() + client.options.max_block_ms))
+    found = client.run_step(listing)
     if found.failure is not None:
         yield warn("ids", f"open transactions were not listed: {found.failure}", "see the other lines")
         return

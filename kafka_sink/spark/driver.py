@@ -41,9 +41,9 @@ from kafka_sink.exactly_once.session import (
     OnMismatch,
 )
 from kafka_sink.exactly_once.sweep import NOT_VERIFIED
+from kafka_sink.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.files import look_in_spark_files
-from kafka_sink.spark.log import warn_once
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, remove_marks
 
 if TYPE_CHECKING:
