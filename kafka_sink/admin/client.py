@@ -24,7 +24,6 @@ import random
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from kafka_sink.admin.configs import (
@@ -162,9 +161,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     # ---- state machines --------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Iterator, Mapping
 
 from kafka_sink.admin.client import Client
-from kafka_sink.admin.configs import ConfigAnswer, found_or_raise
+from kafka_sink.admin.configs import ConfigAnswer, found_or_raise, number_of
 from kafka_sink.error_table.brokers import LEDGER_FORGETS
 from kafka_sink.errors import BrokerError, ConfigError
 from kafka_sink.frozen import frozen
@@ -147,9 +147,10 @@ def troubles(topic: str, configs: Mapping[str, str | None], replicas: int | None
             f"kafka-reassign-partitions --execute with a JSON file that names three brokers for {topic}-"
             f"{LEDGER_PARTITION}"
         )
-    if (replicas or 0) >= REPLICAS_WANTED and _number(configs, IN_SYNC, IN_SYNC_WANTED) < IN_SYNC_WANTED:
+    in_sync, message_bytes = number_of(configs, IN_SYNC), number_of(configs, MESSAGE_BYTES)
+    if (replicas or 0) >= REPLICAS_WANTED and in_sync is not None and in_sync < IN_SYNC_WANTED:
         yield (
-            f"the ledger topic {topic} has {IN_SYNC}={configs[IN_SYNC]}: a decision may be acknowledged by one broker "
+            f"the ledger topic {topic} has {IN_SYNC}={in_sync}: a decision may be acknowledged by one broker "
             f"alone, and be lost with it. {_alter(topic, IN_SYNC, str(IN_SYNC_WANTED))}"
         )
     if configs.get(UNCLEAN) == "true":
@@ -157,16 +158,11 @@ def troubles(topic: str, configs: Mapping[str, str | None], replicas: int | None
             f"the ledger topic {topic} has {UNCLEAN}=true: a broker that has missed decisions may become its leader. "
             f"{_alter(topic, UNCLEAN, 'false')}"
         )
-    if _number(configs, MESSAGE_BYTES, MESSAGE_BYTES_WANTED) < MESSAGE_BYTES_WANTED:
+    if message_bytes is not None and message_bytes < MESSAGE_BYTES_WANTED:
         yield (
-            f"the ledger topic {topic} has {MESSAGE_BYTES}={configs[MESSAGE_BYTES]}: a decision about many tasks does "
+            f"the ledger topic {topic} has {MESSAGE_BYTES}={message_bytes}: a decision about many tasks does "
             f"not fit, and its batch is aborted. {_alter(topic, MESSAGE_BYTES, '1048588')}"
         )
-
-
-def _number(configs: Mapping[str, str | None], name: str, unknown: int) -> int:
-    text = configs.get(name) or ""
-    return int(text) if text.isdecimal() else unknown
 
 
 def _alter(topic: str, name: str, value: str) -> str:
