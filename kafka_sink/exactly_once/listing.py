@@ -160,14 +160,13 @@ class LogEnds(CommitStep):
                 body, target = offsets_body(partitions, LATEST, isolation), Leaders(tuple(partitions))
                 self.queue.ask(now_ms, key, target, LIST_OFFSETS, body, version_min=LIST_OFFSETS_FIRST_ISOLATED)
 
-    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
-        """A leader that is away says nothing; the others are shown."""
-        self.on_bodies(now_ms, answer)
-
     def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
         super().on_bodies(now_ms, answer)
         if self.failure is None:
             self.queue.drop(answer.key)
+
+    # A leader that is away says nothing; the others are shown.
+    on_lost = on_bodies
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         found = self.stable if key == STABLE else self.end
