@@ -1,7 +1,7 @@
 """Every planted mistake of the commit: whether the simulation or the model must find it, and within which limit.
 
-The docstring of the function that plants a mistake says what is wrong; pytest's `MonkeyPatch` undoes it. Without a limit
-the simulation or the model does not search for the mistake: it does no harm there (the model has no pool, the
+The docstring of the function that plants a mistake says what is wrong; pytest's `MonkeyPatch` undoes it. Without a
+limit the simulation or the model does not search for the mistake: it does no harm there (the model has no pool, the
 simulation's records are small), or it is too rare.
 """
 
