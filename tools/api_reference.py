@@ -122,10 +122,10 @@ def _describe(node: Node, module: str, package: str) -> str:
     fields = list(_fields(node))
     methods = list(_methods(node, module))
     init = next((one for one in methods if one.name == "__init__"), None)
-    if init is not None:
-        lines.append(_code(f"{node.name}{_signature(init)}"))
-    elif fields:
+    if fields:
         lines.append(_code("\n".join([f"class {node.name}({bases}):" if bases else f"class {node.name}:", *fields])))
+    elif init in node.body:
+        lines.append(_code(f"{node.name}{_signature(init)}"))
     elif bases:
         lines.append(f"A `{bases}`.\n")
     if text:

@@ -16,14 +16,7 @@ from contextlib import closing
 from kafka_sink.cli.arguments import parse_arguments
 from kafka_sink.cli.report import OPEN, REFUSED, UNREACHABLE, USAGE, Declined, Report
 from kafka_sink.cli.streams import OutputFailed, ReaderGone, prepare_streams, print_error, print_text
-from kafka_sink.errors import (
-    CommitLost,
-    CommitPending,
-    ConfigError,
-    KafkaSinkError,
-    OperationTimeout,
-    TransportError,
-)
+from kafka_sink.errors import CommitLost, CommitPending, ConfigError, KafkaSinkError, OperationTimeout, TransportError
 
 # A shell's exit codes for processes ended by a signal: SIGINT, SIGPIPE.
 INTERRUPTED, UNREAD = 130, 141

@@ -27,7 +27,6 @@ from kafka_sink.client.admin_request import AnyBroker
 from kafka_sink.error_table.commits import REPLAY_IN_DOUBT, REPLAY_WRONG
 from kafka_sink.errors import BrokerError, ConfigError, DataError, KafkaSinkError, copy_error
 from kafka_sink.exactly_once.identity import check_sink_id
-from kafka_sink.exactly_once.listing import SingleStep
 from kafka_sink.exactly_once.replay_progress import RUN_PREFIX, ReplayListing, ReplayProgress, encode_progress
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.options.values import TOPIC_NAME
@@ -143,7 +142,7 @@ class ReplaySession:
         """The progress of every replay in the ledger, by name."""
         settings = DeliverySettings(ledger_topic=self.ledger_topic, request_timeout_ms=self._options.request_timeout_ms)
         listing = ReplayListing(settings, self.client.now_ms(), claim_offset=claim_offset)
-        read = self.client.run(SingleStep(listing, self.client.now_ms() + self._patience_ms))
+        read = self.client.run_step(listing)
         if read.failure is not None or read.found is None:
             raise NotAnswered(f"the ledger was not available: {read.failure or 'no answer'}")
         if claim_offset is not None and self.name in read.in_doubt:

@@ -252,7 +252,7 @@ COLUMN_MISSING = _of_columns(
     page="headers.md",
 )
 # ---- 20xx: rows ----
-_of_rows = partial(ErrorEntry, data=TASK)
+_of_rows = partial(ErrorEntry, data=TASK, page="quickstart.md")
 ROW_INVALID = _of_rows(
     "PKS-2001",
     "row cannot be sent",
@@ -285,7 +285,6 @@ ROW_HEADERS = _of_rows(
     "A header has a null key, or an element of headers is not a header. Kafka does not allow such headers.",
     "Filter them out, or set record.errors=dead-letter or drop.",
     ("a header whose key is null",),
-    page="quickstart.md",
 )
 ROW_PARTITION = _of_rows(
     "PKS-2005",
@@ -293,7 +292,6 @@ ROW_PARTITION = _of_rows(
     "A row names a partition that the topic does not have. Partitions are numbered from 0.",
     "Correct the column partition, set it to null (the key then decides), or add partitions to the topic.",
     ("names partition", "is no number in 0.."),
-    page="quickstart.md",
 )
 ROW_TIMESTAMP = _of_rows(
     "PKS-2006",
@@ -301,7 +299,6 @@ ROW_TIMESTAMP = _of_rows(
     "A record's timestamp is before 1970, or is not a number of milliseconds.",
     "Correct or remove the column timestamp: a bigint is in milliseconds since 1970, so multiply seconds by 1000.",
     ("Kafka counts milliseconds from 1970 on",),
-    page="quickstart.md",
 )
 ROW_MISFIT = _of_rows(
     "PKS-2007",

@@ -127,6 +127,30 @@ class CommitStep(ABC):
         return describe_answer(api.name, error_code)
 
 
+PartT = TypeVar("PartT", bound=CommitStep)
+
+
+class SingleStep(Generic[PartT]):
+    """One step as a state machine of its own. The verdict is the step: finished, failed or given up."""
+
+    def __init__(self, part: PartT, deadline_ms: int) -> None:
+        self._part = part
+        self._deadline_ms = deadline_ms
+
+    def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress[PartT]:
+        for answer in answers:
+            if not self._part.is_finished:
+                self._part.on_answer(now_ms, answer)
+        if self._part.is_finished:
+            return Progress((), None, self._part)
+        if now_ms >= self._deadline_ms:
+            self._part.fail(f"no time left ({self._part.last_trouble or 'no answer'})")
+            return Progress((), None, self._part)
+        requests = self._part.queue.take_due(now_ms)
+        moments = (self._part.queue.wake_at_ms(), self._deadline_ms)
+        return Progress(requests, min(moment for moment in moments if moment is not None), None)
+
+
 class StepChain(CommitStep):
     """Steps one after the other; the chain has the requests of the current one."""
 

@@ -8,7 +8,6 @@ Nothing is reserved for a waiting thread, so nothing leaks if it gives up.
 from __future__ import annotations
 
 from contextlib import suppress
-from types import TracebackType
 
 from kafka_sink.errors import BufferExhausted
 from kafka_sink.options import ProducerOptions
@@ -95,9 +94,7 @@ class BufferWaiter:
             lambda: mailbox.change_count != seen_change_count, self._deadline_ms, "waiting for room"
         )
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self._deadline_ms is None:
             return
         mailbox, metrics = self._pool.mailbox, self._pool.metrics

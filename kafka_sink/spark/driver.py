@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.client_pool import ClientPool
+from kafka_sink.admin.configs import number_of
 from kafka_sink.admin.ledger_topic import CHECKED, check_ledger_configs
 from kafka_sink.admin.support import TransactionSupport
 from kafka_sink.error_table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
@@ -41,9 +42,9 @@ from kafka_sink.exactly_once.session import (
     OnMismatch,
 )
 from kafka_sink.exactly_once.sweep import NOT_VERIFIED
+from kafka_sink.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.files import look_in_spark_files
-from kafka_sink.spark.log import warn_once
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, remove_marks
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class Driver:
         if not options.is_exactly_once:
             return options
         limits, ledger_configs = client.configs_of_broker_and_topic([MAX_TIMEOUT], ledger, CHECKED)
-        timeout_ms = self._timeout_ms(limits or {})
+        timeout_ms = self._timeout_ms(limits)
         if ledger is not None:
             check_ledger_configs(client, options, ledger_configs)
         return replace(options, producer=replace(options.producer, transaction_timeout_ms=timeout_ms))
@@ -173,12 +174,11 @@ class Driver:
         _LOGGER.warning("%s: by delivery.fallback rows are written at least once, and may appear twice", lack)
         return replace(options, is_exactly_once=False)
 
-    def _timeout_ms(self, limits: Mapping[str, str | None]) -> int:
+    def _timeout_ms(self, limits: Mapping[str, str | None] | None) -> int:
         timeout_ms = self._options.producer.transaction_timeout_ms
-        text = limits.get(MAX_TIMEOUT) or ""
-        if not text.lstrip("-").isdigit() or timeout_ms <= int(text):
+        allowed_ms = number_of(limits, MAX_TIMEOUT)
+        if allowed_ms is None or timeout_ms <= allowed_ms:
             return timeout_ms
-        allowed_ms = int(text)
         if self._options.transaction_timeout_is_chosen:
             raise ConfigError(
                 f"kafka.transaction.timeout.ms={timeout_ms} is more than the brokers allow "

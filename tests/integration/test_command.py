@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,10 +29,7 @@ LEDGER = "ledger"
 QUICK = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(properties=QUICK) as broker:
-        yield broker
+pytestmark = pytest.mark.embedded_kafka(properties=QUICK)
 
 
 @pytest.fixture

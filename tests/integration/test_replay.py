@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +43,7 @@ OFFSET_OUT_OF_RANGE, NOT_LEADER, DUPLICATE_SEQUENCE_NUMBER = 1, 6, 46
 TIME_MS = 1_700_000_000_000
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={DEAD: 2, BACK: 3}) as broker:
-        yield broker
+pytestmark = pytest.mark.embedded_kafka(topics={DEAD: 2, BACK: 3})
 
 
 def rows(count: int, first: int = 0) -> pa.RecordBatch:

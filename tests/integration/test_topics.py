@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,10 +28,7 @@ WANTED = {
 UNKNOWN_TOPIC = 3
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(3) as broker:
-        yield broker
+pytestmark = pytest.mark.embedded_kafka(3)
 
 
 def plan(servers: str, topic: str = "new", **options: str) -> None:

@@ -9,6 +9,8 @@ import argparse
 import sys
 from functools import partial
 
+import pytest
+
 from tests.mistakes.table import MISTAKES, Mistake
 from tests.sim.command import Planted, Simulated
 from tests.sim.delivery.breakers import BREAKERS
@@ -40,7 +42,8 @@ def _kind_of(result: Result) -> str:
 
 def _violation(mistake: Mistake, seed: int) -> Violation | None:
     assert mistake.seeds is not None
-    with mistake.plant():
+    with pytest.MonkeyPatch.context() as patch:
+        mistake.plant(patch)
         return run(draw(seed, mistake.seeds.breakers)).violation
 
 

@@ -11,12 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from kafka_sink.options import ProducerOptions
-from tests.sim.delivery.breakers import (
-    REPLAY_MISMATCH,
-    UNNAMED,
-    breaker_faults,
-    drawn_breakers,
-)
+from tests.sim.delivery.breakers import REPLAY_MISMATCH, UNNAMED, breaker_faults, drawn_breakers
 from tests.sim.dice import Dice
 from tests.sim.scenario import LINKS, REQUEST_AND_ANSWER, TOPICS, FaultEvent
 

@@ -274,7 +274,7 @@ class DeliverySimulation:
             return False
         else:
             for host in query.hosts:
-                host.plan_turn(self.loop.now_ms)
+                host.plan_step(self.loop.now_ms)
             return bool(query.hosts)
         return True
 

@@ -15,12 +15,7 @@ from kafka_sink.client.authentication import session_end_ms
 from kafka_sink.client.connection import NEGOTIATION_FRAME_BYTES_MAX
 from kafka_sink.engine.commands import Append
 from kafka_sink.error_table.brokers import KERBEROS_LOGIN
-from kafka_sink.errors import (
-    AuthenticationError,
-    ConfigError,
-    LocalProtocolError,
-    RemoteProtocolError,
-)
+from kafka_sink.errors import AuthenticationError, ConfigError, LocalProtocolError, RemoteProtocolError
 from kafka_sink.security.mechanisms import Exchange
 from kafka_sink.security.oauthbearer import OAuthBearerExchange
 from kafka_sink.security.passwords import password_exchange

@@ -22,12 +22,7 @@ from kafka_sink.client.commands import Disconnect
 from kafka_sink.engine.batch_sender import REQUEST_OVERHEAD_BYTES
 from kafka_sink.engine.commands import Append, BatchObserved, Close, Drained
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import (
-    AuthorizationError,
-    BrokerError,
-    DeliveryError,
-    DeliveryTimeout,
-)
+from kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, DeliveryTimeout
 from kafka_sink.records.batch import Share
 from kafka_sink.wire.apis import PRODUCE
 

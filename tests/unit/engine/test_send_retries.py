@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from driver import (
-    BACKOFF_MS,
-    DUPLICATE,
-    INVALID_RECORD,
-    NOT_LEADER,
-    OUT_OF_ORDER,
-    EngineDriver,
-)
+from driver import BACKOFF_MS, DUPLICATE, INVALID_RECORD, NOT_LEADER, OUT_OF_ORDER, EngineDriver
 from fake_cluster import FakeCluster
 
 from kafka_sink.engine.commands import Abandon, BatchObserved, Close, Flush

@@ -7,12 +7,7 @@ from driver import new_batch
 from transaction_driver import GROUP, PRODUCER_ID, TRANSACTION, TransactionDriver, registered, started
 
 from kafka_sink.engine.commands import Append
-from kafka_sink.errors import (
-    AuthorizationError,
-    KafkaSinkError,
-    LocalProtocolError,
-    TransactionAborted,
-)
+from kafka_sink.errors import AuthorizationError, KafkaSinkError, LocalProtocolError, TransactionAborted
 from kafka_sink.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,

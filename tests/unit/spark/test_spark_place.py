@@ -10,15 +10,7 @@ from pyspark import TaskContext
 from kafka_sink.errors import ConfigError, LocalProtocolError
 from kafka_sink.exactly_once.identity import run_hash
 from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.spark.place import (
-    BATCH_ID,
-    CONTINUOUS,
-    DESCRIPTION,
-    QUERY_ID,
-    RUN_ID,
-    place_in_batch,
-    place_in_stream,
-)
+from kafka_sink.spark.place import BATCH_ID, CONTINUOUS, DESCRIPTION, QUERY_ID, RUN_ID, place_in_batch, place_in_stream
 from kafka_sink.spark.task import TaskPlace
 
 STREAM = {QUERY_ID: "q-1", BATCH_ID: "7", RUN_ID: "r-1"}
