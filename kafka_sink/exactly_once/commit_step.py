@@ -119,7 +119,7 @@ class CommitStep(ABC):
         found = meaning(api, error_code)
         if found not in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN):
             return False
-        self.last_trouble = describe_answer(api.name, error_code)
+        self.last_trouble = self.error_text(key, api, error_code)
         self.queue.repeat(now_ms, key, find_again=found is Meaning.FIND_AGAIN, soon=found is Meaning.REPEAT_SOON)
         return True
 
