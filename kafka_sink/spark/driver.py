@@ -284,9 +284,9 @@ def check_with_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> Sin
     return settled
 
 
-@lru_cache(maxsize=CHECKS_MAX)
-def create_topics(options: SinkOptions, pid: int) -> None:
-    """Creates the topics of `topic.create`, once per process and configuration."""
+def create_topics(options: SinkOptions) -> None:
+    """Creates the topics of `topic.create`. The brokers are asked at each planning: a topic may have been deleted since
+    the last one, and this process may live as long as the application."""
     plan = options.topic_plan
     if plan is None or options.topic is None:
         return
@@ -294,7 +294,7 @@ def create_topics(options: SinkOptions, pid: int) -> None:
 
     # The topic's configuration may not suit dead letters: a compacted topic rejects records without a key.
     plans = [(options.topic, plan), (options.dead_letter_topic, replace(plan, configs=()))]
-    client = _clients(pid).get(options.producer)
+    client = _clients(os.getpid()).get(options.producer)
     for topic, wanted in plans:
         if topic is None:
             continue
@@ -302,7 +302,7 @@ def create_topics(options: SinkOptions, pid: int) -> None:
         if found is None:
             _LOGGER.info("created topic %s", topic)
         elif found:
-            _LOGGER.warning("topic %s was there before, and stays as it is: %s", topic, "; ".join(found))
+            warn_once(f"topic {topic} was there before, and stays as it is: {'; '.join(found)}")
 
 
 @lru_cache(maxsize=CHECKS_MAX)
