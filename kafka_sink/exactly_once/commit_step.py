@@ -25,6 +25,8 @@ MORE_TIME = (
     "transaction.max.timeout.ms; or set delivery.guarantee=at-least-once"
 )
 
+# How long brokers must say that a topic is gone.
+GONE_MS = 5_000
 
 V_co = TypeVar("V_co", covariant=True)
 
@@ -49,6 +51,8 @@ class CommitStep(ABC):
         self.entry: ErrorEntry = NOT_COMMITTED
         self.is_fenced = False
         self.last_trouble = ""
+        # Since when brokers have said that a topic is not there.
+        self._gone_since_ms: int | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -106,6 +110,14 @@ class CommitStep(ABC):
     def fail(self, reason: str, *, is_fenced: bool = False) -> None:
         self.queue.drop_all()
         self.failure, self.is_fenced = reason, is_fenced
+
+    def is_gone_for_good(self, now_ms: int, *, is_gone: bool) -> bool:
+        """Brokers learn of a new topic one after the other, so a topic is believed to be gone only after a while."""
+        if not is_gone:
+            self._gone_since_ms = None
+        elif self._gone_since_ms is None:
+            self._gone_since_ms = now_ms
+        return self._gone_since_ms is not None and now_ms - self._gone_since_ms >= GONE_MS
 
     def is_done(self, now_ms: int, key: RequestKey, api: Api, error_code: int) -> bool:
         """False: the request is repeated, or it was refused."""
