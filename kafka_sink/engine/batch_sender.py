@@ -331,7 +331,9 @@ class BatchSender:
         return False
 
     def _on_refused(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> None:
-        error = failure.refused_error(batch, answer["error_code"], answer.get("error_message"))
+        error = failure.refused_error(
+            batch, answer["error_code"], answer.get("error_message"), self._options.transactional_id
+        )
         record_errors = {
             item["batch_index"]: item["batch_index_error_message"] or "" for item in answer.get("record_errors") or ()
         }

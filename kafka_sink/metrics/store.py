@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from kafka_sink.exactly_once.identity import run_hash
-from kafka_sink.io.marks import list_unfinished_marks
+from kafka_sink.io.marks import ABORTED, list_unfinished_marks
 from kafka_sink.metrics.figures import FAILED, BatchReport
 from kafka_sink.metrics.stream_figures import StreamFigures, from_json, stream_of, to_json
 
@@ -89,7 +89,8 @@ def _open_slot(path: str) -> int:
 def add_open_decisions(application_folder: str, figures: StreamFigures) -> StreamFigures:
     """Counted from the marks of commits, on request."""
     folder = os.path.join(application_folder, run_hash(figures.sink))
-    figures.set("open_decisions", len(list_unfinished_marks(folder)) if figures.sink else 0)
+    marks = list_unfinished_marks(folder) if figures.sink else []
+    figures.set("open_decisions", sum(not mark.endswith(ABORTED) for mark in marks))
     return figures
 
 
