@@ -37,6 +37,8 @@ from kafka_sink.error_table.commits import COMMIT_PENDING, NOT_COMMITTED, ROWS_L
 from kafka_sink.error_table.entry import ErrorEntry
 from kafka_sink.error_table.writes import OPTION_INVALID, ROW_INVALID
 
+FOREIGN_CHARACTERS_MAX = 2000
+
 
 class KafkaSinkError(Exception):
     """Base of all errors of this package; never raised itself."""
@@ -65,6 +67,14 @@ def explain_error(error: KafkaSinkError) -> str:
         f"  Next: {entry.cure}\n"
         f"  More: pykafka-sink explain {entry.name}"
     )
+
+
+def foreign_text(text: object) -> str:
+    """What another host says, for an error or the log: one printable line of limited length. Empty if it is no text."""
+    if not isinstance(text, str):
+        return ""
+    line = "".join(letter if letter.isprintable() else " " for letter in text[:FOREIGN_CHARACTERS_MAX])
+    return line if len(text) <= FOREIGN_CHARACTERS_MAX else f"{line}..."
 
 
 def common_entry(problems: Sequence[KafkaSinkError], otherwise: ErrorEntry) -> ErrorEntry:
