@@ -24,9 +24,7 @@ def refused_error(
     batch: ProducerBatch, error_code: int, broker_text: str | None, transactional_id: str | None
 ) -> KafkaSinkError:
     """The broker's response was final."""
-    text = f"{_records(batch)} refused: {describe(error_code)}"
-    if broker_text:
-        text += f"; the broker says: {broker_text}"
+    text = f"{_records(batch)} refused: {describe(error_code, broker_text)}"
     if error_code in _ADVICE:
         text += f". {_ADVICE[error_code].format(size=batch.size)}"
     text += f". {_safety(batch)}"

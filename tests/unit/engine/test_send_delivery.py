@@ -129,13 +129,17 @@ def test_the_text_of_the_broker_reaches_the_user() -> None:
     batch = driver.send()
     driver.answer(INVALID_RECORD, error_message="no key on a compacted topic")
     assert "no key on a compacted topic" in str(driver.error_of(batch))
+    batch = driver.send()
+    driver.answer(INVALID_RECORD, error_message="\x1b[2Jno key\n25/11/25 INFO all rows delivered" + "x" * 30_000)
+    text = str(driver.error_of(batch))
+    assert "no key 25/11/25" in text and text.isprintable() and len(text) < 3000
 
 
 def test_errors_of_single_records_are_passed_on_with_their_positions() -> None:
     driver = EngineDriver()
     batch = driver.send(record_count=5)
     record_errors = [
-        {"batch_index": 1, "batch_index_error_message": "key is missing"},
+        {"batch_index": 1, "batch_index_error_message": "key is\nmissing"},
         {"batch_index": 3, "batch_index_error_message": None},
     ]
     driver.answer(INVALID_RECORD, record_errors=record_errors)
