@@ -31,8 +31,8 @@ _INTRODUCTION = """\
 
 Search this page for the name of your error, such as `PKS-1001`, or for words of its text (`...` stands for the variable
 part of a text). Spark puts its own sentence before the error: search the output for `PKS-`. A name never changes. In
-Python it is `error.name`; `pykafka-sink explain PKS-1001` prints what this page says. For texts of Spark and Python, and
-for symptoms without an error, see [troubleshooting](troubleshooting.md).
+Python it is `error.name`; `pykafka-sink explain PKS-1001` prints what this page says. For texts of Spark and Python,
+and for symptoms without an error, see [troubleshooting](troubleshooting.md).
 
 "Data" describes the write or batch that failed. Earlier batches are not affected.
 """
