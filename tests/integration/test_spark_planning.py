@@ -5,6 +5,7 @@ The assumption: Spark gives its planning and its committing processes on the dri
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 from collections.abc import Iterator
@@ -26,9 +27,9 @@ from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, acl
 from kafka_sink.testing.acl import Acl
 from kafka_sink.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS, Api
-from tests.chaos.bare_spark import open_transactions
+from tests.chaos.bare_spark import PARTITIONS, Checkpoint, open_transactions, problems, run_on, settings_of
 from tests.integration.asking import client_of
-from tests.integration.commanding import Sink, rows
+from tests.integration.commanding import Shell, Sink, rows
 
 LEDGER = "ledger"
 DELETE_LAST_BY_NAME = 5
@@ -116,6 +117,22 @@ def test_a_start_after_a_commit_that_failed_finishes_what_was_decided_before_any
     assert open_transactions(sink.servers, sink.sink_id) == []
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
     assert find_unfinished_commits(sink.sink_id) == []
+
+
+def test_a_stream_whose_checkpoint_was_moved_goes_on_under_the_id_that_the_ledger_shows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with EmbeddedBroker(topics={"t": PARTITIONS}) as broker:
+        servers, checkpoint = broker.bootstrap_servers, Checkpoint()
+        settings = settings_of(servers, "t")
+        run_on(checkpoint, settings, 2)
+        said = Shell(capsys)("ledger", "--bootstrap-server", servers, "--json")
+        (decision,) = json.loads(said.out)["decisions"]
+        settings["checkpointLocation"] = "/another/place"
+        with pytest.raises(CommitAborted, match="has no record of sink"):
+            run_on(checkpoint, settings)
+        run_on(checkpoint, {**settings, "sink.id": decision["sink_id"]}, 2)
+        assert problems(servers, "t", 4) == []
 
 
 def test_a_planning_that_finds_no_broker_leaves_the_mark_for_the_next_one(sink: Sink) -> None:
