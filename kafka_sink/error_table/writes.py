@@ -193,10 +193,12 @@ STREAM_UNNAMED = _of_spark(
 BATCH_UNNAMED = _of_spark(
     "PKS-1107",
     "batch number without a query",
-    "Inside foreachBatch over Spark Connect, or in threads, Spark does not say which query the batch belongs to. With "
-    "a new checkpoint the numbers start again, and new rows would be mistaken for repeated ones.",
-    "Set the option query.id, with a new value for each new checkpoint; or use a batch.id that contains a letter.",
-    ("is only a number, and its query is not known",),
+    "The number is not the one that Spark gave this micro-batch; or Spark does not say which query it belongs to, as "
+    "inside foreachBatch over Spark Connect or in threads. With a new checkpoint the numbers start again, and new rows "
+    "would be mistaken for repeated ones.",
+    "Inside foreachBatch write the number as Spark passes it: str(batch_id). Otherwise set the option query.id, with a "
+    "new value for each new checkpoint; or use a batch.id that contains a letter.",
+    ("is only a number, and",),
     page="exactly-once.md#foreachbatch",
 )
 SPARK_UNEXPECTED = _of_spark(
