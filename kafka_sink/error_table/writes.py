@@ -284,9 +284,10 @@ ROW_TOO_LARGE = _of_rows(
 ROW_HEADERS = _of_rows(
     "PKS-2004",
     "invalid headers",
-    "A header has a null key, or an element of headers is not a header. Kafka does not allow such headers.",
+    "A header has a key that is null or not UTF-8, or an element of headers is not a header. Kafka does not allow such "
+    "headers.",
     "Filter them out, or set record.errors=dead-letter or drop.",
-    ("a header whose key is null",),
+    ("a header whose key is null", "a header whose key is no text"),
     page="quickstart.md",
 )
 ROW_PARTITION = _of_rows(
