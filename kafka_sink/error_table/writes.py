@@ -193,10 +193,12 @@ STREAM_UNNAMED = _of_spark(
 BATCH_UNNAMED = _of_spark(
     "PKS-1107",
     "batch number without a query",
-    "Inside foreachBatch over Spark Connect, or in threads, Spark does not say which query the batch belongs to. With "
-    "a new checkpoint the numbers start again, and new rows would be mistaken for repeated ones.",
-    "Set the option query.id, with a new value for each new checkpoint; or use a batch.id that contains a letter.",
-    ("is only a number, and its query is not known",),
+    "The number is not the one that Spark gave this micro-batch; or Spark does not say which query it belongs to, as "
+    "inside foreachBatch over Spark Connect or in threads. With a new checkpoint the numbers start again, and new rows "
+    "would be mistaken for repeated ones.",
+    "Inside foreachBatch write the number as Spark passes it: str(batch_id). Otherwise set the option query.id, with a "
+    "new value for each new checkpoint; or use a batch.id that contains a letter.",
+    ("is only a number, and",),
     page="exactly-once.md#foreachbatch",
 )
 SPARK_UNEXPECTED = _of_spark(
@@ -282,9 +284,10 @@ ROW_TOO_LARGE = _of_rows(
 ROW_HEADERS = _of_rows(
     "PKS-2004",
     "invalid headers",
-    "A header has a null key, or an element of headers is not a header. Kafka does not allow such headers.",
+    "A header has a key that is null or not UTF-8, or an element of headers is not a header. Kafka does not allow such "
+    "headers.",
     "Filter them out, or set record.errors=dead-letter or drop.",
-    ("a header whose key is null",),
+    ("a header whose key is null", "a header whose key is no text"),
 )
 ROW_PARTITION = _of_rows(
     "PKS-2005",
