@@ -7,9 +7,6 @@ Nothing is reserved for a waiting thread, so nothing leaks if it gives up.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from types import TracebackType
-
 from kafka_sink.errors import BufferExhausted
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.producer_options import LONG_MAX
@@ -70,15 +67,13 @@ class BufferPool:
 
 
 class BufferWaiter:
-    """One thread in the queue for memory, as a context: queued at its first wait, always removed at the end."""
+    """One thread that may have to wait for memory: queued at its first wait. Whoever makes it calls `leave` at the
+    end."""
 
     def __init__(self, pool: BufferPool) -> None:
         self._pool = pool
         self._deadline_ms: int | None = None
         self._started_ns = 0
-
-    def __enter__(self) -> BufferWaiter:
-        return self
 
     def wait(self, seen_change_count: int) -> bool:
         """Waits for any change since. False if max.block.ms has passed."""
@@ -87,7 +82,7 @@ class BufferWaiter:
         if self._deadline_ms is None:
             self._deadline_ms = clock.monotonic_ms() + pool.max_block_ms
             self._started_ns = clock.monotonic_ns()
-            with mailbox.changed:
+            with mailbox.lock:
                 mailbox.waiters.append(self)
         if mailbox.is_sender_thread or pool.max_block_ms == 0:
             return False
@@ -95,16 +90,12 @@ class BufferWaiter:
             lambda: mailbox.change_count != seen_change_count, self._deadline_ms, "waiting for room"
         )
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def leave(self) -> None:
+        """It is out of the queue."""
         if self._deadline_ms is None:
             return
         mailbox, metrics = self._pool.mailbox, self._pool.metrics
-        # Without the lock: an interrupt while waiting for it would leave this thread in the queue, before all others.
-        with suppress(ValueError):  # interrupted before it was queued
-            mailbox.waiters.remove(self)
-        with mailbox.changed:
+        with mailbox.lock:
             # There may be room for the next thread, too.
             mailbox.notify_change()
         clock = mailbox.clock

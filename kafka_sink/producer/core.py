@@ -92,6 +92,7 @@ class Core:
         """Stops at once: everything unfinished fails."""
         self.mailbox.post(c.Abandon(DeliveryError(f"dropped: {text}", ambiguous=True)))
         self.mailbox.wake()
+        self.mailbox.is_abandoned = True
 
     def join(self) -> None:
         if threading.get_ident() != self.mailbox.sender_ident:

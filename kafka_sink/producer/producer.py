@@ -30,7 +30,7 @@ from kafka_sink.producer.collector import Collector, HeaderPairs
 from kafka_sink.producer.core import Core
 from kafka_sink.producer.future import OnDelivery, RecordFuture
 from kafka_sink.producer.interceptors import HeaderList, ProducerRecord
-from kafka_sink.producer.mailbox import CLOSE, CLOSED, deadline_of, refuse_reentry
+from kafka_sink.producer.mailbox import CLOSE, CLOSED, PendingOperation, deadline_of, refuse_reentry
 from kafka_sink.producer.metrics import MetricName
 from kafka_sink.producer.offsets import ConsumerGroup, OffsetAndMetadata, read_offsets
 from kafka_sink.producer.operations import OFFSETS, Operations
@@ -52,7 +52,8 @@ class Producer:
 
     def __init__(self, config: Mapping[str, object] | ProducerOptions) -> None:
         options = config if isinstance(config, ProducerOptions) else _parse_options(config)
-        core = Core(options)
+        # First: an interrupt below leaves a producer that ends its thread when it is collected.
+        self._core = core = Core(options)
         self._options = options = core.options
         self._mailbox = core.mailbox
         self._appender = core.appender
@@ -66,7 +67,6 @@ class Producer:
         self._unchecked_bytes_max = options.max_request_size - HEADER_BYTES - RECORD_OVERHEAD_BYTES_MAX - 5
         self._metrics = core.metrics
         self._operations = Operations(core.mailbox, core.appender, core.metrics, options.max_block_ms)
-        self._core = core
 
     # ---- sending ---------------------------------------------------------------------------------------------------
 
@@ -334,18 +334,20 @@ class Producer:
         if timeout_s is not None and timeout_s < 0:
             raise LocalProtocolError(f"close(timeout_s={timeout_s}): a time-out cannot be negative")
         core, mailbox = self._core, self._mailbox
-        if mailbox.is_ended:
+        if mailbox.is_ended or mailbox.is_abandoned:
             core.join()
             return
-        refuse_reentry(self._appender.lock)
+        for lock in (self._appender.lock, mailbox.lock):
+            refuse_reentry(lock)
         deadline_ms = deadline_of(self._clock, timeout_s)
-        mailbox.begin_closing()
-        if timeout_s == 0 or mailbox.is_sender_thread:
-            core.abandon("the producer was closed without waiting")
-            core.join()
-            return
-        operation = self._appender.post_behind(CLOSE, c.Close)
+        operation = PendingOperation(CLOSE)
         try:
+            mailbox.begin_closing()
+            if timeout_s == 0 or mailbox.is_sender_thread:
+                core.abandon("the producer was closed without waiting")
+                core.join()
+                return
+            self._appender.post_behind(operation, c.Close)
             mailbox.wait_for_operation(operation, deadline_ms, f"{timeout_s} s")
         except OperationTimeout:
             unsent = self._appender.buffer_pool.used_records

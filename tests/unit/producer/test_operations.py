@@ -36,7 +36,7 @@ class Steps:
         return wish.operation_id
 
     def end(self, operation_id: int, error: TransactionAborted | None = None, result: object = None) -> None:
-        with self.mailbox.changed:
+        with self.mailbox.lock:
             self.mailbox.finish(operation_id, error, result)
 
 
