@@ -124,8 +124,10 @@ class Appender:
             collector.view, collector.partition_count = view, view.partition_count
         return collector
 
-    def collect(self, collector: Collector, row: Row, byte_count: int, on_delivery: OnDelivery | None) -> RecordFuture:
-        """Hot path of every record: one lock, no avoidable call."""
+    def collect(
+        self, collector: Collector, row: Row, byte_count: int, on_delivery: OnDelivery | None, waited_ms: int = 0
+    ) -> RecordFuture:
+        """Hot path of every record: one lock, no avoidable call. `waited_ms` of max.block.ms are over."""
         pool, mailbox, lock = self.buffer_pool, self._mailbox, self.lock
         if lock._is_owned():  # type: ignore[attr-defined]  # asked here, as a call of ours would cost more
             refuse_reentry(lock)
@@ -140,7 +142,8 @@ class Appender:
             else:
                 future = None
         if future is None:
-            return self.admit(byte_count, 1, lambda: self._take_row(collector, row, byte_count, on_delivery))
+            take = partial(self._take_row, collector, row, byte_count, on_delivery)
+            return self.admit(byte_count, 1, take, waited_ms)
         if self._wants_wake:
             self._wake()
         return future
@@ -222,7 +225,7 @@ class Appender:
 
     # ---- waiting for memory ------------------------------------------------------------------------------------------
 
-    def admit(self, byte_count: int, record_count: int, take: Callable[[], T]) -> T:
+    def admit(self, byte_count: int, record_count: int, take: Callable[[], T], waited_ms: int = 0) -> T:
         """Runs `take` under the lock as soon as there is room and no earlier thread is waiting."""
         pool, mailbox, lock = self.buffer_pool, self._mailbox, self.lock
         if lock._is_owned():  # type: ignore[attr-defined]
@@ -233,7 +236,7 @@ class Appender:
                 ROW_TOO_LARGE,
             )
         most_bytes = pool.total_bytes - pool.total_bytes // PORTION
-        waiter = BufferWaiter(pool)
+        waiter = BufferWaiter(pool, waited_ms)
         try:
             while True:
                 with self.lock:

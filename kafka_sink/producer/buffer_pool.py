@@ -70,8 +70,9 @@ class BufferWaiter:
     """One thread that may have to wait for memory: queued at its first wait. Whoever makes it calls `leave` at the
     end."""
 
-    def __init__(self, pool: BufferPool) -> None:
+    def __init__(self, pool: BufferPool, waited_ms: int = 0) -> None:
         self._pool = pool
+        self._waited_ms = waited_ms
         self._deadline_ms: int | None = None
         self._started_ns = 0
 
@@ -80,7 +81,7 @@ class BufferWaiter:
         pool, mailbox = self._pool, self._pool.mailbox
         clock = mailbox.clock
         if self._deadline_ms is None:
-            self._deadline_ms = clock.monotonic_ms() + pool.max_block_ms
+            self._deadline_ms = clock.monotonic_ms() + pool.max_block_ms - self._waited_ms
             self._started_ns = clock.monotonic_ns()
             with mailbox.lock:
                 mailbox.waiters.append(self)

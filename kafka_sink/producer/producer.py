@@ -105,6 +105,7 @@ class Producer:
             if byte_count > self._unchecked_bytes_max:
                 check_size(topic, key, value, pairs, self._options.max_request_size)
             collector = self._appender.collectors.get(topic)
+            waited_ms = 0
             if (
                 collector is None
                 or collector.cluster is not self._mailbox.cluster
@@ -115,9 +116,9 @@ class Producer:
                 )
             ):
                 check_row(topic, timestamp_ms, partition)
-                collector = self._find_collector(topic, -1 if partition is None else partition)
+                collector, waited_ms = self._find_collector(topic, -1 if partition is None else partition)
             future = self._appender.collect(
-                collector, (key, value, pairs, timestamp_ms, partition), byte_count, on_delivery
+                collector, (key, value, pairs, timestamp_ms, partition), byte_count, on_delivery, waited_ms
             )
         except KafkaSinkError as error:
             if self._interceptors is not None:
@@ -155,25 +156,28 @@ class Producer:
             future.result()
         return future
 
-    def _find_collector(self, topic: str, partition: int) -> Collector:
-        mailbox = self._mailbox
+    def _find_collector(self, topic: str, partition: int) -> tuple[Collector, int]:
+        """And how many milliseconds of max.block.ms that took."""
+        mailbox, waited_ns = self._mailbox, 0
         while True:
             collector = self._appender.refresh_collector(topic)
             if collector is not None and partition < collector.partition_count:
-                return collector
+                return collector, waited_ns // 1_000_000
             started_ns = self._clock.monotonic_ns()
             try:
                 wait_for_topic(mailbox, topic, partition, self._options.max_block_ms, lambda: mailbox.refusal)
             finally:
-                self._metrics.on_call("metadata-wait", duration_ns=self._clock.monotonic_ns() - started_ns)
+                duration_ns = self._clock.monotonic_ns() - started_ns
+                self._metrics.on_call("metadata-wait", duration_ns=duration_ns)
+            waited_ns += duration_ns
 
     def _find_collector_of(self, topic: str, columns: RecordColumns) -> Collector:
         if columns.partitions is None:
-            return self._find_collector(topic, -1)
+            return self._find_collector(topic, -1)[0]
         index = int(columns.partitions.argmax())
         highest = int(columns.partitions[index])
         try:
-            return self._find_collector(topic, highest)
+            return self._find_collector(topic, highest)[0]
         except DataError as error:
             row = int(columns.row_ids[index])
             raise DataError(

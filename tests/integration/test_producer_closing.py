@@ -168,6 +168,14 @@ def test_a_constructor_that_fails_leaves_nothing_behind() -> None:
     assert descriptor_count() <= before and not senders()
 
 
+def test_a_close_that_is_refused_in_a_signal_handler_closes_nothing() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker, producer_of(broker) as producer:
+        for lock in (producer._mailbox.lock, producer._appender.lock):
+            with lock, pytest.raises(LocalProtocolError, match="in the middle of another one"):
+                producer.close()
+            producer.send("t", b"v").result(TIMEOUT_S)
+
+
 def test_a_producer_does_not_pickle() -> None:
     with Producer({"bootstrap.servers": NOBODY}) as producer, pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(producer)
