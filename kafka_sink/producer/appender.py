@@ -296,7 +296,6 @@ class Appender:
         self, operation: PendingOperation, wish: Callable[[int], Input], *, refusal: KafkaSinkError | None = None
     ) -> None:
         """Posts an operation after everything that was sent so far."""
-        refuse_reentry(self.lock)
         with self.lock:
             if not self._mailbox.is_ended:
                 self._close_open()

@@ -7,6 +7,8 @@ Nothing is reserved for a waiting thread, so nothing leaks if it gives up.
 
 from __future__ import annotations
 
+import threading
+
 from kafka_sink.errors import BufferExhausted
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.producer_options import LONG_MAX
@@ -39,10 +41,11 @@ class BufferPool:
         self.free_records += record_count
 
     def has_room(self, byte_count: int, record_count: int, waiter: BufferWaiter) -> bool:
-        """First come, first served: a large request would starve if small ones could overtake it."""
+        """First come, first served: a large request would starve if small ones could overtake it. But a signal handler
+        that sends does not wait for the call that it has interrupted."""
         self._credit()
         waiters = self.mailbox.waiters
-        if waiters and waiters[0] is not waiter:
+        if waiters and waiters[0].thread_ident != waiter.thread_ident:
             return False
         return byte_count <= self.free_bytes and record_count <= self.free_records
 
@@ -73,6 +76,7 @@ class BufferWaiter:
     def __init__(self, pool: BufferPool, waited_ms: int = 0) -> None:
         self._pool = pool
         self._waited_ms = waited_ms
+        self.thread_ident = threading.get_ident()
         self._deadline_ms: int | None = None
         self._started_ns = 0
 

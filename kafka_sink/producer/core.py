@@ -66,6 +66,7 @@ class Core:
         self.appender = Appender(
             options, self.mailbox, self.metrics, random_number=jitter, interceptors=self.interceptors
         )
+        self.mailbox.locks += (self.appender.lock, self.metrics.lock, self.network.wake_lock)
         engine = Engine(options, jitter=jitter, authenticator=authenticator(options))
         # Before the sender's first iteration others see the engine's initial state.
         self.mailbox.refusal = engine.refusal

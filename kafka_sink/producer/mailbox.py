@@ -8,9 +8,10 @@ Attributes are written under the lock and may be read without it: each is replac
 an old value. The lock is held for bookkeeping only, never during a system call, user code or encoding. Lock order: the
 appender's lock first.
 
-A signal handler or a finalizer may interrupt a thread that holds one of these locks, and call the producer again. It
-would wait for a lock held by its own thread. So they are reentrant, and code that may block, or must not see a
-half-done change, first checks whether its own thread holds one (`refuse_reentry`).
+A signal handler or a finalizer may interrupt a thread that holds one of the producer's locks, and call the producer
+again. It would wait for a lock held by its own thread, or for the sender, which waits for that lock. So they are
+reentrant, and code that may block, or must not see a half-done change, first checks whether its own thread holds one
+(`refuse_reentry`).
 
 A handler that raises (Ctrl-C) can end any call of a function, and nothing else. So the locks are Python's own, taken by
 `with`: it would keep one of `threading.Condition`, whose methods are functions.
@@ -67,10 +68,11 @@ class PendingRecords(Protocol):
     def fail_rest(self, error: KafkaSinkError, calls: Calls) -> None: ...
 
 
-def refuse_reentry(lock: threading.RLock) -> None:
-    """Call before taking the lock. `threading.Condition` checks the same way."""
-    if lock._is_owned():  # type: ignore[attr-defined]  # its stubs leave it out
-        raise LocalProtocolError(REENTERED)
+def refuse_reentry(*locks: threading.RLock) -> None:
+    """`threading.Condition` checks the same way."""
+    for lock in locks:
+        if lock._is_owned():  # type: ignore[attr-defined]  # its stubs leave it out
+            raise LocalProtocolError(REENTERED)
 
 
 def deadline_of(clock: Clock, timeout_s: float | None) -> int | None:
@@ -102,6 +104,8 @@ class Mailbox:
         self.clock = clock
         self.wake = wake
         self.lock = threading.RLock()
+        # All of the producer that the sender may need: whoever holds one must not wait for it.
+        self.locks: tuple[threading.RLock, ...] = (self.lock,)
         # Of the threads that wait: a lock that its thread tries to take twice, released at any change.
         self.bells: set[threading.Lock] = set()
         # Incremented at every change.
@@ -162,7 +166,6 @@ class Mailbox:
 
         `refusal` applies from now on, before the sender has seen the operation: no record may follow it.
         """
-        refuse_reentry(self.lock)
         with self.lock:
             wished = wish(self._next_operation_id)
             # Until the end without a call, where an interrupt may come: all of this, or nothing.
@@ -189,7 +192,6 @@ class Mailbox:
 
     def wait_for(self, is_over: Callable[[], bool], deadline_ms: int | None, what: str) -> bool:
         """False if the deadline has passed. Ctrl-C interrupts it without leaving state behind."""
-        refuse_reentry(self.lock)
         bell = threading.Lock()
         bell.acquire()
         try:
@@ -209,6 +211,7 @@ class Mailbox:
         return True
 
     def refuse_to_block(self, what: str) -> None:
+        refuse_reentry(*self.locks)
         if self.is_sender_thread:
             raise LocalProtocolError(
                 f"{what} inside a delivery callback would wait for ever: callbacks run on the sender thread, "

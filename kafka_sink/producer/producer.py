@@ -341,8 +341,7 @@ class Producer:
         if mailbox.is_ended or mailbox.is_abandoned:
             core.join()
             return
-        for lock in (self._appender.lock, mailbox.lock):
-            refuse_reentry(lock)
+        refuse_reentry(*mailbox.locks)
         deadline_ms = deadline_of(self._clock, timeout_s)
         operation = PendingOperation(CLOSE)
         try:

@@ -5,6 +5,7 @@ Python does so where a function begins and where a call ends. `sys.setprofile` s
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -33,17 +34,18 @@ class Interrupt:
         self.where = ""
 
     def __enter__(self) -> None:
+        gc.disable()  # in a finalizer it would be ignored
         sys.setprofile(self._observe)
 
     def __exit__(self, *error: object) -> None:
         sys.setprofile(None)
+        gc.enable()
 
     def _observe(self, frame: FrameType, event: str, argument: object) -> None:
         if event not in ("call", "c_return") or not frame.f_code.co_filename.startswith(INTERRUPTED):
             return
         self.left -= 1
         if not self.left:
-            sys.setprofile(None)
             self.where = f"{event} in {frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_name})"
             raise KeyboardInterrupt
 

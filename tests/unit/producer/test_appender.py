@@ -191,8 +191,6 @@ def test_a_call_in_the_middle_of_another_one_of_its_thread_is_refused_and_not_a_
         (shell.appender.lock, shell.collector),
         (shell.appender.lock, lambda: shell.appender.collect(collector, ROW, 1, None)),
         (shell.appender.lock, lambda: shell.appender.admit(1, 1, lambda: None)),
-        (shell.appender.lock, lambda: shell.post_behind()),
-        (shell.mailbox.lock, lambda: shell.post_behind()),
         (shell.mailbox.lock, lambda: shell.mailbox.wait_for(lambda: False, None, "waiting")),
     )
     for lock, call in calls:
@@ -301,12 +299,15 @@ def test_totals_above_two_gibibytes_are_counted_right() -> None:
 def test_nobody_overtakes_a_thread_that_waits_for_room() -> None:
     shell = Shell(max_block_ms=1000, buffer_memory=1000)
     pool = shell.appender.buffer_pool
-    first, second = BufferWaiter(pool), BufferWaiter(pool)
+    first, second, in_handler = BufferWaiter(pool), BufferWaiter(pool), BufferWaiter(pool)
+    second.thread_ident = -1
     shell.mailbox.waiters.extend((first, second))
     assert pool.has_room(1, 1, first)
     assert not pool.has_room(1, 1, second)
+    assert pool.has_room(1, 1, in_handler), "it has interrupted the first one, which waits for it"
     shell.mailbox.waiters.popleft()
     assert pool.has_room(1, 1, second)
+    assert not pool.has_room(1, 1, in_handler)
 
 
 def test_whoever_leaves_the_queue_in_any_way_leaves_nothing_behind_and_lets_the_next_one_look(
