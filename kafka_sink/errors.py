@@ -165,7 +165,8 @@ class DeliveryTimeout(DeliveryError):
 
 
 class OperationTimeout(KafkaSinkError):
-    """flush, close or a transaction call did not finish in time. The operation continues and may be called again."""
+    """flush, close, a transaction call or the wait for a result did not finish in time: it continues and may be called
+    again. From `send` and `send_arrow`: the topic was not known in time, and nothing was accepted."""
 
     default_entry = brokers.TOO_SLOW
 

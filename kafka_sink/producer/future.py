@@ -153,7 +153,7 @@ class PendingBatch:
 
     def add_callback(self, row: int, callback: DoneCallback) -> bool:
         """False if the row is done: the callback would never be called."""
-        with self.mailbox.changed:
+        with self.mailbox.lock:
             if self.is_done(row):
                 return False
             self._callbacks.setdefault(row, []).append(callback)

@@ -52,7 +52,7 @@ def wait_for_topic(
     check_string("the name of a topic", topic, "topic")
     started_ms = mailbox.clock.monotonic_ms()
     deadline_ms = started_ms + max_block_ms
-    with mailbox.changed:
+    with mailbox.lock:
         mailbox.wanted_topics[topic] = mailbox.wanted_topics.get(topic, 0) + 1
     try:
         while True:
@@ -78,7 +78,7 @@ def wait_for_topic(
             if report is not None and report.error is not None:
                 raise copy_error(report.error)
     finally:
-        with mailbox.changed:
+        with mailbox.lock:
             mailbox.wanted_topics[topic] -= 1
             if not mailbox.wanted_topics[topic]:
                 del mailbox.wanted_topics[topic]
