@@ -405,6 +405,8 @@ class Client:
             retry_at_ms = self.now_ms() + self._backoff.delay_ms(attempt)
             # A lost request may have created it: then the retry is told that the topic exists.
             is_final = isinstance(error, BrokerError) and not code(error.code).retriable
+            if isinstance(error, TransportError) and retry_at_ms >= deadline_ms:
+                raise OperationTimeout(f"topic {name} was not created within {self._limit_text(None)}: {error}")
             if is_final or not isinstance(error, (BrokerError, TransportError)) or retry_at_ms >= deadline_ms:
                 raise error
             self._wait_until(lambda: False, retry_at_ms)

@@ -123,15 +123,15 @@ class Engine:
         failure = None if node_id is None else self.nodes.failure_of(node_id)
         if failure is not None:
             return f"the leader cannot be used: {failure}"
-        if batch.last_trouble:
-            return f"the last try failed: {batch.last_trouble}"
-        if node_id is not None:
-            return THROTTLED if self.nodes.is_throttled(node_id, batch.opened_ms) else ""
         count = self.cluster.partition_count(batch.topic)
         if count is not None and batch.partition >= count:
             return (
                 f"topic {batch.topic} now ends with partition {count - 1}: it was created again with fewer partitions"
             )
+        if batch.last_trouble:
+            return f"the last try failed: {batch.last_trouble}"
+        if node_id is not None:
+            return THROTTLED if self.nodes.is_throttled(node_id, batch.opened_ms) else ""
         return self.metadata.topic_trouble(batch.topic) or "the partition has no leader now"
 
     # ---- the step ----
