@@ -87,9 +87,12 @@ class ReplaySession:
     def __init__(self, given: argparse.Namespace) -> None:
         self.source = TOPIC_NAME.parse("--from", given.source)
         self.target = TOPIC_NAME.parse("--to", given.target)
-        if self.source == self.target:
+        self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
+        if len({self.source, self.target, self.ledger_topic}) < 3:
             raise ConfigError(
-                "--from and --to are the same topic: the records would be among their own letters", REPLAY_WRONG
+                "--from, --to and --ledger-topic have to be three topics: the records would be among their own "
+                "letters, or be taken for decisions",
+                REPLAY_WRONG,
             )
         self.filters = filters_of(given.filter)
         if given.name is not None:
@@ -98,7 +101,6 @@ class ReplaySession:
             # The same for the same arguments, so that repeating the command continues.
             told = repr((self.source, self.target, sorted(self.filters.items())))
             self.name = f"replay-{mmh3.hash128(told.encode()) >> 64:016x}"
-        self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
         self.batch_size: int = given.batch_size
         self._options = producer_options(given)
         self._patience_ms: int = given.timeout * 1000

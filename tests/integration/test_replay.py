@@ -228,7 +228,8 @@ def test_nothing_is_written_without_a_yes(
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        (("--to", DEAD), "are the same topic"),
+        (("--to", DEAD), "have to be three topics"),
+        (("--to", LEDGER), "have to be three topics"),
         (("--to", "nowhere"), "--to nowhere: there is no such topic"),
         (("--from", "nowhere"), "--from nowhere: there is no such topic"),
         (("--filter", "colour=red"), "can be chosen by reason, topic"),
