@@ -311,7 +311,8 @@ NO_FIGURES = '{"format": 1, "sink": "s", "query": "", "query_id": "", "client_id
 @pytest.mark.parametrize(
     "answer",
     ["no HTTP\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}", "HTTP/1.1 200 OK\r\n\r\n[]",
-     f'HTTP/1.1 200 OK\r\n\r\n{{"streams": [{NO_FIGURES}]}}'],
+     f'HTTP/1.1 200 OK\r\n\r\n{{"streams": [{NO_FIGURES}]}}', "HTTP/1.1 200 OK\r\n\r\n" + "[" * 100_000],
+    ids=["no-http", "cut-off", "list", "no-histograms", "nested"],
 )  # fmt: skip
 def test_what_answers_without_figures_is_an_error_of_this_package(answer: str) -> None:
     def behave(client: socket.socket, _: threading.Event) -> None:
