@@ -27,8 +27,9 @@ DEFAULTS: Mapping[str, str] = {
     "min.insync.replicas": "1",
     "message.max.bytes": "1048588",
     "socket.request.max.bytes": "104857600",
-    # Stored and returned only: without an in-sync replica a partition never has a leader here.
+    # Stored and returned only: without an in-sync replica a partition never has a leader here, and nothing ages.
     "unclean.leader.election.enable": "false",
+    "log.retention.ms": "604800000",
     "log.segment.bytes": "1073741824",
     "log.retention.bytes": "-1",
     "log.cleanup.policy": "delete",
@@ -76,6 +77,7 @@ TOPIC_DEFAULTS: Mapping[str, str] = {
     "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
     "min.insync.replicas": "min.insync.replicas",
     "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
     "segment.bytes": "log.segment.bytes",
     "segment.ms": "log.roll.ms",
     "unclean.leader.election.enable": "unclean.leader.election.enable",

@@ -517,7 +517,7 @@ def test_a_missing_permission_is_exit_code_4_and_named(shell: Shell) -> None:
         assert sink.visible() == sorted(rows(BATCH, 0, 1))
 
 
-# What docs/exactly-once.md asks an administrator for, without the optional parts.
+# What docs/security.md asks an administrator for, without the optional parts.
 DOCUMENTED = [
     Acl(acl.ANONYMOUS, acl.WRITE, acl.TOPIC, "t"),
     Acl(acl.ANONYMOUS, acl.READ, acl.TOPIC, "t"),

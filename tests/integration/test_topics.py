@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,14 @@ def test_the_command_shows_creates_and_compares(
     again = shell(*words, "--create", "--partitions", "9", "--yes")
     assert again.exit_code == 1 and "stays as it is: partitions=2 instead of 9" in again.out
     assert shell(*words, "--partitions", "9").exit_code == 2
+
+
+def test_the_topic_of_the_page_is_created(broker: EmbeddedBroker, shell: Shell) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "check.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"^pykafka-sink (topic .* --create .*)$", page, re.MULTILINE)
+    made = shell(*line.replace("broker:9092", broker.bootstrap_servers).split(), "--yes", "--json")
+    assert made.exit_code == 0, made.err
+    assert len(made.content["partitions"]) == 6 and made.content["configs"]["retention.ms"] == "604800000"
 
 
 def test_the_command_needs_a_person_or_a_yes(broker: EmbeddedBroker, shell: Shell, tmp_path: Path) -> None:
