@@ -20,6 +20,8 @@ from typing import Any, ClassVar
 from kafka_sink.error_table import ENTRIES, brokers, commits, writes
 from kafka_sink.error_table.entry import ErrorEntry
 
+FOREIGN_CHARACTERS_MAX = 2000
+
 
 class KafkaSinkError(Exception):
     """Base of all errors of this package; never raised itself."""
@@ -53,6 +55,14 @@ def explain_error(error: KafkaSinkError) -> str:
         f"  Next: {entry.cure}\n"
         f"  More: pykafka-sink explain {entry.name}"
     )
+
+
+def foreign_text(text: object) -> str:
+    """What another host says, for an error or the log: one printable line of limited length. Empty if it is no text."""
+    if not isinstance(text, str):
+        return ""
+    line = "".join(letter if letter.isprintable() else " " for letter in text[:FOREIGN_CHARACTERS_MAX])
+    return line if len(text) <= FOREIGN_CHARACTERS_MAX else f"{line}..."
 
 
 def common_entry(problems: Sequence[KafkaSinkError], otherwise: ErrorEntry) -> ErrorEntry:

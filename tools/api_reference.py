@@ -22,7 +22,8 @@ _INTRODUCTION = """\
 # Python API
 
 Generated from the docstrings by `python -m tools.api_reference`. What is not on this page may change in any release.
-In Spark jobs most of it is not needed: there are the format's [options](options.md).
+In Spark jobs most of it is not needed: there are the format's [options](options.md). Names are imported from
+`kafka_sink`, those of the last group from `kafka_sink.testing`.
 """
 
 _OF_ERRORS = """\
@@ -54,6 +55,8 @@ _TESTING = (
 )
 # Methods by which the sender thread completes a future. Users do not call them.
 INTERNAL = frozenset({"on_delivered", "on_failed", "fail_rest", "fail"})
+# Classes with a field for each option of a page.
+OPTIONS_OF = {"ProducerOptions": "options.md#producer-options"}
 # Public names that are neither classes nor functions.
 CONSTANTS = frozenset({"VERSION"})
 
@@ -81,7 +84,7 @@ def reference() -> str:
         homes = _imported_names(package)
         parts += [f"## {title}\n", *([f"{introduction}\n"] if introduction else [])]
         for name in names.split():
-            parts.append(_describe(*_definition(homes[name], name), package))
+            parts.append(_describe(*_definition(homes[name], name)))
     return "\n".join(parts)
 
 
@@ -112,8 +115,8 @@ def _definition(module: str, name: str) -> tuple[Node, str]:
     raise LookupError(f"{module} has no {name}")
 
 
-def _describe(node: Node, module: str, package: str) -> str:
-    lines = [f"### {node.name}\n", f"`from {package} import {node.name}`\n"]
+def _describe(node: Node, module: str) -> str:
+    lines = [f"### {node.name}\n"]
     text = ast.get_docstring(node)
     if isinstance(node, ast.FunctionDef):
         lines.append(_code(f"{node.name}{_signature(node, is_method=False)}"))
@@ -122,7 +125,9 @@ def _describe(node: Node, module: str, package: str) -> str:
     fields = list(_fields(node))
     methods = list(_methods(node, module))
     init = next((one for one in methods if one.name == "__init__"), None)
-    if fields:
+    if node.name in OPTIONS_OF:
+        lines.append(f"A field for each [option]({OPTIONS_OF[node.name]}), with underscores in place of dots.\n")
+    elif fields:
         lines.append(_code("\n".join([f"class {node.name}({bases}):" if bases else f"class {node.name}:", *fields])))
     elif init in node.body:
         lines.append(_code(f"{node.name}{_signature(init)}"))

@@ -6,7 +6,7 @@ The reference is generated so that it agrees with the checks of the options; a t
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kafka_sink.options.foreign_table import ALIASES, FOREIGN_OPTIONS
@@ -159,6 +159,15 @@ def _sink() -> list[str]:
     return lines
 
 
+def _refused_security() -> Iterator[str]:
+    """One row for all options with the same answer."""
+    named: dict[str, list[str]] = {}
+    for row in SECURITY_OPTIONS:
+        if row.treatment is not Treatment.HONOURED:
+            named.setdefault(row.instead, []).append(f"`{row.name}`")
+    return (f"| {', '.join(names)} | {instead} |" for instead, names in named.items())
+
+
 def reference() -> str:
     security = {row.name for row in SECURITY_OPTIONS}
     honoured = [row for row in OPTIONS.values() if row.treatment is Treatment.HONOURED and row.name not in security]
@@ -191,13 +200,10 @@ def reference() -> str:
     lines += _table([row for row in SECURITY_OPTIONS if row.treatment is Treatment.HONOURED], with_origin=True)
     lines += [
         "\n### Security options that are refused\n",
-        "| name | default in Java | meaning in Java | instead |",
-        "|---|---|---|---|",
-        *(
-            f"| `{row.name}` | {_default(row)} | {row.meaning} | {row.instead} |"
-            for row in SECURITY_OPTIONS
-            if row.treatment is not Treatment.HONOURED
-        ),
+        "| options | why, and what to do |",
+        "|---|---|",
+        *_refused_security(),
+        "\n`sasl.client.callback.handler.class` may be the class of AWS_MSK_IAM, which is not needed here.",
     ]
     return "\n".join(lines) + "\n"
 

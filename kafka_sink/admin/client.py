@@ -484,9 +484,7 @@ class Client:
         error_code = result["error_code"]
         if error_code in (0, TOPIC_ALREADY_EXISTS):
             return None
-        text = f"topic {name} was not created: {describe(error_code)}"
-        if result["error_message"]:
-            text += f"; the broker says: {result['error_message']}"
+        text = f"topic {name} was not created: {describe(error_code, result['error_message'])}"
         if error_code in UNAUTHORIZED:
             return AuthorizationError(f"{text}. The principal needs Create on topic {name!r} or on the cluster")
         return BrokerError(text, TOPIC_NOT_CREATED, code=error_code, api=CREATE_TOPICS.name, topic=name)

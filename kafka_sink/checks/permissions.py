@@ -1,4 +1,4 @@
-"""Every permission that the mode needs (docs/exactly-once.md#permissions), checked without using it.
+"""Every permission that the mode needs (docs/security.md#permissions), checked without using it.
 
 Topics: Metadata returns the client's authorized operations. There is no such request for transactional ids, so an
 EndTxn is sent for an unused id: authorization is checked before the id is looked up, and an unknown id changes nothing.

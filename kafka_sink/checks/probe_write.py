@@ -53,7 +53,7 @@ def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
             started_ms = _ask_start_ms(job, client)
             producer.abort_transaction()
     except KafkaSinkError as error:
-        advice = "the other lines say why, or docs/troubleshooting.md"
+        advice = "the other lines say why, or docs/errors.md"
         yield fail("write", f"a transaction with one record was not possible: {error}", advice)
         return
     took_ms = (time.monotonic() - begun) * 1000

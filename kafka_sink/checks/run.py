@@ -33,7 +33,7 @@ GROUPS: Mapping[str, Sequence[ClusterProbe]] = {
     "transactions": (transactions.availability, permissions.coordinator, transactions.ids),
     "ledger": (ledger.ledger,),
 }
-_ANY_ADVICE = "docs/troubleshooting.md"
+_ANY_ADVICE = "docs/errors.md"
 # Order of the report.
 _ORDER = (
     *("options", "preset", "columns", "python", "pyarrow", "pyspark", "sockets", "pyspark.zip", "bootstrap", "login"),

@@ -138,10 +138,7 @@ def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:
         (answer,) = client.ask(Controller(), CREATE_TOPICS, body, changes_nothing=True)["topics"]
     except KafkaSinkError as error:
         return str(error)
-    if not answer["error_code"]:
-        return None
-    said = f"; the broker says: {answer['error_message']}" if answer["error_message"] else ""
-    return f"{describe(answer['error_code'])}{said}"
+    return describe(answer["error_code"], answer["error_message"]) if answer["error_code"] else None
 
 
 def metadata_of(client: Client, topic: str) -> Mapping[str, Any]:

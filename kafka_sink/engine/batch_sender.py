@@ -21,7 +21,7 @@ from kafka_sink.engine.produce_request import ProduceRequest
 from kafka_sink.engine.producer_batch import NO_SEQUENCE, UNKNOWN_OFFSET, ProducerBatch, TopicPartition
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import Transaction
-from kafka_sink.errors import BrokerError, KafkaSinkError, LocalProtocolError, TransactionAborted
+from kafka_sink.errors import BrokerError, KafkaSinkError, LocalProtocolError, TransactionAborted, foreign_text
 from kafka_sink.options import ProducerOptions
 from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import split
@@ -331,9 +331,12 @@ class BatchSender:
         return False
 
     def _on_refused(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> None:
-        error = failure.refused_error(batch, answer["error_code"], answer.get("error_message"))
+        error = failure.refused_error(
+            batch, answer["error_code"], answer.get("error_message"), self._options.transactional_id
+        )
         record_errors = {
-            item["batch_index"]: item["batch_index_error_message"] or "" for item in answer.get("record_errors") or ()
+            item["batch_index"]: foreign_text(item["batch_index_error_message"])
+            for item in answer.get("record_errors") or ()
         }
         if outcome is ProduceOutcome.FATAL and self._transaction is not None:
             self._transaction.on_fatal(error)

@@ -39,6 +39,8 @@ from kafka_sink.engine.transaction_requests import CoordinatorClient, Coordinato
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
 from kafka_sink.options import ProducerOptions
 
+THROTTLED = "the broker throttles this client, because a quota of this client is used up"
+
 
 class Engine:
     def __init__(
@@ -123,9 +125,14 @@ class Engine:
             return f"the leader cannot be used: {failure}"
         if batch.last_trouble:
             return f"the last try failed: {batch.last_trouble}"
-        if node_id is None:
-            return self.metadata.topic_trouble(batch.topic) or "the partition has no leader now"
-        return ""
+        if node_id is not None:
+            return THROTTLED if self.nodes.is_throttled(node_id, batch.opened_ms) else ""
+        count = self.cluster.partition_count(batch.topic)
+        if count is not None and batch.partition >= count:
+            return (
+                f"topic {batch.topic} now ends with partition {count - 1}: it was created again with fewer partitions"
+            )
+        return self.metadata.topic_trouble(batch.topic) or "the partition has no leader now"
 
     # ---- the step ----
 
@@ -293,7 +300,7 @@ class Engine:
             requests.on_sent(request)
         elif self.nodes.is_throttled(node_id, now_ms):
             # It is still the coordinator. A lookup would use up the quota again, and nothing else would ever be sent.
-            requests.trouble = "the broker throttles this client, because a quota of this client is used up"
+            requests.trouble = THROTTLED
         elif self.nodes.blocked_until_ms(node_id, now_ms) is not None:
             # Its host is down: perhaps another broker took over.
             requests.on_coordinator_gone(now_ms, node_id, self.nodes.failure_of(node_id))

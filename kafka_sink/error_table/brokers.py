@@ -164,7 +164,7 @@ NOT_AUTHORIZED = _of_logins(
     "Grant the permission (kafka-acls, or the service's console).",
     ("not authorized to describe topic", "The principal needs"),
     data=TASK,
-    page="exactly-once.md#permissions",
+    page="security.md#permissions",
 )
 KEY_FILE = _of_logins(
     "PKS-4006",

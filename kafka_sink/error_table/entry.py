@@ -20,7 +20,7 @@ class ErrorEntry(NamedTuple):
     page: str = ""
 
 
-BEFORE = "Nothing was written. The error occurred before the first row was sent."
+BEFORE = "Nothing was written."
 TASK = "Exactly-once: no row of the batch is visible. At-least-once: rows already sent may appear twice after a retry."
 UNCHANGED = "The operation did not commit or abort anything."
 HELD = "Safe: Spark still has the input, and no row of the batch is visible."

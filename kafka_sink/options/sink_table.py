@@ -118,8 +118,8 @@ _ROWS = (
     _row("topic", None, TOPIC_NAME, "The topic of every row. If it is set, a column topic is ignored. If it is not "
          "set, the column topic names the topic of each row."),
     _row("topic.create", False, Flag(), "Create the topic and dead.letter.topic if they are missing, and wait until "
-         "every broker knows them. This happens on the driver, before any task runs and before a schema is registered. "
-         "An existing topic that differs from the options below is not changed, and one warning is logged."),
+         "every broker knows them. This happens on the driver, before the tasks of each batch and before a schema is "
+         "registered. An existing topic that differs from the options below is not changed; one warning is logged."),
     _row("topic.partitions", -1, Whole(1, 2**31 - 1, besides=-1), "Number of partitions of a topic that topic.create "
          "creates. -1: the broker's default."),
     _row("topic.replication.factor", -1, Whole(1, 32767, besides=-1), "Replicas of each partition of a topic that "
@@ -130,8 +130,8 @@ _ROWS = (
          "written to dead.letter.topic instead, with headers that give the reason."),
     _row("dead.letter.topic", None, TOPIC_NAME, "The topic for record.errors=dead-letter."),
     _row("summary.listener", None, FUNCTION_NAME, "A function with two arguments, a BatchKey and a BatchSummary. It is "
-         "called after each commit, on the driver, in a Python process of Spark. An exception of the function is "
-         "logged and has no other effect."),
+         "called after each commit, on the driver, in a Python process of Spark; not for a batch that an earlier run "
+         "had delivered. An exception of the function is logged and has no other effect."),
     # Figures, traces and lineage.
     _row(METRICS_ENABLED, False, Flag(), "Count rows, bytes, retries and times of each task and micro-batch, for "
          "kafka_sink.sink_metrics(spark) in a notebook. Every other option that starts with metrics. turns this on."),
@@ -143,8 +143,9 @@ _ROWS = (
     _row("metrics.otlp.endpoint", None, PlainUrl(), "Send metrics and spans (one for each micro-batch, one for each "
          "task) after each batch to an OpenTelemetry collector by OTLP over HTTP, such as http://collector:4318. Needs "
          "pykafka-sink[otlp] on the driver; headers and attributes come from the environment (OTEL_*)."),
-    _row("metrics.timeout.ms", 2_000, Whole(1, 2**31 - 1), "How long a commit waits for a Pushgateway, a collector or "
-         "lineage.url. A receiver that does not answer is skipped for 30 seconds; no batch fails because of it."),
+    _row("metrics.timeout.ms", 2_000, Whole(1, 2**31 - 1), "How long a commit waits for a connection to a Pushgateway, "
+         "a collector or lineage.url, and again for its answer. A receiver that does not answer is skipped for 30 "
+         "seconds; no batch fails because of it."),
     _row("traceparent.column", None, _TEXT, "The string column with the header traceparent of each record, in the "
          "format of W3C Trace Context. It replaces such a header in the column headers. A null, or a text that is not "
          "a traceparent, leaves the row unchanged. The column is still part of the value, unless value.columns "

@@ -222,4 +222,5 @@ def run_callback(callback: Callable[..., object], *arguments: object) -> None:
     try:
         callback(*arguments)
     except BaseException:  # sys.exit() in a callback must not end the sender thread
-        _LOGGER.exception("callback %r raised", getattr(callback, "__qualname__", callback))
+        # Not its repr: a partial shows its arguments.
+        _LOGGER.exception("callback %s raised", getattr(callback, "__qualname__", type(callback).__name__))

@@ -195,10 +195,12 @@ class Producer:
             self._mailbox.post(c.WantTopic(topic))
             self._mailbox.wake()
 
-    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+    def partitions_for(self, topic: str, *, anew: bool = False) -> list[PartitionInfo]:
+        """As they are known, which may be `metadata.max.age.ms` old. `anew`: the brokers are asked now."""
         check_row(topic, None, None)
         mailbox = self._mailbox
-        wait_for_topic(mailbox, topic, -1, self._options.max_block_ms, lambda: mailbox.closed_reason)
+        seen = mailbox.cluster.topics.get(topic) if anew else None
+        wait_for_topic(mailbox, topic, -1, self._options.max_block_ms, lambda: mailbox.closed_reason, seen=seen)
         return mailbox.cluster.partition_infos(topic)
 
     def metrics(self) -> dict[MetricName, float]:

@@ -109,7 +109,7 @@ class _CheckedWrite(NamedTuple):
 
     def finish_planning(self, options: SinkOptions, sink_id: str | None) -> tuple[SinkOptions, WrittenColumns]:
         """Topics are created before the registry is asked: nothing is registered for a missing topic."""
-        create_topics(options, os.getpid())
+        create_topics(options)
         settled = check_with_kafka(options, sink_id, os.getpid())
         if settled.telemetry is not None:
             from kafka_sink.spark.telemetry import begin_telemetry

@@ -5,6 +5,7 @@ The assumption: Spark gives its planning and its committing processes on the dri
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 from collections.abc import Iterator
@@ -26,11 +27,12 @@ from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, acl
 from kafka_sink.testing.acl import Acl
 from kafka_sink.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS, Api
-from tests.chaos.bare_spark import open_transactions
+from tests.chaos.bare_spark import PARTITIONS, Checkpoint, open_transactions, problems, run_on, settings_of
 from tests.integration.asking import client_of
-from tests.integration.commanding import Sink, rows
+from tests.integration.commanding import Shell, Sink, rows
 
 LEDGER = "ledger"
+DELETE_LAST_BY_NAME = 5
 BATCH = BatchKey("query-1", 0)
 SCHEMA = StructType().add("value", StringType())
 
@@ -47,6 +49,12 @@ def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink]:
 def plan(sink: Sink) -> None:
     settings = {"topic": sink.topic, "sink.id": sink.sink_id, "ledger.topic": LEDGER}
     plan_stream({"kafka.bootstrap.servers": sink.servers, **settings}, SCHEMA, False)
+
+
+def delete(client: Client, topic: str) -> None:
+    body = {"topic_names": [topic], "timeout_ms": 10_000}
+    (answer,) = client.ask(Controller(), DELETE_TOPICS, body, version_max=DELETE_LAST_BY_NAME)["responses"]
+    assert answer["error_code"] == 0
 
 
 def fail_in_a_commit(sink: Sink) -> None:
@@ -91,7 +99,7 @@ def test_a_deleted_topic_of_an_earlier_write_is_not_asked_for_again(
     with client_of(sink.servers) as client:
         client.create_topic("u")
         client.create_topic("v")
-        client.ask(Controller(), DELETE_TOPICS, {"topic_names": ["t"], "timeout_ms": 10_000})
+        delete(client, "t")
     monkeypatch.setattr(Metadata, "on_answer", noted)
     for sink.topic in ("u", "v"):
         plan(sink)
@@ -111,12 +119,44 @@ def test_a_start_after_a_commit_that_failed_finishes_what_was_decided_before_any
     assert find_unfinished_commits(sink.sink_id) == []
 
 
+def test_a_stream_whose_checkpoint_was_moved_goes_on_under_the_id_that_the_ledger_shows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with EmbeddedBroker(topics={"t": PARTITIONS}) as broker:
+        servers, checkpoint = broker.bootstrap_servers, Checkpoint()
+        settings = settings_of(servers, "t")
+        run_on(checkpoint, settings, 2)
+        said = Shell(capsys)("ledger", "--bootstrap-server", servers, "--json")
+        (decision,) = json.loads(said.out)["decisions"]
+        settings["checkpointLocation"] = "/another/place"
+        with pytest.raises(CommitAborted, match="has no record of sink"):
+            run_on(checkpoint, settings)
+        run_on(checkpoint, {**settings, "sink.id": decision["sink_id"]}, 2)
+        assert problems(servers, "t", 4) == []
+
+
 def test_a_planning_that_finds_no_broker_leaves_the_mark_for_the_next_one(sink: Sink) -> None:
     fail_in_a_commit(sink)
     sink.topic = "no such topic"
     with pytest.raises(Exception, match="no such topic"):
         plan(sink)
     assert len(find_unfinished_commits(sink.sink_id)) == 1
+
+
+def test_a_start_after_tasks_that_failed_asks_the_brokers_again(sink: Sink) -> None:
+    """What they failed of may be what planning remembers: a topic that is gone, a limit that was lowered."""
+    settings = {
+        "kafka.bootstrap.servers": sink.servers, "topic": sink.topic, "sink.id": sink.sink_id, "ledger.topic": LEDGER,
+        "kafka.max.block.ms": "2000", "kafka.allow.auto.create.topics": "false",
+        "kafka.retry.backoff.ms": "1",  # metadata that is younger is not asked for again
+    }  # fmt: skip
+    planned = plan_stream(settings, SCHEMA, False)
+    with client_of(sink.servers) as client:
+        delete(client, sink.topic)
+    plan_stream(settings, SCHEMA, False)  # earlier answers are remembered
+    planned.abort([], 0)
+    with pytest.raises(Exception, match=f"topic {sink.topic} is not known"):
+        plan_stream(settings, SCHEMA, False)
 
 
 def test_no_schema_is_registered_for_a_topic_that_is_not_there(sink: Sink, embedded_registry: EmbeddedRegistry) -> None:

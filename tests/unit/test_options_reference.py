@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,9 @@ def test_the_committed_reference_is_up_to_date() -> None:
 
 
 def test_the_reference_names_every_option_and_alias() -> None:
-    text = reference()
-    assert [
-        name
-        for name in (*SINK_OPTIONS, *FORMAT_OPTIONS, *OPTIONS, *FOREIGN_OPTIONS, *ALIASES)
-        if f"| `{name}` |" not in text
-    ] == []
+    first_cells = re.findall(r"^\| (`.+?`) \|", reference(), re.MULTILINE)
+    named = {name for cell in first_cells for name in re.findall(r"`([^`]+)`", cell)}
+    assert {*SINK_OPTIONS, *FORMAT_OPTIONS, *OPTIONS, *FOREIGN_OPTIONS, *ALIASES} - named == set()
 
 
 def test_the_reference_names_what_the_sink_sets_by_itself_and_the_prefix() -> None:

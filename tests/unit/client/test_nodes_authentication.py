@@ -129,8 +129,8 @@ def test_wrong_credentials_are_told_once_in_the_words_of_the_broker_and_never_tr
     text = refused(driver)
     assert text.startswith("PKS-4001: ")
     assert "refused the credentials for PLAIN: SASL_AUTHENTICATION_FAILED (58)" in text
-    assert "the broker says: no such user?fake log linexxx" in text
-    assert len(text) < 1400 and "hunter2" not in text
+    assert "the broker says: no such user fake log linexxx" in text
+    assert len(text) < 2400 and "hunter2" not in text
 
 
 def test_a_token_that_is_refused_is_no_matter_of_name_and_password() -> None:
@@ -146,7 +146,7 @@ def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
     driver.cluster.scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 33, "mechanisms": offered}
     text = refused(driver)
     assert text.startswith("PKS-4004: ")
-    assert "does not take sasl.mechanism=PLAIN: it offers SCRAM-SHA-512, evil?" in text
+    assert "does not take sasl.mechanism=PLAIN: it offers SCRAM-SHA-512, evil " in text
     assert SASL_AUTHENTICATE not in apis(driver)
 
 

@@ -129,13 +129,17 @@ def test_the_text_of_the_broker_reaches_the_user() -> None:
     batch = driver.send()
     driver.answer(INVALID_RECORD, error_message="no key on a compacted topic")
     assert "no key on a compacted topic" in str(driver.error_of(batch))
+    batch = driver.send()
+    driver.answer(INVALID_RECORD, error_message="\x1b[2Jno key\n25/11/25 INFO all rows delivered" + "x" * 30_000)
+    text = str(driver.error_of(batch))
+    assert "no key 25/11/25" in text and text.isprintable() and len(text) < 3000
 
 
 def test_errors_of_single_records_are_passed_on_with_their_positions() -> None:
     driver = EngineDriver()
     batch = driver.send(record_count=5)
     record_errors = [
-        {"batch_index": 1, "batch_index_error_message": "key is missing"},
+        {"batch_index": 1, "batch_index_error_message": "key is\nmissing"},
         {"batch_index": 3, "batch_index_error_message": None},
     ]
     driver.answer(INVALID_RECORD, record_errors=record_errors)
@@ -263,6 +267,28 @@ def test_a_batch_that_cannot_be_sent_expires_exactly_in_time_and_is_not_in_the_l
     error = timeout_of(driver, batch)
     assert (error.ambiguous, error.attempts) == (False, 0)
     assert "delivery.timeout.ms=10000" in str(error)
+
+
+def test_a_batch_that_expires_behind_a_quota_says_so() -> None:
+    """Of two batches the first uses up the quota: nothing has failed, and nothing but the pause is in the way."""
+    driver = EngineDriver(warm=[0], max_in_flight_requests_per_connection=1, **OPTIONS)
+    driver.send()
+    behind = driver.send()
+    driver.answer(throttle_time_ms=2 * DELIVERY_TIMEOUT_MS)
+    assert "quota" in driver.engine.trouble
+    driver.sleep(DELIVERY_TIMEOUT_MS)
+    assert "throttles this client, because a quota" in str(timeout_of(driver, behind))
+
+
+def test_a_batch_for_a_partition_that_is_gone_says_so_when_it_expires() -> None:
+    """The topic was created again with fewer partitions: the old ones are not merely without a leader."""
+    driver = EngineDriver(leaders=(0, 0, 0), warm=[0], **OPTIONS)
+    driver.cluster.topics["t"], driver.cluster.topic_ids["t"] = {0: 0}, bytes(15) + b"\x09"
+    driver.engine.metadata.request_update()
+    driver.sleep(1_000)
+    batch = driver.send(partition=2)
+    driver.sleep(DELIVERY_TIMEOUT_MS)
+    assert "topic t now ends with partition 0" in str(timeout_of(driver, batch))
 
 
 def test_batches_of_several_partitions_expire_together() -> None:
