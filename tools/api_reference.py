@@ -168,7 +168,9 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
     for one in node.body:
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and not one.target.id.startswith("_"):
             default = f" = {ast.unparse(one.value)}" if one.value is not None else ""
-            yield f"    {one.target.id}: {ast.unparse(one.annotation)}{default}"
+            annotation = ast.unparse(one.annotation)
+            if not annotation.startswith("ClassVar"):
+                yield f"    {one.target.id}: {annotation}{default}"
 
 
 def _signature(function: ast.FunctionDef, *, is_method: bool = True) -> str:

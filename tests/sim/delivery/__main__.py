@@ -48,7 +48,7 @@ def _violation(mistake: Mistake, seed: int) -> Violation | None:
 
 
 PLANTED = [Planted(one.name, one.seeds.limit, partial(_violation, one)) for one in MISTAKES if one.seeds is not None]
-SIMULATED = Simulated("tests.sim.delivery", _add_options, _draw, run, _kind_of, REQUIRED, PLANTED)
+SIMULATED = Simulated("tests.sim.delivery", _draw, run, _kind_of, REQUIRED, PLANTED, _add_options)
 
 if __name__ == "__main__":
     sys.exit(SIMULATED.main(sys.argv[1:]))
