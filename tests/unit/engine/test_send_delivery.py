@@ -178,6 +178,7 @@ def test_a_broker_that_speaks_no_common_version_of_produce_fails_the_batch_at_on
     batch = driver.send()
     error = driver.error_of(batch)
     assert "Produce needs one of the versions" in str(error)
+    assert isinstance(error, DeliveryError) and not error.ambiguous
     assert isinstance(error.__cause__, BrokerError)
     assert driver.sent == []
 
@@ -268,6 +269,24 @@ def test_a_batch_that_cannot_be_sent_expires_exactly_in_time_and_is_not_in_the_l
     error = timeout_of(driver, batch)
     assert (error.ambiguous, error.attempts) == (False, 0)
     assert "delivery.timeout.ms=10000" in str(error)
+
+
+def test_each_batch_expires_in_its_own_time_whatever_became_of_the_others() -> None:
+    driver = without_a_leader()
+    batches = []
+    for _ in range(3):
+        batches.append(driver.send(topic="lost"))
+        driver.sleep(1_000)
+    delivered = driver.send()
+    driver.answer()
+    assert driver.offset_of(delivered) == 0
+    driver.sleep(DELIVERY_TIMEOUT_MS - 3_000 - 1)
+    for number, batch in enumerate(batches):
+        assert [driver.is_open(each) for each in batches] == [index >= number for index in range(3)]
+        driver.sleep(1)
+        assert batch.opened_ms + DELIVERY_TIMEOUT_MS == driver.now_ms
+        assert not timeout_of(driver, batch).ambiguous
+        driver.sleep(999)
 
 
 def test_batches_of_several_partitions_expire_together() -> None:
