@@ -282,8 +282,7 @@ class Engine:
         if transaction.state is TransactionState.INITIALIZING:
             # Before the first transaction nothing was written by the rules of another version.
             transaction.transaction_version = self.nodes.transaction_version
-        self._adopt_identity(transaction)
-        if request is None or self._end is not None:
+        if request is None:
             return
         coordinator = requests.coordinator_for(request)
         node_id = self.nodes.least_loaded(now_ms) if coordinator is None else coordinator.node_id

@@ -177,6 +177,7 @@ def test_a_broker_that_speaks_no_common_version_of_produce_fails_the_batch_at_on
     batch = driver.send()
     error = driver.error_of(batch)
     assert "Produce needs one of the versions" in str(error)
+    assert isinstance(error, DeliveryError) and not error.ambiguous
     assert isinstance(error.__cause__, BrokerError)
     assert driver.sent == []
 
@@ -291,6 +292,24 @@ def test_a_batch_for_a_partition_that_is_gone_says_so_when_it_expires() -> None:
     driver.sleep(DELIVERY_TIMEOUT_MS)
     for batch in (tried, untried):
         assert "topic t now ends with partition 0" in str(timeout_of(driver, batch))
+
+
+def test_each_batch_expires_in_its_own_time_whatever_became_of_the_others() -> None:
+    driver = without_a_leader()
+    batches = []
+    for _ in range(3):
+        batches.append(driver.send(topic="lost"))
+        driver.sleep(1_000)
+    delivered = driver.send()
+    driver.answer()
+    assert driver.offset_of(delivered) == 0
+    driver.sleep(DELIVERY_TIMEOUT_MS - 3_000 - 1)
+    for number, batch in enumerate(batches):
+        assert [driver.is_open(each) for each in batches] == [index >= number for index in range(3)]
+        driver.sleep(1)
+        assert batch.opened_ms + DELIVERY_TIMEOUT_MS == driver.now_ms
+        assert not timeout_of(driver, batch).ambiguous
+        driver.sleep(999)
 
 
 def test_batches_of_several_partitions_expire_together() -> None:
