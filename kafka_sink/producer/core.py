@@ -53,8 +53,11 @@ class Core:
             _alive.add(self)
             self.sender.thread.start()
         except BaseException:
-            _alive.discard(self)
-            self.network.close()
+            if self in _alive and self.sender.thread.ident is not None:
+                self.abandon("its constructor was interrupted")  # its thread runs already, and closes what it uses
+            else:
+                _alive.discard(self)
+                self.network.close()
             raise
 
     def _put_together(self, clock: Clock) -> None:

@@ -168,6 +168,23 @@ def test_a_constructor_that_fails_leaves_nothing_behind() -> None:
     assert descriptor_count() <= before and not senders()
 
 
+def test_an_interrupted_constructor_ends_the_thread_that_it_has_started(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = threading.Thread.start
+
+    def interrupted(self: threading.Thread) -> None:
+        start(self)
+        raise KeyboardInterrupt
+
+    before = descriptor_count()
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Producer({"bootstrap.servers": NOBODY})
+    wait_until(lambda: not senders() and descriptor_count() <= before, "thread and descriptors are gone")
+    assert not [record for record in caplog.records if record.levelname == "CRITICAL"]
+
+
 def test_a_signal_handler_in_the_middle_of_a_call_waits_for_nothing_and_changes_nothing() -> None:
     """Whatever lock its thread holds. The limits of time are for the test."""
     with EmbeddedBroker(topics={"t": 1}) as broker, transactional(broker, "handler", linger_ms=60_000) as producer:
