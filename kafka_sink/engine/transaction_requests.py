@@ -27,6 +27,7 @@ from kafka_sink.client.request import Answer, Request
 from kafka_sink.engine.commands import SendOffsets
 from kafka_sink.engine.producer_batch import ProducerIdentity, TopicPartition
 from kafka_sink.engine.transaction import WRITING, Transaction, TransactionState
+from kafka_sink.error_table.brokers import TRANSACTION_TOO_LONG
 from kafka_sink.errors import (
     AuthorizationError,
     BrokerError,
@@ -338,6 +339,7 @@ class TransactionRequests:
             partitions = asked.partitions or (transaction.offsets.offsets if transaction.offsets is not None else ())
             names = ", ".join(f"topic {topic!r}" for topic in sorted(_by_topic(partitions)))
             return AuthorizationError(f"{who}: {answer}. The principal needs {operation} on {names}")
+        entry = None
         if code == INVALID_TXN_STATE and is_commit:
             # Brokers with transaction.version 2 answer this for a transaction that they aborted, if nothing was sent
             # since.
@@ -352,7 +354,8 @@ class TransactionRequests:
                 "raise transaction.max.timeout.ms of the brokers (900000 by default). A query of Spark that does not "
                 f"set it uses the brokers' limit after a restart ({answer})"
             )
-        return BrokerError(f"{who}: {answer}", code=code, api=asked.api.name)
+            entry = TRANSACTION_TOO_LONG
+        return BrokerError(f"{who}: {answer}", entry, code=code, api=asked.api.name)
 
     def _repeat_later(self, now_ms: int) -> None:
         self._failures += 1

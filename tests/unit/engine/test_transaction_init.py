@@ -182,7 +182,7 @@ def test_a_transaction_time_out_above_the_brokers_limit_names_both_settings_and_
     driver = fresh(transaction_timeout_ms=3_600_000)
     driver.fail(INIT_PRODUCER_ID, 50)
     error = driver.refusal_of(driver.init())
-    assert isinstance(error, BrokerError) and error.code == 50
+    assert isinstance(error, BrokerError) and (error.code, error.name) == (50, "PKS-3007")
     assert "transaction.timeout.ms=3600000" in str(error) and "transaction.max.timeout.ms" in str(error)
 
 
