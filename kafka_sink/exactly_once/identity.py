@@ -145,7 +145,7 @@ def parse_task_identity(transactional_id: str) -> TaskIdentity | None:
     if len(parts) != 4:
         return None
     sink_id, run, spark_partition, attempt = parts
-    if not sink_id or not _RUN_HASH.fullmatch(run):
+    if not has_letters_of_sink_id(sink_id) or not _RUN_HASH.fullmatch(run):
         return None
     if not _NUMBER.fullmatch(spark_partition) or not _NUMBER.fullmatch(attempt):
         return None

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
+from kafka_sink import Producer
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.exactly_once import ledger_read
 from kafka_sink.exactly_once.identity import sink_id_of_checkpoint, sink_id_of_query
@@ -18,7 +19,9 @@ from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.exactly_once.session import DriverSession
 from kafka_sink.testing import EmbeddedBroker, Fault, acl, settings
 from kafka_sink.testing.acl import Acl
+from kafka_sink.wire.apis import LIST_TRANSACTIONS
 from tests.chaos.bare_spark import BareQuery, Checkpoint, settings_of
+from tests.integration.asking import client_of
 from tests.integration.commanding import ROWS_PER_TASK, Shell, Sink, rows
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
@@ -316,6 +319,20 @@ def check_abort(shell: Shell, sink: Sink) -> None:
     assert foreign in everybody
     assert shell.about(other, "transactions", "--abort", "--yes").exit_code == 0
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
+
+
+def test_a_transaction_of_an_application_that_is_no_sink_is_not_listed(broker: EmbeddedBroker, shell: Shell) -> None:
+    broker.create_topic("t", 1)
+    name = f"of\nsomebody-{'0' * 16}-0-0"  # like a task's, but no sink has such an id
+    with Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": name}) as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send("t", b"v").result(60)
+            with client_of(broker.bootstrap_servers) as client:
+                (listed,) = client.answers_of_all(LIST_TRANSACTIONS, {"state_filters": [], "producer_id_filters": []})
+            said = shell("transactions", "--bootstrap-server", broker.bootstrap_servers)
+    assert [one["transactional_id"] for one in listed["transaction_states"]] == [name]
+    assert (said.exit_code, said.out) == (0, "no open transaction of any sink\n")
 
 
 def test_what_another_ledger_may_have_decided_is_not_aborted(sink: Sink, shell: Shell) -> None:

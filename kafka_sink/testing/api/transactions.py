@@ -265,7 +265,7 @@ def on_list_transactions(call: Call) -> None:
     body = call.body
     known_states = {state.value for state in CoordinatorState}
     try:
-        pattern = re.compile(body["transactional_id_pattern"] or ".*")
+        pattern = re.compile(body["transactional_id_pattern"] or "(?s:.*)")  # no pattern: every id
     except re.error:
         raise Refused(Code.INVALID_REGULAR_EXPRESSION) from None
     found = []

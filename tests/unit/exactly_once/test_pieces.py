@@ -80,7 +80,10 @@ def test_further_names_of_an_attempt_differ_and_no_number_of_theirs_is_too_long_
     assert parse_task_identity(f"sink-{'a' * 16}-0-{NUMBER_MAX + 1}") is None
 
 
-@pytest.mark.parametrize("text", ["", "driver", "a-b-0-0", "-0123456789abcdef-0-0", "a-0123456789abcdef-00-0"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "driver", "a-b-0-0", "-0123456789abcdef-0-0", "a-0123456789abcdef-00-0", "a\nb-0123456789abcdef-0-0"],
+)
 def test_what_is_no_id_of_a_task_is_not_read_as_one(text: str) -> None:
     assert parse_task_identity(text) is None
 
