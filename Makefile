@@ -32,7 +32,7 @@ unit: $(READY)
 	$(BIN)/pytest tests/unit
 
 sim: $(READY)
-	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
+	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED))
 
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz.fuzz_wire --count $(or $(COUNT),1000000) --seed $(or $(SEED),1)

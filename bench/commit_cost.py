@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import uuid
 from collections.abc import Mapping, Sequence
 from statistics import median
 
 from bench.report import PAGES, PARTIAL, machine, publish
 from bench.spark_arena import Arena, open_arena
-from tools.foreign_reader import end_offsets
 
 WARM_UP = 5
 ROWS = 1000
@@ -38,8 +36,7 @@ Times = dict[tuple[int, str], list[int]]
 def micro_batches(arena: Arena, sink: str, tasks: int, count: int) -> list[int]:
     """The time of each micro-batch in milliseconds."""
     source, options = SINKS[sink]
-    topic = arena.kafka.create_topic(f"cost-{uuid.uuid4().hex[:12]}", partitions=PARTITIONS)
-    end_offsets(arena.kafka.bootstrap_servers, topic)
+    topic = arena.new_topic("cost", PARTITIONS)
     rows = arena.spark.readStream.format("rate-micro-batch").options(rowsPerBatch=ROWS, numPartitions=tasks)
     frame = rows.load().selectExpr("CAST(value AS STRING) AS key", "CAST(timestamp AS STRING) AS value")
     with tempfile.TemporaryDirectory() as checkpoint:

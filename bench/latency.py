@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
@@ -72,10 +71,8 @@ def read_ages(bootstrap_servers: str, topic: str, counted: Event, stop: Event, f
 
 def ages_of(arena: Arena, sink: str, rows_per_s: int, seconds: float) -> list[float]:
     context = get_context("spawn")
-    name, servers = uuid.uuid4().hex[:12], arena.kafka.bootstrap_servers
-    source, target = (arena.kafka.create_topic(f"{end}-{name}", partitions=PARTITIONS) for end in ("from", "to"))
-    for topic in (source, target):
-        end_offsets(servers, topic)
+    servers = arena.kafka.bootstrap_servers
+    source, target = arena.new_topic("from", PARTITIONS), arena.new_topic("to", PARTITIONS)
     counted, stop, found = context.Event(), context.Event(), context.Queue()
     maker = context.Process(target=make_rows, args=(servers, source, rows_per_s, stop))
     reader = context.Process(target=read_ages, args=(servers, target, counted, stop, found))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import time
-import uuid
 from collections.abc import Sequence
 
 from bench.process_tree import cpu_seconds, peak_bytes
@@ -18,11 +17,12 @@ from bench.spark_arena import TUNED, Arena, open_arena
 from tools.foreign_reader import end_offsets
 
 TOPIC_ROWS = 1_000_000
+PARTITIONS = 4
 Line = dict[str, float]
 
 
 def write_rows(arena: Arena, rows: int) -> Line:
-    topic = _topic(arena, "rows")
+    topic = arena.new_topic("rows", PARTITIONS)
     frame = arena.spark.range(0, rows, 1, 2).selectExpr(
         "concat('user-', pmod(hash(id), 10000000)) AS key",
         "concat(repeat(hex(hash(id)), 11), lpad(id, 12, '0')) AS value",
@@ -41,7 +41,7 @@ def write_rows(arena: Arena, rows: int) -> Line:
 
 
 def write_topics(arena: Arena, topics: int) -> Line:
-    names = [_topic(arena, f"many-{topics}") for _ in range(topics)]
+    names = [arena.new_topic(f"many-{topics}", PARTITIONS) for _ in range(topics)]
     listed = ", ".join(f"'{name}'" for name in names)
     frame = arena.spark.range(0, TOPIC_ROWS, 1, 2).selectExpr(
         f"element_at(array({listed}), CAST(pmod(hash(id), {topics}) AS INT) + 1) AS topic",
@@ -58,12 +58,6 @@ def write_topics(arena: Arena, topics: int) -> Line:
 def _write(arena: Arena, frame: object, **options: str) -> None:
     writer = frame.write.format("pykafka-sink").options(**TUNED, **options)  # type: ignore[attr-defined]
     writer.option("kafka.bootstrap.servers", arena.kafka.bootstrap_servers).mode("append").save()
-
-
-def _topic(arena: Arena, name: str) -> str:
-    topic = arena.kafka.create_topic(f"{name}-{uuid.uuid4().hex[:8]}", partitions=4, config={"file.delete.delay.ms": 0})
-    end_offsets(arena.kafka.bootstrap_servers, topic)
-    return topic
 
 
 def _check(arena: Arena, topics: Sequence[str], rows: int) -> None:

@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +28,6 @@ from bench.process_tree import cpu_by_kind
 from bench.report import PAGES, PARTIAL, machine, publish
 from bench.spark_arena import Arena, open_arena
 from bench.traced_sink import COMMIT, FOLDER, PLAN, TASK, TracedNullSink, TracedSink
-from tools.foreign_reader import end_offsets
 
 ROWS, PARTITIONS, WARM_UP, ROUNDS = 1000, 4, 8, 2
 OURS = "ours, exactly once"
@@ -63,8 +61,7 @@ class Batch:
 
 def micro_batches(arena: Arena, sink: str, tasks: int, count: int, folder: Path, rows_per_batch: int) -> list[Batch]:
     servers = arena.kafka.bootstrap_servers
-    topic = arena.kafka.create_topic(f"waterfall-{uuid.uuid4().hex[:12]}", partitions=PARTITIONS)
-    end_offsets(servers, topic)
+    topic = arena.new_topic("waterfall", PARTITIONS)
     reader = subprocess.Popen(
         [sys.executable, "-m", "bench.visible_reader", servers, topic, str(PARTITIONS), str(rows_per_batch)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

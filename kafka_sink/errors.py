@@ -17,34 +17,24 @@ import copy
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from kafka_sink.error_table import ENTRIES
-from kafka_sink.error_table.brokers import (
-    BROKER_REFUSED,
-    BUFFER_FULL,
-    CONNECTION_FAILED,
-    DELIVERY_TOO_SLOW,
-    LOGIN_REFUSED,
-    NOT_AUTHORIZED,
-    NOT_DELIVERED,
-    NOT_KAFKA,
-    OUT_OF_MEMORY,
-    PRODUCER_FENCED,
-    TOO_SLOW,
-    TRANSACTION_FAILED,
-    WRONG_CALL,
-)
-from kafka_sink.error_table.commits import COMMIT_PENDING, NOT_COMMITTED, ROWS_LOST
+from kafka_sink.error_table import ENTRIES, brokers, commits, writes
 from kafka_sink.error_table.entry import ErrorEntry
-from kafka_sink.error_table.writes import OPTION_INVALID, ROW_INVALID
+
+FOREIGN_CHARACTERS_MAX = 2000
 
 
 class KafkaSinkError(Exception):
     """Base of all errors of this package; never raised itself."""
 
-    default_entry: ClassVar[ErrorEntry] = WRONG_CALL
+    default_entry: ClassVar[ErrorEntry] = brokers.WRONG_CALL
 
-    def __init__(self, text: str, entry: ErrorEntry | None = None) -> None:
+    def __init__(self, text: str, entry: ErrorEntry | None = None, **details: Any) -> None:
+        """`details`: attributes of the class that differ from their defaults."""
         super().__init__(text)
+        for name in details:
+            if not hasattr(type(self), name):
+                raise TypeError(f"{type(self).__name__} has no attribute {name}")
+        self.__dict__.update(details)
         # The name and not the entry: another release may unpickle it.
         self.name = (entry or self.default_entry).name
 
@@ -65,6 +55,14 @@ def explain_error(error: KafkaSinkError) -> str:
         f"  Next: {entry.cure}\n"
         f"  More: pykafka-sink explain {entry.name}"
     )
+
+
+def foreign_text(text: object) -> str:
+    """What another host says, for an error or the log: one printable line of limited length. Empty if it is no text."""
+    if not isinstance(text, str):
+        return ""
+    line = "".join(letter if letter.isprintable() else " " for letter in text[:FOREIGN_CHARACTERS_MAX])
+    return line if len(text) <= FOREIGN_CHARACTERS_MAX else f"{line}..."
 
 
 def common_entry(problems: Sequence[KafkaSinkError], otherwise: ErrorEntry) -> ErrorEntry:
@@ -91,7 +89,7 @@ def _rebuild(error_type: type[KafkaSinkError], text: str, state: dict[str, Any])
 class ConfigError(KafkaSinkError):
     """An option is missing, unknown, out of range or contradicts another one. Raised before anything is sent."""
 
-    default_entry = OPTION_INVALID
+    default_entry = writes.OPTION_INVALID
     # The combined errors, if there are several.
     several: tuple[ConfigError, ...] = ()
 
@@ -99,120 +97,90 @@ class ConfigError(KafkaSinkError):
 class DataError(KafkaSinkError):
     """A record cannot be sent whatever the broker does: no topic, wrong type, too large. Names column and row."""
 
-    default_entry = ROW_INVALID
-
-    def __init__(
-        self, text: str, entry: ErrorEntry | None = None, *, row: int | None = None, column: str | None = None
-    ) -> None:
-        super().__init__(text, entry)
-        self.row = row
-        self.column = column
+    default_entry = writes.ROW_INVALID
+    row: int | None = None
+    column: str | None = None
 
 
 class LocalProtocolError(KafkaSinkError):
     """This side broke a rule: an illegal transition, a call in the wrong state, a field that does not fit."""
 
-    default_entry = WRONG_CALL
+    default_entry = brokers.WRONG_CALL
 
 
 class RemoteProtocolError(KafkaSinkError):
     """The other side sent bytes that are not a valid Kafka response. The connection is closed."""
 
-    default_entry = NOT_KAFKA
+    default_entry = brokers.NOT_KAFKA
 
 
 class TransportError(KafkaSinkError):
     """Refused, reset, timed out, name not resolved. Retried inside; a caller sees it as the cause of giving up."""
 
-    default_entry = CONNECTION_FAILED
+    default_entry = brokers.CONNECTION_FAILED
 
 
 class AuthenticationError(KafkaSinkError):
     """The broker refused the credentials. Never retried: a loop of wrong passwords locks accounts."""
 
-    default_entry = LOGIN_REFUSED
+    default_entry = brokers.LOGIN_REFUSED
 
 
 class AuthorizationError(KafkaSinkError):
     """The principal lacks a permission; the text names resource and operation."""
 
-    default_entry = NOT_AUTHORIZED
+    default_entry = brokers.NOT_AUTHORIZED
 
 
 class BrokerError(KafkaSinkError):
     """A broker answered with an error code that is final for the request."""
 
-    default_entry = BROKER_REFUSED
-
-    def __init__(
-        self,
-        text: str,
-        entry: ErrorEntry | None = None,
-        *,
-        code: int,
-        api: str | None = None,
-        topic: str | None = None,
-        partition: int | None = None,
-    ) -> None:
-        super().__init__(text, entry)
-        self.code = code
-        self.api = api
-        self.topic = topic
-        self.partition = partition
+    default_entry = brokers.BROKER_REFUSED
+    code: int = -1
+    api: str | None = None
+    topic: str | None = None
 
 
 class DeliveryError(KafkaSinkError):
     """Records were given up. `ambiguous` says whether they may nevertheless be in the log."""
 
-    default_entry = NOT_DELIVERED
-
-    def __init__(
-        self,
-        text: str,
-        entry: ErrorEntry | None = None,
-        *,
-        topic: str | None = None,
-        partition: int | None = None,
-        attempts: int = 0,
-        ambiguous: bool = False,
-        code: int | None = None,
-    ) -> None:
-        super().__init__(text, entry)
-        self.topic = topic
-        self.partition = partition
-        self.attempts = attempts
-        self.ambiguous = ambiguous
-        self.code = code
+    default_entry = brokers.NOT_DELIVERED
+    topic: str | None = None
+    partition: int | None = None
+    attempts: int = 0
+    ambiguous: bool = False
+    code: int | None = None
 
 
 class BufferExhausted(DeliveryError):
     """No room in buffer.memory within max.block.ms. The record was never accepted."""
 
-    default_entry = BUFFER_FULL
+    default_entry = brokers.BUFFER_FULL
 
 
 class DeliveryTimeout(DeliveryError):
     """delivery.timeout.ms passed since the record was accepted."""
 
-    default_entry = DELIVERY_TOO_SLOW
+    default_entry = brokers.DELIVERY_TOO_SLOW
 
 
 class OperationTimeout(KafkaSinkError):
-    """flush, close or a transaction call did not finish in time. The operation continues and may be called again."""
+    """flush, close, a transaction call or the wait for a result did not finish in time: it continues and may be called
+    again. From `send` and `send_arrow`: the topic was not known in time, and nothing was accepted."""
 
-    default_entry = TOO_SLOW
+    default_entry = brokers.TOO_SLOW
 
 
 class OutOfMemory(KafkaSinkError):
     """A task's Python process is out of memory, or cannot start a thread."""
 
-    default_entry = OUT_OF_MEMORY
+    default_entry = brokers.OUT_OF_MEMORY
 
 
 class TransactionError(KafkaSinkError):
     """A failure of the transaction, not of one record."""
 
-    default_entry = TRANSACTION_FAILED
+    default_entry = brokers.TRANSACTION_FAILED
 
 
 class TransactionAborted(TransactionError):
@@ -222,31 +190,18 @@ class TransactionAborted(TransactionError):
 class ProducerFenced(TransactionError):
     """A newer producer owns the transactional id. This one is finished."""
 
-    default_entry = PRODUCER_FENCED
+    default_entry = brokers.PRODUCER_FENCED
 
 
 class CommitError(KafkaSinkError):
     """A batch was not committed, or not entirely. Details are in attributes, what to do next in the text."""
 
-    default_entry = NOT_COMMITTED
-
-    def __init__(
-        self,
-        text: str,
-        entry: ErrorEntry | None = None,
-        *,
-        sink_id: str = "",
-        query_id: str = "",
-        batch_id: int | str | None = None,
-        row_count: int = 0,
-        topics: tuple[str, ...] = (),
-    ) -> None:
-        super().__init__(text, entry)
-        self.sink_id = sink_id
-        self.query_id = query_id
-        self.batch_id = batch_id
-        self.row_count = row_count
-        self.topics = topics
+    default_entry = commits.NOT_COMMITTED
+    sink_id: str = ""
+    query_id: str = ""
+    batch_id: int | str | None = None
+    row_count: int = 0
+    topics: tuple[str, ...] = ()
 
 
 class CommitAborted(CommitError):
@@ -256,10 +211,10 @@ class CommitAborted(CommitError):
 class CommitPending(CommitError):
     """The decision was made, or may have been, and is not carried out yet. Running again finishes it."""
 
-    default_entry = COMMIT_PENDING
+    default_entry = commits.COMMIT_PENDING
 
 
 class CommitLost(CommitError):
     """The decision was made, but transactions of some rows were not committed. An operator must choose."""
 
-    default_entry = ROWS_LOST
+    default_entry = commits.ROWS_LOST

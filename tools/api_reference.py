@@ -125,12 +125,12 @@ def _describe(node: Node, module: str) -> str:
     fields = list(_fields(node))
     methods = list(_methods(node, module))
     init = next((one for one in methods if one.name == "__init__"), None)
-    if init is not None:
-        lines.append(_code(f"{node.name}{_signature(init)}"))
-    elif node.name in OPTIONS_OF:
+    if node.name in OPTIONS_OF:
         lines.append(f"A field for each [option]({OPTIONS_OF[node.name]}), with underscores in place of dots.\n")
     elif fields:
         lines.append(_code("\n".join([f"class {node.name}({bases}):" if bases else f"class {node.name}:", *fields])))
+    elif init in node.body:
+        lines.append(_code(f"{node.name}{_signature(init)}"))
     elif bases:
         lines.append(f"A `{bases}`.\n")
     if text:
@@ -168,7 +168,9 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
     for one in node.body:
         if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and not one.target.id.startswith("_"):
             default = f" = {ast.unparse(one.value)}" if one.value is not None else ""
-            yield f"    {one.target.id}: {ast.unparse(one.annotation)}{default}"
+            annotation = ast.unparse(one.annotation)
+            if not annotation.startswith("ClassVar"):
+                yield f"    {one.target.id}: {annotation}{default}"
 
 
 def _signature(function: ast.FunctionDef, *, is_method: bool = True) -> str:

@@ -24,7 +24,6 @@ import random
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from kafka_sink.admin.configs import (
@@ -71,19 +70,12 @@ from kafka_sink.errors import (
     TransportError,
     copy_error,
 )
-from kafka_sink.exactly_once.commit_step import Progress
+from kafka_sink.exactly_once.commit_step import PartT, Progress, SingleStep
 from kafka_sink.io.clock import Clock
 from kafka_sink.io.network import Network
 from kafka_sink.options import ProducerOptions
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
-from kafka_sink.wire.apis import (
-    ADD_PARTITIONS_TO_TXN,
-    API_VERSIONS,
-    CREATE_TOPICS,
-    DESCRIBE_CONFIGS,
-    METADATA,
-    Api,
-)
+from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, API_VERSIONS, CREATE_TOPICS, DESCRIBE_CONFIGS, METADATA, Api
 from kafka_sink.wire.codes import code
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -120,6 +112,16 @@ def topic_row(api: Api, answer: Mapping[str, Any], topic: str) -> Mapping[str, A
     if row is None:
         raise RemoteProtocolError(f"a broker broke the protocol: its {api.name} answer does not name topic {topic}")
     return row
+
+
+def new_topic_row(name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": replication_factor,
+        "assignments": [],
+        "configs": [{"name": key, "value": value} for key, value in configs.items()],
+    }
 
 
 class Client:
@@ -159,9 +161,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     # ---- state machines --------------------------------------------------------------------------------------------
@@ -190,6 +190,10 @@ class Client:
         finally:
             if self._engine is not None:
                 self._engine.forget_requests()
+
+    def run_step(self, part: PartT) -> PartT:
+        """Runs one step alone, for at most max.block.ms, and returns it."""
+        return self.run(SingleStep(part, self.now_ms() + self.options.max_block_ms))
 
     def forget_topics(self, kept: Collection[str]) -> None:
         """Forgets the topics of earlier operations except `kept`: they are not requested with those of the next one."""
@@ -391,13 +395,7 @@ class Client:
         -1 means the broker's default.
         """
         deadline_ms = self.now_ms() + self.options.max_block_ms
-        row = {
-            "name": name,
-            "num_partitions": partitions,
-            "replication_factor": replication_factor,
-            "assignments": [],
-            "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
-        }
+        row = new_topic_row(name, partitions, replication_factor, configs or {})
         attempt = 0
         while True:
             attempt += 1
@@ -407,6 +405,8 @@ class Client:
             retry_at_ms = self.now_ms() + self._backoff.delay_ms(attempt)
             # A lost request may have created it: then the retry is told that the topic exists.
             is_final = isinstance(error, BrokerError) and not code(error.code).retriable
+            if isinstance(error, TransportError) and retry_at_ms >= deadline_ms:
+                raise OperationTimeout(f"topic {name} was not created within {self._limit_text(None)}: {error}")
             if is_final or not isinstance(error, (BrokerError, TransportError)) or retry_at_ms >= deadline_ms:
                 raise error
             self._wait_until(lambda: False, retry_at_ms)
@@ -486,9 +486,7 @@ class Client:
         error_code = result["error_code"]
         if error_code in (0, TOPIC_ALREADY_EXISTS):
             return None
-        text = f"topic {name} was not created: {describe(error_code)}"
-        if result["error_message"]:
-            text += f"; the broker says: {result['error_message']}"
+        text = f"topic {name} was not created: {describe(error_code, result['error_message'])}"
         if error_code in UNAUTHORIZED:
             return AuthorizationError(f"{text}. The principal needs Create on topic {name!r} or on the cluster")
         return BrokerError(text, TOPIC_NOT_CREATED, code=error_code, api=CREATE_TOPICS.name, topic=name)

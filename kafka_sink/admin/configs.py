@@ -55,6 +55,12 @@ def _read_result(asked: ConfigResource, result: Mapping[str, Any] | None) -> Con
     return {row["name"]: row["value"] for row in result["configs"]}
 
 
+def number_of(configs: Mapping[str, str | None] | None, name: str) -> int | None:
+    """None: it is not told, or no number that counts from 0."""
+    text = (configs or {}).get(name) or ""
+    return int(text) if text.isdecimal() else None
+
+
 def found_or_raise(found: ConfigAnswer) -> dict[str, str | None] | None:
     if isinstance(found, BrokerError):
         raise found

@@ -14,15 +14,14 @@ Assumption about brokers: DescribeConfigs and Metadata return what is in effect.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
 from kafka_sink.admin.client import Client
-from kafka_sink.admin.configs import ConfigAnswer, found_or_raise
+from kafka_sink.admin.configs import ConfigAnswer, found_or_raise, number_of
 from kafka_sink.error_table.brokers import LEDGER_FORGETS
 from kafka_sink.errors import BrokerError, ConfigError
 from kafka_sink.frozen import frozen
+from kafka_sink.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -46,7 +45,6 @@ CLEANUP, IN_SYNC, UNCLEAN, MESSAGE_BYTES = CHECKED = (
     "unclean.leader.election.enable",
     "max.message.bytes",
 )
-WARNINGS_MAX = 256
 
 
 @frozen
@@ -88,7 +86,7 @@ def check_ledger_configs(client: Client, wanted: LedgerOptions, configs: ConfigA
         check_cleanup_policy(topic, configs)
     brokers, replicas = ledger_counts(client, topic)
     for text in troubles(topic, configs or {}, replicas, brokers):
-        _warn_once(text, os.getpid())
+        warn_once(text)
 
 
 def _is_missing(client: Client, topic: str, configs: ConfigAnswer) -> bool:
@@ -149,9 +147,10 @@ def troubles(topic: str, configs: Mapping[str, str | None], replicas: int | None
             f"kafka-reassign-partitions --execute with a JSON file that names three brokers for {topic}-"
             f"{LEDGER_PARTITION}"
         )
-    if (replicas or 0) >= REPLICAS_WANTED and _number(configs, IN_SYNC, IN_SYNC_WANTED) < IN_SYNC_WANTED:
+    in_sync, message_bytes = number_of(configs, IN_SYNC), number_of(configs, MESSAGE_BYTES)
+    if (replicas or 0) >= REPLICAS_WANTED and in_sync is not None and in_sync < IN_SYNC_WANTED:
         yield (
-            f"the ledger topic {topic} has {IN_SYNC}={configs[IN_SYNC]}: a decision may be acknowledged by one broker "
+            f"the ledger topic {topic} has {IN_SYNC}={in_sync}: a decision may be acknowledged by one broker "
             f"alone, and be lost with it. {_alter(topic, IN_SYNC, str(IN_SYNC_WANTED))}"
         )
     if configs.get(UNCLEAN) == "true":
@@ -159,23 +158,12 @@ def troubles(topic: str, configs: Mapping[str, str | None], replicas: int | None
             f"the ledger topic {topic} has {UNCLEAN}=true: a broker that has missed decisions may become its leader. "
             f"{_alter(topic, UNCLEAN, 'false')}"
         )
-    if _number(configs, MESSAGE_BYTES, MESSAGE_BYTES_WANTED) < MESSAGE_BYTES_WANTED:
+    if message_bytes is not None and message_bytes < MESSAGE_BYTES_WANTED:
         yield (
-            f"the ledger topic {topic} has {MESSAGE_BYTES}={configs[MESSAGE_BYTES]}: a decision about many tasks does "
+            f"the ledger topic {topic} has {MESSAGE_BYTES}={message_bytes}: a decision about many tasks does "
             f"not fit, and its batch is aborted. {_alter(topic, MESSAGE_BYTES, '1048588')}"
         )
 
 
-def _number(configs: Mapping[str, str | None], name: str, unknown: int) -> int:
-    text = configs.get(name) or ""
-    return int(text) if text.isdecimal() else unknown
-
-
 def _alter(topic: str, name: str, value: str) -> str:
     return f"kafka-configs --alter --entity-type topics --entity-name {topic} --add-config {name}={value}"
-
-
-@lru_cache(maxsize=WARNINGS_MAX)
-def _warn_once(text: str, pid: int) -> None:
-    """The process id is part of the key because a forked child inherits its parent's memory."""
-    _LOGGER.warning("%s", text)

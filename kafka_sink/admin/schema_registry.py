@@ -18,11 +18,10 @@ import logging
 import os
 import random
 import time
-from collections.abc import Mapping
 from functools import lru_cache, partial
 
 from kafka_sink.admin.registry_memory import recall, remember
-from kafka_sink.auth.login import read_login_options
+from kafka_sink.auth.login import read_login_options, read_password
 from kafka_sink.auth.renewal import Renewed
 from kafka_sink.auth.token import token_source
 from kafka_sink.error_table.commits import REGISTRY_LOGIN, SCHEMA_INVALID, SCHEMA_MISSING
@@ -152,7 +151,8 @@ class RegistryClient:
         before = recall(self._options.url, query) if known is None else known
         try:
             # Do not wait for a registry that is not needed.
-            found = self._run_resolution(query, self._options.max_retries if before is None else 0)
+            retries_max = self._options.max_retries if before is None else 0
+            found = resolve_schema(query, partial(self.ask, retries_max=retries_max))
         except TransportError as error:
             if before is None:
                 raise
@@ -160,16 +160,6 @@ class RegistryClient:
             return before
         remember(self._options.url, query, found)
         return found
-
-    def _run_resolution(self, query: SchemaQuery, retries_max: int) -> ResolvedSchema:
-        steps = resolve_schema(query)
-        try:
-            request = next(steps)
-            while True:
-                request = steps.send(self.ask(request, retries_max))
-        except StopIteration as end:
-            found: ResolvedSchema = end.value
-            return found
 
     def _is_fresh(self, since_s: float) -> bool:
         life_s = self._options.latest_cache_ttl_sec
@@ -275,12 +265,8 @@ def _token_source(options: RegistryOptions) -> Renewed[str] | None:
 
 def _user_and_password(options: RegistryOptions) -> tuple[str, str]:
     if options.credentials == SASL_INHERIT:
-        kafka = options.kafka
-        assert kafka is not None
-        named: Mapping[str, str] = read_login_options(kafka) or {
-            "username": resolve_references("sasl.username", kafka.sasl_username or ""),
-            "password": resolve_references("sasl.password", kafka.sasl_password or ""),
-        }
+        assert options.kafka is not None
+        named = read_password(options.kafka)
         return named.get("username", ""), named.get("password", "")
     name = f"{REGISTRY}basic.auth.user.info"
     user, found, password = resolve_references(name, options.basic_auth_user_info or "").strip().partition(":")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kafka_sink.client.authentication import Authenticator
 from kafka_sink.error_table.brokers import KERBEROS_LOGIN
 from kafka_sink.error_table.writes import PACKAGE_MISSING
-from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
+from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError, foreign_text
 from kafka_sink.io.files import locate_file, read_file, resolve_references
 from kafka_sink.options import ProducerOptions
 from kafka_sink.security.kerberos import GssapiExchange, KerberosLogin, kerberos_login
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import gssapi
 
 INSTALL = "pip install 'pykafka-sink[kerberos]'"
-TOLD_CHARACTERS_MAX = 500
 # The library's error codes, relative to the first one of its table (krb5.h).
 _TABLE = -1765328384
 _CLIENT_UNKNOWN, _SERVER_UNKNOWN, _WRONG_KEY, _EXPIRED, _CLOCKS = 6, 7, 24, 32, 37
@@ -128,7 +127,7 @@ class KerberosContext:
         statuses = error.get_all_statuses(error.maj_code if is_major else error.min_code, is_major)
         if number == _BAD_INTEGRITY and what == "no credentials":
             number = _WRONG_KEY  # a KDC's answer to that without pre-authentication
-        said = "".join(letter if letter.isprintable() else "?" for letter in "; ".join(statuses))[:TOLD_CHARACTERS_MAX]
+        said = foreign_text("; ".join(statuses))
         if number == _NO_CACHE and self._login.keytab is not None:
             said = f"the keytab {self._login.keytab} has no key for the principal {self._login.principal}"
         if number in _PASSING:

@@ -43,23 +43,29 @@ def sasl_authenticator(options: ProducerOptions) -> Authenticator:
 
         tokens = token_source(options, module_options)
         return lambda _host: OAuthBearerExchange(tokens.current(), _extensions(module_options()))
-    return lambda _host: _password_exchange(options, module_options())
+    return lambda _host: _password_exchange(options.sasl_mechanism, read_password(options))
 
 
 def _extensions(named: Mapping[str, str]) -> dict[str, str]:
     return {name.removeprefix(EXTENSION): value for name, value in named.items() if name.startswith(EXTENSION)}
 
 
-def _password_exchange(options: ProducerOptions, named: Mapping[str, str]) -> Exchange:
-    if not named:
-        if options.sasl_username is None or options.sasl_password is None:
-            raise ConfigError(f"sasl.mechanism={options.sasl_mechanism} needs {NEEDS}", LOGIN_OPTIONS)
-        named = {
-            "username": resolve_references("sasl.username", options.sasl_username),
-            "password": resolve_references("sasl.password", options.sasl_password),
-        }
+def read_password(options: ProducerOptions) -> Mapping[str, str]:
+    """Username and password, and in sasl.jaas.config perhaps more."""
+    named = read_login_options(options)
+    if named:
+        return named
+    if options.sasl_username is None or options.sasl_password is None:
+        raise ConfigError(f"sasl.mechanism={options.sasl_mechanism} needs {NEEDS}", LOGIN_OPTIONS)
+    return {
+        "username": resolve_references("sasl.username", options.sasl_username),
+        "password": resolve_references("sasl.password", options.sasl_password),
+    }
+
+
+def _password_exchange(mechanism: str, named: Mapping[str, str]) -> Exchange:
     return password_exchange(
-        options.sasl_mechanism,
+        mechanism,
         named.get("username", ""),
         named.get("password", ""),
         secrets.token_urlsafe(NONCE_BYTES),

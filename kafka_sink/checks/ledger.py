@@ -21,7 +21,7 @@ from kafka_sink.checks.topics import creation_trouble
 from kafka_sink.checks.transactions import settings_of
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.ledger import Kind
-from kafka_sink.exactly_once.listing import LedgerListing, SingleStep
+from kafka_sink.exactly_once.listing import LedgerListing
 from kafka_sink.options.sink_options import TopicPlan
 
 
@@ -56,7 +56,7 @@ def ledger(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 
 def decisions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     listing = LedgerListing(settings_of(job, client), job.sink_id, client.now_ms())
-    found = client.run(SingleStep(listing, client.now_ms() + client.options.max_block_ms))
+    found = client.run_step(listing)
     if found.failure is not None or found.listed is None:
         why = found.failure or "no answer"
         yield fail("decisions", f"the ledger was not read: {why}", "grant Read on the ledger topic")

@@ -16,7 +16,6 @@ from kafka_sink.checks.finding import ProbeResult, fail, ok
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.checks.transactions import settings_of
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.exactly_once.listing import SingleStep
 from kafka_sink.exactly_once.preflight import DescribeTransactions
 
 PROBE = b"pykafka-sink check --probe-write: this transaction is aborted"
@@ -66,6 +65,6 @@ def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 def _ask_start_ms(job: CheckedJob, client: Client) -> int | None:
     """The transaction's start time by the coordinator's clock."""
     describe = DescribeTransactions(settings_of(job, client), (job.probing_id,), client.now_ms())
-    found = client.run(SingleStep(describe, client.now_ms() + client.options.max_block_ms)).found
+    found = client.run_step(describe).found
     state = found.get(job.probing_id)
     return state.start_ms if state is not None and state.start_ms > 0 else None

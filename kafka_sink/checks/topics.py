@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kafka_sink.admin.client import Client, topic_row
+from kafka_sink.admin.client import Client, new_topic_row, topic_row
+from kafka_sink.admin.configs import number_of
 from kafka_sink.admin.topics import TopicState, differences, topic_query, topic_state
 from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
@@ -67,7 +68,7 @@ def replica_findings(job: CheckedJob, topic: str, state: TopicState, brokers: in
     if headless:
         text = f"{topic} has no leader for partition {', '.join(map(str, headless))}"
         yield fail("topic", text, "start the brokers that hold its replicas")
-    replicas, least = state.replication_factor, _number(state.configs, IN_SYNC)
+    replicas, least = state.replication_factor, number_of(state.configs, IN_SYNC)
     in_sync = min((len(each) for each in state.in_sync), default=0)
     text = f"{topic}: partitions={len(state.replicas)}, replicas={replicas}"
     yield ok("topic", text + (f", {IN_SYNC}={least}" if least is not None else ""))
@@ -90,7 +91,7 @@ def replica_findings(job: CheckedJob, topic: str, state: TopicState, brokers: in
 
 
 def size_findings(job: CheckedJob, topic: str, configs: Mapping[str, str | None]) -> Iterator[ProbeResult]:
-    largest, producer = _number(configs, MESSAGE_BYTES), job.options.producer
+    largest, producer = number_of(configs, MESSAGE_BYTES), job.options.producer
     if largest is None:
         return
     raise_it = f"raise {MESSAGE_BYTES} of {topic}"
@@ -131,30 +132,16 @@ def _missing(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResul
 
 def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:
     """Sends a validate-only request: permission, configuration and replicas are checked, nothing is created."""
-    row: dict[str, Any] = {
-        "name": topic,
-        "num_partitions": plan.partitions,
-        "replication_factor": plan.replication_factor,
-        "assignments": [],
-        "configs": [{"name": name, "value": value} for name, value in plan.configs],
-    }
+    row = new_topic_row(topic, plan.partitions, plan.replication_factor, dict(plan.configs))
     body = {"topics": [row], "timeout_ms": client.options.request_timeout_ms, "validate_only": True}
     try:
         (answer,) = client.ask(Controller(), CREATE_TOPICS, body, changes_nothing=True)["topics"]
     except KafkaSinkError as error:
         return str(error)
-    if not answer["error_code"]:
-        return None
-    said = f"; the broker says: {answer['error_message']}" if answer["error_message"] else ""
-    return f"{describe(answer['error_code'])}{said}"
+    return describe(answer["error_code"], answer["error_message"]) if answer["error_code"] else None
 
 
 def metadata_of(client: Client, topic: str) -> Mapping[str, Any]:
     """Includes the client's authorized operations."""
     body = {**topic_query(topic), "include_topic_authorized_operations": True}
     return topic_row(METADATA, client.ask_metadata(body), topic)
-
-
-def _number(configs: Mapping[str, str | None] | None, name: str) -> int | None:
-    text = (configs or {}).get(name) or ""
-    return int(text) if text.isdigit() else None

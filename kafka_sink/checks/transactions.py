@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator
 
 from kafka_sink.admin.client import Client
+from kafka_sink.admin.configs import number_of
 from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity
-from kafka_sink.exactly_once.listing import SingleStep, TransactionListing
+from kafka_sink.exactly_once.listing import TransactionListing
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.exactly_once.sweep import NOT_VERIFIED
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
@@ -45,13 +46,12 @@ def availability(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 
 def time_limits(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     wanted_ms = job.options.producer.transaction_timeout_ms
-    text = (client.broker_configs([MAX_TIMEOUT]) or {}).get(MAX_TIMEOUT) or ""
-    if not text.isdigit():
+    allowed_ms = number_of(client.broker_configs([MAX_TIMEOUT]), MAX_TIMEOUT)
+    if allowed_ms is None:
         text = f"transactions of {wanted_ms} ms; the brokers' limit is not told"
         advice = f"grant DescribeConfigs on the cluster to have {MAX_TIMEOUT} compared"
         yield ok("time limits", text, advice)
         return
-    allowed_ms = int(text)
     if wanted_ms > allowed_ms and job.options.transaction_timeout_is_chosen:
         text = f"kafka.transaction.timeout.ms={wanted_ms} is above {MAX_TIMEOUT}={allowed_ms}"
         advice = f"lower it, or raise {MAX_TIMEOUT} on the brokers"
@@ -77,7 +77,7 @@ def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     ]
     mine = [state for state in states if _is_of_sink(state["transactional_id"], sink_id)]
     listing = TransactionListing(settings_of(job, client), sink_id, client.now_ms())
-    found = client.run(SingleStep(listing, client.now_ms() + client.options.max_block_ms))
+    found = client.run_step(listing)
     if found.failure is not None:
         yield warn("ids", f"open transactions were not listed: {found.failure}", "see the other lines")
         return

@@ -11,19 +11,12 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 
 from kafka_sink.cli.arguments import parse_arguments
 from kafka_sink.cli.report import OPEN, REFUSED, UNREACHABLE, USAGE, Declined, Report
 from kafka_sink.cli.streams import OutputFailed, ReaderGone, prepare_streams, print_error, print_text
-from kafka_sink.errors import (
-    CommitLost,
-    CommitPending,
-    ConfigError,
-    KafkaSinkError,
-    OperationTimeout,
-    TransportError,
-)
+from kafka_sink.errors import CommitLost, CommitPending, ConfigError, KafkaSinkError, OperationTimeout, TransportError
 
 # A shell's exit codes for processes ended by a signal: SIGINT, SIGPIPE.
 INTERRUPTED, UNREAD = 130, 141
@@ -35,9 +28,11 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         given = parse_arguments(words)  # imports the command, which takes a moment
         _show_log(is_wanted=given.verbose)
-        report = _report(given)
-    except (KafkaSinkError, Declined) as error:
-        report = _report_error(error)
+        try:
+            report = _report(given)
+        except (KafkaSinkError, Declined) as error:
+            report = _report_error(error)
+        _show(report, is_json=given.json)
     except OutputFailed as error:
         print_error(f"pykafka-sink: {error}")
         return REFUSED
@@ -46,7 +41,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print_error("pykafka-sink: interrupted; whatever had been begun may be repeated")
         return INTERRUPTED
-    return _show(report, is_json=given.json)
+    return report.exit_code
 
 
 def _report_error(error: KafkaSinkError | Declined) -> Report:
@@ -56,21 +51,15 @@ def _report_error(error: KafkaSinkError | Declined) -> Report:
     return Report(_exit_code(error), {"error": type(error).__name__, "name": name, "text": text})
 
 
-def _show(report: Report, *, is_json: bool) -> int:
+def _show(report: Report, *, is_json: bool) -> None:
     """The exit code is that of the command even if the output is not read."""
-    try:
+    with suppress(ReaderGone):
         if is_json and (report.content or report.objects is not None):
             content = {**report.content, "exit_code": report.exit_code}
             shown = content if report.objects is None else report.objects
             print_text(json.dumps(shown, indent=2))
         elif report.lines:
             print_text("\n".join(report.lines))
-    except ReaderGone:
-        pass
-    except OutputFailed as error:
-        print_error(f"pykafka-sink: {error}")
-        return REFUSED
-    return report.exit_code
 
 
 def _report(given: argparse.Namespace) -> Report:

@@ -142,7 +142,10 @@ def bash(commands: Sequence[CommandWords]) -> str:
             return f'COMPREPLY=($(compgen -W "{" ".join(option.choices)}" -- "$word")); return'
         return "compopt -o default; return" if option.takes_file else "return"
 
-    words = [f"""        "{_path(each)}") words="{" ".join(_words(each))}" ;;""" for each in commands]
+    words = [
+        f"""        "{_path(each)}") words="{" ".join(word for word, _ in _words_with_titles(each))}" ;;"""
+        for each in commands
+    ]
     return _BASH.format(
         program=PROGRAM, paths=_paths(commands), values=_values(commands, reply), words="\n".join(words)
     )
@@ -177,10 +180,6 @@ def _values(commands: Iterable[CommandWords], reply: Callable[[OptionWords], str
                 pattern = "|".join(f'"{_path(command)} {name}"' for name in option.names)
                 lines.append(f"        {pattern}) {reply(option)} ;;")
     return "\n".join(lines)
-
-
-def _words(command: CommandWords) -> list[str]:
-    return [word for word, _ in _words_with_titles(command)]
 
 
 def _words_with_titles(command: CommandWords) -> list[tuple[str, str]]:

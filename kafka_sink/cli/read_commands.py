@@ -44,8 +44,8 @@ def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
         lines += ["", next_step(record, sink.settings())]
     for each in unreadable[:UNREADABLE_SHOWN_MAX]:
         lines += ["", *_unreadable_lines(each)]
-    if len(unreadable) > UNREADABLE_SHOWN_MAX:
-        lines += ["", f"and {len(unreadable) - UNREADABLE_SHOWN_MAX} more records that cannot be read"]
+    if more := _more_unreadable(unreadable):
+        lines += ["", more]
     if unreadable and not records:
         lines.append(f"No record of {sink.ledger_topic} can be read: is it the ledger topic of a sink?")
     exit_code = REFUSED if unreadable else OPEN if needing else DONE
@@ -54,6 +54,15 @@ def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
 
 def unreadable_objects(found: Sequence[Listed]) -> list[dict[str, Any]]:
     return [{"ledger_key": each.ledger_key, "offset": each.offset, "problem": each.problem} for each in found]
+
+
+def unreadable_lines(found: Sequence[Listed]) -> list[str]:
+    return [*map(unreadable_line, found[:UNREADABLE_SHOWN_MAX]), *filter(None, [_more_unreadable(found)])]
+
+
+def _more_unreadable(found: Sequence[Listed]) -> str:
+    count = len(found) - UNREADABLE_SHOWN_MAX
+    return f"and {count} more records that cannot be read" if count > 0 else ""
 
 
 def unreadable_line(each: Listed) -> str:
@@ -85,17 +94,17 @@ def _follow(sink: SinkClient, given: argparse.Namespace) -> Report:
         records = [each.record for each in found if each.record is not None]
         unreadable = [each for each in found if each.record is None]
         said = [
-            unreadable_line(each) if each.record is None else
-            f"{each.record.sink_id}: batch {batch_word(each.record.key)} {verdict_word(each.record)}, "
-            f"{each.record.row_count} rows"
-            for each in news
-        ]  # fmt: skip
+            f"{record.sink_id}: batch {batch_word(record.key)} {verdict_word(record)}, {record.row_count} rows"
+            for record in (each.record for each in news)
+            if record is not None
+        ]
+        said += unreadable_lines([each for each in news if each.record is None])
         content = {
             "at_ms": wall_ms,
             "news": [decision(each.record, wall_ms) for each in news if each.record is not None],
             "unreadable": unreadable_objects(unreadable),
         }
-        lines = [*_decision_lines(records, wall_ms), *map(unreadable_line, unreadable[:UNREADABLE_SHOWN_MAX])]
+        lines = [*_decision_lines(records, wall_ms), *unreadable_lines(unreadable)]
         return Look(lines, "; ".join(said) or "nothing new", content)
 
     return repeat(look, given)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import mmh3
@@ -25,11 +26,11 @@ from kafka_sink.cli.sink_client import NotAnswered
 from kafka_sink.cli.streams import print_error, write_error
 from kafka_sink.client.admin_request import AnyBroker
 from kafka_sink.error_table.commits import REPLAY_IN_DOUBT, REPLAY_WRONG
-from kafka_sink.errors import BrokerError, ConfigError, DataError, KafkaSinkError, copy_error
+from kafka_sink.errors import BrokerError, ConfigError, DataError, KafkaSinkError, OperationTimeout, copy_error
 from kafka_sink.exactly_once.identity import check_sink_id
-from kafka_sink.exactly_once.listing import SingleStep
 from kafka_sink.exactly_once.replay_progress import RUN_PREFIX, ReplayListing, ReplayProgress, encode_progress
 from kafka_sink.exactly_once.session import DeliverySettings
+from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.producer import Producer
 from kafka_sink.records.dead_letter import REASON, parse_dead_letter, unreplayable_reason
@@ -41,6 +42,8 @@ NO_LETTER = "no dead letter of this sink"
 OTHER = "left out by --filter"
 UNKNOWN_TOPIC = 3
 TOLD_EVERY_S = 5.0
+# How long a run that ends by an error or by Ctrl-C waits for the abort of its transaction.
+ABORT_S = 5.0
 # A transaction is ended at this size, whatever --batch-size is.
 BATCH_BYTES_MAX = 16 * 1024 * 1024
 _HEADERS, _HEADER_BYTES = (
@@ -87,9 +90,12 @@ class ReplaySession:
     def __init__(self, given: argparse.Namespace) -> None:
         self.source = TOPIC_NAME.parse("--from", given.source)
         self.target = TOPIC_NAME.parse("--to", given.target)
-        if self.source == self.target:
+        self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
+        if len({self.source, self.target, self.ledger_topic}) < 3:
             raise ConfigError(
-                "--from and --to are the same topic: the records would be among their own letters", REPLAY_WRONG
+                "--from, --to and --ledger-topic have to be three topics: the records would be among their own "
+                "letters, or be taken for decisions",
+                REPLAY_WRONG,
             )
         self.filters = filters_of(given.filter)
         if given.name is not None:
@@ -98,7 +104,6 @@ class ReplaySession:
             # The same for the same arguments, so that repeating the command continues.
             told = repr((self.source, self.target, sorted(self.filters.items())))
             self.name = f"replay-{mmh3.hash128(told.encode()) >> 64:016x}"
-        self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
         self.batch_size: int = given.batch_size
         self._options = producer_options(given)
         self._patience_ms: int = given.timeout * 1000
@@ -143,7 +148,7 @@ class ReplaySession:
         """The progress of every replay in the ledger, by name."""
         settings = DeliverySettings(ledger_topic=self.ledger_topic, request_timeout_ms=self._options.request_timeout_ms)
         listing = ReplayListing(settings, self.client.now_ms(), claim_offset=claim_offset)
-        read = self.client.run(SingleStep(listing, self.client.now_ms() + self._patience_ms))
+        read = self.client.run_step(listing)
         if read.failure is not None or read.found is None:
             raise NotAnswered(f"the ledger was not available: {read.failure or 'no answer'}")
         if claim_offset is not None and self.name in read.in_doubt:
@@ -202,8 +207,7 @@ class ReplaySession:
             raise ConfigError(
                 "a replay writes in transactions: leave enable.idempotence, acks and retries as they are", REPLAY_WRONG
             )
-        with Producer(replace(self._options, transactional_id=self.name)) as producer:
-            writer = _Writer(producer, self.ledger_topic)
+        with _Writer(replace(self._options, transactional_id=self.name), self.ledger_topic) as writer:
             claim_offset = writer.claim(self.name)
             progress = before = self.resume(self.list_replays(claim_offset).get(self.name), plan.progress.source_id)
             for partition, (planned, end) in plan.extents.items():
@@ -248,15 +252,24 @@ class ReplaySession:
 
 
 class _Writer:
-    def __init__(self, producer: Producer, ledger_topic: str) -> None:
-        self._producer = producer
+    def __init__(self, options: ProducerOptions, ledger_topic: str) -> None:
+        self._producer = Producer(options)
         self._ledger_topic = ledger_topic
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
+        """A transaction that is open is aborted, unless the brokers are silent: the next run aborts it, too."""
+        with suppress(OperationTimeout):
+            self._producer.close(None if error is None else ABORT_S)
 
     def claim(self, name: str) -> int:
         """Fences every other run of this replay; returns the offset of a claim record after all of theirs."""
         self._producer.init_transactions()
-        with self._producer.transaction():
-            future = self._producer.send(self._ledger_topic, b"{}", RUN_PREFIX + name, partition=LEDGER_PARTITION)
+        self._producer.begin_transaction()
+        future = self._producer.send(self._ledger_topic, b"{}", RUN_PREFIX + name, partition=LEDGER_PARTITION)
+        self._producer.commit_transaction()
         offset = future.result().offset
         if offset < 0:
             raise NotAnswered(
@@ -266,11 +279,12 @@ class _Writer:
         return offset
 
     def write(self, records: Sequence[tuple[int, Record]], topic: str, progress: ReplayProgress) -> None:
-        with self._producer.transaction():
-            if records:
-                self._send(records, topic)
-            value = encode_progress(replace(progress, wall_ms=int(time.time() * 1000)))
-            self._producer.send(self._ledger_topic, value, progress.ledger_key, partition=LEDGER_PARTITION)
+        self._producer.begin_transaction()
+        if records:
+            self._send(records, topic)
+        value = encode_progress(replace(progress, wall_ms=int(time.time() * 1000)))
+        self._producer.send(self._ledger_topic, value, progress.ledger_key, partition=LEDGER_PARTITION)
+        self._producer.commit_transaction()
 
     def _send(self, records: Sequence[tuple[int, Record]], topic: str) -> None:
         try:

@@ -11,13 +11,12 @@ import difflib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from kafka_sink.admin.client import Client
 from kafka_sink.cli.brokers import producer_options
 from kafka_sink.error_table.commits import NO_LEDGER, NO_SUCH_SINK, NOT_HAD
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
-from kafka_sink.exactly_once.commit_step import CommitStep
+from kafka_sink.exactly_once.commit_step import PartT
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import (
     check_sink_id,
@@ -27,7 +26,7 @@ from kafka_sink.exactly_once.identity import (
 )
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.ledger_read import LedgerRead
-from kafka_sink.exactly_once.listing import LedgerListing, Listed, LogEnds, SingleStep, TransactionListing
+from kafka_sink.exactly_once.listing import LedgerListing, Listed, LogEnds, TransactionListing
 from kafka_sink.exactly_once.outcome import describe_answer
 from kafka_sink.exactly_once.preflight import ONGOING, DescribeTransactions, TransactionDescription
 from kafka_sink.exactly_once.receipt import BatchKey
@@ -38,8 +37,6 @@ from kafka_sink.wire.apis import METADATA
 
 UNKNOWN_TOPIC = 3
 LOOK_AGAIN_S = 0.05
-
-PartT = TypeVar("PartT", bound=CommitStep)
 
 
 class NotAnswered(KafkaSinkError):
@@ -159,7 +156,7 @@ class SinkClient:
             time.sleep(LOOK_AGAIN_S)
 
     def _run_step(self, part: PartT, what: str) -> PartT:
-        finished = self.client.run(SingleStep(part, self.client.now_ms() + self._patience_ms))
+        finished = self.client.run_step(part)
         if finished.failure is not None:
             raise NotAnswered(f"{what} was not available: {finished.failure}")
         return finished
@@ -183,7 +180,7 @@ class SinkClient:
 
     def set_aside(self, ledger_key: str, offset: int) -> AsideVerdict:
         part = SetAside(self.settings(), ledger_key, offset, self.wall_ms, self.client.now_ms())
-        verdict = self.client.run(SingleStep(part, self.client.now_ms() + self._patience_ms)).verdict
+        verdict = self.client.run_step(part).verdict
         assert verdict is not None
         return verdict
 

@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka_sink.cli.read_commands import UNREADABLE_SHOWN_MAX, unreadable_line
+from kafka_sink.cli.read_commands import unreadable_lines
 from kafka_sink.cli.refresh import Look, repeat
 from kafka_sink.cli.report import Report, age_word, batch_word, table, verdict_word
 from kafka_sink.cli.sink_client import SinkClient
@@ -55,9 +55,8 @@ def watch(sink: SinkClient, given: argparse.Namespace) -> Report:
 def take_snapshot(sink: SinkClient, metrics_url: str | None) -> Snapshot:
     found = sink.list_decisions()
     records = [each.record for each in found if each.record is not None]
-    unreadable = [unreadable_line(each) for each in found if each.record is None]
     listing = sink.list_open_transactions()
-    notes = [*unreadable[:UNREADABLE_SHOWN_MAX], *listing.notes]
+    notes = [*unreadable_lines([each for each in found if each.record is None]), *listing.notes]
     figures: Sequence[StreamFigures] = ()
     if metrics_url is not None:
         try:

@@ -6,6 +6,7 @@ Each is an operation of the driver's state machine. Irreversible changes need a 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -80,9 +81,11 @@ def resolve(sink: SinkClient, given: argparse.Namespace) -> Report:
     if not lost:
         return _nothing_lost(sink, given, records)
     if len(lost) > 1:
-        labels = ", ".join(str(record.key.batch_id) for record in lost)
+        # Queries of one sink.id have sink ids of their own, and may have lost batches of the same number.
+        choices = [f"--sink-id {each.sink_id} --batch {shlex.quote(str(each.key.batch_id))}" for each in lost]
         raise ConfigError(
-            f"{len(lost)} batches of sink {sink.named_sink} are lost ({labels}): choose one with --batch", COMMAND_WRONG
+            f"{len(lost)} batches of sink {sink.named_sink} are lost: choose one with {' or '.join(choices)}",
+            COMMAND_WRONG,
         )
     (chosen,) = lost
     consequence = (

@@ -50,6 +50,7 @@ from kafka_sink.client.metadata import Metadata
 from kafka_sink.client.node import broker_of
 from kafka_sink.client.nodes import NodeSet
 from kafka_sink.client.request import Answer, Request
+from kafka_sink.error_table.brokers import TOPIC_UNKNOWN
 from kafka_sink.errors import KafkaSinkError, TransportError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.wire.apis import END_TXN, FIND_COORDINATOR
@@ -264,9 +265,10 @@ class AdminEngine:
             if leader is None:
                 topic, number = partition
                 text = f"{topic}-{number} has no leader now. {self.metadata.topic_trouble(topic)}".rstrip(" .")
+                entry = TOPIC_UNKNOWN if self.metadata.is_unknown(topic) else None
                 # Of several topics one that may not be described does not refuse the others.
                 refusal = self.metadata.topic_error(topic) if is_single else None
-                call.fail(refusal or TransportError(text))
+                call.fail(refusal or TransportError(text, entry))
             else:
                 by_node.setdefault(leader, set()).add(partition)
         body = call.request.body

@@ -12,7 +12,7 @@ from typing import Any
 
 from kafka_sink.client.outcome import describe
 from kafka_sink.error_table.brokers import MECHANISM_NOT_OFFERED, TLS_MISMATCH
-from kafka_sink.errors import AuthenticationError, KafkaSinkError, TransportError
+from kafka_sink.errors import AuthenticationError, KafkaSinkError, TransportError, foreign_text
 from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, Exchange
 
 # Makes the exchange for a new session with the current credentials, for the broker with that host name.
@@ -21,8 +21,6 @@ Authenticator = Callable[[str], Exchange]
 UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 33, 34, 58
 # Java's values: a session is renewed at a random point between these shares of its lifetime, to spread the load.
 RENEWED_FROM, RENEWED_UNTIL = 0.85, 0.95
-# Limit for a broker's message in error texts and in the log.
-TOLD_CHARACTERS_MAX = 1000
 WHERE = "sasl.jaas.config, or sasl.username and sasl.password"
 _WHERE_OF = {
     AWS_MSK_IAM: "the policy of the IAM identity (kafka-cluster:Connect), its keys, sasl.aws.region, and this host's "
@@ -50,9 +48,9 @@ def check_handshake(exchange: Exchange, title: str, answer: Mapping[str, Any], *
         # For example a second time within a second, which Kafka forbids: use a new connection.
         raise TransportError(f"{title} did not begin a new session: {describe(error_code)}")
     if error_code == UNSUPPORTED_SASL_MECHANISM:
-        offered = ", ".join(_printable(name) for name in answer["mechanisms"]) or "none"
+        offered = foreign_text(", ".join(answer["mechanisms"])) or "none"
         raise AuthenticationError(
-            f"{title} does not take sasl.mechanism={exchange.mechanism}: it offers {offered[:TOLD_CHARACTERS_MAX]}",
+            f"{title} does not take sasl.mechanism={exchange.mechanism}: it offers {offered}",
             MECHANISM_NOT_OFFERED,
         )
     if error_code == ILLEGAL_SASL_STATE:
@@ -73,14 +71,9 @@ def session_end_ms(now_ms: int, lifetime_ms: int, dice: float) -> int | None:
 
 
 def _refusal_error(exchange: Exchange, title: str, error_code: int, told: str | None) -> KafkaSinkError:
-    said = f"; the broker says: {_printable(told)}" if told else ""
     if error_code not in (SASL_AUTHENTICATION_FAILED, ILLEGAL_SASL_STATE):
-        return TransportError(f"{title} could not authenticate this client: {describe(error_code)}{said}")
+        return TransportError(f"{title} could not authenticate this client: {describe(error_code, told)}")
     return AuthenticationError(
-        f"{title} refused the credentials for {exchange.mechanism}: {describe(error_code)}{said}. They are not tried "
+        f"{title} refused the credentials for {exchange.mechanism}: {describe(error_code, told)}. They are not tried "
         f"again. Check {_WHERE_OF.get(exchange.mechanism, WHERE)}"
     )
-
-
-def _printable(told: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in told[:TOLD_CHARACTERS_MAX])

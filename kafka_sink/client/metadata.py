@@ -128,6 +128,11 @@ class Metadata:
         text = f"{topic!a} is no valid topic name, or is reserved for the broker"
         return BrokerError(text, TOPIC_UNKNOWN, code=topic_view.error_code, api=METADATA.name, topic=topic)
 
+    def is_unknown(self, topic: str) -> bool:
+        """The broker that was asked last knows no such topic."""
+        topic_view = self.view.topics.get(topic)
+        return topic_view is not None and topic_view.error_code == UNKNOWN_TOPIC_OR_PARTITION
+
     def topic_trouble(self, topic: str) -> str:
         """Why the topic cannot be written to now, for the text of a timeout error. Empty: no known problem."""
         topic_view = self.view.topics.get(topic)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from kafka_sink.errors import foreign_text
 from kafka_sink.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -159,7 +160,9 @@ def coordinator_verdict(
     return CoordinatorVerdict.FATAL
 
 
-def describe(error_code: int) -> str:
-    """A code for an error text: its name and number and what it means."""
+def describe(error_code: int, told: str | None = None) -> str:
+    """A code for an error text: its name and number and what it means; `told` is the broker's own text."""
     facts: ErrorCode = code(error_code)
-    return f"{facts.name} ({facts.number}): {facts.text}" if facts.text else f"{facts.name} ({facts.number})"
+    meaning = f": {facts.text}" if facts.text else ""
+    said = f"; the broker says: {foreign_text(told)}" if told else ""
+    return f"{facts.name} ({facts.number}){meaning}{said}"

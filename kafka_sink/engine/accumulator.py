@@ -56,23 +56,17 @@ class Accumulator:
         queue = self._queue_of(batch)
         self._retried.add(batch.topic_partition)
         self.batch_count += 1
-        self.loads[batch.topic][batch.partition] = len(queue) + 1
-        if not batch.has_sequence:
-            queue.appendleft(batch)
-            return
         ahead = []
         while queue and queue[0].has_sequence and _comes_before(queue[0], batch):
             ahead.append(queue.popleft())
         queue.appendleft(batch)
         queue.extendleft(reversed(ahead))
+        self.loads[batch.topic][batch.partition] = len(queue)
 
     def remove(self, batch: ProducerBatch) -> None:
         topic_partition = batch.topic_partition
         queue = self._queues[topic_partition]
-        if queue[0] is batch:
-            queue.popleft()
-        else:
-            queue.remove(batch)
+        queue.remove(batch)
         self.batch_count -= 1
         if queue:
             self.loads[batch.topic][batch.partition] = len(queue)
@@ -212,7 +206,7 @@ def _candidates(queue: deque[ProducerBatch]) -> Iterator[ProducerBatch]:
 
 def _is_retried(batch: ProducerBatch) -> bool:
     """It was drained before, or is part of a split batch that was. These precede all new batches in the queue."""
-    return batch.attempts > 0 or batch.has_sequence or batch.split_from is not None
+    return batch.attempts > 0 or batch.split_from is not None
 
 
 def _is_backing_off(batch: ProducerBatch, now_ms: int, leader: Leader) -> bool:
@@ -221,7 +215,6 @@ def _is_backing_off(batch: ProducerBatch, now_ms: int, leader: Leader) -> bool:
 
 
 def _comes_before(queued: ProducerBatch, batch: ProducerBatch) -> bool:
-    """Sequence order, across the wrap from 2**31 - 1 to 0; a batch of another identity is older and goes first."""
-    if queued.identity != batch.identity:
-        return True
+    """Sequence order, across the wrap from 2**31 - 1 to 0. Both are of one identity: only an epoch bump gives another
+    one, to all batches of the partition at once."""
     return 0 < (batch.base_sequence - queued.base_sequence) % 2**31 < 2**30

@@ -18,10 +18,10 @@ from kafka_sink.engine import failure
 from kafka_sink.engine.accumulator import Accumulator
 from kafka_sink.engine.commands import BatchObserved, Command, Delivered, Drained, Failed
 from kafka_sink.engine.produce_request import ProduceRequest
-from kafka_sink.engine.producer_batch import NO_SEQUENCE, UNKNOWN_OFFSET, ProducerBatch, TopicPartition
+from kafka_sink.engine.producer_batch import UNKNOWN_OFFSET, ProducerBatch, TopicPartition
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import Transaction
-from kafka_sink.errors import BrokerError, KafkaSinkError, LocalProtocolError, TransactionAborted
+from kafka_sink.errors import BrokerError, KafkaSinkError, LocalProtocolError, TransactionAborted, foreign_text
 from kafka_sink.options import ProducerOptions
 from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import split
@@ -61,8 +61,8 @@ class BatchSender:
         self._delivered: list[ProducerBatch] = []
         self.accumulator = Accumulator(loads)
         self._may_send: Callable[[ProducerBatch], bool] = lambda _: True
-        if transaction is not None:
-            self._may_send = self._may_send_in_transaction
+        if transaction is not None and sequences is not None:
+            self._may_send = lambda batch: transaction.may_send(batch.topic_partition) and sequences.may_send(batch)
         elif sequences is not None:
             self._may_send = sequences.may_send
         # With one request in flight: partitions with a batch in it. Another leader's connection must wait, too.
@@ -120,7 +120,7 @@ class BatchSender:
         elif isinstance(answer.failure, (BrokerError, LocalProtocolError)):
             self._on_unsendable(request, answer.failure)
         elif answer.failure is not None:
-            self._on_no_answer(now_ms, request, answer.failure, was_sent=answer.was_sent)
+            self._on_no_answer(now_ms, request, answer.failure)
         elif answer.body is None:
             for batch in request.batches.values():  # acks=0: sent is all that can be known
                 self._on_acknowledged(batch, UNKNOWN_OFFSET, -1)
@@ -147,24 +147,17 @@ class BatchSender:
         self.next_expiry_ms = None if oldest is None else oldest + limit_ms
 
     def settle(self) -> None:
-        """Resolves partitions with unknown sequences; drops the queued batches of a doomed transaction."""
-        if self._sequences is None:
-            return
-        drops_unsent = self._transaction is not None and self._transaction.drops_unsent
-        if not (drops_unsent or self._sequences.may_be_unresolved or self._sequences.to_renumber):
-            return
-        for topic, partition in self._sequences.settle_unresolved():
-            if self._transaction is None:
-                self._sequences.mark_for_renumbering((topic, partition))
-            else:
-                text = f"records of {topic}-{partition} may or may not be in the log"
-                self._transaction.on_error(TransactionAborted(text))
-        if self._transaction is None:
-            self._sequences.renumber_when_quiet()
-        elif self._transaction.drops_unsent:
-            cause = self._transaction.error or TransactionAborted("the transaction was aborted")
-            for batch in self.accumulator.take_all():
-                self._give_up(batch, failure.dropped_error(batch, cause))
+        """Drops the queued batches of a doomed transaction; without one, resolves partitions with unknown sequences."""
+        transaction, sequences = self._transaction, self._sequences
+        if transaction is not None:
+            if transaction.drops_unsent:
+                cause = transaction.error or TransactionAborted("the transaction was aborted")
+                for batch in self.accumulator.take_all():
+                    self._give_up(batch, failure.dropped_error(batch, cause))
+        elif sequences is not None and (sequences.may_be_unresolved or sequences.to_renumber):
+            for topic_partition in sequences.settle_unresolved():
+                sequences.mark_for_renumbering(topic_partition)
+            sequences.renumber_when_quiet()
 
     def fail_all(self, error: KafkaSinkError) -> None:
         """The producer is finished: nothing more is sent, no response is read."""
@@ -209,11 +202,6 @@ class BatchSender:
         is_of_now = cluster is not self._earlier_view
         return ProduceRequest(batches, topic_ids, is_of_now, self._options, self._heads, version_min, version_max)
 
-    def _may_send_in_transaction(self, batch: ProducerBatch) -> bool:
-        if self._transaction is not None and not self._transaction.may_send(batch.topic_partition):
-            return False
-        return self._sequences is None or self._sequences.may_send(batch)
-
     # ---- responses ----
 
     def _on_unsendable(self, request: ProduceRequest, error: KafkaSinkError) -> None:
@@ -225,13 +213,9 @@ class BatchSender:
             if not batch.is_done:
                 self._give_up(batch, failure.dropped_error(batch, error))
 
-    def _on_no_answer(self, now_ms: int, request: ProduceRequest, error: KafkaSinkError, *, was_sent: bool) -> None:
-        self.metadata_is_stale = True
+    def _on_no_answer(self, now_ms: int, request: ProduceRequest, error: KafkaSinkError) -> None:
         for batch in request.batches.values():
-            if was_sent:
-                batch.on_lost()
-            else:
-                batch.on_answered(is_definite=True)
+            batch.on_lost()
             if not batch.is_done:
                 self._try_again(now_ms, batch, str(error), None)
 
@@ -267,12 +251,8 @@ class BatchSender:
                 self._try_again(now_ms, batch, "the broker's answer left this partition out", None)
 
     def _on_acknowledged(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
-        batch.on_answered(is_definite=True)
-        if not batch.is_done:
+        if not batch.is_done:  # else it was given up meanwhile
             self._deliver(batch, base_offset, log_append_time_ms)
-        elif self._sequences is not None and batch.base_sequence != NO_SEQUENCE:
-            # Given up meanwhile. It is in the log after all, which resolves its sequences.
-            self._sequences.on_acked(batch, base_offset)
 
     def _on_partition(self, now_ms: int, batch: ProducerBatch, answer: Mapping[str, Any]) -> None:
         error_code: int = answer["error_code"]
@@ -304,7 +284,7 @@ class BatchSender:
 
     def _survives_gap(self, batch: ProducerBatch) -> bool:
         """OUT_OF_ORDER_SEQUENCE_NUMBER. Usually an earlier batch failed first: then resending is enough."""
-        if self._sequences is None or not batch.has_sequence:
+        if self._sequences is None:
             return False
         self._sequences.on_out_of_order(batch)
         if not self._sequences.is_gap_before(batch):
@@ -316,7 +296,7 @@ class BatchSender:
 
     def _survives_lost_state(self, batch: ProducerBatch, log_start_offset: int) -> bool:
         """UNKNOWN_PRODUCER_ID of old brokers: retention removed all that this producer wrote, or data was lost."""
-        if self._sequences is None or not batch.has_sequence:
+        if self._sequences is None:
             return False
         if log_start_offset < 0 or batch.sequence_was_reset:
             return True
@@ -331,18 +311,19 @@ class BatchSender:
         return False
 
     def _on_refused(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> None:
-        error = failure.refused_error(batch, answer["error_code"], answer.get("error_message"))
+        error = failure.refused_error(
+            batch, answer["error_code"], answer.get("error_message"), self._options.transactional_id
+        )
         record_errors = {
-            item["batch_index"]: item["batch_index_error_message"] or "" for item in answer.get("record_errors") or ()
+            item["batch_index"]: foreign_text(item["batch_index_error_message"])
+            for item in answer.get("record_errors") or ()
         }
         if outcome is ProduceOutcome.FATAL and self._transaction is not None:
             self._transaction.on_fatal(error)
         self._give_up(batch, error, record_errors)
 
     def _try_again(self, now_ms: int, batch: ProducerBatch, reason: str, error_code: int | None) -> None:
-        if batch.opened_ms + self._options.delivery_timeout_ms <= now_ms:
-            self._give_up(batch, failure.timeout_error(batch, self._options.delivery_timeout_ms, f"last: {reason}"))
-        elif batch.attempts > self._options.retries:
+        if batch.attempts > self._options.retries:
             self._give_up(batch, failure.retries_exhausted_error(batch, reason, error_code))
         else:
             batch.last_trouble = reason
@@ -354,9 +335,7 @@ class BatchSender:
         """Too large for the broker: splits it into parts of half the size, in order, with the same sequences."""
         codec = make_compressor(*self._options.compression_of(batch.topic))
         parts = batch.split(split(batch.encoded, codec))
-        if len(parts) < 2:
-            raise LocalProtocolError(f"a batch of {batch.record_count} records did not split")
-        if self._sequences is not None and batch.has_sequence:
+        if self._sequences is not None:
             self._sequences.on_split(batch, parts)
         batch.finish()
         # In place of the whole: waiters for the oldest batch look at the first.
@@ -371,7 +350,7 @@ class BatchSender:
         if not self.incomplete:
             self.next_expiry_ms = None
         batch.base_offset, batch.log_append_time_ms = base_offset, log_append_time_ms
-        if self._sequences is not None and batch.base_sequence != NO_SEQUENCE:
+        if self._sequences is not None:
             self._sequences.on_acked(batch, base_offset)
         if self._transaction is not None:
             last_offset = base_offset + batch.record_count - 1 if base_offset >= 0 else -1

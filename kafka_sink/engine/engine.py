@@ -39,6 +39,8 @@ from kafka_sink.engine.transaction_requests import CoordinatorClient, Coordinato
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
 from kafka_sink.options import ProducerOptions
 
+THROTTLED = "the broker throttles this client, because a quota of this client is used up"
+
 
 class Engine:
     def __init__(
@@ -121,11 +123,16 @@ class Engine:
         failure = None if node_id is None else self.nodes.failure_of(node_id)
         if failure is not None:
             return f"the leader cannot be used: {failure}"
+        count = self.cluster.partition_count(batch.topic)
+        if count is not None and batch.partition >= count:
+            return (
+                f"topic {batch.topic} now ends with partition {count - 1}: it was created again with fewer partitions"
+            )
         if batch.last_trouble:
             return f"the last try failed: {batch.last_trouble}"
-        if node_id is None:
-            return self.metadata.topic_trouble(batch.topic) or "the partition has no leader now"
-        return ""
+        if node_id is not None:
+            return THROTTLED if self.nodes.is_throttled(node_id, batch.opened_ms) else ""
+        return self.metadata.topic_trouble(batch.topic) or "the partition has no leader now"
 
     # ---- the step ----
 
@@ -275,8 +282,7 @@ class Engine:
         if transaction.state is TransactionState.INITIALIZING:
             # Before the first transaction nothing was written by the rules of another version.
             transaction.transaction_version = self.nodes.transaction_version
-        self._adopt_identity(transaction)
-        if request is None or self._end is not None:
+        if request is None:
             return
         coordinator = requests.coordinator_for(request)
         node_id = self.nodes.least_loaded(now_ms) if coordinator is None else coordinator.node_id
@@ -293,7 +299,7 @@ class Engine:
             requests.on_sent(request)
         elif self.nodes.is_throttled(node_id, now_ms):
             # It is still the coordinator. A lookup would use up the quota again, and nothing else would ever be sent.
-            requests.trouble = "the broker throttles this client, because a quota of this client is used up"
+            requests.trouble = THROTTLED
         elif self.nodes.blocked_until_ms(node_id, now_ms) is not None:
             # Its host is down: perhaps another broker took over.
             requests.on_coordinator_gone(now_ms, node_id, self.nodes.failure_of(node_id))

@@ -10,6 +10,7 @@ from kafka_sink.errors import AuthorizationError, DeliveryError, DeliveryTimeout
 from kafka_sink.wire.codes import code
 
 E = TypeVar("E", bound=DeliveryError)
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
 
 _ADVICE = {
     10: "They take {size} bytes: raise max.message.bytes of the topic (and message.max.bytes of the brokers) or send "
@@ -19,16 +20,18 @@ _ADVICE = {
 }
 
 
-def refused_error(batch: ProducerBatch, error_code: int, broker_text: str | None) -> KafkaSinkError:
+def refused_error(
+    batch: ProducerBatch, error_code: int, broker_text: str | None, transactional_id: str | None
+) -> KafkaSinkError:
     """The broker's response was final."""
-    text = f"{_records(batch)} refused: {describe(error_code)}"
-    if broker_text:
-        text += f"; the broker says: {broker_text}"
+    text = f"{_records(batch)} refused: {describe(error_code, broker_text)}"
     if error_code in _ADVICE:
         text += f". {_ADVICE[error_code].format(size=batch.size)}"
     text += f". {_safety(batch)}"
     if code(error_code).name.endswith("AUTHORIZATION_FAILED"):
-        return AuthorizationError(f"{text}. The principal needs Write on topic {batch.topic!r}")
+        is_of_id = error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        needed = f"transactional id {transactional_id!r}" if is_of_id else f"topic {batch.topic!r}"
+        return AuthorizationError(f"{text}. The principal needs Write on {needed}")
     return _delivery_error(DeliveryError, batch, text, error_code)
 
 

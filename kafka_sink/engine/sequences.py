@@ -64,14 +64,8 @@ class PartitionSequences:
     overtakers: list[int] = field(default_factory=list)
     is_unresolved: bool = False
 
-    def is_overtaken(self, batch: ProducerBatch) -> bool:
-        """Whether a later batch is known to be in the log."""
-        last = self.last_acked_sequence
-        return last != NO_SEQUENCE and batch.identity == self.identity and _is_later(last, batch.base_sequence)
-
     def forget(self, batch: ProducerBatch) -> None:
-        if batch in self.unacked:
-            self.unacked.remove(batch)
+        self.unacked.remove(batch)
         if self.overtakers:
             first = self.unacked[0].base_sequence if self.unacked else self.next_sequence
             self.overtakers = [sequence for sequence in self.overtakers if _is_later(sequence, first)]
@@ -96,17 +90,16 @@ class Sequences:
         return self._partitions.keys()
 
     def may_send(self, batch: ProducerBatch) -> bool:
-        partition = self._partitions.get(batch.topic_partition)
         if batch.base_sequence != NO_SEQUENCE:
-            if partition is None:
-                return False
+            sent_to = self._partitions[batch.topic_partition]
             if batch.topic_partition in self.to_renumber:
-                return batch is _next_in_doubt(partition)
+                return batch is _next_in_doubt(sent_to)
             # A resend waits until everything before it is settled: in effect one batch in flight meanwhile.
-            return partition.unacked[0] is batch
+            return sent_to.unacked[0] is batch
         # May it get a sequence?
         if self.identity.producer_id < 0:
             return False
+        partition = self._partitions.get(batch.topic_partition)
         if partition is None:
             return True
         if partition.is_unresolved or batch.topic_partition in self.to_renumber:
@@ -175,21 +168,17 @@ class Sequences:
         partition.unacked.append(batch)
 
     def on_acked(self, batch: ProducerBatch, base_offset: int) -> None:
-        """Also for a batch that was given up meanwhile: an acknowledgement may resolve its partition."""
         partition = self._partitions[batch.topic_partition]
-        is_of_now = batch.identity == partition.identity
-        is_first = bool(partition.unacked) and partition.unacked[0] is batch
-        if is_first and not partition.overtakers:
+        if partition.unacked[0] is batch and not partition.overtakers:
             del partition.unacked[0]
         else:
-            if is_of_now and not is_first:
-                partition.overtakers.append(batch.base_sequence)
+            partition.overtakers.append(batch.base_sequence)
             partition.forget(batch)
         if batch.identity.producer_id == self.identity.producer_id:
             self._known_at.add(batch.topic_partition)
         last = (batch.base_sequence + batch.record_count - 1) % SEQUENCE_MODULUS
         before = partition.last_acked_sequence
-        if is_of_now and (before == NO_SEQUENCE or last == before + batch.record_count or _is_later(last, before)):
+        if last == before + batch.record_count or _is_later(last, before):
             partition.last_acked_sequence = last
         last_offset = base_offset + batch.record_count - 1
         if base_offset >= 0 and last_offset > partition.last_acked_offset:
@@ -197,8 +186,6 @@ class Sequences:
 
     def on_given_up(self, batch: ProducerBatch) -> None:
         """The batch failed. Whether its sequences are used is known (a definite refusal) or not (unresolved)."""
-        if not batch.has_sequence:
-            return
         partition = self._partitions[batch.topic_partition]
         partition.forget(batch)
         if not batch.is_surely_not_in_log:
@@ -231,8 +218,7 @@ class Sequences:
         if not self.to_renumber or not self.identity.is_valid:
             return False
         for topic_partition in self.to_renumber:
-            if topic_partition in self._partitions:
-                _settle_doubts(self._partitions[topic_partition])
+            _settle_doubts(self._partitions[topic_partition])
         if not all(self._can_renumber(topic_partition) for topic_partition in self.to_renumber):
             return False
         if self.identity.producer_epoch >= PRODUCER_EPOCH_MAX:
@@ -257,7 +243,6 @@ class Sequences:
         if unsettled:
             raise LocalProtocolError(f"new producer epoch while batches of {unsettled[0]} are unsettled")
         self._partitions.clear()
-        self.to_renumber.clear()
         self._become(identity)
 
     def _become(self, identity: ProducerIdentity) -> None:
@@ -266,14 +251,12 @@ class Sequences:
         self.identity = identity
 
     def _can_renumber(self, topic_partition: TopicPartition) -> bool:
-        partition = self._partitions.get(topic_partition)
-        return partition is None or not any(batch.is_on_wire or batch.may_be_in_log for batch in partition.unacked)
+        return not any(batch.may_be_in_log for batch in self._partitions[topic_partition].unacked)
 
     def restart(self, topic_partition: TopicPartition) -> None:
         """Its batches start at 0 in the current epoch: it is new, or the broker lost its state to retention."""
-        old = self._partitions.get(topic_partition)
         fresh = PartitionSequences(self.identity)
-        for batch in old.unacked if old is not None else ():
+        for batch in self._partitions[topic_partition].unacked:
             batch.identity = self.identity
             batch.base_sequence = fresh.next_sequence
             batch.sequence_was_reset = True
@@ -295,13 +278,13 @@ def _next_in_doubt(partition: PartitionSequences) -> ProducerBatch | None:
 def _settle_doubts(partition: PartitionSequences) -> None:
     """Settles the batches that were refused as out of order, from the last one backwards; see above."""
     for batch in reversed(partition.unacked):
-        if batch.is_on_wire:
-            return
         if batch.may_be_in_log:
-            if not batch.is_out_of_order or batch.whole_may_be_in_log or partition.is_overtaken(batch):
+            is_overtaken = _is_later(partition.last_acked_sequence, batch.base_sequence)
+            if not batch.is_out_of_order or batch.whole_may_be_in_log or is_overtaken:
                 return
             batch.on_denied()
 
 
 def _is_later(sequence: int, than: int) -> bool:
-    return than == NO_SEQUENCE or 0 < (sequence - than) % SEQUENCE_MODULUS < SEQUENCE_MODULUS // 2
+    """Also where one is -1, before the first: the others are small then."""
+    return 0 < (sequence - than) % SEQUENCE_MODULUS < SEQUENCE_MODULUS // 2

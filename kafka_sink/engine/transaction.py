@@ -237,7 +237,6 @@ class Transaction:
             return
         self.identity = ProducerIdentity(receipt.producer_id, receipt.producer_epoch)
         self.transaction_version = receipt.transaction_version
-        self.written = dict(receipt.last_offsets)
         self.is_started = receipt.is_started
         self.is_resumed = True
         self._finished.append(Finished(operation_id))
@@ -246,7 +245,6 @@ class Transaction:
         if commit:
             self._wait_for("end", operation_id, TransactionEvent.COMMIT, TransactionState.COMMITTING)
         elif self._wait_for("end", operation_id, TransactionEvent.ABORT, TransactionState.ABORTING):
-            self.unregistered.clear()
             error = TransactionAborted("the transaction was aborted")
             self._finish("prepare", error)
             self.finish_offsets(error)
@@ -257,7 +255,6 @@ class Transaction:
             self.error = self.error or TransactionAborted("the producer was closed")
             self._finish_all(self._current_error())
             self._move(TransactionEvent.ABORT)
-            self.unregistered.clear()
         elif self.state in (TransactionState.INITIALIZING, TransactionState.RENEWING):
             self._finish_all(LocalProtocolError("the producer was closed"))
 
@@ -296,10 +293,8 @@ class Transaction:
         self._move(TransactionEvent.INITIALIZED)
         self.identity = identity
         self.epoch_is_stale = False
-        self._clear_touched()
         self._finish("init", None, is_alone)
-        waiting = self._waiting["begin"]
-        if waiting:
+        if self._waiting["begin"]:
             self.transaction_version = self._version_to_begin
             self._move(TransactionEvent.BEGIN)
             self._finish("begin", None)
@@ -312,13 +307,11 @@ class Transaction:
 
     def on_ended(self, next_identity: ProducerIdentity | None) -> None:
         """The end is certain. `next_identity`: in transaction version 2, for the next transaction."""
-        was_aborted_by_old_rules = (
-            self.state is TransactionState.ABORTING and self.transaction_version == 1 and self.is_started
-        )
+        was_aborted = self.state is TransactionState.ABORTING and self.is_started
         if self.is_resumed:
             self._move(TransactionEvent.ENDED_RESUMED)
             next_identity = NO_IDENTITY
-        elif next_identity is None and (self.epoch_is_stale or was_aborted_by_old_rules):
+        elif next_identity is None and (self.epoch_is_stale or was_aborted):
             self._move(TransactionEvent.ENDED_STALE)
         else:
             self._move(TransactionEvent.ENDED)

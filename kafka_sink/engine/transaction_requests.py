@@ -115,7 +115,7 @@ class TransactionRequests:
         asked = self._next_coordinator_request(is_quiet)
         if asked is None:
             return None
-        if asked.api is not FIND_COORDINATOR and self._key(asked) not in self._coordinators:
+        if self._key(asked) not in self._coordinators:
             asked = CoordinatorRequest(FIND_COORDINATOR, asked.key_type, group_id=asked.group_id)
         return self._make_request(asked)
 
@@ -191,7 +191,7 @@ class TransactionRequests:
             transaction.epoch_is_stale = True
             return CoordinatorRequest(END_TXN)
         transaction.on_ended(None)
-        return self._next_coordinator_request(is_quiet=True)
+        return None
 
     def _key(self, asked: CoordinatorRequest) -> tuple[int, str]:
         return asked.key_type, asked.group_id if asked.key_type == GROUP_KEY else self._transaction.transactional_id
@@ -245,15 +245,15 @@ class TransactionRequests:
     # ---- responses ----
 
     def _on_failure(self, now_ms: int, asked: CoordinatorRequest, answer: Answer) -> None:
-        """No response. If bytes were sent, the request may have been carried out or may still arrive."""
+        """No response. After a network failure the request may have been carried out, or may still arrive."""
         if not isinstance(answer.failure, (TransportError, RemoteProtocolError)):
             # Not a network failure: the broker does not support the version, or the credentials are refused.
             assert answer.failure is not None
             self._transaction.on_fatal(answer.failure)
             return
-        if answer.was_sent and asked.api is INIT_PRODUCER_ID:
+        if asked.api is INIT_PRODUCER_ID:
             self._is_alone = False
-        if answer.was_sent and asked.api is not FIND_COORDINATOR:
+        if asked.api is not FIND_COORDINATOR:
             self._transaction.epoch_is_stale = self._transaction.transaction_version == 1
         self._coordinators.pop(self._key(asked), None)
         self.trouble = str(answer.failure)
@@ -310,7 +310,7 @@ class TransactionRequests:
             transaction.is_started = True
             transaction.finish_offsets()
         else:
-            has_next = transaction.transaction_version >= 2 and body.get("producer_id", -1) >= 0
+            has_next = body.get("producer_id", -1) >= 0  # not by the rules of transaction version 1
             transaction.on_ended(ProducerIdentity(body["producer_id"], body["producer_epoch"]) if has_next else None)
 
     def _error(self, asked: CoordinatorRequest, verdict: CoordinatorVerdict, code: int) -> KafkaSinkError:

@@ -7,17 +7,17 @@ from functools import partial
 from kafka_sink.error_table.entry import BEFORE, TASK, ErrorEntry
 
 # ---- 30xx: brokers and topics ----
-NO_BROKER = ErrorEntry(
+_of_clusters = partial(ErrorEntry, data=BEFORE)
+NO_BROKER = _of_clusters(
     "PKS-3001",
     "no broker answers",
     "None of the addresses in kafka.bootstrap.servers answered in time. The text gives the reason for each address.",
     "Check the addresses and the port. Check that the driver and the executors can reach the addresses that brokers "
     "advertise (advertised.listeners).",
     ("no broker has answered",),
-    data=BEFORE,
     page="quickstart.md",
 )
-TOPIC_UNKNOWN = ErrorEntry(
+TOPIC_UNKNOWN = _of_clusters(
     "PKS-3002",
     "topic is not known",
     "The topic does not exist, or not all of its partitions have a leader.",
@@ -26,7 +26,7 @@ TOPIC_UNKNOWN = ErrorEntry(
     data=TASK,
     page="quickstart.md",
 )
-CONNECTION_FAILED = ErrorEntry(
+CONNECTION_FAILED = _of_clusters(
     "PKS-3003",
     "connection failed",
     "A broker or another server could not be reached, or the connection was lost.",
@@ -36,7 +36,7 @@ CONNECTION_FAILED = ErrorEntry(
     data=TASK,
     page="quickstart.md",
 )
-BROKER_REFUSED = ErrorEntry(
+BROKER_REFUSED = _of_clusters(
     "PKS-3004",
     "broker refused a request",
     "A broker answered with an error code that is not retriable. The text has the name and number of the code.",
@@ -44,7 +44,7 @@ BROKER_REFUSED = ErrorEntry(
     data=TASK,
     page="compatibility.md",
 )
-NOT_KAFKA = ErrorEntry(
+NOT_KAFKA = _of_clusters(
     "PKS-3005",
     "answer is not from a Kafka broker",
     "The server sent bytes that are not a valid Kafka response. It may be another kind of server, or a proxy.",
@@ -53,34 +53,31 @@ NOT_KAFKA = ErrorEntry(
     data=TASK,
     page="compatibility.md",
 )
-LEDGER_FORGETS = ErrorEntry(
+LEDGER_FORGETS = _of_clusters(
     "PKS-3006",
     "ledger topic deletes decisions",
     "The ledger topic is not compacted. Retention would delete decisions, and batches would be delivered twice.",
     "Run the kafka-configs command that the text shows, or choose another ledger.topic.",
     ("decisions would be deleted with age",),
-    data=BEFORE,
     page="exactly-once.md",
 )
-TRANSACTION_TOO_LONG = ErrorEntry(
+TRANSACTION_TOO_LONG = _of_clusters(
     "PKS-3007",
     "transaction time-out above what brokers allow",
     "kafka.transaction.timeout.ms is larger than the brokers' transaction.max.timeout.ms.",
     "Lower kafka.transaction.timeout.ms, or raise transaction.max.timeout.ms on the brokers. If the limit was lowered "
     "while the query was running and the option is not set, restart the query.",
     ("is more than the brokers allow",),
-    data=BEFORE,
     page="options.md",
 )
-BROKER_TOO_OLD = ErrorEntry(
+BROKER_TOO_OLD = _of_clusters(
     "PKS-3008",
     "broker too old",
     "The broker does not support a request version that the sink needs.",
     "Use Apache Kafka 3.6 or newer, or remove the option that the broker does not support.",
-    data=BEFORE,
     page="compatibility.md",
 )
-TOO_SLOW = ErrorEntry(
+TOO_SLOW = _of_clusters(
     "PKS-3009",
     "no answer in time",
     "An operation took longer than its time limit. It continues, and the call can be repeated. The text names the "
@@ -90,34 +87,31 @@ TOO_SLOW = ErrorEntry(
     data=TASK,
     page="performance.md",
 )
-NO_TRANSACTIONS = ErrorEntry(
+NO_TRANSACTIONS = _of_clusters(
     "PKS-3010",
     "brokers without transactions",
     "Exactly-once needs transactions, and the service does not offer them. Event Hubs has them in some tiers.",
     "Set delivery.fallback=at-least-once if duplicates are acceptable, or use a service that has transactions.",
     ("these brokers offer no transactions",),
-    data=BEFORE,
     page="services.md",
 )
-TOPIC_NOT_CREATED = ErrorEntry(
+TOPIC_NOT_CREATED = _of_clusters(
     "PKS-3011",
     "brokers refused to create the topic",
     "The sink asked for partitions, replicas or a configuration that the brokers refuse: topic.create, or the ledger.",
     "Change the option that the broker's error code refers to. There cannot be more replicas than brokers.",
     ("was not created: ",),
-    data=BEFORE,
     page="options.md",
 )
-TOPIC_NOT_EVERYWHERE = ErrorEntry(
+TOPIC_NOT_EVERYWHERE = _of_clusters(
     "PKS-3012",
     "new topic is not known everywhere",
     "The topic was created, but after kafka.max.block.ms some broker does not know it, or it has no leader.",
     "Start the write again: it finds the topic. If the error repeats, check the brokers.",
     ("was created, and after max.block.ms=",),
-    data=BEFORE,
     page="operations.md",
 )
-NOT_TOLD = ErrorEntry(
+NOT_TOLD = _of_clusters(
     "PKS-3013",
     "figures, spans or lineage were not delivered",
     "A warning in the driver's log: figures, spans or lineage of a batch could not be sent to a Pushgateway, a "
@@ -215,14 +209,13 @@ KERBEROS_LOGIN = _of_logins(
     ("Kerberos gives",),
 )
 # ---- 50xx: sending ----
-_of_sending = partial(ErrorEntry, data=TASK)
+_of_sending = partial(ErrorEntry, data=TASK, page="performance.md")
 NOT_DELIVERED = _of_sending(
     "PKS-5001",
     "records were not delivered",
     "Records were refused or given up; the text says why, and whether they may be in the log anyway.",
     "Spark retries the task. If it fails each time, fix the cause that the text names.",
     ("given up after", "dropped: "),
-    page="performance.md",
 )
 DELIVERY_TOO_SLOW = _of_sending(
     "PKS-5002",
@@ -231,7 +224,6 @@ DELIVERY_TOO_SLOW = _of_sending(
     "Spark retries the task. Fix the cause that the text names. If it names none, check whether brokers are "
     "overloaded, or raise kafka.delivery.timeout.ms.",
     ("not delivered within delivery.timeout.ms",),
-    page="performance.md",
 )
 BUFFER_FULL = _of_sending(
     "PKS-5003",
@@ -239,7 +231,6 @@ BUFFER_FULL = _of_sending(
     "kafka.buffer.memory stayed full for kafka.max.block.ms: brokers accept rows too slowly for the task.",
     "If brokers recover without help, raise kafka.max.block.ms; otherwise they are too slow for this load.",
     ("no room for ... records",),
-    page="performance.md",
 )
 TRANSACTION_FAILED = _of_sending(
     "PKS-5004",

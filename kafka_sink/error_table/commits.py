@@ -210,7 +210,7 @@ SUBJECT_UNNAMED = _of_schemas(
     ("needs one topic for all rows", "needs the name of a record"),
 )
 # ---- 80xx: the command line ----
-_of_commands = partial(ErrorEntry, data=UNCHANGED)
+_of_commands = partial(ErrorEntry, data=UNCHANGED, page="exactly-once.md")
 
 COMMAND_WRONG = _of_commands(
     "PKS-8001",
@@ -218,7 +218,6 @@ COMMAND_WRONG = _of_commands(
     "An argument of the command is missing or wrong.",
     "Correct the command; `pykafka-sink COMMAND --help` explains it.",
     ("no brokers are named", "choose one with --"),
-    page="exactly-once.md",
 )
 NO_LEDGER = _of_commands(
     "PKS-8002",
@@ -226,7 +225,6 @@ NO_LEDGER = _of_commands(
     "The cluster has no ledger topic with that name.",
     "Compare --bootstrap-server and --ledger-topic with the options of the query.",
     ("there is no ledger topic",),
-    page="exactly-once.md",
 )
 NO_SUCH_SINK = _of_commands(
     "PKS-8003",
@@ -234,7 +232,6 @@ NO_SUCH_SINK = _of_commands(
     "The ledger has no record of the given sink id.",
     "Run `pykafka-sink ledger` without --sink-id to list the sinks in the ledger.",
     ("has no record of sink",),
-    page="exactly-once.md",
 )
 REPLAY_WRONG = _of_commands(
     "PKS-8004",

@@ -193,10 +193,12 @@ STREAM_UNNAMED = _of_spark(
 BATCH_UNNAMED = _of_spark(
     "PKS-1107",
     "batch number without a query",
-    "Inside foreachBatch over Spark Connect, or in threads, Spark does not say which query the batch belongs to. With "
-    "a new checkpoint the numbers start again, and new rows would be mistaken for repeated ones.",
-    "Set the option query.id, with a new value for each new checkpoint; or use a batch.id that contains a letter.",
-    ("is only a number, and its query is not known",),
+    "The number is not the one that Spark gave this micro-batch; or Spark does not say which query it belongs to, as "
+    "inside foreachBatch over Spark Connect or in threads. With a new checkpoint the numbers start again, and new rows "
+    "would be mistaken for repeated ones.",
+    "Inside foreachBatch write the number as Spark passes it: str(batch_id). Otherwise set the option query.id, with a "
+    "new value for each new checkpoint; or use a batch.id that contains a letter.",
+    ("is only a number, and",),
     page="exactly-once.md#foreachbatch",
 )
 SPARK_UNEXPECTED = _of_spark(
@@ -252,7 +254,7 @@ COLUMN_MISSING = _of_columns(
     page="headers.md",
 )
 # ---- 20xx: rows ----
-_of_rows = partial(ErrorEntry, data=TASK)
+_of_rows = partial(ErrorEntry, data=TASK, page="quickstart.md")
 ROW_INVALID = _of_rows(
     "PKS-2001",
     "row cannot be sent",
@@ -282,10 +284,10 @@ ROW_TOO_LARGE = _of_rows(
 ROW_HEADERS = _of_rows(
     "PKS-2004",
     "invalid headers",
-    "A header has a null key, or an element of headers is not a header. Kafka does not allow such headers.",
+    "A header has a key that is null or not UTF-8, or an element of headers is not a header. Kafka does not allow such "
+    "headers.",
     "Filter them out, or set record.errors=dead-letter or drop.",
-    ("a header whose key is null",),
-    page="quickstart.md",
+    ("a header whose key is null", "a header whose key is no text"),
 )
 ROW_PARTITION = _of_rows(
     "PKS-2005",
@@ -293,7 +295,6 @@ ROW_PARTITION = _of_rows(
     "A row names a partition that the topic does not have. Partitions are numbered from 0.",
     "Correct the column partition, set it to null (the key then decides), or add partitions to the topic.",
     ("names partition", "is no number in 0.."),
-    page="quickstart.md",
 )
 ROW_TIMESTAMP = _of_rows(
     "PKS-2006",
@@ -301,7 +302,6 @@ ROW_TIMESTAMP = _of_rows(
     "A record's timestamp is before 1970, or is not a number of milliseconds.",
     "Correct or remove the column timestamp: a bigint is in milliseconds since 1970, so multiply seconds by 1000.",
     ("Kafka counts milliseconds from 1970 on",),
-    page="quickstart.md",
 )
 ROW_MISFIT = _of_rows(
     "PKS-2007",

@@ -25,6 +25,8 @@ MORE_TIME = (
     "transaction.max.timeout.ms; or set delivery.guarantee=at-least-once"
 )
 
+# How long brokers must say that a topic is gone.
+GONE_MS = 5_000
 
 V_co = TypeVar("V_co", covariant=True)
 
@@ -49,6 +51,8 @@ class CommitStep(ABC):
         self.entry: ErrorEntry = NOT_COMMITTED
         self.is_fenced = False
         self.last_trouble = ""
+        # Since when brokers have said that a topic is not there.
+        self._gone_since_ms: int | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -107,6 +111,14 @@ class CommitStep(ABC):
         self.queue.drop_all()
         self.failure, self.is_fenced = reason, is_fenced
 
+    def is_gone_for_good(self, now_ms: int, *, is_gone: bool) -> bool:
+        """Brokers learn of a new topic one after the other, so a topic is believed to be gone only after a while."""
+        if not is_gone:
+            self._gone_since_ms = None
+        elif self._gone_since_ms is None:
+            self._gone_since_ms = now_ms
+        return self._gone_since_ms is not None and now_ms - self._gone_since_ms >= GONE_MS
+
     def is_done(self, now_ms: int, key: RequestKey, api: Api, error_code: int) -> bool:
         """False: the request is repeated, or it was refused."""
         found = meaning(api, error_code)
@@ -119,12 +131,36 @@ class CommitStep(ABC):
         found = meaning(api, error_code)
         if found not in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN):
             return False
-        self.last_trouble = describe_answer(api.name, error_code)
+        self.last_trouble = self.error_text(key, api, error_code)
         self.queue.repeat(now_ms, key, find_again=found is Meaning.FIND_AGAIN, soon=found is Meaning.REPEAT_SOON)
         return True
 
     def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
         return describe_answer(api.name, error_code)
+
+
+PartT = TypeVar("PartT", bound=CommitStep)
+
+
+class SingleStep(Generic[PartT]):
+    """One step as a state machine of its own. The verdict is the step: finished, failed or given up."""
+
+    def __init__(self, part: PartT, deadline_ms: int) -> None:
+        self._part = part
+        self._deadline_ms = deadline_ms
+
+    def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress[PartT]:
+        for answer in answers:
+            if not self._part.is_finished:
+                self._part.on_answer(now_ms, answer)
+        if self._part.is_finished:
+            return Progress((), None, self._part)
+        if now_ms >= self._deadline_ms:
+            self._part.fail(f"no time left ({self._part.last_trouble or 'no answer'})")
+            return Progress((), None, self._part)
+        requests = self._part.queue.take_due(now_ms)
+        moments = (self._part.queue.wake_at_ms(), self._deadline_ms)
+        return Progress(requests, min(moment for moment in moments if moment is not None), None)
 
 
 class StepChain(CommitStep):

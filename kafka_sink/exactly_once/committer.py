@@ -359,7 +359,8 @@ class Committer:
 
     def _check(self, now_ms: int) -> None:
         self._move(Phase.CHECKING)
-        self._part = Preflight(self._settings, self._receipts, now_ms)
+        has_ledger = self._job.operation is DriverOperation.COMMIT
+        self._part = Preflight(self._settings, self._receipts, now_ms, has_ledger=has_ledger)
         previous = self._previous()
         if previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME:
             # The intent does not depend on the result of the check: it is appended in the meantime, without EndTxn.

@@ -224,7 +224,7 @@ class CommitTransactions(CommitStep):
 
     def _on_ended(self, now_ms: int, key: RequestKey, error_code: int) -> None:
         if meaning(END_TXN, error_code) is Meaning.SUPERSEDED:
-            self.last_trouble = describe_answer(END_TXN.name, error_code)
+            self.last_trouble = self.error_text(key, END_TXN, error_code)
             self.queue.drop(key)
             self._begin_search(now_ms, key.number)
         elif self.is_done(now_ms, key, END_TXN, error_code):
@@ -243,9 +243,10 @@ class CommitTransactions(CommitStep):
         return Leader(self._witnesses[index].topic, self._witnesses[index].partition)
 
     def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
+        is_of_id = api in (END_TXN, DESCRIBE_TRANSACTIONS)
         log = self._log(key.number)
-        where = "" if key.purpose == COMMIT else f"{log.topic}-{log.partition}: "
-        return where + describe_answer(api.name, error_code)
+        where = self._endings[key.number].transactional_id if is_of_id else f"{log.topic}-{log.partition}"
+        return f"{where}: {describe_answer(api.name, error_code)}"
 
     def _on_fetched(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         answer = read_fetch_answer(body)

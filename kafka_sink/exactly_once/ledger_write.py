@@ -278,7 +278,7 @@ class LedgerWrite(CommitStep):
         """Superseded after a try without a response. There is another driver now; was this record committed?"""
         self.queue.drop_all()
         self._session.forget_identity()
-        self.last_trouble = describe_answer(END_TXN.name, error_code)
+        self.last_trouble = self.error_text(END, END_TXN, error_code)
         if self._offset < 0:
             # Acknowledged as a duplicate, without an offset. A search from the start of the log would find the marker
             # of the record before: in version 2 that has the epoch of this transaction.

@@ -2,19 +2,16 @@
 
 Nothing here fences, ends or writes anything, so it is safe while queries run; the result may be out of date by the time
 it is shown. A record whose marker is not there yet counts as not written, as everywhere in reading the ledger.
-
-`SingleStep` runs one step as a state machine of its own: `client.run(SingleStep(part, deadline_ms))` returns the step,
-finished, failed or given up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from kafka_sink.client.admin_request import AdminResponse, AllBrokers, Leaders, RequestKey, ResponseKind
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.exactly_once.commit_step import CommitStep, Progress, StepChain
+from kafka_sink.exactly_once.commit_step import CommitStep, StepChain
 from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity
 from kafka_sink.exactly_once.ledger import LedgerRecord, decode_key
 from kafka_sink.exactly_once.ledger_codec import decode_newest
@@ -35,27 +32,6 @@ from kafka_sink.wire.apis import LIST_OFFSETS, LIST_TRANSACTIONS
 LIST = RequestKey("list transactions")
 ENDS, STABLE = RequestKey("log ends"), RequestKey("stable offsets")
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
-
-PartT = TypeVar("PartT", bound=CommitStep)
-
-
-class SingleStep(Generic[PartT]):
-    def __init__(self, part: PartT, deadline_ms: int) -> None:
-        self._part = part
-        self._deadline_ms = deadline_ms
-
-    def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress[PartT]:
-        for answer in answers:
-            if not self._part.is_finished:
-                self._part.on_answer(now_ms, answer)
-        if self._part.is_finished:
-            return Progress((), None, self._part)
-        if now_ms >= self._deadline_ms:
-            self._part.fail(f"no time left ({self._part.last_trouble or 'no answer'})")
-            return Progress((), None, self._part)
-        requests = self._part.queue.take_due(now_ms)
-        moments = (self._part.queue.wake_at_ms(), self._deadline_ms)
-        return Progress(requests, min(moment for moment in moments if moment is not None), None)
 
 
 @frozen
@@ -184,14 +160,13 @@ class LogEnds(CommitStep):
                 body, target = offsets_body(partitions, LATEST, isolation), Leaders(tuple(partitions))
                 self.queue.ask(now_ms, key, target, LIST_OFFSETS, body, version_min=LIST_OFFSETS_FIRST_ISOLATED)
 
-    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
-        """A leader that is away says nothing; the others are shown."""
-        self.on_bodies(now_ms, answer)
-
     def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
         super().on_bodies(now_ms, answer)
         if self.failure is None:
             self.queue.drop(answer.key)
+
+    # A leader that is away says nothing; the others are shown.
+    on_lost = on_bodies
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         found = self.stable if key == STABLE else self.end

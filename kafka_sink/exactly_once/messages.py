@@ -9,23 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kafka_sink.error_table.commits import (
-    CHECKPOINT_SET_BACK,
-    CHOICE_NOT_RECORDED,
-    COMMIT_PENDING,
-    EARLIER_PENDING,
-    IN_DOUBT,
-    NOT_COMMITTED,
-    NOT_DISCARDED,
-    NOT_RECORDED,
-    NOT_STARTED,
-    OTHER_CLUSTER,
-    OTHER_ROWS,
-    ROWS_LOST,
-    SINK_UNKNOWN,
-    TAKEN_OVER,
-    WRITE_IN_PART,
-)
+from kafka_sink.error_table import commits
 from kafka_sink.error_table.entry import ErrorEntry
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
@@ -35,7 +19,7 @@ from kafka_sink.exactly_once.session import DeliverySettings
 NAMED_MAX = 10
 
 
-def aborted_error(batch: LedgerRecord, reason: str, entry: ErrorEntry = NOT_COMMITTED) -> CommitAborted:
+def aborted_error(batch: LedgerRecord, reason: str, entry: ErrorEntry = commits.NOT_COMMITTED) -> CommitAborted:
     text = (
         f"{_batch(batch)} was not committed: {reason}. Nothing of it is visible and nothing is lost: "
         "the input is still with Spark, and the batch may run again (restart the query)"
@@ -45,7 +29,7 @@ def aborted_error(batch: LedgerRecord, reason: str, entry: ErrorEntry = NOT_COMM
 
 def not_started_error(sink_id: str, operation: str, reason: str) -> CommitAborted:
     text = f"{operation} of sink {sink_id!r} was not possible: {reason}. Nothing was changed; it may be tried again"
-    return CommitAborted(text, NOT_STARTED, sink_id=sink_id)
+    return CommitAborted(text, commits.NOT_STARTED, sink_id=sink_id)
 
 
 def fenced_error(batch: LedgerRecord, reason: str) -> CommitAborted:
@@ -53,7 +37,7 @@ def fenced_error(batch: LedgerRecord, reason: str) -> CommitAborted:
         batch,
         f"another driver of sink {batch.sink_id!r} has taken over ({reason}). Each sink id has one live writer: stop "
         "the other query, or give this one a sink.id of its own",
-        TAKEN_OVER,
+        commits.TAKEN_OVER,
     )
 
 
@@ -62,7 +46,7 @@ def superseded_error(batch: LedgerRecord, newest: LedgerRecord) -> CommitAborted
         batch,
         f"a newer run of sink {batch.sink_id!r} has taken over (its last record is about {newest.key}). Stop this "
         "query, or give it a sink.id of its own",
-        TAKEN_OVER,
+        commits.TAKEN_OVER,
     )
 
 
@@ -72,7 +56,7 @@ def rolled_back_error(batch: LedgerRecord, newest: LedgerRecord) -> CommitAborte
         f"the ledger says that {newest.key} was already {'decided' if newest.entries else 'delivered'}, which is "
         "later: the checkpoint has been rolled back to an older state. Continuing would write rows a second time. "
         "Restore the newer checkpoint, or start with a new checkpoint or sink.id if duplicates are acceptable",
-        CHECKPOINT_SET_BACK,
+        commits.CHECKPOINT_SET_BACK,
     )
 
 
@@ -97,7 +81,7 @@ def other_rows_error(record: LedgerRecord, batch: LedgerRecord, how: str, *, is_
         f"written this time, and what was delivered is untouched. {cause}. replay.mismatch=warn drops these rows and "
         "goes on with what was delivered"
     )
-    return CommitAborted(text, OTHER_ROWS, **_facts(batch))
+    return CommitAborted(text, commits.OTHER_ROWS, **_facts(batch))
 
 
 def dropped_rows_text(record: LedgerRecord, batch: LedgerRecord, how: str) -> str:
@@ -117,7 +101,7 @@ def unknown_sink_error(batch: LedgerRecord, ledger_topic: str) -> CommitAborted:
         "If the query was at-least-once or used another sink.id until now, set ledger.accept.new.sink=true. After a "
         "change of sink.id, first run `pykafka-sink recover` with the old one: it completes decisions that no query "
         "completes any more",
-        SINK_UNKNOWN,
+        commits.SINK_UNKNOWN,
     )
 
 
@@ -130,7 +114,7 @@ def other_cluster_error(record: LedgerRecord, settings: DeliverySettings) -> Com
         "recover` there. Then look whether the rows of that batch are in this one: `pykafka-sink resolve --accept` "
         "takes it as delivered and goes on, `pykafka-sink resolve --replay` has the query run it again"
     )
-    return CommitAborted(text, OTHER_CLUSTER, **_facts(record))
+    return CommitAborted(text, commits.OTHER_CLUSTER, **_facts(record))
 
 
 def pending_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], reason: str) -> CommitPending:
@@ -140,7 +124,7 @@ def pending_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | 
         f"committed yet: {reason}. No row is lost as long as the query, or `pykafka-sink recover`, runs again before "
         "the transactions time out; it finishes this batch first and writes nothing twice"
     )
-    return CommitPending(text, COMMIT_PENDING, **_facts(record))
+    return CommitPending(text, commits.COMMIT_PENDING, **_facts(record))
 
 
 def in_doubt_error(record: LedgerRecord, reason: str) -> CommitPending:
@@ -149,7 +133,7 @@ def in_doubt_error(record: LedgerRecord, reason: str) -> CommitPending:
         "Its transactions are left as they are. Run the query again, or `pykafka-sink recover`, before they time out: "
         "it reads the ledger, and then either finishes this batch or runs it again; nothing is written twice"
     )
-    return CommitPending(text, IN_DOUBT, **_facts(record))
+    return CommitPending(text, commits.IN_DOUBT, **_facts(record))
 
 
 def not_recorded_error(record: LedgerRecord, reason: str) -> CommitPending:
@@ -157,7 +141,7 @@ def not_recorded_error(record: LedgerRecord, reason: str) -> CommitPending:
         f"{_of_record(record)} is committed and visible, but the ledger could not be updated: {reason}. Run the query "
         "again: it finds the decision, sees that all is committed, and continues; nothing is written twice"
     )
-    return CommitPending(text, NOT_RECORDED, **_facts(record))
+    return CommitPending(text, commits.NOT_RECORDED, **_facts(record))
 
 
 def choice_not_recorded_error(record: LedgerRecord, reason: str) -> CommitPending:
@@ -167,7 +151,7 @@ def choice_not_recorded_error(record: LedgerRecord, reason: str) -> CommitPendin
         "not, the query stops at this batch as before. Check with `pykafka-sink ledger`, and resolve it again if it is "
         "still shown as lost; no row was changed"
     )
-    return CommitPending(text, CHOICE_NOT_RECORDED, **_facts(record))
+    return CommitPending(text, commits.CHOICE_NOT_RECORDED, **_facts(record))
 
 
 def other_pending_error(batch: LedgerRecord, record: LedgerRecord, reason: str) -> CommitPending:
@@ -176,7 +160,7 @@ def other_pending_error(batch: LedgerRecord, record: LedgerRecord, reason: str) 
         f"{_batch(batch)} cannot be committed; nothing of it is visible and it may "
         "run again. Restart the query within the transaction timeout; it finishes the earlier batch first"
     )
-    return CommitPending(text, EARLIER_PENDING, **_facts(batch))
+    return CommitPending(text, commits.EARLIER_PENDING, **_facts(batch))
 
 
 def not_discarded_error(batch: LedgerRecord, reason: str) -> CommitPending:
@@ -185,7 +169,7 @@ def not_discarded_error(batch: LedgerRecord, reason: str) -> CommitPending:
         f"but what this run wrote for it again could not be discarded: {reason}. Nothing of that will become visible. "
         "Run the query again when the partition has a leader; nothing is lost and nothing is written twice"
     )
-    return CommitPending(text, NOT_DISCARDED, **_facts(batch))
+    return CommitPending(text, commits.NOT_DISCARDED, **_facts(batch))
 
 
 def lost_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None]) -> CommitLost:
@@ -198,7 +182,7 @@ def lost_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | Non
         "The query stops here until you choose: `pykafka-sink resolve --replay` runs the batch again (rows that are "
         "visible already appear twice), `pykafka-sink resolve --accept` goes on without the missing rows"
     )
-    return CommitLost(text, ROWS_LOST, **_facts(record))
+    return CommitLost(text, commits.ROWS_LOST, **_facts(record))
 
 
 def lost_without_ledger_error(
@@ -210,7 +194,7 @@ def lost_without_ledger_error(
             f"{write} was not committed: its transactions were ended before the driver could commit one of them, most "
             "likely because they timed out. Nothing of it is visible and nothing is lost: it may run again"
         )
-        return CommitAborted(text, NOT_COMMITTED, **_facts(record))
+        return CommitAborted(text, commits.NOT_COMMITTED, **_facts(record))
     committed = sum(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
     open_count = sum(outcome is None for outcome in outcomes)
     text = (
@@ -221,7 +205,7 @@ def lost_without_ledger_error(
         "Writing again doubles the visible rows. With the options sink.id and batch.id the write has a ledger and can "
         "be finished or repeated without duplicates"
     )
-    return CommitLost(text, WRITE_IN_PART, **_facts(record))
+    return CommitLost(text, commits.WRITE_IN_PART, **_facts(record))
 
 
 # ---- pieces ----

@@ -12,17 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from kafka_sink.wire.apis import (
-    ADD_PARTITIONS_TO_TXN,
-    DESCRIBE_TRANSACTIONS,
-    END_TXN,
-    FETCH,
-    INIT_PRODUCER_ID,
-    LIST_OFFSETS,
-    METADATA,
-    PRODUCE,
-    Api,
-)
+from kafka_sink.wire import apis
 from kafka_sink.wire.codes import code
 
 
@@ -49,46 +39,46 @@ _FENCED = dict.fromkeys((47, 49, 90), Meaning.FENCED)
 _READ = {1: Meaning.OUT_OF_RANGE, -1: Meaning.REPEAT}
 
 _TABLES: Mapping[int, Mapping[int, Meaning]] = {
-    INIT_PRODUCER_ID.key: {**_BY_COORDINATOR, 47: Meaning.FENCED, 90: Meaning.FENCED, 120: Meaning.REPEAT},
-    ADD_PARTITIONS_TO_TXN.key: {**_BY_COORDINATOR, **_FENCED, 3: Meaning.REPEAT},
-    PRODUCE.key: {
+    apis.INIT_PRODUCER_ID.key: {**_BY_COORDINATOR, 47: Meaning.FENCED, 90: Meaning.FENCED, 120: Meaning.REPEAT},
+    apis.ADD_PARTITIONS_TO_TXN.key: {**_BY_COORDINATOR, **_FENCED, 3: Meaning.REPEAT},
+    apis.PRODUCE.key: {
         **dict.fromkeys((-1, 14, 15, 16), Meaning.REPEAT),
         **_FENCED,
         46: Meaning.DONE,  # DUPLICATE_SEQUENCE_NUMBER: it is in the log
         51: Meaning.REPEAT_SOON,
     },
-    END_TXN.key: {
+    apis.END_TXN.key: {
         **_BY_COORDINATOR,
         # Newer brokers send 120 instead of 48. It means "abort it", but only the log proves that it was not committed.
         **dict.fromkeys((47, 48, 49, 90, 120), Meaning.SUPERSEDED),
         31: Meaning.REFUSED,
         53: Meaning.REFUSED,
     },
-    FETCH.key: _READ,
-    LIST_OFFSETS.key: _READ,
-    DESCRIBE_TRANSACTIONS.key: {**_BY_COORDINATOR, 105: Meaning.NEVER},  # TRANSACTIONAL_ID_NOT_FOUND
+    apis.FETCH.key: _READ,
+    apis.LIST_OFFSETS.key: _READ,
+    apis.DESCRIBE_TRANSACTIONS.key: {**_BY_COORDINATOR, 105: Meaning.NEVER},  # TRANSACTIONAL_ID_NOT_FOUND
 }
 
 
-def meaning(api: Api, error_code: int) -> Meaning:
+def meaning(api: apis.Api, error_code: int) -> Meaning:
     if error_code == 0:
         return Meaning.DONE
     listed = _TABLES[api.key].get(error_code)
     if listed is not None:
         return listed
     facts = code(error_code)
-    if facts.stale_metadata and api is not END_TXN:
+    if facts.stale_metadata and api is not apis.END_TXN:
         return Meaning.FIND_AGAIN
-    return Meaning.REPEAT if facts.retriable or api is END_TXN else Meaning.REFUSED
+    return Meaning.REPEAT if facts.retriable or api is apis.END_TXN else Meaning.REFUSED
 
 
 # The missing permission, by code and request; by default Write, for topics and transactional ids.
 _NEEDED: Mapping[int, str] = {29: "topic", 53: "transactional id"}
 _LESS_NEEDED: Mapping[str, str] = {
-    FETCH.name: "Read",
-    METADATA.name: "Describe, Read or Write",
-    LIST_OFFSETS.name: "Describe or Read",
-    DESCRIBE_TRANSACTIONS.name: "Describe or Write",
+    apis.FETCH.name: "Read",
+    apis.METADATA.name: "Describe, Read or Write",
+    apis.LIST_OFFSETS.name: "Describe or Read",
+    apis.DESCRIBE_TRANSACTIONS.name: "Describe or Write",
 }
 
 

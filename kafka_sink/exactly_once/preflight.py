@@ -11,8 +11,9 @@ If a partition has no leader, the check waits for one before the decision: broke
 such a partition and still call the transaction complete (KAFKA-20734), and its read_committed readers stop for good.
 
 A topic that was deleted took its rows with it, and brokers commit the transaction all the same. If it was created again
-it has another id. Either way the batch is refused, so that it runs again. Brokers learn of a new topic one after the
-other, so the check asks again for a while before it believes that a topic is gone.
+it has another id. Either way the batch is refused, so that it runs again. So it is if the ledger was deleted: nobody
+would acknowledge the decision. Brokers learn of a new topic one after the other, so the check asks again for a while
+before it believes that a topic is gone.
 """
 
 from __future__ import annotations
@@ -32,8 +33,6 @@ from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, METADATA
 
 DESCRIBE = "describe transactions"
 LEADERS = RequestKey("find partitions without a leader")
-# How long brokers must say that a topic is gone.
-GONE_MS = 5_000
 ONGOING = "Ongoing"
 # A younger driver of the sink aborts what an older run has prepared, before the older run notices that it is fenced.
 WHO_ENDED_IT = (
@@ -126,17 +125,20 @@ class DescribeTransactions(CommitStep):
 class Preflight(DescribeTransactions):
     """Describes the transactions of a batch, and waits until each partition that they wrote to has a leader."""
 
-    def __init__(self, settings: DeliverySettings, receipts: Sequence[TaskReceipt], now_ms: int) -> None:
+    def __init__(
+        self, settings: DeliverySettings, receipts: Sequence[TaskReceipt], now_ms: int, *, has_ledger: bool = True
+    ) -> None:
         transactions = [receipt.transaction for receipt in receipts if receipt.transaction is not None]
         self._transactional_ids = [transaction.transactional_id for transaction in transactions]
         super().__init__(settings, self._transactional_ids, now_ms)
         self._partitions = {(each.topic, each.partition) for receipt in receipts for each in receipt.written}
         self._topic_ids = {(topic, one) for receipt in receipts for topic, one in receipt.topic_ids.items()}
-        self._gone_since_ms: int | None = None
         self._leaderless = ""
         # The description that is under way is from before the end of a wait.
         self._is_outdated = False
         topics = sorted({topic for topic, _ in self._partitions})
+        if has_ledger:
+            topics.append(settings.ledger_topic)
         body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
         self.queue.ask(now_ms, LEADERS, AnyBroker(), METADATA, body)
 
@@ -184,13 +186,11 @@ class Preflight(DescribeTransactions):
 
     def _waits_for_topics(self, now_ms: int, metadata: Mapping[str, Any]) -> bool:
         gone = self._find_gone(metadata)
+        is_over = self.is_gone_for_good(now_ms, is_gone=gone is not None)
         if gone is None:
-            self._gone_since_ms = None
             return False
         self.last_trouble = gone
-        if self._gone_since_ms is None:
-            self._gone_since_ms = now_ms
-        if now_ms - self._gone_since_ms >= GONE_MS:
+        if is_over:
             self.fail(gone)
         else:
             self.queue.repeat(now_ms, LEADERS)
@@ -200,6 +200,8 @@ class Preflight(DescribeTransactions):
         for topic in metadata["topics"]:
             name, now = topic["name"], topic.get("topic_id", NO_TOPIC_ID)
             if topic["error_code"] == UNKNOWN_TOPIC_OR_PARTITION:
+                if name == self.settings.ledger_topic:
+                    return f"the ledger topic {name} was deleted"
                 return f"topic {name} was deleted after tasks had written to it: create it again before the restart"
             if now != NO_TOPIC_ID and any(each == name and one != now for each, one in self._topic_ids):
                 return f"topic {name} was deleted and created again after tasks had written to it"

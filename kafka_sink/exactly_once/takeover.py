@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kafka_sink.client.admin_request import Coordinator, RequestKey
+from kafka_sink.client.admin_request import AdminResponse, Coordinator, RequestKey
+from kafka_sink.error_table.brokers import TOPIC_UNKNOWN
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.identity import driver_transactional_id
 from kafka_sink.exactly_once.ledger import claim_key
@@ -92,6 +93,12 @@ class Claim(CommitStep):
         if self.is_done(now_ms, key, PRODUCE, error_code):
             self.queue.drop(key)
             self.offset = offset
+
+    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
+        if self.is_gone_for_good(now_ms, is_gone=answer.error is not None and answer.error.entry is TOPIC_UNKNOWN):
+            self.fail(f"the ledger topic {self.settings.ledger_topic} is not there: {answer.error}")
+        else:
+            super().on_lost(now_ms, answer)
 
     def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
         return f"{self.settings.ledger_title}: {describe_answer(api.name, error_code)}"

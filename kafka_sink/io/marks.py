@@ -1,11 +1,12 @@
-"""Marks of commits that have begun but not succeeded: files called `{run}.{process id}` or `{run}.failed`."""
+"""Marks of commits that have begun but not succeeded, files called `{run}.{process id}` or `{run}.failed`, and of
+aborted batches, `{run}.aborted`."""
 
 from __future__ import annotations
 
 import os
 
-# Instead of the process id: the commit has failed.
-FAILED = "failed"
+# Instead of the process id: the commit has failed; the batch was aborted, so it has no open decision.
+FAILED, ABORTED = "failed", "aborted"
 
 
 def list_unfinished_marks(folder: str) -> list[str]:

@@ -86,7 +86,7 @@ class Network:
         self._selector.register(self._wake_receiver, _READ, None)
         # A byte sent to a descriptor that was closed and reused meanwhile would go to another file. Reentrant, because
         # a producer may be garbage-collected, and wake its sender, in the middle of `wake`.
-        self._wake_lock = threading.RLock()
+        self.wake_lock = threading.RLock()
         # Also when closed: nobody is to be woken any more.
         self._is_woken = False
         # Duration of the last poll: waiting, and then reading and writing.
@@ -99,7 +99,7 @@ class Network:
 
     def wake(self) -> None:
         """Ends a `poll` that waits, or makes the next one return at once. Thread-safe."""
-        with self._wake_lock:
+        with self.wake_lock:
             if self._is_woken:
                 return
             self._wake_sender.send(b"\0")
@@ -156,7 +156,7 @@ class Network:
             self._selector.modify(connection.socket, _READ | _WRITE, connection)
 
     def close(self) -> None:
-        with self._wake_lock:
+        with self.wake_lock:
             self.close_descriptors()
 
     def close_descriptors(self) -> None:
@@ -166,7 +166,7 @@ class Network:
         more events of what the child unregisters. Closing the descriptors does not affect the parent's.
         """
         self._is_woken = True  # before there is another lock
-        self._wake_lock = threading.RLock()
+        self.wake_lock = threading.RLock()
         self._selector.close()
         self._wake_sender.close()
         self._wake_receiver.close()
@@ -219,7 +219,7 @@ class Network:
         is_woken = False
         for key, mask in ready:
             if key.data is None:
-                with self._wake_lock:
+                with self.wake_lock:
                     self._wake_receiver.recv(WAKE_BYTES)
                     self._is_woken = False
                 is_woken = True

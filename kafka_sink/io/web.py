@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, TypeVar
 
-from kafka_sink.errors import ConfigError, TransportError
+from kafka_sink.errors import ConfigError, TransportError, foreign_text
 from kafka_sink.frozen import frozen
 from kafka_sink.options import ProducerOptions
 
@@ -178,7 +178,8 @@ def _read_refusal(error: urllib.error.HTTPError, bytes_max: int) -> bytes:
 def _describe_failure(error: Exception) -> str:
     if isinstance(error, OSError):
         reason = getattr(error, "reason", error)
-        return str(getattr(reason, "strerror", None) or reason)
+        # A proxy may have said it.
+        return foreign_text(str(getattr(reason, "strerror", None) or reason))
     # The texts of the others repeat what was sent or received, secrets among it.
     if isinstance(error, (ValueError, http.client.InvalidURL)):
         return f"{type(error).__name__}: its address, or what is sent to it, does not fit into a request"

@@ -141,5 +141,5 @@ def _fetch(url: str) -> list[StreamFigures]:
         if not answer.is_good:
             raise ValueError(f"it answered {answer.status}")
         return [from_json(json.dumps(stream)) for stream in json.loads(answer.body)["streams"]]
-    except (TransportError, ValueError, KeyError, TypeError) as error:
+    except (TransportError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise TransportError(f"no figures at {address}: {error}", FIGURES_MISSING) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from functools import partial
 
-from kafka_sink.errors import TransportError
+from kafka_sink.errors import TransportError, foreign_text
 from kafka_sink.io.tls import endpoint_context
 from kafka_sink.io.web import ask, redact_url
 from kafka_sink.metrics.breaker import circuit_breaker
@@ -27,7 +27,7 @@ def push(url: str, figures: StreamFigures, options: ProducerOptions, timeout_ms:
             bytes_max=ANSWER_BYTES_MAX, timeouts_ms=(timeout_ms, timeout_ms),
         )  # fmt: skip
         if not answer.is_good:
-            text = answer.body.decode(errors="replace").strip()[:200]
+            text = foreign_text(answer.body.decode(errors="replace").strip())
             raise TransportError(f"the Pushgateway {redact_url(url)} answered {answer.status}: {text}")
 
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 import zlib
 from functools import cache
 from pathlib import Path
 
 from kafka_sink.exactly_once.identity import run_hash
-from kafka_sink.io.marks import list_unfinished_marks
+from kafka_sink.io.marks import ABORTED, list_unfinished_marks
 from kafka_sink.metrics.figures import FAILED, BatchReport
 from kafka_sink.metrics.stream_figures import StreamFigures, from_json, stream_of, to_json
 
@@ -27,6 +28,8 @@ FOLDER, SLOTS = "metrics", (".0", ".1")
 # Before the JSON: the number of the note, length and checksum of the JSON.
 HEADER = b"%020d %010d %010d\n"
 HEADER_BYTES = len(HEADER % (0, 0, 0))
+# A note takes a millisecond. A process that was stopped in the middle of one must not stop the commits of others.
+LOCK_TIMEOUT_S, LOCK_RETRY_S = 3.0, 0.002
 
 
 def figures_folder(application_folder: str) -> Path:
@@ -40,7 +43,7 @@ def note(application_folder: str, report: BatchReport) -> StreamFigures:
     try:
         for suffix in SLOTS:
             slots.append(_open_slot(path + suffix))
-        fcntl.flock(slots[0], fcntl.LOCK_EX)
+        _lock(slots[0])
         known = _cached_notes(os.getpid()).get(path)
         found = [_number_and_text(slot) for slot in slots]
         newest, older = max(found), found.index(min(found))
@@ -55,6 +58,17 @@ def note(application_folder: str, report: BatchReport) -> StreamFigures:
             os.close(slot)
     _cached_notes(os.getpid())[path] = (number, figures)
     return figures
+
+
+def _lock(slot: int) -> None:
+    deadline_s = time.monotonic() + LOCK_TIMEOUT_S
+    while True:
+        try:
+            return fcntl.flock(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"another process holds their file for more than {LOCK_TIMEOUT_S:g} s") from None
+        time.sleep(LOCK_RETRY_S)
 
 
 def _write(slot: int, content: bytes) -> None:
@@ -75,7 +89,8 @@ def _open_slot(path: str) -> int:
 def add_open_decisions(application_folder: str, figures: StreamFigures) -> StreamFigures:
     """Counted from the marks of commits, on request."""
     folder = os.path.join(application_folder, run_hash(figures.sink))
-    figures.set("open_decisions", len(list_unfinished_marks(folder)) if figures.sink else 0)
+    marks = list_unfinished_marks(folder) if figures.sink else []
+    figures.set("open_decisions", sum(not mark.endswith(ABORTED) for mark in marks))
     return figures
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED
@@ -21,6 +21,7 @@ from kafka_sink.frozen import frozen
 from kafka_sink.options.producer_options import Partitioner, Serializer
 from kafka_sink.options.values import describe_value
 
+T = TypeVar("T")
 _PARTITIONERS: dict[str, str] = {
     "": "default",
     "default": "default",
@@ -71,12 +72,14 @@ def serialize_bytes(value: Any) -> bytes | None:
     raise TypeError(f"expected bytes, not {type(value).__name__}")
 
 
+def _require(value: Any, kind: type[T]) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"expected {kind.__name__}, not {type(value).__name__}")
+    return value
+
+
 def serialize_text(value: Any) -> bytes | None:
-    if value is None:
-        return None
-    if not isinstance(value, str):
-        raise TypeError(f"expected str, not {type(value).__name__}")
-    return value.encode()
+    return None if value is None else _require(value, str).encode()
 
 
 def serialize_short(value: Any) -> bytes | None:
@@ -100,19 +103,11 @@ def serialize_double(value: Any) -> bytes | None:
 
 
 def serialize_boolean(value: Any) -> bytes | None:
-    if value is None:
-        return None
-    if not isinstance(value, bool):
-        raise TypeError(f"expected bool, not {type(value).__name__}")
-    return b"\x01" if value else b"\x00"
+    return None if value is None else struct.pack("?", _require(value, bool))
 
 
 def serialize_uuid(value: Any) -> bytes | None:
-    if value is None:
-        return None
-    if not isinstance(value, UUID):
-        raise TypeError(f"expected uuid.UUID, not {type(value).__name__}")
-    return str(value).encode()
+    return None if value is None else str(_require(value, UUID)).encode()
 
 
 def serialize_void(value: Any) -> bytes | None:

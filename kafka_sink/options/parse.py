@@ -10,11 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from kafka_sink.error_table.writes import (
-    OPTION_NOT_SUPPORTED,
-    OPTION_UNKNOWN,
-    OPTIONS_WRONG,
-)
+from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED, OPTION_UNKNOWN, OPTIONS_WRONG
 from kafka_sink.errors import ConfigError, common_entry
 from kafka_sink.options.foreign_table import ALIASES, CONSUMER_OPTIONS, FOREIGN_OPTIONS, canonical_name
 from kafka_sink.options.option import Option, Treatment
@@ -47,9 +43,7 @@ class OptionProblems:
             raise self.found[0]
         if self.found:
             text = "\n- ".join([f"{len(self.found)} {word}:", *map(str, self.found)])
-            error = ConfigError(text, common_entry(self.found, OPTIONS_WRONG))
-            error.several = tuple(self.found)
-            raise error
+            raise ConfigError(text, common_entry(self.found, OPTIONS_WRONG), several=tuple(self.found))
 
 
 def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:

@@ -23,8 +23,8 @@ LONG_MAX = 2**63 - 1
 
 # `ssl_keystore_key`, but not `key_serializer`. With cloud services a user name is an API key.
 SECRET_NAME = re.compile(
-    r"password|passphrase|secret|token|jaas|credential|private|username|user.info|keystore.key|certificate.chain|certificates|"
-    r"\.pem",
+    r"password|passphrase|secret|token|jaas|credential|private|username|user.info|access.key|keystore.key|"
+    r"certificate.chain|certificates|\.pem",
     re.IGNORECASE,
 )
 

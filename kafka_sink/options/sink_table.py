@@ -118,8 +118,8 @@ _ROWS = (
     _row("topic", None, TOPIC_NAME, "The topic of every row. If it is set, a column topic is ignored. If it is not "
          "set, the column topic names the topic of each row."),
     _row("topic.create", False, Flag(), "Create the topic and dead.letter.topic if they are missing, and wait until "
-         "every broker knows them. This happens on the driver, before any task runs and before a schema is registered. "
-         "An existing topic that differs from the options below is not changed, and one warning is logged."),
+         "every broker knows them. This happens on the driver, before the tasks of each batch and before a schema is "
+         "registered. An existing topic that differs from the options below is not changed; one warning is logged."),
     _row("topic.partitions", -1, Whole(1, 2**31 - 1, besides=-1), "Number of partitions of a topic that topic.create "
          "creates. -1: the broker's default."),
     _row("topic.replication.factor", -1, Whole(1, 32767, besides=-1), "Replicas of each partition of a topic that "

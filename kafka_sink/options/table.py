@@ -28,6 +28,7 @@ from kafka_sink.options.values import (
     Fraction,
     Mechanism,
     Names,
+    PemPath,
     Retriever,
     Rule,
     Servers,
@@ -228,12 +229,13 @@ SECURITY_OPTIONS = (
          "defaults. TLS 1.3 ciphers cannot be selected individually: one name allows all three."),
     _row("ssl.endpoint.identification.algorithm", HOST_CHECK, "Check that the certificate of a broker is for its host "
          "name. Empty: no check, so that the owner of any trusted certificate can impersonate a broker."),
-    _text("ssl.truststore.location", f"{_STORE_FILE} with the certificates to trust, or a folder of them as OpenSSL's "
-          "rehash makes it. Without this and ssl.truststore.certificates, the system's trusted certificates are used."),
+    _row("ssl.truststore.location", PemPath(), f"{_STORE_FILE} with the certificates to trust, or a folder of them as "
+         "OpenSSL's rehash makes it. Without this and ssl.truststore.certificates, the system's trusted certificates "
+         "are used."),
     _text("ssl.truststore.certificates", "PEM text with the certificates to trust."),
     _row("ssl.truststore.type", STORE_TYPE, _STORE_TYPE),
     _text("ssl.truststore.password", "Password of that file, if it is PKCS12."),
-    _text("ssl.keystore.location", f"{_STORE_FILE} with the client's own key and certificates."),
+    _row("ssl.keystore.location", PemPath(), f"{_STORE_FILE} with the client's own key and certificates."),
     _text("ssl.keystore.certificate.chain", "PEM text with the client's own certificates."),
     _text("ssl.keystore.key", "PEM text with the client's own key."),
     _text("ssl.key.password", "Password of that key, if it is encrypted."),
@@ -244,10 +246,10 @@ SECURITY_OPTIONS = (
     _refusal("ssl.secure.random.implementation", "JVM source of randomness.", _JVM),
     _refusal("ssl.keymanager.algorithm", "JVM algorithm for the client's keys.", _JVM, default="SunX509"),
     _refusal("ssl.trustmanager.algorithm", "JVM algorithm for trust.", _JVM, default="PKIX"),
-    _text("ssl.certificate.location", f"{_PEM_FILE} with the client's own certificates.", origin=_RD),
-    _text("ssl.key.location", f"{_PEM_FILE} with the client's own key.", origin=_RD),
-    _text("ssl.crl.location", f"{_PEM_FILE} with lists of revoked certificates. Every authority that signed a "
-          "broker's certificate needs a list; otherwise every connection fails.", origin=_RD),
+    _row("ssl.certificate.location", PemPath(), f"{_PEM_FILE} with the client's own certificates.", origin=_RD),
+    _row("ssl.key.location", PemPath(), f"{_PEM_FILE} with the client's own key.", origin=_RD),
+    _row("ssl.crl.location", PemPath(), f"{_PEM_FILE} with lists of revoked certificates. Every authority that signed "
+         "a broker's certificate needs a list; otherwise every connection fails.", origin=_RD),
     _flag("enable.ssl.certificate.verification", "false: accept any certificate. An attacker on the network can then "
           "read and change all data, including credentials.", origin=_RD),
     # Authentication.

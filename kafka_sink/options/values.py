@@ -285,6 +285,22 @@ class Mechanism:
 
 
 @frozen
+class PemPath:
+    """The path of a file of certificates or keys. Its content in this place is not shown: it may be a private key."""
+
+    valid: str = "the path of a file"
+
+    def parse(self, name: str, value: object) -> str:
+        path = Text(empty_allowed=False).parse(name, value)
+        if "-----BEGIN " in path:
+            raise ConfigError(
+                f"{name} is the content of a file: expected its path, or the text in ssl.truststore.certificates, or "
+                "in ssl.keystore.certificate.chain and ssl.keystore.key"
+            )
+        return path
+
+
+@frozen
 class TlsVersions:
     valid: str = "TLSv1.2, TLSv1.3 or both, separated by commas; older versions are not safe"
 

@@ -124,8 +124,10 @@ class Appender:
             collector.view, collector.partition_count = view, view.partition_count
         return collector
 
-    def collect(self, collector: Collector, row: Row, byte_count: int, on_delivery: OnDelivery | None) -> RecordFuture:
-        """Hot path of every record: one lock, no avoidable call."""
+    def collect(
+        self, collector: Collector, row: Row, byte_count: int, on_delivery: OnDelivery | None, waited_ms: int = 0
+    ) -> RecordFuture:
+        """Hot path of every record: one lock, no avoidable call. `waited_ms` of max.block.ms are over."""
         pool, mailbox, lock = self.buffer_pool, self._mailbox, self.lock
         if lock._is_owned():  # type: ignore[attr-defined]  # asked here, as a call of ours would cost more
             refuse_reentry(lock)
@@ -140,7 +142,8 @@ class Appender:
             else:
                 future = None
         if future is None:
-            return self.admit(byte_count, 1, lambda: self._take_row(collector, row, byte_count, on_delivery))
+            take = partial(self._take_row, collector, row, byte_count, on_delivery)
+            return self.admit(byte_count, 1, take, waited_ms)
         if self._wants_wake:
             self._wake()
         return future
@@ -156,11 +159,11 @@ class Appender:
         future = RecordFuture(collector.pending, index)
         if on_delivery is not None:
             collector.pending.on_delivery[index] = on_delivery
-        rows.append(row)
         pool = self.buffer_pool
         pool.free_bytes -= byte_count
         pool.free_records -= 1
         collected_bytes = collector.byte_count = collector.byte_count + byte_count
+        rows.append(row)  # last: an interrupt may follow
         if collected_bytes >= self._batch_bytes_max and (
             not self._has_full_collector or index >= COLLECTED_ROWS_MAX or collected_bytes >= self._collected_bytes_max
         ):
@@ -200,7 +203,7 @@ class Appender:
                     if not is_any_accepted:
                         raise
                     failure = error if isinstance(error, KafkaSinkError) else _memory_error(collector.topic, error)
-                    with mailbox.changed:
+                    with mailbox.lock:
                         if not future.done():  # the end of the sender has failed these rows, too
                             future.fail(left, failure, mailbox.calls)
                         if future.done():  # the pieces before it are, too: the sender does not see it any more
@@ -215,13 +218,14 @@ class Appender:
         clock = self._mailbox.clock
         partitions = self._route(collector, columns)
         append = partial(self._assembler.append, collector.topic, columns, partitions, token=future)
-        self._post(lambda: append(now_ms=clock.monotonic_ms(), timestamp_ms=clock.timestamp_ms()))
-        self.buffer_pool.give(0, -columns.row_count)
-        self._note_oldest()
+        self._post(
+            lambda: append(now_ms=clock.monotonic_ms(), timestamp_ms=clock.timestamp_ms()),
+            new_records=columns.row_count,
+        )
 
     # ---- waiting for memory ------------------------------------------------------------------------------------------
 
-    def admit(self, byte_count: int, record_count: int, take: Callable[[], T]) -> T:
+    def admit(self, byte_count: int, record_count: int, take: Callable[[], T], waited_ms: int = 0) -> T:
         """Runs `take` under the lock as soon as there is room and no earlier thread is waiting."""
         pool, mailbox, lock = self.buffer_pool, self._mailbox, self.lock
         if lock._is_owned():  # type: ignore[attr-defined]
@@ -232,7 +236,8 @@ class Appender:
                 ROW_TOO_LARGE,
             )
         most_bytes = pool.total_bytes - pool.total_bytes // PORTION
-        with BufferWaiter(pool) as waiter:
+        waiter = BufferWaiter(pool, waited_ms)
+        try:
             while True:
                 with self.lock:
                     if mailbox.refusal is not None:
@@ -251,6 +256,12 @@ class Appender:
                     now_ms = mailbox.clock.monotonic_ms()
                     pool.metrics.on_buffer_exhausted(records=record_count, now_ms=now_ms)
                     raise pool.exhausted_error(byte_count, record_count)
+        finally:
+            # Here, and without the lock: an interrupt at the beginning of a function, or while waiting, would leave
+            # this thread in the queue, before all others.
+            if waiter in mailbox.waiters:
+                mailbox.waiters.remove(waiter)
+            waiter.leave()
         self._wake()
         return taken
 
@@ -268,7 +279,6 @@ class Appender:
                     self._convert(collector)
             self._post(lambda: self._assembler.close_due(opened_before_ms=opened_before_ms))
             self._wants_wake = False
-            self._note_oldest()
         finally:
             self.lock.release()
 
@@ -283,17 +293,15 @@ class Appender:
         return self._linger_ms if backlog < BACKLOG_MAX else max(self._linger_ms, BUSY_LINGER_MS)
 
     def post_behind(
-        self, name: str, wish: Callable[[int], Input], *, refusal: KafkaSinkError | None = None
-    ) -> PendingOperation:
+        self, operation: PendingOperation, wish: Callable[[int], Input], *, refusal: KafkaSinkError | None = None
+    ) -> None:
         """Posts an operation after everything that was sent so far."""
-        refuse_reentry(self.lock)
         with self.lock:
             if not self._mailbox.is_ended:
                 self._close_open()
-            operation = self._mailbox.post_operation(name, wish, refusal=refusal)
+            self._mailbox.post_operation(operation, wish, refusal=refusal)
             self._wants_wake = True
         self._wake()
-        return operation
 
     def end(self, error: KafkaSinkError, refusal: KafkaSinkError, *, is_closed: bool = False) -> None:
         with self.lock:
@@ -314,7 +322,6 @@ class Appender:
             self._convert(collector)
         self._post(self._assembler.close_all)
         self._has_full_collector = False
-        self._note_oldest()
 
     def _convert(self, collector: Collector) -> None:
         """Converts collected rows to columns and appends them to batches. An unroutable row fails all of them."""
@@ -335,7 +342,7 @@ class Appender:
                 self._restart(collector)
                 return closed
 
-            self._post(assemble)
+            self._post(assemble, freed_bytes=byte_count)
         except (DataError, MemoryError) as error:  # anything else is from a signal handler: the rows are unchanged
             if self._mailbox.broken is not None:
                 raise
@@ -343,9 +350,7 @@ class Appender:
             self._restart(collector)
             self.buffer_pool.give(byte_count, row_count)
             self._mailbox.reject(pending, error if isinstance(error, DataError) else _memory_error(topic, error))
-        else:
-            self.buffer_pool.give(byte_count, 0)
-        self._note_oldest()
+            self._note_oldest()
 
     def _restart(self, collector: Collector) -> None:
         collector.restart(self._new_pending_batch(collector.topic))
@@ -362,17 +367,20 @@ class Appender:
         loads = None if of_topic is None else of_topic.copy()
         return self._router.route(collector.topic, columns, collector.view, loads)
 
-    def _post(self, assemble: Callable[[], list[ProducerBatch]]) -> None:
-        """Runs the assembler, accounts for the memory it takes, and posts the batches it closed."""
+    def _post(self, assemble: Callable[[], list[ProducerBatch]], *, freed_bytes: int = 0, new_records: int = 0) -> None:
+        """Runs the assembler, accounts for the memory it takes, and posts the batches it closed. `freed_bytes` were
+        held by its rows before, `new_records` of them were not counted yet."""
         assembler, pool = self._assembler, self.buffer_pool
         open_bytes = assembler.open_bytes
         try:
             batches = assemble()
-            pool.give(open_bytes - assembler.open_bytes - sum([batch.size for batch in batches]), 0)
+            taken_bytes = assembler.open_bytes - open_bytes + sum([batch.size for batch in batches])
+            pool.give(freed_bytes - taken_bytes, -new_records)
             if batches:
                 self._posted_records += sum([batch.record_count for batch in batches])
                 self._mailbox.post(Append(batches))
                 self._wants_wake = True
+            self._note_oldest()
         except DataError:
             raise  # before anything was appended
         except BaseException as error:
@@ -395,7 +403,11 @@ class Appender:
         """Call without the lock: the sender could not take it."""
         if self._wants_wake:
             self._wants_wake = False
-            self._mailbox.wake()
+            try:
+                self._mailbox.wake()
+            except BaseException:  # an interrupt: the next call does it
+                self._wants_wake = True
+                raise
 
     def _compressor_of(self, topic: str) -> Compressor:
         wanted = self._options.compression_of(topic)

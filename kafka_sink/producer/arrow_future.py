@@ -121,7 +121,7 @@ class ArrowFuture:
 
     def add_done_callback(self, callback: Callable[[ArrowFuture], object]) -> None:
         """The sender thread calls it with this future; if it is done already, the caller does so at once."""
-        with self.mailbox.changed:
+        with self.mailbox.lock:
             is_pending = self.open_count > 0
             if is_pending:
                 self._callbacks.append(callback)

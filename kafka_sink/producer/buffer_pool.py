@@ -7,8 +7,7 @@ Nothing is reserved for a waiting thread, so nothing leaks if it gives up.
 
 from __future__ import annotations
 
-from contextlib import suppress
-from types import TracebackType
+import threading
 
 from kafka_sink.errors import BufferExhausted
 from kafka_sink.options import ProducerOptions
@@ -42,10 +41,11 @@ class BufferPool:
         self.free_records += record_count
 
     def has_room(self, byte_count: int, record_count: int, waiter: BufferWaiter) -> bool:
-        """First come, first served: a large request would starve if small ones could overtake it."""
+        """First come, first served: a large request would starve if small ones could overtake it. But a signal handler
+        that sends does not wait for the call that it has interrupted."""
         self._credit()
         waiters = self.mailbox.waiters
-        if waiters and waiters[0] is not waiter:
+        if waiters and waiters[0].thread_ident != waiter.thread_ident:
             return False
         return byte_count <= self.free_bytes and record_count <= self.free_records
 
@@ -70,24 +70,24 @@ class BufferPool:
 
 
 class BufferWaiter:
-    """One thread in the queue for memory, as a context: queued at its first wait, always removed at the end."""
+    """One thread that may have to wait for memory: queued at its first wait. Whoever makes it calls `leave` at the
+    end."""
 
-    def __init__(self, pool: BufferPool) -> None:
+    def __init__(self, pool: BufferPool, waited_ms: int = 0) -> None:
         self._pool = pool
+        self._waited_ms = waited_ms
+        self.thread_ident = threading.get_ident()
         self._deadline_ms: int | None = None
         self._started_ns = 0
-
-    def __enter__(self) -> BufferWaiter:
-        return self
 
     def wait(self, seen_change_count: int) -> bool:
         """Waits for any change since. False if max.block.ms has passed."""
         pool, mailbox = self._pool, self._pool.mailbox
         clock = mailbox.clock
         if self._deadline_ms is None:
-            self._deadline_ms = clock.monotonic_ms() + pool.max_block_ms
+            self._deadline_ms = clock.monotonic_ms() + pool.max_block_ms - self._waited_ms
             self._started_ns = clock.monotonic_ns()
-            with mailbox.changed:
+            with mailbox.lock:
                 mailbox.waiters.append(self)
         if mailbox.is_sender_thread or pool.max_block_ms == 0:
             return False
@@ -95,16 +95,12 @@ class BufferWaiter:
             lambda: mailbox.change_count != seen_change_count, self._deadline_ms, "waiting for room"
         )
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def leave(self) -> None:
+        """It is out of the queue."""
         if self._deadline_ms is None:
             return
         mailbox, metrics = self._pool.mailbox, self._pool.metrics
-        # Without the lock: an interrupt while waiting for it would leave this thread in the queue, before all others.
-        with suppress(ValueError):  # interrupted before it was queued
-            mailbox.waiters.remove(self)
-        with mailbox.changed:
+        with mailbox.lock:
             # There may be room for the next thread, too.
             mailbox.notify_change()
         clock = mailbox.clock

@@ -66,6 +66,7 @@ class Core:
         self.appender = Appender(
             options, self.mailbox, self.metrics, random_number=jitter, interceptors=self.interceptors
         )
+        self.mailbox.locks += (self.appender.lock, self.metrics.lock, self.network.wake_lock)
         engine = Engine(options, jitter=jitter, authenticator=authenticator(options))
         # Before the sender's first iteration others see the engine's initial state.
         self.mailbox.refusal = engine.refusal
@@ -92,6 +93,7 @@ class Core:
         """Stops at once: everything unfinished fails."""
         self.mailbox.post(c.Abandon(DeliveryError(f"dropped: {text}", ambiguous=True)))
         self.mailbox.wake()
+        self.mailbox.is_abandoned = True
 
     def join(self) -> None:
         if threading.get_ident() != self.mailbox.sender_ident:

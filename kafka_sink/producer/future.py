@@ -153,7 +153,7 @@ class PendingBatch:
 
     def add_callback(self, row: int, callback: DoneCallback) -> bool:
         """False if the row is done: the callback would never be called."""
-        with self.mailbox.changed:
+        with self.mailbox.lock:
             if self.is_done(row):
                 return False
             self._callbacks.setdefault(row, []).append(callback)
@@ -222,4 +222,5 @@ def run_callback(callback: Callable[..., object], *arguments: object) -> None:
     try:
         callback(*arguments)
     except BaseException:  # sys.exit() in a callback must not end the sender thread
-        _LOGGER.exception("callback %r raised", getattr(callback, "__qualname__", callback))
+        # Not its repr: a partial shows its arguments.
+        _LOGGER.exception("callback %s raised", getattr(callback, "__qualname__", type(callback).__name__))

@@ -2,15 +2,19 @@
 
 To the sender: inputs of the engine, in the order posted. From the sender: results of operations and rows, memory freed
 by finished batches, and the published state of the engine (cluster view, refusal), replaced as a whole when it changes.
-The sender notifies all waiters of any change; each checks its own condition.
+Whoever waits has a bell, which rings at any change; then it checks its own condition.
 
 Attributes are written under the lock and may be read without it: each is replaced as a whole, so a reader sees at worst
 an old value. The lock is held for bookkeeping only, never during a system call, user code or encoding. Lock order: the
 appender's lock first.
 
-A signal handler or a finalizer may interrupt a thread that holds one of these locks, and call the producer again. It
-would wait for a lock held by its own thread. So they are reentrant, and code that may block, or must not see a
-half-done change, first checks whether its own thread holds one (`refuse_reentry`).
+A signal handler or a finalizer may interrupt a thread that holds one of the producer's locks, and call the producer
+again. It would wait for a lock held by its own thread, or for the sender, which waits for that lock. So they are
+reentrant, and code that may block, or must not see a half-done change, first checks whether its own thread holds one
+(`refuse_reentry`).
+
+A handler that raises (Ctrl-C) can end any call of a function, and nothing else. So the locks are Python's own, taken by
+`with`: it would keep one of `threading.Condition`, whose methods are functions.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -63,10 +68,11 @@ class PendingRecords(Protocol):
     def fail_rest(self, error: KafkaSinkError, calls: Calls) -> None: ...
 
 
-def refuse_reentry(lock: threading.RLock) -> None:
-    """Call before taking the lock. `threading.Condition` checks the same way."""
-    if lock._is_owned():  # type: ignore[attr-defined]  # its stubs leave it out
-        raise LocalProtocolError(REENTERED)
+def refuse_reentry(*locks: threading.RLock) -> None:
+    """`threading.Condition` checks the same way."""
+    for lock in locks:
+        if lock._is_owned():  # type: ignore[attr-defined]  # its stubs leave it out
+            raise LocalProtocolError(REENTERED)
 
 
 def deadline_of(clock: Clock, timeout_s: float | None) -> int | None:
@@ -79,7 +85,7 @@ class PendingOperation:
     """An operation with a result: flush, close, a step of a transaction."""
 
     name: str
-    operation_id: int
+    operation_id: int = 0  # not posted yet
     is_over: bool = False
     error: KafkaSinkError | None = None
     result: object = None
@@ -97,10 +103,11 @@ class Mailbox:
     def __init__(self, clock: Clock, wake: Callable[[], None]) -> None:
         self.clock = clock
         self.wake = wake
-        # The condition's own lock, taken directly where nothing is notified, which is cheaper.
         self.lock = threading.RLock()
-        self.changed = threading.Condition(self.lock)
-        self.waiting_count = 0
+        # All of the producer that the sender may need: whoever holds one must not wait for it.
+        self.locks: tuple[threading.RLock, ...] = (self.lock,)
+        # Of the threads that wait: a lock that its thread tries to take twice, released at any change.
+        self.bells: set[threading.Lock] = set()
         # Incremented at every change.
         self.change_count = 0
         self.sender_ident: int | None = None
@@ -119,6 +126,8 @@ class Mailbox:
         self.completed_records = 0
         self.is_closing = False
         self.is_ended = False
+        # It will end at once: another close has nothing left to do.
+        self.is_abandoned = False
         # The producer is unreferenced; it must close itself.
         self.is_orphaned = False
         # Set if the content of batches has become unknown.
@@ -151,26 +160,25 @@ class Mailbox:
             self._inputs.extend(inputs)
 
     def post_operation(
-        self, name: str, wish: Callable[[int], Input], *, refusal: KafkaSinkError | None = None
-    ) -> PendingOperation:
+        self, operation: PendingOperation, wish: Callable[[int], Input], *, refusal: KafkaSinkError | None = None
+    ) -> None:
         """Finishes at once, with the reason, if the producer is closed.
 
         `refusal` applies from now on, before the sender has seen the operation: no record may follow it.
         """
-        refuse_reentry(self.lock)
-        with self.changed:
-            operation = PendingOperation(name, self._next_operation_id)
+        with self.lock:
+            wished = wish(self._next_operation_id)
+            # Until the end without a call, where an interrupt may come: all of this, or nothing.
+            operation.operation_id = self._next_operation_id
             self._next_operation_id += 1
             if self.is_ended:
-                operation.is_over = True
-                operation.error = self.refusal
-                return operation
-            self._operations[operation.operation_id] = operation
-            self._inputs.append(wish(operation.operation_id))
-            if refusal is not None:
-                self.refusal = self.refusal or refusal
-                self._is_refused_in_advance = True
-        return operation
+                operation.error, operation.is_over = self.refusal, True
+            else:
+                if refusal is not None:
+                    self.refusal = self.refusal or refusal
+                    self._is_refused_in_advance = True
+                self._operations[operation.operation_id] = operation
+                self._inputs += (wished,)
 
     def take_inputs(self) -> list[Input]:
         if not self._inputs:
@@ -184,8 +192,10 @@ class Mailbox:
 
     def wait_for(self, is_over: Callable[[], bool], deadline_ms: int | None, what: str) -> bool:
         """False if the deadline has passed. Ctrl-C interrupts it without leaving state behind."""
-        refuse_reentry(self.lock)
-        with self.changed:
+        bell = threading.Lock()
+        bell.acquire()
+        try:
+            self.bells.add(bell)  # before the first check: no change is missed
             while not is_over():
                 if self.is_forked:
                     raise LocalProtocolError(FORKED)
@@ -195,14 +205,13 @@ class Mailbox:
                     wait_s = min(wait_s, (deadline_ms - self.clock.monotonic_ms()) / 1000)
                     if wait_s <= 0:
                         return False
-                self.waiting_count += 1
-                try:
-                    self.changed.wait(wait_s)
-                finally:
-                    self.waiting_count -= 1
+                bell.acquire(timeout=wait_s)
+        finally:
+            self.bells.discard(bell)
         return True
 
     def refuse_to_block(self, what: str) -> None:
+        refuse_reentry(*self.locks)
         if self.is_sender_thread:
             raise LocalProtocolError(
                 f"{what} inside a delivery callback would wait for ever: callbacks run on the sender thread, "
@@ -224,12 +233,13 @@ class Mailbox:
     def notify_change(self) -> None:
         """Call under the lock: wakes all waiters to check again."""
         self.change_count += 1
-        if self.waiting_count:
-            self.changed.notify_all()
+        for bell in self.bells.copy():
+            with suppress(RuntimeError):  # it rings already
+                bell.release()
 
     def reject(self, pending: PendingRecords, error: KafkaSinkError) -> None:
         """Fails rows that never reach the sender."""
-        with self.changed:
+        with self.lock:
             pending.fail_rest(error, self.calls)
             self.pending_records.discard(pending)
             self.notify_change()
@@ -240,19 +250,19 @@ class Mailbox:
             self.pending_records.add(pending)
 
     def drop_pending(self, pending: PendingRecords) -> None:
-        with self.changed:
+        with self.lock:
             self.pending_records.discard(pending)
 
     def begin_closing(self) -> None:
         """From now on nothing is accepted."""
-        with self.changed:
+        with self.lock:
             self.is_closing = True
             self.refusal = self.broken or LocalProtocolError(CLOSED)
             self.notify_change()
 
     def break_down(self, error: KafkaSinkError) -> None:
         """Ends the sender with this error; nothing is accepted meanwhile."""
-        with self.changed:
+        with self.lock:
             self.broken = self.broken or error
             self.refusal = self.broken
             self.notify_change()
@@ -277,7 +287,7 @@ class Mailbox:
 
         The caller holds the appender's lock, so that no row can be added afterwards.
         """
-        with self.changed:
+        with self.lock:
             self.refusal = refusal
             self.is_ended = True
             self._inputs.clear()
@@ -292,6 +302,5 @@ class Mailbox:
     def after_fork_in_child(self) -> None:
         """In the child a lock may be held by a thread that does not exist there."""
         self.lock = threading.RLock()
-        self.changed = threading.Condition(self.lock)
         self.refusal = LocalProtocolError(FORKED)
         self.is_forked = self.is_ended = True

@@ -33,7 +33,8 @@ class Operations:
     def flush(self, timeout_s: float | None) -> None:
         """After everything that was sent so far; None: no timeout."""
         deadline_ms = deadline_of(self._mailbox.clock, timeout_s)
-        operation = self._post("flush()", Flush, is_behind_rows=True)
+        operation = PendingOperation("flush()")
+        self._post(operation, Flush, is_behind_rows=True)
         self._wait(operation, deadline_ms, f"{timeout_s} s", metric="flush")
 
     def step(
@@ -49,13 +50,19 @@ class Operations:
         """A step of a transaction, within max.block.ms. `subject`: the arguments that distinguish steps of one name."""
         deadline_ms = self._mailbox.clock.monotonic_ms() + self._max_block_ms
         limit = f"max.block.ms={self._max_block_ms}"
-        unfinished, self._unfinished = self._find_unfinished(name, subject), None
-        operation = unfinished or self._post(name, wish, is_behind_rows=is_behind_rows, refusal=refusal)
+        operation = self._find_unfinished(name, subject) or PendingOperation(name)
+        self._unfinished = None
         try:
+            if operation.operation_id:
+                self._mailbox.wake()  # perhaps the interrupt came before the sender was woken
+            else:
+                self._post(operation, wish, is_behind_rows=is_behind_rows, refusal=refusal)
             return self._wait(operation, deadline_ms, limit, metric=metric)
         except BaseException as error:
-            is_outcome = isinstance(error, KafkaSinkError) and not isinstance(error, OperationTimeout)
-            if not is_outcome:
+            is_outcome = (
+                operation.is_over and isinstance(error, KafkaSinkError) and not isinstance(error, OperationTimeout)
+            )
+            if operation.operation_id and not is_outcome:
                 self._unfinished, self._unfinished_subject = operation, subject
             raise
 
@@ -72,15 +79,15 @@ class Operations:
         )
 
     def _post(
-        self, name: str, wish: Wish, *, is_behind_rows: bool, refusal: KafkaSinkError | None = None
-    ) -> PendingOperation:
+        self, operation: PendingOperation, wish: Wish, *, is_behind_rows: bool, refusal: KafkaSinkError | None = None
+    ) -> None:
         mailbox = self._mailbox
-        mailbox.refuse_to_block(name)
+        mailbox.refuse_to_block(operation.name)
         if is_behind_rows:
-            return self._appender.post_behind(name, wish, refusal=refusal)
-        operation = mailbox.post_operation(name, wish)
-        mailbox.wake()
-        return operation
+            self._appender.post_behind(operation, wish, refusal=refusal)
+        else:
+            mailbox.post_operation(operation, wish)
+            mailbox.wake()
 
     def _wait(self, operation: PendingOperation, deadline_ms: int | None, limit: str, *, metric: str | None) -> object:
         mailbox = self._mailbox

@@ -30,7 +30,7 @@ from kafka_sink.producer.collector import Collector, HeaderPairs
 from kafka_sink.producer.core import Core
 from kafka_sink.producer.future import OnDelivery, RecordFuture
 from kafka_sink.producer.interceptors import HeaderList, ProducerRecord
-from kafka_sink.producer.mailbox import CLOSE, CLOSED, deadline_of, refuse_reentry
+from kafka_sink.producer.mailbox import CLOSE, CLOSED, PendingOperation, deadline_of, refuse_reentry
 from kafka_sink.producer.metrics import MetricName
 from kafka_sink.producer.offsets import ConsumerGroup, OffsetAndMetadata, read_offsets
 from kafka_sink.producer.operations import OFFSETS, Operations
@@ -52,7 +52,8 @@ class Producer:
 
     def __init__(self, config: Mapping[str, object] | ProducerOptions) -> None:
         options = config if isinstance(config, ProducerOptions) else _parse_options(config)
-        core = Core(options)
+        # First: an interrupt below leaves a producer that ends its thread when it is collected.
+        self._core = core = Core(options)
         self._options = options = core.options
         self._mailbox = core.mailbox
         self._appender = core.appender
@@ -66,7 +67,6 @@ class Producer:
         self._unchecked_bytes_max = options.max_request_size - HEADER_BYTES - RECORD_OVERHEAD_BYTES_MAX - 5
         self._metrics = core.metrics
         self._operations = Operations(core.mailbox, core.appender, core.metrics, options.max_block_ms)
-        self._core = core
 
     # ---- sending ---------------------------------------------------------------------------------------------------
 
@@ -105,6 +105,7 @@ class Producer:
             if byte_count > self._unchecked_bytes_max:
                 check_size(topic, key, value, pairs, self._options.max_request_size)
             collector = self._appender.collectors.get(topic)
+            waited_ms = 0
             if (
                 collector is None
                 or collector.cluster is not self._mailbox.cluster
@@ -115,9 +116,9 @@ class Producer:
                 )
             ):
                 check_row(topic, timestamp_ms, partition)
-                collector = self._find_collector(topic, -1 if partition is None else partition)
+                collector, waited_ms = self._find_collector(topic, -1 if partition is None else partition)
             future = self._appender.collect(
-                collector, (key, value, pairs, timestamp_ms, partition), byte_count, on_delivery
+                collector, (key, value, pairs, timestamp_ms, partition), byte_count, on_delivery, waited_ms
             )
         except KafkaSinkError as error:
             if self._interceptors is not None:
@@ -155,25 +156,28 @@ class Producer:
             future.result()
         return future
 
-    def _find_collector(self, topic: str, partition: int) -> Collector:
-        mailbox = self._mailbox
+    def _find_collector(self, topic: str, partition: int) -> tuple[Collector, int]:
+        """And how many milliseconds of max.block.ms that took."""
+        mailbox, waited_ns = self._mailbox, 0
         while True:
             collector = self._appender.refresh_collector(topic)
             if collector is not None and partition < collector.partition_count:
-                return collector
+                return collector, waited_ns // 1_000_000
             started_ns = self._clock.monotonic_ns()
             try:
                 wait_for_topic(mailbox, topic, partition, self._options.max_block_ms, lambda: mailbox.refusal)
             finally:
-                self._metrics.on_call("metadata-wait", duration_ns=self._clock.monotonic_ns() - started_ns)
+                duration_ns = self._clock.monotonic_ns() - started_ns
+                self._metrics.on_call("metadata-wait", duration_ns=duration_ns)
+            waited_ns += duration_ns
 
     def _find_collector_of(self, topic: str, columns: RecordColumns) -> Collector:
         if columns.partitions is None:
-            return self._find_collector(topic, -1)
+            return self._find_collector(topic, -1)[0]
         index = int(columns.partitions.argmax())
         highest = int(columns.partitions[index])
         try:
-            return self._find_collector(topic, highest)
+            return self._find_collector(topic, highest)[0]
         except DataError as error:
             row = int(columns.row_ids[index])
             raise DataError(
@@ -195,10 +199,12 @@ class Producer:
             self._mailbox.post(c.WantTopic(topic))
             self._mailbox.wake()
 
-    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+    def partitions_for(self, topic: str, *, anew: bool = False) -> list[PartitionInfo]:
+        """As they are known, which may be `metadata.max.age.ms` old. `anew`: the brokers are asked now."""
         check_row(topic, None, None)
         mailbox = self._mailbox
-        wait_for_topic(mailbox, topic, -1, self._options.max_block_ms, lambda: mailbox.closed_reason)
+        seen = mailbox.cluster.topics.get(topic) if anew else None
+        wait_for_topic(mailbox, topic, -1, self._options.max_block_ms, lambda: mailbox.closed_reason, seen=seen)
         return mailbox.cluster.partition_infos(topic)
 
     def metrics(self) -> dict[MetricName, float]:
@@ -334,18 +340,19 @@ class Producer:
         if timeout_s is not None and timeout_s < 0:
             raise LocalProtocolError(f"close(timeout_s={timeout_s}): a time-out cannot be negative")
         core, mailbox = self._core, self._mailbox
-        if mailbox.is_ended:
+        if mailbox.is_ended or mailbox.is_abandoned:
             core.join()
             return
-        refuse_reentry(self._appender.lock)
+        refuse_reentry(*mailbox.locks)
         deadline_ms = deadline_of(self._clock, timeout_s)
-        mailbox.begin_closing()
-        if timeout_s == 0 or mailbox.is_sender_thread:
-            core.abandon("the producer was closed without waiting")
-            core.join()
-            return
-        operation = self._appender.post_behind(CLOSE, c.Close)
+        operation = PendingOperation(CLOSE)
         try:
+            mailbox.begin_closing()
+            if timeout_s == 0 or mailbox.is_sender_thread:
+                core.abandon("the producer was closed without waiting")
+                core.join()
+                return
+            self._appender.post_behind(operation, c.Close)
             mailbox.wait_for_operation(operation, deadline_ms, f"{timeout_s} s")
         except OperationTimeout:
             unsent = self._appender.buffer_pool.used_records

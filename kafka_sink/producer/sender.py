@@ -37,7 +37,7 @@ from kafka_sink.io.network import Network
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.appender import Appender
 from kafka_sink.producer.future import run_callback
-from kafka_sink.producer.mailbox import CLOSE, CLOSED, Mailbox, PendingRecords, TopicReport
+from kafka_sink.producer.mailbox import CLOSE, CLOSED, Mailbox, PendingOperation, PendingRecords, TopicReport
 from kafka_sink.producer.metrics import ProducerMetrics
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -107,7 +107,7 @@ class Sender:
             raise mailbox.broken
         if mailbox.is_orphaned:
             mailbox.is_orphaned = False
-            appender.post_behind(CLOSE, c.Close)
+            appender.post_behind(PendingOperation(CLOSE), c.Close)
         due_ms = appender.next_due_ms(self._backlog)
         if due_ms is not None and due_ms <= now_ms:
             appender.close_due(now_ms, self._backlog)
@@ -116,7 +116,7 @@ class Sender:
         self._wake_at_ms, self._backlog = step.wake_at_ms, step.queued_count
         if step.commands:
             self._carry_out(step.commands)
-        mailbox.trouble = self._engine.trouble if mailbox.waiting_count else ""
+        mailbox.trouble = self._engine.trouble if mailbox.bells else ""
         self._publish(now_ms)
         if mailbox.calls:
             self._call_back()
@@ -198,16 +198,16 @@ class Sender:
                     self._deliver(completion)
                 else:
                     self._fail(completion)
-            if is_new_cluster:
-                mailbox.cluster = cluster
-                self._cluster_since_ms = now_ms
-            if refusal is not mailbox.refusal:
-                mailbox.publish_refusal(refusal)
             if mailbox.wanted_topics or mailbox.topic_reports:
                 mailbox.topic_reports = {
                     topic: TopicReport(engine.metadata.topic_error(topic), engine.metadata.topic_trouble(topic))
                     for topic in mailbox.wanted_topics
                 }
+            if is_new_cluster:
+                mailbox.cluster = cluster  # after what it says about topics: whoever sees it reads that
+                self._cluster_since_ms = now_ms
+            if refusal is not mailbox.refusal:
+                mailbox.publish_refusal(refusal)
             mailbox.slow_node_ids = slow_node_ids
             mailbox.notify_change()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafka_sink.client.cluster import ClusterView
+from kafka_sink.client.cluster import ClusterView, TopicView
 from kafka_sink.engine.commands import WantTopic
 from kafka_sink.error_table.brokers import TOPIC_UNKNOWN
 from kafka_sink.error_table.writes import ROW_PARTITION
@@ -44,12 +44,15 @@ def wait_for_topic(
     partition: int,
     max_block_ms: int,
     refusal: Callable[[], KafkaSinkError | None],
+    *,
+    seen: TopicView | None = None,
 ) -> None:
-    """Returns when the topic has more than `partition` partitions; -1: any. Raises as soon as the producer refuses."""
+    """Returns when the topic has more than `partition` partitions; -1: any. Raises as soon as the producer refuses.
+    `seen`: what is known of the topic, and too old."""
     check_string("the name of a topic", topic, "topic")
     started_ms = mailbox.clock.monotonic_ms()
     deadline_ms = started_ms + max_block_ms
-    with mailbox.changed:
+    with mailbox.lock:
         mailbox.wanted_topics[topic] = mailbox.wanted_topics.get(topic, 0) + 1
     try:
         while True:
@@ -58,15 +61,15 @@ def wait_for_topic(
                 raise copy_error(refused)
             cluster = mailbox.cluster
             partition_count = cluster.partition_count(topic)
-            if partition_count is not None and partition < partition_count:
-                return
-            if partition_count is not None:
+            if partition_count is not None and cluster.topics[topic] is not seen:
+                if partition < partition_count:
+                    return
                 deadline_ms = min(deadline_ms, started_ms + NEW_PARTITION_WAIT_MS)
             mailbox.post(WantTopic(topic))
             mailbox.wake()
             can_wait = max_block_ms > 0 and not mailbox.is_sender_thread
             if not can_wait or not mailbox.wait_for(
-                lambda seen=cluster: mailbox.cluster is not seen or refusal() is not None,  # type: ignore[misc]
+                lambda before=cluster: mailbox.cluster is not before or refusal() is not None,  # type: ignore[misc]
                 deadline_ms,
                 "waiting for a topic",
             ):
@@ -75,7 +78,7 @@ def wait_for_topic(
             if report is not None and report.error is not None:
                 raise copy_error(report.error)
     finally:
-        with mailbox.changed:
+        with mailbox.lock:
             mailbox.wanted_topics[topic] -= 1
             if not mailbox.wanted_topics[topic]:
                 del mailbox.wanted_topics[topic]
@@ -86,7 +89,7 @@ def _timeout_error(mailbox: Mailbox, topic: str, partition: int, max_block_ms: i
     if mailbox.is_sender_thread:
         limit = "yet, and a delivery callback cannot wait for it"
     partition_count = mailbox.cluster.partition_count(topic)
-    if partition_count is not None:
+    if partition_count is not None and partition >= partition_count:
         waited_ms = min(max_block_ms, NEW_PARTITION_WAIT_MS)
         limit = limit if mailbox.is_sender_thread else f"within {waited_ms} ms"
         return DataError(

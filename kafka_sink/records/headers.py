@@ -1,7 +1,8 @@
 """Encodes the headers column: per row the header count, then key and value of each header.
 
 Accepts list<struct<key, value>> (fields by these names, or else by position) and map<key, value>. Order and duplicates
-are kept; a null list means no headers; a null header value is valid; a null header key is an error.
+are kept; a null list means no headers; a null header value is valid; a header key that is null or not UTF-8 is an
+error. Spark's strings may hold any bytes, and some readers end at a key that they cannot decode.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ from kafka_sink.error_table.writes import ROW_HEADERS
 from kafka_sink.errors import DataError
 from kafka_sink.records.bytes_column import BytesColumn, check_bytes_type, plain_type, to_plain, wrong_type_error
 from kafka_sink.records.taking import take_elements
-from kafka_sink.records.varint import Array, length_elements
+from kafka_sink.records.varint import Array, largest, length_elements
 
 COLUMN = "headers"
 HEADERS_TYPES = "list<struct<key: string, value: binary>> and map<string, binary or string>"
+ASCII_MAX = 127
 _EMPTY = pa.array([b""], pa.binary())
 
 
@@ -106,7 +108,16 @@ def _split_entries(
     key_column = BytesColumn.from_arrow(keys, f"{COLUMN}.key", text_only=True)
     if key_column.has_nulls:
         _refuse(key_column.lengths[sources] < 0, rows, first_row, "a header whose key is null")
+    if int(largest(key_column.data, initial=0)) > ASCII_MAX:
+        _refuse(~_find_utf8(key_column)[sources], rows, first_row, "a header whose key is no text in UTF-8")
     return key_column, BytesColumn.from_arrow(values, f"{COLUMN}.value")
+
+
+def _find_utf8(names: BytesColumn) -> Array:
+    encoded = names.elements().dictionary_encode()
+    is_text = [name.decode(errors="replace").encode() == name for name in encoded.dictionary.to_pylist()]
+    found: Array = np.array(is_text, np.bool_)[encoded.indices.to_numpy()]
+    return found
 
 
 def _key_and_value_index(entry_type: pa.StructType) -> tuple[int, int]:

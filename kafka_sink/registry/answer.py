@@ -10,13 +10,12 @@ import re
 from typing import Any, TypeVar
 
 from kafka_sink.error_table.commits import NOT_A_REGISTRY
-from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.errors import RemoteProtocolError, foreign_text
 from kafka_sink.frozen import frozen
 from kafka_sink.registry.schema import AVRO, KINDS, Reference, ResolvedSchema, Schema
 
 # Confluent Cloud accepts schemas of 1 MB; a schema is text inside JSON, so escaping enlarges it.
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
-TEXT_CHARACTERS_MAX = 2000
 ID_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 
 SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40403
@@ -54,15 +53,7 @@ def parse_refusal(answer: RegistryAnswer) -> tuple[int, str]:
     code = said.get("error_code")
     if isinstance(code, bool) or not isinstance(code, int) or not 0 < code < 1_000_000:
         code = answer.status
-    return code, sanitize_text(said.get("message"))
-
-
-def sanitize_text(text: object) -> str:
-    """Makes foreign text safe: one printable line of limited length."""
-    if not isinstance(text, str):
-        return ""
-    line = "".join(letter if letter.isprintable() else " " for letter in text[: TEXT_CHARACTERS_MAX + 1])
-    return line if len(line) <= TEXT_CHARACTERS_MAX else line[:TEXT_CHARACTERS_MAX] + "..."
+    return code, foreign_text(said.get("message"))
 
 
 def parse_registered(answer: RegistryAnswer, known: Schema | None = None) -> ResolvedSchema:
@@ -86,7 +77,7 @@ def parse_compatibility(answer: RegistryAnswer) -> tuple[bool, tuple[str, ...]]:
     verdict, reasons = said.get("is_compatible"), said.get("messages")
     if not isinstance(verdict, bool):
         raise _wrong_field_error(answer, "is_compatible")
-    return verdict, tuple(sanitize_text(each) for each in reasons[:20]) if isinstance(reasons, list) else ()
+    return verdict, tuple(foreign_text(each) for each in reasons[:20]) if isinstance(reasons, list) else ()
 
 
 def _parse_object(answer: RegistryAnswer) -> dict[str, Any]:
@@ -97,7 +88,7 @@ def _parse_object(answer: RegistryAnswer) -> dict[str, Any]:
     try:
         said = json.loads(answer.body)
     except (ValueError, RecursionError):
-        kind = sanitize_text(answer.content_type[:100]) or "no content type"
+        kind = foreign_text(answer.content_type[:100]) or "no content type"
         raise RemoteProtocolError(
             f"{answer.source} did not answer with JSON ({kind}): is it the address of a schema registry, or of a proxy "
             "in front of it?",

@@ -1,6 +1,6 @@
 """The requests that find the schema of a write, and their responses.
 
-A generator: it yields a request, is sent the response, and returns the result or raises an error for the user.
+Pure: the caller passes the function that sends a request and returns the response.
 
     id or GUID is given             one request by id; none if the text is given as well
     version or latest               one request by version
@@ -14,9 +14,8 @@ to explain why a schema is missing.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 from kafka_sink.error_table.commits import (
     NOT_A_REGISTRY,
@@ -51,8 +50,7 @@ from kafka_sink.registry.subject import add_context_of
 # Limits the requests if a registry returns ever new references.
 DEPENDENCIES_MAX = 500
 
-T = TypeVar("T")
-Steps = Generator[RegistryRequest, RegistryAnswer, T]
+Send = Callable[[RegistryRequest], RegistryAnswer]
 
 
 @frozen
@@ -78,25 +76,24 @@ class SchemaQuery:
         return self.version != ask.LATEST
 
 
-def resolve_schema(query: SchemaQuery) -> Steps[ResolvedSchema]:
-    found = yield from _find(query)
+def resolve_schema(query: SchemaQuery, send: Send) -> ResolvedSchema:
+    """Returns the result or raises an error for the user."""
+    found = _find(query, send)
     guid = found.guid
     if query.needs_guid and guid is None and found.schema_id is not None:
-        guid = (yield from _ask(ask.by_id(found.schema_id, query.subject), query)).guid
-    dependencies = yield from _get_dependencies(found.schema, query)
+        guid = _ask(send, ask.by_id(found.schema_id, query.subject), query).guid
+    dependencies = _get_dependencies(found.schema, query, send)
     return replace(found, subject=found.subject or query.subject, guid=guid, dependencies=dependencies)
 
 
-def _find(query: SchemaQuery) -> Steps[ResolvedSchema]:
+def _find(query: SchemaQuery, send: Send) -> ResolvedSchema:
     identity, schema = query.identity, query.schema
     if isinstance(identity, int):
-        found = yield from _ask(ask.by_id(identity, query.subject), query)
-        return replace(found, schema_id=identity)
+        return replace(_ask(send, ask.by_id(identity, query.subject), query), schema_id=identity)
     if isinstance(identity, str):
-        found = yield from _ask(ask.by_guid(identity), query)
-        return replace(found, guid=identity)
+        return replace(_ask(send, ask.by_guid(identity), query), guid=identity)
     if query.version is not None:
-        return (yield from _ask(ask.by_version(query.subject, query.version), query))
+        return _ask(send, ask.by_version(query.subject, query.version), query)
     if schema is None:
         raise ConfigError(
             f"no schema for the {query.side}: set {query.side}.schema, {query.side}.schema.id or "
@@ -104,13 +101,12 @@ def _find(query: SchemaQuery) -> Steps[ResolvedSchema]:
             SCHEMA_MISSING,
         )
     if query.registers:
-        return (yield from _ask(ask.register(query.subject, schema, normalize=query.normalizes), query, schema))
-    return (yield from _look_up(query, schema))
+        return _ask(send, ask.register(query.subject, schema, normalize=query.normalizes), query, schema)
+    return _look_up(query, schema, send)
 
 
-def _ask(request: RegistryRequest, query: SchemaQuery, known: Schema | None = None) -> Steps[ResolvedSchema]:
-    answer = yield request
-    return _read(answer, request, query, known)
+def _ask(send: Send, request: RegistryRequest, query: SchemaQuery, known: Schema | None = None) -> ResolvedSchema:
+    return _read(send(request), request, query, known)
 
 
 def _read(answer: RegistryAnswer, request: RegistryRequest, query: SchemaQuery, known: Schema | None) -> ResolvedSchema:
@@ -123,9 +119,9 @@ def _read(answer: RegistryAnswer, request: RegistryRequest, query: SchemaQuery, 
     return found
 
 
-def _look_up(query: SchemaQuery, schema: Schema) -> Steps[ResolvedSchema]:
+def _look_up(query: SchemaQuery, schema: Schema, send: Send) -> ResolvedSchema:
     request = ask.look_up(query.subject, schema, normalize=query.normalizes)
-    answer = yield request
+    answer = send(request)
     code = parse_refusal(answer)[0] if answer.status == 404 else 0
     if code not in (SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, 404):
         return _read(answer, request, query, schema)
@@ -135,16 +131,16 @@ def _look_up(query: SchemaQuery, schema: Schema) -> Steps[ResolvedSchema]:
     )
     if code != SCHEMA_NOT_FOUND:
         raise ConfigError(f"{answer.source} has no subject {query.subject!r}. {way_out}", REGISTRY_REFUSED)
-    reasons = yield from _describe_compatibility(query, schema)
+    reasons = _describe_compatibility(query, schema, send)
     raise ConfigError(
         f"{answer.source}: the schema is not registered under {query.subject!r}{reasons}. {way_out}",
         REGISTRY_REFUSED,
     )
 
 
-def _describe_compatibility(query: SchemaQuery, schema: Schema) -> Steps[str]:
+def _describe_compatibility(query: SchemaQuery, schema: Schema, send: Send) -> str:
     """Whether it could be registered: only for an error text, so a failure of this request is ignored."""
-    answer = yield ask.check_compatibility(query.subject, schema, normalize=query.normalizes)
+    answer = send(ask.check_compatibility(query.subject, schema, normalize=query.normalizes))
     if not answer.is_good:
         return ""
     try:
@@ -159,7 +155,7 @@ def _describe_compatibility(query: SchemaQuery, schema: Schema) -> Steps[str]:
 # ---- referenced schemas ----------------------------------------------------------------------------------------------
 
 
-def _get_dependencies(schema: Schema, query: SchemaQuery) -> Steps[tuple[tuple[str, str], ...]]:
+def _get_dependencies(schema: Schema, query: SchemaQuery, send: Send) -> tuple[tuple[str, str], ...]:
     """Without recursion, so that a hostile registry cannot exhaust the stack; each version is requested once. A cycle
     is not reported here: parsing the texts does."""
     asked: dict[tuple[str, int], Schema] = {}
@@ -176,9 +172,8 @@ def _get_dependencies(schema: Schema, query: SchemaQuery) -> Steps[tuple[tuple[s
                 )
             # Errors are about the referenced schema.
             referenced = SchemaQuery(query.side, subject=where[0], version=where[1])
-            found = yield from _ask(ask.by_version(*where), referenced)
-            asked[where] = found.schema
-            work += found.schema.references
+            found = asked[where] = _ask(send, ask.by_version(*where), referenced).schema
+            work += found.references
         texts.setdefault(reference.name, asked[where].text)
     return tuple(texts.items())
 

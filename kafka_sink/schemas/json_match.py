@@ -22,7 +22,10 @@ from kafka_sink.schemas.node import ValueNode, days, integer_dtype, timestamps
 
 def match_json(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> ValueNode:
     """`schema` is the subschema for this type; None: no schema."""
-    return partial(nodes.encode_nullable, _match_node(plain_type(kind), schema, path, problems))
+    names = _type_names(schema)
+    return partial(
+        nodes.encode_nullable, _match_node(plain_type(kind), schema, path, problems), not names or "null" in names
+    )
 
 
 def json_type(kind: pa.DataType) -> str:
@@ -100,10 +103,14 @@ def _match_object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, p
     return partial(nodes.encode_object, tuple(fields))
 
 
+def _type_names(schema: Any) -> list[str]:
+    """The types that the schema allows; empty: any."""
+    said = schema.get("type") if isinstance(schema, dict) else None
+    return [name for name in (said if isinstance(said, list) else [said]) if isinstance(name, str)]
+
+
 def _check_type(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problems: Problems) -> None:
-    said = (schema or {}).get("type")
-    names = [name for name in (said if isinstance(said, list) else [said]) if isinstance(name, str)]
-    made = json_type(kind)
+    names, made = _type_names(schema), json_type(kind)
     if not names or made in names or (made == "integer" and "number" in names) or made == "null":
         return
     has = f"{column_text(path)} has type {spark_name(kind)}"

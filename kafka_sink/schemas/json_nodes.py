@@ -32,18 +32,21 @@ from kafka_sink.schemas.pieces import (
 )
 
 NULL_REFUSED = "is null, and the schema requires it"
+ITEM_NULL_REFUSED = "is null, and the schema has no null there"
 _NOT_FINITE = [b"NaN", b"Infinity", b"-Infinity"]
 _NOT_FINITE_VALUES = [b'"%s"' % word for word in _NOT_FINITE]
 # Below this no release of Arrow writes an exponent; where it starts to differs between releases.
 _NO_EXPONENT_BELOW = 1e7
 
 
-def encode_nullable(node: ValueNode, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-    """An item of a list, or the column itself: nulls are written as null."""
+def encode_nullable(node: ValueNode, has_null: bool, array: pa.Array, scope: MisfitScope) -> list[Piece]:
+    """An item of a list or a map, or the column itself: nulls are written as null, if the schema has it there."""
     array = to_plain(array)
     valid = valid_mask(array)
     if valid is None:
         return node(array, scope)
+    if not has_null:
+        scope.refuse(~valid, ITEM_NULL_REFUSED)
     null = mask_pieces([constant_elements(b"null", len(array))], ~valid)
     return [*null, *mask_pieces(node(array, scope.where(valid)), valid)]
 

@@ -61,11 +61,16 @@ def arrow_type_from_json(found: Any, path: str, depth: int = 0) -> pa.DataType:
             return pa.struct([_parse_field(field, path, depth) for field in found["fields"]])
         if found["type"] == "array":
             items = arrow_type_from_json(found["elementType"], f"{path}[]", depth + 1)
-            return pa.list_(pa.field("element", items, bool(found["containsNull"])))
+            return pa.list_(_field("element", items, found["containsNull"]))
         if found["type"] == "map":
             keys = arrow_type_from_json(found["keyType"], f"{path}{{key}}", depth + 1)
             values = arrow_type_from_json(found["valueType"], f"{path}{{}}", depth + 1)
-            return pa.map_(pa.field("key", keys, False), pa.field("value", values, bool(found["valueContainsNull"])))
+            if pa.types.is_null(keys):  # as of map()
+                raise _unwritable(
+                    f"column {path} is a map with keys of type void, which no format can write: "
+                    f"CAST({path} AS MAP<STRING, STRING>)"
+                )
+            return pa.map_(pa.field("key", keys, False), _field("value", values, found["valueContainsNull"]))
         if found["type"] == "udt":
             return arrow_type_from_json(found["sqlType"], path, depth + 1)
     except (KeyError, TypeError):
@@ -75,7 +80,12 @@ def arrow_type_from_json(found: Any, path: str, depth: int = 0) -> pa.DataType:
 
 def _parse_field(field: Any, path: str, depth: int) -> pa.Field:
     inner = join_path(path, field["name"])
-    return pa.field(field["name"], arrow_type_from_json(field["type"], inner, depth + 1), bool(field["nullable"]))
+    return _field(field["name"], arrow_type_from_json(field["type"], inner, depth + 1), field["nullable"])
+
+
+def _field(name: str, kind: pa.DataType, nullable: Any) -> pa.Field:
+    """The elements of array() are void and not nullable, which pyarrow refuses."""
+    return pa.field(name, kind, bool(nullable) or pa.types.is_null(kind))
 
 
 def _parse_simple(name: str, path: str) -> pa.DataType:

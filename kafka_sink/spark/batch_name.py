@@ -3,7 +3,8 @@
 A number alone is not enough. Every query counts its batches from 0, so under a new checkpoint the batches 0, 1, 2 would
 be taken for repetitions of earlier ones, and skipped silently. Inside foreachBatch Spark passes query and number to the
 tasks if the write runs in the thread that Spark called; over Spark Connect, and in the user's own threads, it does not
-(Connect seen on PySpark 4.2). There the option query.id is required, or the write is refused before anything is sent.
+(Connect seen on PySpark 4.2). There, and for a number that is not Spark's (007, or the next one), the option query.id
+is required, or the write is refused before anything is sent.
 """
 
 from __future__ import annotations
@@ -37,12 +38,17 @@ def batch_of_task(named: BatchKey, sink_id: str | None, query_id: str | None, ba
     """
     if named.query_id or not isinstance(named.batch_id, str):
         return named
-    if query_id is not None and batch_id is not None:
-        return BatchKey(query_id, int(batch_id)) if named.batch_id == batch_id else named
+    if query_id is not None and named.batch_id == batch_id:
+        return BatchKey(query_id, int(named.batch_id))
     if _DIGITS.fullmatch(named.batch_id):
+        why = (
+            "its query is not known: inside foreachBatch over Spark Connect, or in your own threads, Spark does not "
+            "provide it"
+            if batch_id is None
+            else f"not that of this micro-batch, which is {batch_id}"
+        )
         raise ConfigError(
-            f"batch.id={named.batch_id} is only a number, and its query is not known: inside foreachBatch over "
-            "Spark Connect, or in your own threads, Spark does not provide it. With a new checkpoint the numbers "
+            f"batch.id={named.batch_id} is only a number, and {why}. With a new checkpoint the numbers "
             f"start again, and with the ledger of sink.id={sink_id} the sink would mistake new batches for repeated "
             "ones and skip them. Nothing was written. Inside foreachBatch, set the option query.id to a new value for "
             'each new checkpoint, or write batch.id as f"{query_id}-{batch_id}". For an export that is named after a '

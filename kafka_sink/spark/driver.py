@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.client_pool import ClientPool
+from kafka_sink.admin.configs import number_of
 from kafka_sink.admin.ledger_topic import CHECKED, check_ledger_configs
 from kafka_sink.admin.support import TransactionSupport
 from kafka_sink.error_table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
@@ -41,10 +42,10 @@ from kafka_sink.exactly_once.session import (
     OnMismatch,
 )
 from kafka_sink.exactly_once.sweep import NOT_VERIFIED
+from kafka_sink.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.files import look_in_spark_files
-from kafka_sink.spark.log import warn_once
-from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, remove_marks
+from kafka_sink.spark.unfinished import find_unfinished_commits, mark_abort, mark_commit, remove_marks
 
 if TYPE_CHECKING:
     from kafka_sink.metrics.figures import TaskFigures
@@ -154,7 +155,7 @@ class Driver:
         if not options.is_exactly_once:
             return options
         limits, ledger_configs = client.configs_of_broker_and_topic([MAX_TIMEOUT], ledger, CHECKED)
-        timeout_ms = self._timeout_ms(limits or {})
+        timeout_ms = self._timeout_ms(limits)
         if ledger is not None:
             check_ledger_configs(client, options, ledger_configs)
         return replace(options, producer=replace(options.producer, transaction_timeout_ms=timeout_ms))
@@ -173,12 +174,11 @@ class Driver:
         _LOGGER.warning("%s: by delivery.fallback rows are written at least once, and may appear twice", lack)
         return replace(options, is_exactly_once=False)
 
-    def _timeout_ms(self, limits: Mapping[str, str | None]) -> int:
+    def _timeout_ms(self, limits: Mapping[str, str | None] | None) -> int:
         timeout_ms = self._options.producer.transaction_timeout_ms
-        text = limits.get(MAX_TIMEOUT) or ""
-        if not text.lstrip("-").isdigit() or timeout_ms <= int(text):
+        allowed_ms = number_of(limits, MAX_TIMEOUT)
+        if allowed_ms is None or timeout_ms <= allowed_ms:
             return timeout_ms
-        allowed_ms = int(text)
         if self._options.transaction_timeout_is_chosen:
             raise ConfigError(
                 f"kafka.transaction.timeout.ms={timeout_ms} is more than the brokers allow "
@@ -223,6 +223,8 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     batch, and is swept after its next one.
     """
     key, receipts = batch.key, batch.receipts
+    if batch.sink_id is not None and key.has_ledger:
+        mark_abort(batch.sink_id, batch.run)
     has_transactions = any(receipt.transaction is not None for receipt in receipts)
     if batch.sink_id is None or not (has_transactions or (batch.write and batch.run == batch.write)):
         return None
@@ -272,7 +274,8 @@ def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver], Comm
 
 def check_with_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptions:
     """The checks of planning with Kafka, once per process and configuration: a stream is planned before every
-    micro-batch. Repeated after a failed commit: a restarted query must not wait for its first commit.
+    micro-batch. Repeated after a failed commit, since a restarted query must not wait for its first commit, and after
+    an abort.
 
     `sink_id` None: there is no ledger.
     """
@@ -284,9 +287,9 @@ def check_with_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> Sin
     return settled
 
 
-@lru_cache(maxsize=CHECKS_MAX)
-def create_topics(options: SinkOptions, pid: int) -> None:
-    """Creates the topics of `topic.create`, once per process and configuration."""
+def create_topics(options: SinkOptions) -> None:
+    """Creates the topics of `topic.create`. The brokers are asked at each planning: a topic may have been deleted since
+    the last one, and this process may live as long as the application."""
     plan = options.topic_plan
     if plan is None or options.topic is None:
         return
@@ -294,7 +297,7 @@ def create_topics(options: SinkOptions, pid: int) -> None:
 
     # The topic's configuration may not suit dead letters: a compacted topic rejects records without a key.
     plans = [(options.topic, plan), (options.dead_letter_topic, replace(plan, configs=()))]
-    client = _clients(pid).get(options.producer)
+    client = _clients(os.getpid()).get(options.producer)
     for topic, wanted in plans:
         if topic is None:
             continue
@@ -302,7 +305,7 @@ def create_topics(options: SinkOptions, pid: int) -> None:
         if found is None:
             _LOGGER.info("created topic %s", topic)
         elif found:
-            _LOGGER.warning("topic %s was there before, and stays as it is: %s", topic, "; ".join(found))
+            warn_once(f"topic {topic} was there before, and stays as it is: {'; '.join(found)}")
 
 
 @lru_cache(maxsize=CHECKS_MAX)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyspark
@@ -17,11 +15,12 @@ from kafka_sink.error_table.writes import MODE_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.identity import run_of_label, sink_id_of_checkpoint
 from kafka_sink.io.user_function import load_user_function
+from kafka_sink.io.warn_once import warn_once
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.batch_name import make_batch_key
 from kafka_sink.spark.columns import WrittenColumns, choose_columns, encoded_sides
-from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, check_with_kafka, create_topics
+from kafka_sink.spark.driver import UNNAMED_BATCH, check_with_kafka, create_topics
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.log import show_log
 from kafka_sink.spark.sockets import advise_sockets
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from kafka_sink.admin.side_plan import SidePlan
     from kafka_sink.options.format_options import FormatOptions
     from kafka_sink.spark.stream_writer import StreamWriter
-
-_LOGGER = logging.getLogger("kafka_sink")
 
 
 def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -112,7 +109,7 @@ class _CheckedWrite(NamedTuple):
 
     def finish_planning(self, options: SinkOptions, sink_id: str | None) -> tuple[SinkOptions, WrittenColumns]:
         """Topics are created before the registry is asked: nothing is registered for a missing topic."""
-        create_topics(options, os.getpid())
+        create_topics(options)
         settled = check_with_kafka(options, sink_id, os.getpid())
         if settled.telemetry is not None:
             from kafka_sink.spark.telemetry import begin_telemetry
@@ -134,7 +131,12 @@ def _check_write(settings: Mapping[str, str], schema: StructType) -> _CheckedWri
         if name is not None:
             load_user_function(name, option)
     formats, options = options.formats, replace(options, formats=None)
-    _warn_once(options, columns, os.getpid())
+    for notice in options.notices:
+        warn_once(notice)
+    if columns.ignored:
+        ignored = ", ".join(columns.ignored)
+        written = "written are value, key, topic, partition, headers, timestamp"
+        warn_once(f"columns that are not written: {ignored} ({written})")
     advise_sockets()
     return _CheckedWrite(options, columns, formats, schema)
 
@@ -152,15 +154,3 @@ def _sides(
         plan_side(side, chosen, formats.registry, arrow_type_from_json(kind.jsonValue(), name), options.topic)[0]
         for side, chosen, kind, name in encoded_sides(schema, columns, formats)
     )
-
-
-@lru_cache(maxsize=CHECKS_MAX)
-def _warn_once(options: SinkOptions, columns: WrittenColumns, pid: int) -> None:
-    """The process id is part of the key because a forked child inherits its parent's memory."""
-    for notice in options.notices:
-        _LOGGER.warning("%s", notice)
-    if columns.ignored:
-        _LOGGER.warning(
-            "columns that are not written: %s (written are value, key, topic, partition, headers, timestamp)",
-            ", ".join(columns.ignored),
-        )

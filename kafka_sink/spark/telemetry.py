@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from kafka_sink.error_table.brokers import NOT_TOLD
 from kafka_sink.exactly_once.session import Conclusion
+from kafka_sink.io.warn_once import warn_once
 from kafka_sink.metrics.figures import ABORTED, ALREADY_DELIVERED, DELIVERED, FAILED, LEFT_OPEN, BatchReport
 from kafka_sink.metrics.store import add_open_decisions, commit_error, note
 from kafka_sink.metrics.trace_ids import sink_name
 from kafka_sink.options.sink_options import TelemetryOptions
 from kafka_sink.spark.driver import FinishedBatch, abort_batch, commit_batch
 from kafka_sink.spark.files import application_folder
-from kafka_sink.spark.log import warn_once
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

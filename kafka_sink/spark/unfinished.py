@@ -1,10 +1,11 @@
-"""Marks commits on this driver that have begun but not succeeded: empty files in a folder of Spark's.
+"""Marks commits on this driver that have begun but not succeeded, and aborts: empty files in a folder of Spark's.
 
 Planning asks Kafka once per process and configuration. A query restarted in the same application may be planned by the
 same process, which has cached a response from before the failure, and Spark passes neither query nor run: a data source
 is created anew for each micro-batch, and the instance for commits only at the first commit (seen on PySpark 4.1, 4.2
 and 4.3). So a commit leaves a mark. If planning finds one whose commit failed or whose process is gone, it asks again,
-and an open decision is finished before the first task runs.
+and an open decision is finished before the first task runs. An abort leaves one as well: tasks may have failed because
+of what planning remembers, such as a limit of the brokers that was lowered since.
 
 A mark only causes a check; open decisions are in the ledger, so a commit without one leaves no mark. Without a folder
 there are no marks, and the next commit finishes an open decision. The folder is deleted with the application, and a new
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from kafka_sink.exactly_once.identity import run_hash
-from kafka_sink.io.marks import FAILED, list_unfinished_marks
+from kafka_sink.io.marks import ABORTED, FAILED, list_unfinished_marks
 from kafka_sink.spark.files import application_folder
 
 
@@ -30,9 +31,7 @@ def mark_commit(sink_id: str, run: str) -> Iterator[None]:
         yield
         return
     under_way, failed = (os.path.join(folder, f"{run}.{state}") for state in (os.getpid(), FAILED))
-    with suppress(OSError):
-        os.makedirs(folder, exist_ok=True)
-        open(under_way, "w").close()
+    _make(under_way)
     try:
         yield
     except BaseException:
@@ -40,6 +39,12 @@ def mark_commit(sink_id: str, run: str) -> Iterator[None]:
             os.replace(under_way, failed)
         raise
     remove_marks([under_way])
+
+
+def mark_abort(sink_id: str, run: str) -> None:
+    folder = _folder(sink_id)
+    if folder is not None:
+        _make(os.path.join(folder, f"{run}.{ABORTED}"))
 
 
 def find_unfinished_commits(sink_id: str) -> list[str]:
@@ -52,6 +57,12 @@ def remove_marks(marks: Iterable[str]) -> None:
     for mark in marks:
         with suppress(OSError):
             os.remove(mark)
+
+
+def _make(mark: str) -> None:
+    with suppress(OSError):
+        os.makedirs(os.path.dirname(mark), exist_ok=True)
+        open(mark, "w").close()
 
 
 def _folder(sink_id: str) -> str | None:

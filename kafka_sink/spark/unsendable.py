@@ -113,7 +113,9 @@ def split_unsendable(
     ledger_topic: str | None = None,
 ) -> tuple[pa.RecordBatch, Unsendable | None]:
     """The sendable rows, and the others."""
-    partition_count = cache(lambda name: len(producer.partitions_for(name)))
+    known_count = cache(lambda name: len(producer.partitions_for(name)))
+    # Asked only if a row needs it: the producer may know the topic from before partitions were added.
+    partition_count = cache(lambda name: len(producer.partitions_for(name, anew=True)))
 
     def check_rows(part: pa.RecordBatch) -> None:
         """Every check of `send_arrow`, without sending."""
@@ -125,12 +127,12 @@ def split_unsendable(
                 TOPIC_NAME.parse("topic", name)
             except ConfigError as error:
                 raise DataError(str(error), error.entry, column="topic") from None
-            if columns.partitions is not None and int(columns.partitions.max(initial=-1)) >= partition_count(name):
-                highest = int(columns.partitions.argmax())
-                row = int(columns.row_ids[highest])
-                text = (
-                    f"row {row} names partition {columns.partitions[highest]}; topic {name} has {partition_count(name)}"
-                )
+            if columns.partitions is None:
+                continue
+            highest = int(columns.partitions.max(initial=-1))
+            if highest >= known_count(name) and highest >= partition_count(name):
+                row = int(columns.row_ids[int(columns.partitions.argmax())])
+                text = f"row {row} names partition {highest}; topic {name} has {partition_count(name)}"
                 raise DataError(text, ROW_PARTITION, row=row, column="partition")
 
     found = list(_find_refused(rows, 0, check_rows))

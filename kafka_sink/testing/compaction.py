@@ -20,13 +20,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kafka_sink.records.scalar import encode_varint
-from kafka_sink.testing.batches import (
-    Batch,
-    DecodedRecord,
-    encode_batch,
-    read_records,
-    with_horizon,
-)
+from kafka_sink.testing.batches import Batch, DecodedRecord, encode_batch, read_records, with_horizon
 from kafka_sink.testing.log import AbortedTransaction, PartitionLog
 from kafka_sink.testing.settings import TopicConfig
 

@@ -120,11 +120,12 @@ def test_a_ledger_that_was_deleted_is_not_taken_for_an_empty_one(
 def test_a_ledger_that_is_deleted_while_the_query_runs_stops_it_with_nothing_visible(
     stream_on: Callable[..., BareStream], kafka: KafkaCluster, ledger: str
 ) -> None:
-    stream = stream_on(kafka, is_direct=True, ledger__topic=ledger, kafka__transaction__timeout__ms=20_000)
+    """Long before its transactions time out."""
+    stream = stream_on(kafka, is_direct=True, ledger__topic=ledger)
     with stream.query() as query:
         query.run_batch()
         kafka.delete_topic(ledger)
-        with pytest.raises(CommitAborted):
+        with pytest.raises(CommitAborted, match=f"ledger topic {ledger}"):
             query.run_batch()
     assert stream.problems(1) == []
 

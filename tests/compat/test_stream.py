@@ -5,18 +5,10 @@ from __future__ import annotations
 from tests.spark.parity import Folder, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
 from tests.spark.test_foreach_batch import forget_commit
+from tests.spark.test_parity_streams import test_a_restart_from_the_checkpoint_goes_on_where_the_stream_was
 from tools.kafka_cluster import KafkaCluster
 
-
-def test_a_restart_goes_on_where_the_stream_was(
-    kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str
-) -> None:
-    writable_topic(kafka_4, topic_name)
-    for number in range(4):
-        folder.add(f"{number}-a", f"{number}-b")
-        if number % 2:
-            run_to_end(start(folder.read(), kafka_4, checkpoint, topic=topic_name))
-    assert values(kafka_4, topic_name) == [f"{number}-{name}".encode() for number in range(4) for name in "ab"]
+__all__ = ["test_a_restart_from_the_checkpoint_goes_on_where_the_stream_was"]
 
 
 def test_a_batch_that_is_not_in_sparks_commit_log_is_not_delivered_again(

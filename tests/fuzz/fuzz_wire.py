@@ -26,13 +26,7 @@ from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.exactly_once.log_scan import raw_batches
 from kafka_sink.records.batch import HEADER_BYTES, seal
 from kafka_sink.records.compression import CODEC_IDS, decompress, make_compressor
-from kafka_sink.records.scalar import (
-    Record,
-    decode_batch,
-    decode_records,
-    encode_batch,
-    encode_records,
-)
+from kafka_sink.records.scalar import Record, decode_batch, decode_records, encode_batch, encode_records
 from kafka_sink.wire.apis import APIS
 from kafka_sink.wire.frames import FrameBuffer, decode_request_header, decode_response, encode_request
 from tests.property.wire_values import RandomChoices, body, decode, encode, message_id, messages, rows

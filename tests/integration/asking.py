@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+import pytest
+
 from kafka_sink import Producer, TransactionReceipt
 from kafka_sink.admin.client import Client
 from kafka_sink.client.admin_request import AdminRequest, AdminResponse, RequestKey, Target
+from kafka_sink.errors import KafkaSinkError
 from kafka_sink.exactly_once.commit_step import Progress
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.wire.apis import Api
@@ -22,6 +25,14 @@ _keys = count()
 def client_of(servers: str, **options: object) -> Client:
     named = {name.replace("_", "."): options[name] for name in options}
     return Client(parse_producer_options({"bootstrap.servers": servers, **named}))
+
+
+def said(options: Mapping[str, Any], limit_ms: int = 90_000) -> KafkaSinkError:
+    """The error of a client that cannot reach a cluster with these options."""
+    with Client(parse_producer_options({**options, "max.block.ms": limit_ms})) as client:
+        with pytest.raises(KafkaSinkError) as caught:
+            client.reach()
+        return caught.value
 
 
 def request(target: Target, api: Api, body: Mapping[str, Any], **more: Any) -> AdminRequest:

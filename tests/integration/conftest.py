@@ -10,8 +10,15 @@ import pytest
 from tests.conftest import FIRST_GENERATION, NEWEST
 
 if TYPE_CHECKING:
+    from kafka_sink.testing import EmbeddedBroker
     from tests.integration.commanding import Shell
     from tests.secured_kafka import SecuredKafka
+
+
+@pytest.fixture
+def broker(embedded_kafka: EmbeddedBroker) -> EmbeddedBroker:
+    """The mark `embedded_kafka` of a test or a file says how it starts."""
+    return embedded_kafka
 
 
 @pytest.fixture

@@ -139,6 +139,13 @@ def test_a_timestamp_beyond_64_bits_is_refused_and_spoils_no_other_record() -> N
         assert pending.result(TIMEOUT_S).offset == 1
 
 
+def headers_of(*names: bytes) -> pa.Array:
+    """A header in each row. As with Spark, the names of a string column may be any bytes."""
+    names_as_text = pa.array(names, pa.binary()).view(pa.string())
+    entries = pa.StructArray.from_arrays([names_as_text, pa.array(names, pa.binary())], ["key", "value"])
+    return pa.ListArray.from_arrays(pa.array(range(len(names) + 1), pa.int32()), entries)
+
+
 def value_and(**columns: object) -> pa.Table:
     return pa.table({"value": [b"a", b"b", b"c"], **columns})
 
@@ -163,6 +170,10 @@ HEADER = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
         (
             value_and(headers=pa.array([[], [{"key": None, "value": b"v"}], []], HEADER)),
             1, "headers", "header whose key is null in row 1",
+        ),
+        (
+            value_and(headers=headers_of(b"fine", "schön".encode(), b"sch\xf6n")),
+            2, "headers", "header whose key is no text in UTF-8 in row 2",
         ),
         (pa.table({"value": ["a", SECRET * 1000]}), 1, None, r"row 1 takes 29\d{3} bytes .*max\.request\.size"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from confluent_kafka import Producer as ConfluentProducer
 
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.exactly_once import ledger_read
-from kafka_sink.exactly_once.identity import sink_id_of_checkpoint
+from kafka_sink.exactly_once.identity import sink_id_of_checkpoint, sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.exactly_once.session import DriverSession
 from kafka_sink.testing import EmbeddedBroker, Fault, acl, settings
@@ -30,10 +30,7 @@ LEDGER = "ledger"
 QUICK = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(properties=QUICK) as broker:
-        yield broker
+pytestmark = pytest.mark.embedded_kafka(properties=QUICK)
 
 
 @pytest.fixture
@@ -256,10 +253,24 @@ def test_of_several_lost_exports_one_is_chosen_by_its_batch_id(sink: Sink, shell
         lost(shell, sink, BatchKey("", label))
         assert shell.about(sink, "recover").exit_code == 1
     ambiguous = shell.about(sink, "resolve", "--accept", "--yes")
-    assert ambiguous.exit_code == 2 and "(a, b)" in ambiguous.err and "--batch" in ambiguous.err
+    assert ambiguous.exit_code == 2 and "--batch a or --sink-id orders --batch b" in ambiguous.err
     assert shell.about(sink, "resolve", "--accept", "--yes", "--batch", "b").exit_code == 0
     found = shell.about(sink, "ledger", "--json").content["decisions"]
     assert [(one["batch_id"], one["verdict"]) for one in found] == [("a", "lost"), ("b", "accepted")]
+
+
+def test_of_lost_batches_with_one_number_one_is_chosen_by_the_sink_id_of_its_query(sink: Sink, shell: Shell) -> None:
+    """Queries that share a sink.id, after an outage of both."""
+    queries = [replace(sink, sink_id=sink_id_of_query("orders", name)) for name in ("one", "two")]
+    for query, name in zip(queries, ("one", "two"), strict=True):
+        lost(shell, query, BatchKey(name, 0))
+        assert shell.about(query, "recover").exit_code == 1
+    ambiguous = shell.about(sink, "resolve", "--accept", "--yes", "--batch", "0")
+    assert ambiguous.exit_code == 2
+    assert all(f"--sink-id {query.sink_id} --batch 0" in ambiguous.err for query in queries)
+    assert shell.about(queries[1], "resolve", "--accept", "--yes", "--batch", "0").exit_code == 0
+    found = shell.about(sink, "ledger", "--json").content["decisions"]
+    assert {one["query_id"]: one["verdict"] for one in found} == {"one": "lost", "two": "accepted"}
 
 
 def test_there_is_nothing_to_choose_while_nothing_is_lost(sink: Sink, shell: Shell) -> None:
@@ -364,9 +375,11 @@ def test_a_topic_that_is_no_ledger_is_told_in_a_few_lines(broker: EmbeddedBroker
     for number in range(100):
         producer.produce("people", key=f"person-{number}", value=b"{}")
     producer.commit_transaction(20)
-    said = shell("ledger", "--bootstrap-server", broker.bootstrap_servers, "--ledger-topic", "people")
-    assert said.exit_code == 4 and said.out.count("cannot be read: ") == 10
-    assert "and 90 more records that cannot be read" in said.out and "is it the ledger topic of a sink?" in said.out
+    where = ("ledger", "--bootstrap-server", broker.bootstrap_servers, "--ledger-topic", "people")
+    said, followed = shell(*where), shell(*where, "--follow", "--count", "1")
+    assert said.exit_code == 4 and "is it the ledger topic of a sink?" in said.out
+    for out in (said.out, followed.out):
+        assert out.count("cannot be read: ") == 10 and "and 90 more records that cannot be read" in out
 
 
 def test_a_misspelled_sink_is_told_the_nearest_one(sink: Sink, shell: Shell) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import array
+import fcntl
 import os
+import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +19,7 @@ from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.commanding import Sink
 from tools.foreign_reader import read_topic
+from tools.waiting import wait_until
 
 PROGRAM = f"{sys.executable} -m kafka_sink.cli"
 
@@ -44,6 +49,26 @@ def test_whoever_reads_no_more_changes_no_exit_code() -> None:
     # The reader ends before the command writes anything.
     done = in_shell(f"{{ sleep 0.1; {PROGRAM} explain PKS-6001; echo exit code $? >&2; }} | true")
     assert done.stderr == "exit code 0\n"
+
+
+def test_an_interrupt_while_the_output_waits_for_its_reader_is_no_traceback() -> None:
+    """As with `| less`, where Ctrl-C goes to both."""
+    output, given = os.pipe()
+    page = fcntl.fcntl(given, fcntl.F_SETPIPE_SZ, 4096)
+    command = [sys.executable, "-m", "kafka_sink.cli", "completion", "zsh"]  # more than a page
+    with subprocess.Popen(command, stdout=given, stderr=subprocess.PIPE, text=True) as running:
+        os.close(given)
+        wait_until(lambda: _unread_bytes(output) == page, "the pipe is full")
+        running.send_signal(signal.SIGINT)
+        told = running.communicate(timeout=60)[1]
+    os.close(output)
+    assert (running.returncode, "interrupted" in told, "Traceback" in told) == (130, True, False)
+
+
+def _unread_bytes(pipe: int) -> int:
+    found = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, found)
+    return found[0]
 
 
 def test_letters_that_the_terminal_does_not_have_are_written_in_another_way() -> None:

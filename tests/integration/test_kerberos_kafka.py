@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
-from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, OperationTimeout, Producer
+from kafka_sink import AuthenticationError, ConfigError, OperationTimeout, Producer
 from kafka_sink.admin.client import Client
 from kafka_sink.auth.secured import authenticator
 from kafka_sink.options.parse import parse_producer_options
 from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked
+from tests.integration.asking import said
 from tests.integration.producing import transact, transacted_for, values
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_node import FAST_START, HOST
@@ -113,13 +114,6 @@ def written_by(options: dict[str, Any], kerberized: Kerberized, topic: str) -> l
         producer.abort_transaction()
         transact(producer, topic, b"2")
     return values(kerberized.kafka, topic)
-
-
-def said(options: dict[str, Any], limit_ms: int = 90_000) -> KafkaSinkError:
-    with Client(parse_producer_options({**options, "max.block.ms": limit_ms})) as client:
-        with pytest.raises(KafkaSinkError) as caught:
-            client.reach()
-        return caught.value
 
 
 # ---- logins that succeed ---------------------------------------------------------------------------------------

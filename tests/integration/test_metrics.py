@@ -10,6 +10,7 @@ Assumption: all Python processes of an application on the driver see one SPARK_L
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import multiprocessing
 import os
@@ -344,6 +345,21 @@ def test_a_note_that_was_not_written_to_its_end_leaves_the_one_before(folder: st
     store._cached_notes.cache_clear()  # another process continues from there
     note(folder, BatchReport("s", "", BatchKey("", "3"), "run", "c", DELIVERED, (), (), 0, 10, 5.0))
     assert read_streams(folder)[0].value("batches") == 3
+
+
+def test_a_process_that_is_stopped_during_its_note_stops_no_commit(
+    broker: EmbeddedBroker, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Export(broker, "a", metrics_enabled="true").deliver(["rows"])
+    monkeypatch.setattr(store, "LOCK_TIMEOUT_S", 0.05)
+    (first,) = figures_folder(folder).glob(f"*{store.SLOTS[0]}")
+    with first.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        Export(broker, "b", metrics_enabled="true").deliver(["rows"], attempt=8)
+        assert len(broker.records("rows")) == 2
+    assert read_streams(folder)[0].value("batches") == 1
+    Export(broker, "c", metrics_enabled="true").deliver(["rows"], attempt=9)
+    assert read_streams(folder)[0].value("batches") == 2
 
 
 def test_figures_of_very_many_topics_are_read_again(folder: str) -> None:

@@ -20,7 +20,7 @@ from kafka_sink import Producer
 from kafka_sink.engine.engine import Engine
 from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.testing import EmbeddedBroker, Fault
-from tests.integration.producing import TIMEOUT_S, descriptor_count, producer_of, senders, values
+from tests.integration.producing import TIMEOUT_S, descriptor_count, producer_of, senders, transactional, values
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
@@ -166,6 +166,26 @@ def test_a_constructor_that_fails_leaves_nothing_behind() -> None:
         Producer({"bootstrap.servers": NOBODY, "compression.type": "lz4", "compression.lz4.level": 99})
     gc.collect()
     assert descriptor_count() <= before and not senders()
+
+
+def test_a_signal_handler_in_the_middle_of_a_call_waits_for_nothing_and_changes_nothing() -> None:
+    """Whatever lock its thread holds. The limits of time are for the test."""
+    with EmbeddedBroker(topics={"t": 1}) as broker, transactional(broker, "handler", linger_ms=60_000) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        future = producer.send("t", b"v", partition=0)
+        core = producer._core
+        for lock in (core.mailbox.lock, core.appender.lock, core.metrics.lock, core.network.wake_lock):
+            calls = (
+                lambda: producer.flush(1), lambda: producer.close(1), producer.commit_transaction,
+                lambda: future.result(1), lambda: producer.send("new", b"v"),
+            )  # fmt: skip
+            with lock:
+                for call in calls:
+                    with pytest.raises(LocalProtocolError, match="in the middle of another one"):
+                        call()
+        producer.commit_transaction()
+        assert future.result(TIMEOUT_S).offset == 0
 
 
 def test_a_producer_does_not_pickle() -> None:
@@ -364,7 +384,7 @@ producer = Producer({"bootstrap.servers": sys.argv[1], "transactional.id": "fork
 core = producer._core
 is_held, is_over = threading.Event(), threading.Event()
 def hold():
-    with core.appender.lock, core.mailbox.lock, core.metrics.lock, core.network._wake_lock:
+    with core.appender.lock, core.mailbox.lock, core.metrics.lock, core.network.wake_lock:
         is_held.set()
         is_over.wait(60)
 threading.Thread(target=hold, daemon=True).start()

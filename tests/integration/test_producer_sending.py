@@ -5,18 +5,28 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from itertools import count
 
 import pyarrow as pa
 import pytest
 
 from kafka_sink import ProducerRecord, RecordMetadata
-from kafka_sink.errors import DataError, DeliveryError, KafkaSinkError, LocalProtocolError, OperationTimeout
+from kafka_sink.errors import (
+    BufferExhausted,
+    DataError,
+    DeliveryError,
+    KafkaSinkError,
+    LocalProtocolError,
+    OperationTimeout,
+)
+from kafka_sink.io.clock import Clock
 from kafka_sink.testing import EmbeddedBroker, Fault
 from tests.integration.producing import TIMEOUT_S, producer_of, values
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
+HOUR_MS = 3_600_000
 INVALID_RECORD = 87
 
 
@@ -302,6 +312,25 @@ def test_max_block_ms_zero_never_waits(kafka_4: KafkaCluster, topic_name: str) -
             producer.send(topic_name, b"v")
         sent = wait_until(lambda: producer.send(topic_name, b"v"), "the topic is known", passing=(OperationTimeout,))
         assert sent.result(TIMEOUT_S).offset == 0
+
+
+def test_what_the_wait_for_a_topic_took_is_not_waited_again_for_room() -> None:
+    class LateClock(Clock):
+        """Between any two looks at it an hour passes."""
+
+        hours = count()
+
+        def monotonic_ns(self) -> int:  # type: ignore[override]
+            return next(self.hours) * HOUR_MS * 1_000_000
+
+    with EmbeddedBroker(topics={"t": 1, "new": 1}) as broker:
+        broker.inject(Fault("Produce", delay_before_ms=HOUR_MS))
+        producer = producer_of(broker, max_block_ms=HOUR_MS, linger_ms=HOUR_MS, buffer_memory=1000)
+        producer.send("t", bytes(800))
+        producer._clock = LateClock()  # only this one: it measures the wait for the topic
+        with pytest.raises(BufferExhausted, match="no room for 1 records"):
+            producer.send("new", bytes(800))
+        producer.close(0)
 
 
 def test_metrics_have_java_names_and_count_what_was_sent(kafka_4: KafkaCluster, topic_name: str) -> None:

@@ -137,6 +137,23 @@ def test_what_is_no_key_is_refused_without_being_printed(tmp_path: Path, silent:
     assert "top-s" not in str(caught.value)
 
 
+@pytest.mark.parametrize("is_proxy", [False, True])
+def test_what_a_receiver_or_a_proxy_says_is_one_line_of_the_log(
+    is_proxy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(connection: socket.socket, _: threading.Event) -> None:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 502 \x1b[2Jno\r\nContent-Length: 30\r\n\r\n\x1b[2Jno\nINFO all is well again!!!!")
+
+    breaker.pauses.cache_clear()
+    with HostilePeer(refuse) as peer:
+        if is_proxy:
+            monkeypatch.setenv("https_proxy", f"http://me:top-secret@{peer.address}")
+        with pytest.raises(TransportError, match=r"502.*2Jno") as caught:
+            _push("https://gateway.invalid" if is_proxy else f"http://{peer.address}")
+    assert str(caught.value).isprintable() and "top-s" not in str(caught.value)
+
+
 def test_a_full_disk_leaves_neither_half_a_note_nor_half_an_event(tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
     command = [sys.executable, "-c", FULL_DISK, str(tmp_path), str(events)]
@@ -294,7 +311,8 @@ NO_FIGURES = '{"format": 1, "sink": "s", "query": "", "query_id": "", "client_id
 @pytest.mark.parametrize(
     "answer",
     ["no HTTP\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{}", "HTTP/1.1 200 OK\r\n\r\n[]",
-     f'HTTP/1.1 200 OK\r\n\r\n{{"streams": [{NO_FIGURES}]}}'],
+     f'HTTP/1.1 200 OK\r\n\r\n{{"streams": [{NO_FIGURES}]}}', "HTTP/1.1 200 OK\r\n\r\n" + "[" * 100_000],
+    ids=["no-http", "cut-off", "list", "no-histograms", "nested"],
 )  # fmt: skip
 def test_what_answers_without_figures_is_an_error_of_this_package(answer: str) -> None:
     def behave(client: socket.socket, _: threading.Event) -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,10 +43,7 @@ OFFSET_OUT_OF_RANGE, NOT_LEADER, DUPLICATE_SEQUENCE_NUMBER = 1, 6, 46
 TIME_MS = 1_700_000_000_000
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(topics={DEAD: 2, BACK: 3}) as broker:
-        yield broker
+pytestmark = pytest.mark.embedded_kafka(topics={DEAD: 2, BACK: 3})
 
 
 def rows(count: int, first: int = 0) -> pa.RecordBatch:
@@ -228,7 +225,8 @@ def test_nothing_is_written_without_a_yes(
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        (("--to", DEAD), "are the same topic"),
+        (("--to", DEAD), "have to be three topics"),
+        (("--to", LEDGER), "have to be three topics"),
         (("--to", "nowhere"), "--to nowhere: there is no such topic"),
         (("--from", "nowhere"), "--from nowhere: there is no such topic"),
         (("--filter", "colour=red"), "can be chosen by reason, topic"),
@@ -487,6 +485,29 @@ def test_a_run_killed_at_any_moment_loses_and_doubles_nothing(broker: EmbeddedBr
         assert written >= seen
         seen = written
     assert 0 < seen < 2000
+    assert shell(*words(servers, "--yes")).exit_code == 0
+    assert back(servers) == expected(given)
+
+
+def test_ctrl_c_ends_a_run_whose_brokers_are_silent(broker: EmbeddedBroker, shell: Shell) -> None:
+    """It would wait for its abort and its end, three minutes by default."""
+    servers, given = broker.bootstrap_servers, rows(4)
+    send(servers, letters(given))
+    has_begun = threading.Event()
+
+    def silence(api: str, *_: object) -> Fault | None:
+        if api != "Produce":
+            return None
+        has_begun.set()
+        return Fault(delay_before_ms=3_600_000)
+
+    broker.do(lambda cluster: setattr(cluster.faults, "interceptor", silence))
+    with start(servers) as running:
+        assert has_begun.wait(90)
+        running.send_signal(signal.SIGINT)
+        output, _ = running.communicate(timeout=60)
+    assert running.returncode == 130 and "interrupted" in output
+    broker.do(lambda cluster: setattr(cluster.faults, "interceptor", None))
     assert shell(*words(servers, "--yes")).exit_code == 0
     assert back(servers) == expected(given)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, OperationTimeout, Producer
+from kafka_sink import AuthenticationError, ConfigError, OperationTimeout, Producer
 from kafka_sink.admin.client import Client
 from kafka_sink.client.admin_request import AdminRequest, AdminResponse, Leader, RequestKey
 from kafka_sink.exactly_once.commit_step import Progress
@@ -20,6 +20,7 @@ from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.wire.apis import FIND_COORDINATOR
 from tests.certificates import Authority
 from tests.conftest import NEWEST, or_without_kafka
+from tests.integration.asking import said
 from tests.integration.producing import transacted_for
 from tests.secured_kafka import MECHANISMS, SHORT, SHORT_SESSION_MS, USERS, SecuredKafka, running
 from tools.foreign_reader import read_topic
@@ -187,13 +188,6 @@ def test_a_missing_reference_is_told_by_name(secured: SecuredKafka, topic: str) 
     options = secured.options(LISTENER, "PLAIN", sasl_password="${env:NOT_THERE_AT_ALL}")
     with Producer(options) as producer, pytest.raises(ConfigError, match=r"sasl.password refers to \$\{env:NOT_THERE"):
         producer.send(topic, value=b"never").result(WAIT_S)
-
-
-def said(options: dict[str, Any], limit_ms: int = 90_000) -> KafkaSinkError:
-    with Client(parse_producer_options({**options, "max.block.ms": limit_ms})) as client:
-        with pytest.raises(KafkaSinkError) as caught:
-            client.reach()
-        return caught.value
 
 
 WRONG_DOORS = {

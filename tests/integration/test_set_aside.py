@@ -6,7 +6,6 @@ import io
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -25,12 +24,6 @@ from tools.kafka_cluster import KafkaCluster
 BATCH, NEXT = BatchKey("query-1", 0), BatchKey("query-1", 1)
 RUN, NEXT_RUN = "a" * 16, "f" * 16
 LEDGER = "ledger"
-
-
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker() as broker:
-        yield broker
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ from tests.integration.asking import client_of
 from tests.integration.commanding import Shell, Sink, rows
 
 LEDGER = "ledger"
+DELETE_LAST_BY_NAME = 5
 BATCH = BatchKey("query-1", 0)
 SCHEMA = StructType().add("value", StringType())
 
@@ -48,6 +49,12 @@ def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink]:
 def plan(sink: Sink) -> None:
     settings = {"topic": sink.topic, "sink.id": sink.sink_id, "ledger.topic": LEDGER}
     plan_stream({"kafka.bootstrap.servers": sink.servers, **settings}, SCHEMA, False)
+
+
+def delete(client: Client, topic: str) -> None:
+    body = {"topic_names": [topic], "timeout_ms": 10_000}
+    (answer,) = client.ask(Controller(), DELETE_TOPICS, body, version_max=DELETE_LAST_BY_NAME)["responses"]
+    assert answer["error_code"] == 0
 
 
 def fail_in_a_commit(sink: Sink) -> None:
@@ -92,7 +99,7 @@ def test_a_deleted_topic_of_an_earlier_write_is_not_asked_for_again(
     with client_of(sink.servers) as client:
         client.create_topic("u")
         client.create_topic("v")
-        client.ask(Controller(), DELETE_TOPICS, {"topic_names": ["t"], "timeout_ms": 10_000})
+        delete(client, "t")
     monkeypatch.setattr(Metadata, "on_answer", noted)
     for sink.topic in ("u", "v"):
         plan(sink)
@@ -134,6 +141,22 @@ def test_a_planning_that_finds_no_broker_leaves_the_mark_for_the_next_one(sink: 
     with pytest.raises(Exception, match="no such topic"):
         plan(sink)
     assert len(find_unfinished_commits(sink.sink_id)) == 1
+
+
+def test_a_start_after_tasks_that_failed_asks_the_brokers_again(sink: Sink) -> None:
+    """What they failed of may be what planning remembers: a topic that is gone, a limit that was lowered."""
+    settings = {
+        "kafka.bootstrap.servers": sink.servers, "topic": sink.topic, "sink.id": sink.sink_id, "ledger.topic": LEDGER,
+        "kafka.max.block.ms": "2000", "kafka.allow.auto.create.topics": "false",
+        "kafka.retry.backoff.ms": "1",  # metadata that is younger is not asked for again
+    }  # fmt: skip
+    planned = plan_stream(settings, SCHEMA, False)
+    with client_of(sink.servers) as client:
+        delete(client, sink.topic)
+    plan_stream(settings, SCHEMA, False)  # earlier answers are remembered
+    planned.abort([], 0)
+    with pytest.raises(Exception, match=f"topic {sink.topic} is not known"):
+        plan_stream(settings, SCHEMA, False)
 
 
 def test_no_schema_is_registered_for_a_topic_that_is_not_there(sink: Sink, embedded_registry: EmbeddedRegistry) -> None:

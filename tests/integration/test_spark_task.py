@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # stubs do not re-export it
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructType
 
 from kafka_sink.errors import BrokerError, BufferExhausted, CommitAborted, DataError, DeliveryError, OperationTimeout
@@ -145,7 +146,7 @@ def with_bad_row(request: pytest.FixtureRequest) -> list[pa.RecordBatch]:
     return [first, rows(good, good, {**good, **request.param}, good)]
 
 
-SMALL = {"kafka_max_request_size": "2000", "kafka_max_block_ms": "300"}
+SMALL = {"kafka_max_request_size": "2000", "kafka_max_block_ms": "2000"}
 
 
 @pytest.mark.parametrize(
@@ -184,6 +185,18 @@ def test_drop_and_dead_letter_leave_out_that_row_alone_and_count_it(
     letters = [dict(record.headers) for record in read(broker, "bad")]
     assert [letter["pykafka-sink.row"] for letter in letters] == ([b"12"] if own else [])
     assert [letter["pykafka-sink.spark.partition"] for letter in letters] == ([b"3"] if own else [])
+
+
+@pytest.mark.parametrize("record_errors", ["drop", "dead-letter"])
+def test_a_row_for_a_partition_that_was_just_added_is_not_left_out(broker: EmbeddedBroker, record_errors: str) -> None:
+    """The producer of the process knows the topic from an earlier task, from before there were more partitions."""
+    chosen = {"record_errors": record_errors, **({"dead_letter_topic": "bad"} if record_errors != "drop" else {})}
+    write(broker, [rows({"value": "old", "topic": "rows", "partition": 3})], **chosen)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.create_partitions([NewPartitions("rows", 6)])["rows"].result(30)
+    new = [{"value": f"{number}", "topic": "rows", "partition": number} for number in (0, 5, 6)]
+    assert write(broker, [rows(*new)], **chosen).record_errors == {"no such partition": 1}
+    assert [record.value for record in read(broker, "rows") if record.partition == 5] == [b"5"]
 
 
 def test_a_row_of_which_nothing_fits_leaves_a_letter_with_sizes_only(broker: EmbeddedBroker) -> None:

@@ -44,10 +44,7 @@ def fresh_process() -> Iterator[None]:
     POOL.close()
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(1, topics={"rows": 4}) as broker:
-        yield broker
+pytestmark = pytest.mark.embedded_kafka(1, topics={"rows": 4})
 
 
 class Query:

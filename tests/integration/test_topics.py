@@ -8,10 +8,10 @@ from __future__ import annotations
 import io
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink.errors import AuthorizationError, ConfigError, OperationTimeout
@@ -30,10 +30,7 @@ WANTED = {
 UNKNOWN_TOPIC = 3
 
 
-@pytest.fixture
-def broker() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(3) as broker:
-        yield broker
+pytestmark = pytest.mark.embedded_kafka(3)
 
 
 def plan(servers: str, topic: str = "new", **options: str) -> None:
@@ -113,6 +110,15 @@ def test_a_topic_that_another_write_has_just_created_is_used(
     with caplog.at_level(logging.WARNING, logger="kafka_sink"):
         plan(broker.bootstrap_servers, **{"kafka.client.id": "another"})
     assert fault.times == 0 and "was there before" not in caplog.text
+
+
+def test_a_topic_that_was_deleted_between_two_writes_is_made_again(broker: EmbeddedBroker) -> None:
+    """As in a notebook, where one process plans both writes."""
+    plan(broker.bootstrap_servers)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})  # has to outlive its future
+    admin.delete_topics(["new"])["new"].result(30)
+    plan(broker.bootstrap_servers)
+    assert len(broker.do(lambda core: core.cluster.topics["new"].partitions)) == 4
 
 
 def test_no_schema_is_registered_for_a_topic_that_cannot_be_made(broker: EmbeddedBroker) -> None:

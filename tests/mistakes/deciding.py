@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-from unittest import mock
+
+import pytest
 
 from kafka_sink.error_table.commits import CHECKPOINT_SET_BACK
 from kafka_sink.exactly_once import committer, ledger_codec, next_step
@@ -21,8 +21,7 @@ from kafka_sink.exactly_once.session import DriverOperation, DriverSession
 BEYOND_EVERYTHING = 1 << 40
 
 
-@contextmanager
-def no_intent() -> Iterator[None]:
+def no_intent(patch: pytest.MonkeyPatch) -> None:
     """transactions are committed without a durable decision"""
     write = Committer._write
 
@@ -32,12 +31,10 @@ def no_intent() -> Iterator[None]:
         else:
             write(self, now_ms, phase, record)
 
-    with mock.patch.object(Committer, "_write", changed):
-        yield
+    patch.setattr(Committer, "_write", changed)
 
 
-@contextmanager
-def decision_not_durable() -> Iterator[None]:
+def decision_not_durable(patch: pytest.MonkeyPatch) -> None:
     """the intent's own transaction is not committed before the others are"""
 
     def produced(self: LedgerWrite, now_ms: int, body: Any) -> None:
@@ -45,12 +42,10 @@ def decision_not_durable() -> Iterator[None]:
         self.state = WriteState.WRITTEN
         self._session.forget_identity()
 
-    with mock.patch.object(LedgerWrite, "_on_produced", produced):
-        yield
+    patch.setattr(LedgerWrite, "_on_produced", produced)
 
 
-@contextmanager
-def recorded_before_committed() -> Iterator[None]:
+def recorded_before_committed(patch: pytest.MonkeyPatch) -> None:
     """the done record is written before the commits that it reports"""
     commit, recorded = Committer._commit, Committer._on_recorded
 
@@ -69,20 +64,16 @@ def recorded_before_committed() -> Iterator[None]:
             return
         self.phase, self._part, self.commits_left = Phase.COMMITTING, left, None
 
-    patched = {**committer._ON_FINISHED, Phase.RECORDING: then_committed}
-    with mock.patch.object(Committer, "_commit", changed), mock.patch.object(committer, "_ON_FINISHED", patched):
-        yield
+    patch.setattr(Committer, "_commit", changed)
+    patch.setitem(committer._ON_FINISHED, Phase.RECORDING, then_committed)
 
 
-@contextmanager
-def doubt_is_no() -> Iterator[None]:
+def doubt_is_no(patch: pytest.MonkeyPatch) -> None:
     """a decision whose EndTxn got no answer counts as not made"""
-    with mock.patch.object(LedgerWrite, "may_be_written", property(lambda self: self.state is WriteState.WRITTEN)):
-        yield
+    patch.setattr(LedgerWrite, "may_be_written", property(lambda self: self.state is WriteState.WRITTEN))
 
 
-@contextmanager
-def ledger_left_out() -> Iterator[None]:
+def ledger_left_out(patch: pytest.MonkeyPatch) -> None:
     """a batch that has a ledger is committed as a write without one"""
     began = Committer.__init__
 
@@ -91,12 +82,10 @@ def ledger_left_out() -> Iterator[None]:
             job = replace(job, operation=DriverOperation.COMMIT_WITHOUT_LEDGER)
         began(self, settings, session, job, now_ms)
 
-    with mock.patch.object(Committer, "__init__", changed):
-        yield
+    patch.setattr(Committer, "__init__", changed)
 
 
-@contextmanager
-def ledger_made_up() -> Iterator[None]:
+def ledger_made_up(patch: pytest.MonkeyPatch) -> None:
     """an unfinished write without a ledger is left to the next run, which has no decision to read"""
     on_committed = Committer._on_committed
 
@@ -106,16 +95,13 @@ def ledger_made_up() -> Iterator[None]:
         else:
             on_committed(self, now_ms, part)
 
-    patched = {**committer._ON_FINISHED, Phase.COMMITTING: changed}
-    with mock.patch.object(committer, "_ON_FINISHED", patched):
-        yield
+    patch.setitem(committer._ON_FINISHED, Phase.COMMITTING, changed)
 
 
 # ---- which driver is current ----
 
 
-@contextmanager
-def no_fencing() -> Iterator[None]:
+def no_fencing(patch: pytest.MonkeyPatch) -> None:
     """the ledger is read first, and older drivers are fenced afterwards"""
     follow = Committer._follow
 
@@ -144,13 +130,12 @@ def no_fencing() -> Iterator[None]:
         else:
             on_fenced(self, now_ms, part)
 
-    patched = {**committer._ON_FINISHED, Phase.READING: read, Phase.FENCING: fenced}
-    with mock.patch.object(Committer, "_follow", changed), mock.patch.object(committer, "_ON_FINISHED", patched):
-        yield
+    patch.setattr(Committer, "_follow", changed)
+    patch.setitem(committer._ON_FINISHED, Phase.READING, read)
+    patch.setitem(committer._ON_FINISHED, Phase.FENCING, fenced)
 
 
-@contextmanager
-def no_claim() -> Iterator[None]:
+def no_claim(patch: pytest.MonkeyPatch) -> None:
     """the ledger is read without a claim, up to the end that its leader reports"""
 
     def fenced(self: Any, now_ms: int, part: Any) -> None:
@@ -160,20 +145,15 @@ def no_claim() -> Iterator[None]:
         # Everything that was read counts as below a claim.
         self._claim_offset = BEYOND_EVERYTHING
 
-    patched = {**committer._ON_FINISHED, Phase.FENCING: fenced}
-    with mock.patch.object(committer, "_ON_FINISHED", patched):
-        yield
+    patch.setitem(committer._ON_FINISHED, Phase.FENCING, fenced)
 
 
-@contextmanager
-def stale_identity_believed() -> Iterator[None]:
+def stale_identity_believed(patch: pytest.MonkeyPatch) -> None:
     """a fenced driver ends, even if another process of its own run fenced it"""
-    with mock.patch.object(Committer, "_look_again", return_value=False):
-        yield
+    patch.setattr(Committer, "_look_again", lambda *_: False)
 
 
-@contextmanager
-def expiry_is_a_rival() -> Iterator[None]:
+def expiry_is_a_rival(patch: pytest.MonkeyPatch) -> None:
     """a driver whose id has expired assumes that another driver has taken over"""
     look_again = Committer._look_again
 
@@ -181,33 +161,28 @@ def expiry_is_a_rival() -> Iterator[None]:
         has_expired = part.failure is not None and "INVALID_PRODUCER_ID_MAPPING" in part.failure
         return not has_expired and look_again(self, now_ms, part)
 
-    with mock.patch.object(Committer, "_look_again", changed):
-        yield
+    patch.setattr(Committer, "_look_again", changed)
 
 
-@contextmanager
-def claim_of_another_run_ignored() -> Iterator[None]:
+def claim_of_another_run_ignored(patch: pytest.MonkeyPatch) -> None:
     """a run that was replaced fences its successor and continues"""
-    with mock.patch.object(DriverSession, "successor", return_value=None):
-        yield
+    patch.setattr(DriverSession, "successor", lambda *_: None)
 
 
-@contextmanager
-def younger_run_taken_for_an_elder() -> Iterator[None]:
+def younger_run_taken_for_an_elder(patch: pytest.MonkeyPatch) -> None:
     """every run that claimed before the ledger was read counts as older, even if its claim follows the reader's own"""
     note_claim = DriverSession.note_claim
 
     def changed(self: DriverSession, ledger: Any, claimed_at: int) -> None:
         note_claim(self, replace(ledger, claims=dict.fromkeys(ledger.claims, claimed_at)), claimed_at)
 
-    with mock.patch.object(DriverSession, "note_claim", changed):
-        yield
+    patch.setattr(DriverSession, "note_claim", changed)
 
 
 # ---- what an earlier decision means ----
 
 
-def _judged_as_new(is_ignored: Callable[[NextStep], bool]) -> Any:
+def _judge_as_new(patch: pytest.MonkeyPatch, is_ignored: Callable[[NextStep], bool]) -> None:
     """Where the ledger says this, the batch goes on as if it said nothing."""
     judge_commit = next_step._judge_commit
 
@@ -215,44 +190,35 @@ def _judged_as_new(is_ignored: Callable[[NextStep], bool]) -> Any:
         found = judge_commit(*arguments)
         return NextStep(Phase.CHECKING) if is_ignored(found) else found
 
-    return mock.patch.object(next_step, "_judge_commit", changed)
+    patch.setattr(next_step, "_judge_commit", changed)
 
 
-@contextmanager
-def open_decision_ignored() -> Iterator[None]:
+def open_decision_ignored(patch: pytest.MonkeyPatch) -> None:
     """a batch that an earlier run has decided is decided again"""
-    with _judged_as_new(lambda found: found.phase is Phase.FINISHING):
-        yield
+    _judge_as_new(patch, lambda found: found.phase is Phase.FINISHING)
 
 
-@contextmanager
-def delivered_batch_delivered_again() -> Iterator[None]:
+def delivered_batch_delivered_again(patch: pytest.MonkeyPatch) -> None:
     """a batch that Spark runs again is delivered again"""
-    with _judged_as_new(lambda found: found.phase in (Phase.DISCARDING, Phase.SWEEPING)):
-        yield
+    _judge_as_new(patch, lambda found: found.phase in (Phase.DISCARDING, Phase.SWEEPING))
 
 
-@contextmanager
-def set_back_is_not_noticed() -> Iterator[None]:
+def set_back_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
     """a batch older than the newest one in the ledger is written again"""
-    with _judged_as_new(lambda found: found.error is not None and found.error.entry is CHECKPOINT_SET_BACK):
-        yield
+    _judge_as_new(patch, lambda found: found.error is not None and found.error.entry is CHECKPOINT_SET_BACK)
 
 
-@contextmanager
-def unmarked_intent_ignored() -> Iterator[None]:
+def unmarked_intent_ignored(patch: pytest.MonkeyPatch) -> None:
     """an intent without a marker counts as not written, even if a claim follows it"""
     on_newest = LedgerRead._on_newest
 
     def changed(self: LedgerRead, found: Any, _unmarked: Any) -> None:
         on_newest(self, found, {})
 
-    with mock.patch.object(LedgerRead, "_on_newest", changed):
-        yield
+    patch.setattr(LedgerRead, "_on_newest", changed)
 
 
-@contextmanager
-def open_intent_believed() -> Iterator[None]:
+def open_intent_believed(patch: pytest.MonkeyPatch) -> None:
     """an intent without a marker counts as decided at once, although it may be open in a younger driver"""
     began = Committer.__init__
 
@@ -260,34 +226,27 @@ def open_intent_believed() -> Iterator[None]:
         began(self, *arguments)
         self._ended_offset = BEYOND_EVERYTHING
 
-    with mock.patch.object(Committer, "__init__", changed):
-        yield
+    patch.setattr(Committer, "__init__", changed)
 
 
-@contextmanager
-def fingerprint_not_compared() -> Iterator[None]:
+def fingerprint_not_compared(patch: pytest.MonkeyPatch) -> None:
     """a repeated batch counts as the delivered one, whatever its rows are"""
-    with mock.patch.object(next_step, "difference", return_value=None):
-        yield
+    patch.setattr(next_step, "difference", lambda *_: None)
 
 
-@contextmanager
-def digest_not_compared() -> Iterator[None]:
+def digest_not_compared(patch: pytest.MonkeyPatch) -> None:
     """only the row counts of a repeated batch are compared"""
 
     def changed(record: LedgerRecord, batch: LedgerRecord) -> str | None:
         return None if record.topics == batch.topics else OTHER_COUNTS
 
-    with mock.patch.object(next_step, "difference", changed):
-        yield
+    patch.setattr(next_step, "difference", changed)
 
 
-@contextmanager
-def record_not_read_back() -> Iterator[None]:
+def record_not_read_back(patch: pytest.MonkeyPatch) -> None:
     """a ledger record is written without a check that it can be read back"""
 
     def changed(record: LedgerRecord) -> bytes:
         return ledger_codec._encode(ledger_codec._content(record))
 
-    with mock.patch.object(ledger_codec, "encode_record", changed):
-        yield
+    patch.setattr(ledger_codec, "encode_record", changed)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
-from unittest import mock
+
+import pytest
 
 from kafka_sink.engine.engine import Engine
 from kafka_sink.exactly_once import commit_step, end_txn, ledger_write, next_step, preflight
@@ -27,19 +26,16 @@ from kafka_sink.wire.apis import Api
 INVALID_TXN_STATE = 48
 
 
-@contextmanager
-def abort_after_intent() -> Iterator[None]:
+def abort_after_intent(patch: pytest.MonkeyPatch) -> None:
     """abort() aborts although the decision was made"""
 
     def changed(*_: Any) -> NextStep:
         return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED)
 
-    with mock.patch.object(next_step, "_abort_at_start", changed):
-        yield
+    patch.setattr(next_step, "_abort_at_start", changed)
 
 
-@contextmanager
-def wrong_version_on_repeat() -> Iterator[None]:
+def wrong_version_on_repeat(patch: pytest.MonkeyPatch) -> None:
     """a repeated EndTxn uses transaction version 2, whatever version the first try used"""
     repeat = RetryQueue.repeat
 
@@ -49,39 +45,32 @@ def wrong_version_on_repeat() -> Iterator[None]:
         if question.request.api.name == "EndTxn":
             question.request = replace(question.request, version_min=5, version_max=5)
 
-    with mock.patch.object(RetryQueue, "repeat", changed):
-        yield
+    patch.setattr(RetryQueue, "repeat", changed)
 
 
-@contextmanager
-def fenced_is_success() -> Iterator[None]:
+def fenced_is_success(patch: pytest.MonkeyPatch) -> None:
     """PRODUCER_FENCED as the answer to a commit counts as success"""
 
     def changed(api: Api, error_code: int) -> Meaning:
         found = meaning(api, error_code)
         return Meaning.DONE if found is Meaning.SUPERSEDED else found
 
-    with (
-        mock.patch.object(commit_step, "meaning", changed),
-        mock.patch.object(end_txn, "meaning", changed),
-        mock.patch.object(ledger_write, "meaning", changed),
-    ):
-        yield
+    patch.setattr(commit_step, "meaning", changed)
+    patch.setattr(end_txn, "meaning", changed)
+    patch.setattr(ledger_write, "meaning", changed)
 
 
-@contextmanager
-def never_is_done() -> Iterator[None]:
+def never_is_done(patch: pytest.MonkeyPatch) -> None:
     """INVALID_TXN_STATE as the answer to a commit counts as already committed"""
 
     def changed(api: Api, error_code: int) -> Meaning:
         return Meaning.DONE if error_code == INVALID_TXN_STATE else meaning(api, error_code)
 
-    with mock.patch.object(commit_step, "meaning", changed), mock.patch.object(end_txn, "meaning", changed):
-        yield
+    patch.setattr(commit_step, "meaning", changed)
+    patch.setattr(end_txn, "meaning", changed)
 
 
-@contextmanager
-def silence_is_consent() -> Iterator[None]:
+def silence_is_consent(patch: pytest.MonkeyPatch) -> None:
     """an EndTxn(commit) without an answer counts as carried out"""
 
     def lost(self: end_txn.CommitTransactions, now_ms: int, answer: Any) -> None:
@@ -90,12 +79,10 @@ def silence_is_consent() -> Iterator[None]:
         else:
             super(end_txn.CommitTransactions, self).on_lost(now_ms, answer)
 
-    with mock.patch.object(end_txn.CommitTransactions, "on_lost", lost, create=True):
-        yield
+    patch.setattr(end_txn.CommitTransactions, "on_lost", lost, raising=False)
 
 
-@contextmanager
-def no_is_believed() -> Iterator[None]:
+def no_is_believed(patch: pytest.MonkeyPatch) -> None:
     """a coordinator's INVALID_TXN_STATE is not checked against the log"""
     on_ended = end_txn.CommitTransactions._on_ended
 
@@ -105,12 +92,10 @@ def no_is_believed() -> Iterator[None]:
         else:
             on_ended(self, now_ms, key, error_code)
 
-    with mock.patch.object(end_txn.CommitTransactions, "_on_ended", changed):
-        yield
+    patch.setattr(end_txn.CommitTransactions, "_on_ended", changed)
 
 
-@contextmanager
-def marker_epoch_not_compared() -> Iterator[None]:
+def marker_epoch_not_compared(patch: pytest.MonkeyPatch) -> None:
     """any later marker of a producer id counts as the end of a transaction"""
 
     def ended_by(self: LedgerRead, marker: RawBatch) -> tuple[int, int]:
@@ -120,39 +105,27 @@ def marker_epoch_not_compared() -> Iterator[None]:
     def can_end(raw: RawBatch, ended: PreparedTransaction) -> bool:
         return raw.producer_id == ended.producer_id
 
-    with (
-        mock.patch.object(LedgerRead, "_transaction_ended_by", ended_by),
-        mock.patch.object(end_txn, "_can_end", can_end),
-    ):
-        yield
+    patch.setattr(LedgerRead, "_transaction_ended_by", ended_by)
+    patch.setattr(end_txn, "_can_end", can_end)
 
 
-@contextmanager
-def sweep_of_every_run() -> Iterator[None]:
+def sweep_of_every_run(patch: pytest.MonkeyPatch) -> None:
     """the sweep also aborts transactions that a successor has prepared"""
-    with (
-        mock.patch.object(SweepRule, "is_candidate", lambda self, name: name.startswith(f"{self.sink_id}-")),
-        mock.patch.object(SweepRule, "is_dangling", lambda self, found: found.state == ONGOING),
-    ):
-        yield
+    patch.setattr(SweepRule, "is_candidate", lambda self, name: name.startswith(f"{self.sink_id}-"))
+    patch.setattr(SweepRule, "is_dangling", lambda self, found: found.state == ONGOING)
 
 
-@contextmanager
-def no_sweep() -> Iterator[None]:
+def no_sweep(patch: pytest.MonkeyPatch) -> None:
     """transactions that killed tasks and crashed runs left open stay open"""
-    with mock.patch.object(SweepRule, "is_dangling", return_value=False):
-        yield
+    patch.setattr(SweepRule, "is_dangling", lambda *_: False)
 
 
-@contextmanager
-def leaders_not_awaited() -> Iterator[None]:
+def leaders_not_awaited(patch: pytest.MonkeyPatch) -> None:
     """a batch is decided although one of its partitions has no leader"""
-    with mock.patch.object(preflight, "_leaderless_partitions", return_value=()):
-        yield
+    patch.setattr(preflight, "_leaderless_partitions", lambda *_: ())
 
 
-@contextmanager
-def repeated_without_leader() -> Iterator[None]:
+def repeated_without_leader(patch: pytest.MonkeyPatch) -> None:
     """an EndTxn is repeated although its partition may have lost its leader"""
     ask = RetryQueue.ask
 
@@ -160,36 +133,29 @@ def repeated_without_leader() -> Iterator[None]:
         is_known = how.get("are_leaders_known", False)
         ask(self, *request, **{**how, "led_partitions": () if is_known else how.get("led_partitions", ())})
 
-    with mock.patch.object(RetryQueue, "ask", changed):
-        yield
+    patch.setattr(RetryQueue, "ask", changed)
 
 
-@contextmanager
-def finished_without_leader() -> Iterator[None]:
+def finished_without_leader(patch: pytest.MonkeyPatch) -> None:
     """an earlier decision is finished although its partitions may have no leader"""
     end_transactions = Committer._end_transactions
 
     def changed(self: Committer, now_ms: int, record: LedgerRecord, **_: bool) -> None:
         end_transactions(self, now_ms, record, are_leaders_known=True)
 
-    with mock.patch.object(Committer, "_end_transactions", changed):
-        yield
+    patch.setattr(Committer, "_end_transactions", changed)
 
 
-@contextmanager
-def aborted_without_leader() -> Iterator[None]:
+def aborted_without_leader(patch: pytest.MonkeyPatch) -> None:
     """a transaction is aborted although one of its partitions has no leader"""
     ask_end = end_txn.ask_end
 
     def changed(*request: Any, commit: bool, **how: Any) -> None:
         ask_end(*request, commit=commit, **(how if commit else {}))
 
-    with mock.patch.object(end_txn, "ask_end", changed):
-        yield
+    patch.setattr(end_txn, "ask_end", changed)
 
 
-@contextmanager
-def closed_without_leader() -> Iterator[None]:
+def closed_without_leader(patch: pytest.MonkeyPatch) -> None:
     """a task aborts its transaction although one of its partitions has no leader"""
-    with mock.patch.object(Engine, "_waits_for_leaders", return_value=False):
-        yield
+    patch.setattr(Engine, "_waits_for_leaders", lambda *_: False)

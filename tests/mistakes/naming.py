@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
-from unittest import mock
+
+import pytest
 
 from kafka_sink.client.admin_request import AdminRequest, Coordinator, RequestKey
 from kafka_sink.engine.transaction import Transaction
@@ -23,8 +22,7 @@ from tests.sim.delivery.stage import Stage
 SHARED_RUN = "0" * 16
 
 
-@contextmanager
-def ids_shared_between_runs() -> Iterator[None]:
+def ids_shared_between_runs(patch: pytest.MonkeyPatch) -> None:
     """a run uses the transactional ids of the run that crashed"""
 
     def of_job(self: SparkJob, spark_partition: int, number: int) -> TaskIdentity:
@@ -33,25 +31,20 @@ def ids_shared_between_runs() -> Iterator[None]:
     def of_world(self: World, driver: Any, task: int) -> TaskIdentity:
         return TaskIdentity("sink", SHARED_RUN, task, 0)
 
-    with (
-        mock.patch.object(query, "run_hash", return_value=SHARED_RUN),
-        mock.patch.object(query, "run_of_label", return_value=SHARED_RUN),
-        mock.patch.object(Stage, "next_attempt", return_value=0),
-        mock.patch.object(SparkJob, "identity", of_job),
-        mock.patch.object(World, "_task_identity", of_world),
-        mock.patch.object(World, "_run", return_value=SHARED_RUN),
-    ):
-        yield
+    patch.setattr(query, "run_hash", lambda *_: SHARED_RUN)
+    patch.setattr(query, "run_of_label", lambda *_: SHARED_RUN)
+    patch.setattr(Stage, "next_attempt", lambda *_: 0)
+    patch.setattr(SparkJob, "identity", of_job)
+    patch.setattr(World, "_task_identity", of_world)
+    patch.setattr(World, "_run", lambda *_: SHARED_RUN)
 
 
-@contextmanager
-def name_is_identity() -> Iterator[None]:
+def name_is_identity(patch: pytest.MonkeyPatch) -> None:
     """the query id is left out of the sink id: two queries share driver and ledger"""
-    with mock.patch.object(stage, "sink_id_of_query", lambda named, _query_id: named):
-        yield
+    patch.setattr(stage, "sink_id_of_query", lambda named, _query_id: named)
 
 
-def _with_a_late_init(first_batch: int) -> Any:
+def _send_a_late_init(patch: pytest.MonkeyPatch, first_batch: int) -> None:
     """For the model: from this batch on, an older InitProducerId for the id of a task may still arrive."""
     task = World._task
 
@@ -65,26 +58,24 @@ def _with_a_late_init(first_batch: int) -> Any:
         orphans = tuple(sorted((*state.orphans, self._request_number(late))))
         return task(self, state._replace(orphans=orphans), driver, number)
 
-    return mock.patch.object(World, "_task", changed)
+    patch.setattr(World, "_task", changed)
 
 
-@contextmanager
-def late_init_ignored() -> Iterator[None]:
+def late_init_ignored(patch: pytest.MonkeyPatch) -> None:
     """a task keeps its id although an InitProducerId for it may still arrive"""
     initialized = Transaction.on_initialized
 
     def changed(self: Transaction, identity: Any, *, is_alone: bool) -> None:
         initialized(self, identity, is_alone=True)
 
-    with mock.patch.object(Transaction, "on_initialized", changed), _with_a_late_init(0):
-        yield
+    patch.setattr(Transaction, "on_initialized", changed)
+    _send_a_late_init(patch, 0)
 
 
 # ---- reused ids ----
 
 
-@contextmanager
-def pooled_id_used_by_two_attempts() -> Iterator[None]:
+def pooled_id_used_by_two_attempts(patch: pytest.MonkeyPatch) -> None:
     """an id that a task takes from the pool stays there for the next task"""
     take_used = IdentityPool.take_used
 
@@ -94,12 +85,10 @@ def pooled_id_used_by_two_attempts() -> Iterator[None]:
             self._by_sink[sink_id].free[used.identity] = used.transaction
         return used
 
-    with mock.patch.object(IdentityPool, "take_used", changed):
-        yield
+    patch.setattr(IdentityPool, "take_used", changed)
 
 
-@contextmanager
-def pooled_id_used_before_its_end() -> Iterator[None]:
+def pooled_id_used_before_its_end(patch: pytest.MonkeyPatch) -> None:
     """an id is free as soon as it is given back, before its transaction has ended"""
 
     def changed(
@@ -109,12 +98,10 @@ def pooled_id_used_before_its_end() -> Iterator[None]:
         if known is not None and known.is_of(identity.run, key.query_id):
             known.free[identity] = transaction
 
-    with mock.patch.object(IdentityPool, "give_back", changed):
-        yield
+    patch.setattr(IdentityPool, "give_back", changed)
 
 
-@contextmanager
-def pooled_id_that_missed_an_answer() -> Iterator[None]:
+def pooled_id_that_missed_an_answer(patch: pytest.MonkeyPatch) -> None:
     """an id goes back to the pool although an InitProducerId for it has no answer"""
 
     def changed(self: Executor, attempt: Attempt) -> None:
@@ -122,5 +109,5 @@ def pooled_id_that_missed_an_answer() -> Iterator[None]:
             self.pool.give_back(attempt.identity, attempt.key)
 
     # In the model a task has the same id in each batch.
-    with mock.patch.object(Executor, "give_up", changed), _with_a_late_init(1):
-        yield
+    patch.setattr(Executor, "give_up", changed)
+    _send_a_late_init(patch, 1)

@@ -1,15 +1,16 @@
 """Every planted mistake of the commit: whether the simulation or the model must find it, and within which limit.
 
-The docstring of the function that plants a mistake says what is wrong. Without a limit the simulation or the model does
-not search for the mistake: it does no harm there (the model has no pool, the simulation's records are small), or it is
-too rare.
+The docstring of the function that plants a mistake says what is wrong; pytest's `MonkeyPatch` undoes it. Without a
+limit the simulation or the model does not search for the mistake: it does no harm there (the model has no pool, the
+simulation's records are small), or it is too rare.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
+
+import pytest
 
 from tests.mistakes import deciding, ending, naming
 from tests.model.world import Budget
@@ -38,7 +39,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Mistake:
-    plant: Callable[[], AbstractContextManager[None]]
+    plant: Callable[[pytest.MonkeyPatch], None]
     seeds: Seeds | None = None
     search: Search | None = None
 

@@ -116,7 +116,8 @@ def test_a_planted_mistake_is_found(mistake: Mistake) -> None:
     wanted = mistake.search
     assert wanted is not None
     world = World(wanted.transaction_version, wanted.budget, batches=wanted.batches, drivers=1 + wanted.budget.seconds)
-    with mistake.plant():
+    with pytest.MonkeyPatch.context() as patch:
+        mistake.plant(patch)
         found = search(world, states_max=wanted.states_max)
     assert found.violation is not None
     sys.stdout.write(

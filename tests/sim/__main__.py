@@ -1,7 +1,4 @@
-"""`python -m tests.sim`: engines under faults. tests/sim/command.py describes the options.
-
-`--steps N` ends the busy time after this many events.
-"""
+"""`python -m tests.sim`: engines under faults. tests/sim/command.py describes the options."""
 
 from __future__ import annotations
 
@@ -19,10 +16,6 @@ from tests.sim.simulation import Result, run
 from tests.sim.trace import Violation
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--steps", type=int, help="end the busy time after so many events")
-
-
 def _draw(seed: int, _options: argparse.Namespace) -> Scenario:
     return draw(seed)
 
@@ -38,7 +31,7 @@ def _violation(mutation: Mutation, seed: int) -> Violation | None:
 
 
 PLANTED = [Planted(mutation.__name__, limit, partial(_violation, mutation)) for mutation, limit in SEEDS.items()]
-SIMULATED = Simulated("tests.sim", _add_options, _draw, run, _kind_of, REQUIRED, PLANTED)
+SIMULATED = Simulated("tests.sim", _draw, run, _kind_of, REQUIRED, PLANTED)
 
 if __name__ == "__main__":
     sys.exit(SIMULATED.main(sys.argv[1:]))

@@ -2,8 +2,7 @@
 
 It replaces the runtime of a producer: it collects events and wishes, calls `engine.step` when there are any or when the
 engine asked for a call, and carries out the commands. The script is a generator. It yields a number of milliseconds to
-sleep, or a wish, and continues with the `Finished` of that wish. A paused client (a garbage collection, SIGSTOP) does
-nothing while its inbox fills.
+sleep, or a wish, and continues with the `Finished` of that wish.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from kafka_sink.records.batch import EncodedBatch, Share
 from kafka_sink.records.scalar import Record as ScalarRecord
 from kafka_sink.records.scalar import encode_records
 from tests.sim.history import Fate, History, Record, TopicPartition, Transaction
+from tests.sim.host import Host
 from tests.sim.loop import Loop
 from tests.sim.network import NETWORK_COMMANDS, Network
 from tests.sim.scenario import TOPICS, ProducerPlan
@@ -38,38 +38,29 @@ CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "gzip": (1, lambda data: gzip.compress(data, mtime=0)),
     "lz4": (3, lambda data: lz4.frame.compress(data, block_linked=False)),
 }
-STEPS_PER_MS_MAX = 100
 OPEN_BATCHES_MAX = 40
 
 
-class Client:
+class Client(Host):
     def __init__(
         self, name: str, plan: ProducerPlan, *, loop: Loop, network: Network, history: History, trace: Trace,
         pick: Random, jitter: Callable[[], float],
     ) -> None:  # fmt: skip
-        self.name = name
+        super().__init__(name, loop, network, trace)
         self.plan = plan
-        self.loop = loop
-        self.network = network
         self.history = history
-        self.trace = trace
         self.pick = pick
         self.engine = Engine(plan.options, jitter=jitter)
         self.watch = Watch(self.engine, name, plan.options, history, trace)
         self.transaction: Transaction | None = None
         self.refusal: KafkaSinkError | None = None
-        self.is_alive = True
         self.is_script_over = False
-        self.paused_until_ms = 0
         # The number of unanswered appends, and the wish that the script waits for.
         self.unfinished: Counter[ProducerBatch] = Counter()
         self.open_wish: int | None = None
         self.open_wish_since_ms = 0
         self._script: Script | None = None
         self._wishes = 0
-        self._inbox: list[c.Input] = []
-        self._planned_ms: int | None = None
-        self._steps_at: tuple[int, int] = (-1, 0)
         self._whole: dict[ProducerBatch, int] = {}
 
     # ---- the script ----
@@ -136,38 +127,9 @@ class Client:
         self.trace.note(now_ms, f"{self.name} appends {records[0].number}+{len(records)} {topic_partition}")
         self.post(c.Append([batch]))
 
-    # ---- events ----
-
-    def on_network(self, event: c.Input) -> None:
-        self.post(event)
-
-    def post(self, event: c.Input) -> None:
-        if self.is_alive:
-            self._inbox.append(event)
-            self.plan_step(self.loop.now_ms)
-
-    def plan_step(self, when_ms: int) -> None:
-        when_ms = max(when_ms, self.paused_until_ms, self.loop.now_ms)
-        if self._planned_ms is None or when_ms < self._planned_ms:
-            self._planned_ms = when_ms
-            self.loop.at(when_ms, lambda: self._on_time(when_ms))
-
-    def _on_time(self, planned_ms: int) -> None:
-        if self._planned_ms != planned_ms or not self.is_alive:
-            return
-        self._planned_ms = None
-        if self.loop.now_ms < self.paused_until_ms:
-            self.plan_step(self.paused_until_ms)
-            return
-        self.step()
-
-    def pause(self, until_ms: int) -> None:
-        self.paused_until_ms = until_ms
-
     def kill(self, *, is_silent: bool) -> None:
         """The process is gone. Records without a result get the fate UNKNOWN."""
-        self.is_alive = False
-        self.network.forget_host(self.name, is_silent=is_silent)
+        super().kill(is_silent=is_silent)
         for record in self.history.records:
             if record.client == self.name and record.fate is Fate.PENDING:
                 record.fate = Fate.UNKNOWN
@@ -177,12 +139,7 @@ class Client:
 
     def step(self) -> None:
         now_ms = self.loop.now_ms
-        last_ms, count = self._steps_at
-        self._steps_at = (now_ms, count + 1 if last_ms == now_ms else 1)
-        if self._steps_at[1] > STEPS_PER_MS_MAX:
-            raise Violation("I11", f"{self.name} wants more than {STEPS_PER_MS_MAX} steps within {now_ms} ms")
-        inputs, self._inbox = self._inbox, []
-        step = self.engine.step(now_ms, inputs)
+        step = self.engine.step(now_ms, self.take_inbox())
         self.refusal = self.engine.refusal
         finished: list[c.Finished] = []
         for command in step.commands:

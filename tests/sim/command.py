@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tests.sim.course import Ran
 from tests.sim.many import Outcome, run_many
-from tests.sim.ran import Ran
 from tests.sim.shrink import shrink
 from tests.sim.trace import Violation
 
@@ -40,15 +40,15 @@ class Planted:
 
 @dataclass(frozen=True)
 class Simulated:
-    """One of the two simulations. `draw` and `run` get the options that `add_options` adds; both can be imported."""
+    """One of the two simulations. `draw` gets the options that `add_options` adds; it and `run` can be imported."""
 
     module: str
-    add_options: Callable[[argparse.ArgumentParser], Any]
     draw: Callable[[int, argparse.Namespace], Any]
     run: Callable[..., Any]
     kind_of: Callable[[Any], str]
     required: Iterable[str]
     planted: Sequence[Planted]
+    add_options: Callable[[argparse.ArgumentParser], Any] = lambda _parser: None
 
     def main(self, arguments: Sequence[str]) -> int:
         parser = argparse.ArgumentParser(prog=f"python -m {self.module}", description=__doc__)
@@ -77,13 +77,12 @@ class Simulated:
         print(plan, flush=True)
         if options.faults is not None:
             plan = plan.with_faults([int(one) for one in options.faults.split(",") if one])
-        steps_max = getattr(options, "steps", None)
-        result = self.run(plan, steps_max=steps_max, keep_trace=options.trace)
+        result = self.run(plan, keep_trace=options.trace)
         for line in result.lines:
             print(line)
         print(_report(seed, result), flush=True)
         if result.violation is not None and options.shrink:
-            kept = shrink(plan, result.violation.invariant, steps_max=steps_max, run=self.run)
+            kept = shrink(plan, result.violation.invariant, run=self.run)
             print(f"these {len(kept)} faults are enough: --faults {','.join(map(str, kept))}")
             for index in kept:
                 print(f"    {plan.faults[index]}")
@@ -91,7 +90,7 @@ class Simulated:
 
 
 def _play(simulated: Simulated, options: argparse.Namespace, seed: int) -> Outcome:
-    result = simulated.run(simulated.draw(seed, options), steps_max=getattr(options, "steps", None))
+    result = simulated.run(simulated.draw(seed, options))
     trouble = _report(seed, result) if result.violation is not None else None
     return Outcome(seed, simulated.kind_of(result), result.counts, result.simulated_ms, result.events, trouble)
 

@@ -57,7 +57,7 @@ def lost_request_was_not_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def lost_request_was_written(patch: pytest.MonkeyPatch) -> None:
-    def delivered(self: BatchSender, now_ms: int, request: Any, error: Any, *, was_sent: bool) -> None:
+    def delivered(self: BatchSender, now_ms: int, request: Any, error: Any) -> None:
         for batch in request.batches.values():
             batch.on_answered(is_definite=True)
             if not batch.is_done:

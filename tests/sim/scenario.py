@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import TypeVar
 
 from kafka_sink.options import ProducerOptions
 from tests.sim.dice import Dice
 
+DrawnT = TypeVar("DrawnT", bound="Drawn")
 TOPICS = ("alpha", "beta")
 IDEMPOTENT, TRANSACTIONAL, PLAIN = "idempotent", "transactional", "plain"
 
@@ -53,22 +55,28 @@ class ProducerPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class Drawn:
+    """What both simulations draw: the cluster and the faults."""
+
     seed: int
     brokers: int
-    transaction_version: int
     partitions: dict[str, int]
     properties: dict[str, str]
     latency_ms: float
     delay_means_ms: dict[str, float]
-    producers: tuple[ProducerPlan, ...]
     busy_ms: int
-    # Transactional ids start with this epoch: close to the last one, so that producer ids are used up.
-    first_epoch: int
     faults: tuple[FaultEvent, ...]
 
-    def with_faults(self, kept: Sequence[int]) -> Scenario:
+    def with_faults(self: DrawnT, kept: Sequence[int]) -> DrawnT:
         return replace(self, faults=tuple(self.faults[index] for index in kept))
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario(Drawn):
+    transaction_version: int
+    producers: tuple[ProducerPlan, ...]
+    # Transactional ids start with this epoch: close to the last one, so that producer ids are used up.
+    first_epoch: int
 
     def __str__(self) -> str:
         kinds = ", ".join(f"{one.name}:{one.kind}" for one in self.producers)
@@ -95,13 +103,7 @@ def draw(seed: int) -> Scenario:
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": pick.choice(("500", "2000", "10000")),
         "message.max.bytes": pick.choice(("1048588", "1048588", "1048588", "200")),
     }
-    delays: dict[str, float] = {
-        what: pick.choice((0, 0, 1, 5, 50)) * scale
-        for what, scale in (
-            ("transaction_log", 1), ("marker", 4), ("marker_retry", 4), ("replication", 1), ("coordinator_load", 5),
-            ("metadata", 10),
-        )
-    }  # fmt: skip
+    delays = draw_delays(pick)
     return Scenario(
         seed=seed,
         brokers=brokers,
@@ -115,6 +117,17 @@ def draw(seed: int) -> Scenario:
         first_epoch=pick.choice((-1, -1, -1, 32_760, 32_765)),
         faults=_draw_faults(dice["faults"], busy_ms),
     )
+
+
+def draw_delays(pick: Random) -> dict[str, float]:
+    """Of what a broker does, the mean milliseconds."""
+    return {
+        what: pick.choice((0, 0, 1, 5, 50)) * scale
+        for what, scale in (
+            ("transaction_log", 1), ("marker", 4), ("marker_retry", 4), ("replication", 1), ("coordinator_load", 5),
+            ("metadata", 10),
+        )
+    }  # fmt: skip
 
 
 def _draw_producers(pick: Random, brokers: int) -> tuple[ProducerPlan, ...]:
@@ -164,15 +177,28 @@ def _draw_options(pick: Random, kind: str, transactional_id: str, brokers: int) 
 
 
 def _draw_faults(pick: Random, busy_ms: int) -> tuple[FaultEvent, ...]:
-    events = []
+    events: list[FaultEvent] = []
     share_on = pick.choice((0.05, 0.15, 0.3, 0.6))
     for kind in ALL_FAULTS:
         is_on = pick.random() < share_on
         mean_ms = pick.choice(MEAN_PAUSE_MS) * (6 if kind in RARE else 1)
         length_ms = pick.choice((50, 400, 1_500, 5_000))
-        at_ms = pick.expovariate(1 / mean_ms)
-        while is_on and at_ms < busy_ms:
-            length = min(1 + int(pick.expovariate(1 / length_ms)), 15_000)
-            events.append(FaultEvent(int(at_ms), kind, length, pick.getrandbits(32)))
-            at_ms += 1 + pick.expovariate(1 / mean_ms)
+        events += draw_events(pick, kind, mean_ms, length_ms, busy_ms if is_on else 0)
+    return in_order(events)
+
+
+def draw_events(
+    pick: Random, kind: str, mean_ms: float, length_ms: float, busy_ms: int, *, longest_ms: int = 15_000
+) -> list[FaultEvent]:
+    """Of one kind, at random times and of random lengths with these means."""
+    events = []
+    at_ms = pick.expovariate(1 / mean_ms)
+    while at_ms < busy_ms:
+        length = min(1 + int(pick.expovariate(1 / length_ms)), longest_ms)
+        events.append(FaultEvent(int(at_ms), kind, length, pick.getrandbits(32)))
+        at_ms += 1 + pick.expovariate(1 / mean_ms)
+    return events
+
+
+def in_order(events: list[FaultEvent]) -> tuple[FaultEvent, ...]:
     return tuple(sorted(events, key=lambda event: event.at_ms))

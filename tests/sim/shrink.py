@@ -13,15 +13,13 @@ from tests.sim.simulation import Result, run
 RUNS_MAX = 400
 
 
-def shrink(
-    scenario: Scenario, invariant: str, *, steps_max: int | None = None, run: Callable[..., Result] = run
-) -> list[int]:
+def shrink(scenario: Scenario, invariant: str, *, run: Callable[..., Result] = run) -> list[int]:
     """The positions of faults that suffice to break `invariant`."""
     kept = list(range(len(scenario.faults)))
     parts, runs = 2, 0
 
     def breaks(faults: list[int]) -> bool:
-        violation = run(scenario.with_faults(faults), steps_max=steps_max).violation
+        violation = run(scenario.with_faults(faults)).violation
         return violation is not None and violation.invariant == invariant
 
     if breaks([]):

@@ -4,6 +4,7 @@ has ended, and checks the promises."""
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from random import Random
 from unittest import mock
 
@@ -12,20 +13,18 @@ from kafka_sink.testing import BrokerCluster, Settings
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, BrokerState
 from kafka_sink.testing.transaction_state import TransactionRecord
 from kafka_sink.testing.transactions import CoordinatedTransaction as CoordinatorTransaction
-from tests.sim import network_faults, probes
+from tests.sim import probes
 from tests.sim.checkers import Checkers
 from tests.sim.client import Client
 from tests.sim.cluster_faults import ClusterFaults
-from tests.sim.dice import Dice, exponential_ms
+from tests.sim.course import Course, Ran
+from tests.sim.dice import Dice
 from tests.sim.history import History
-from tests.sim.loop import Loop
-from tests.sim.network import ARMED_FOR_MS, Armed, Network
-from tests.sim.ran import Ran, ran
-from tests.sim.scenario import TRANSACTIONAL, FaultEvent, ProducerPlan, Scenario
-from tests.sim.trace import Trace, Violation
+from tests.sim.network import Link
+from tests.sim.scenario import TRANSACTIONAL, ProducerPlan, Scenario
+from tests.sim.trace import Violation
 from tests.sim.workload import Stage, script
 
-EVENTS_MAX = 400_000
 # Additional time, after all time-outs, until everything must have ended.
 GRACE_MS = 40_000
 EPOCH_MAX_SHORT = 2
@@ -35,29 +34,23 @@ QUICK_LATENCY_MS = 0.5
 Result = Ran[Scenario]
 
 
-class Simulation:
-    def __init__(self, scenario: Scenario, *, steps_max: int | None = None, keep_trace: bool = False) -> None:
-        self.scenario = scenario
-        self.steps_max = steps_max or EVENTS_MAX
-        self.dice = Dice(scenario.seed)
-        self.loop = Loop()
-        self.trace = Trace(keep=keep_trace)
+class Simulation(Course[Scenario]):
+    def __init__(self, scenario: Scenario, *, keep_trace: bool = False) -> None:
+        super().__init__(scenario, Dice(scenario.seed), keep_trace=keep_trace)
         self.history = History()
         self.stage = Stage(self._make_quick)
         self._is_quick = False
-        self.core = self._build_core()
-        self.network = Network(self.loop, self.core, self.dice, self.trace, latency_ms=scenario.latency_ms)
-        network_faults.attach(self.network)
+        self.connect(self._build_core())
         self.faults = ClusterFaults(self.core, self.network, self.trace)
         self.clients: list[Client] = []
         self._lives: Counter[str] = Counter()
 
     def _build_core(self) -> BrokerCluster:
-        scenario = self.scenario
+        scenario = self.plan
         chance = self.dice["coordinator"]
         settings = Settings(
             properties=scenario.properties,
-            delay_ms=self._broker_delay_ms,
+            delay_ms=self.broker_delay_ms,
             chance=lambda _what: chance.random() < 0.5,
             # A producer ends its transaction when it is told to, whether or not all partitions have leaders.
             forgets_leaderless=False,
@@ -77,60 +70,44 @@ class Simulation:
         self._is_quick = True
         self.network.latency_ms = QUICK_LATENCY_MS
 
-    def _broker_delay_ms(self, what: str) -> int:
-        if self._is_quick:
-            return 0
-        delay_ms = exponential_ms(self.dice[f"broker {what}"], self.scenario.delay_means_ms.get(what, 0))
-        if what == "replication":
-            # During construction topics are created without any delay.
-            faults = getattr(self, "faults", None)
-            if faults is not None:
-                delay_ms = max(delay_ms, faults.replication_stalled_until_ms - self.loop.now_ms)
-        return delay_ms
+    def broker_delay_ms(self, what: str) -> int:
+        return 0 if self._is_quick else super().broker_delay_ms(what)
 
     # ---- the course of a run ----
 
     def run(self) -> Result:
         # Epochs of producers without transactions start at 0; with only three epochs their ids are used up, too.
-        epoch_max = EPOCH_MAX_SHORT if self.scenario.first_epoch >= 0 else sequences.PRODUCER_EPOCH_MAX
+        epoch_max = EPOCH_MAX_SHORT if self.plan.first_epoch >= 0 else sequences.PRODUCER_EPOCH_MAX
         with probes.installed(self.trace), mock.patch.object(sequences, "PRODUCER_EPOCH_MAX", epoch_max):
-            return ran(self.scenario, self.loop, self.trace, self._run)
+            return super().run()
 
-    def _run(self) -> None:
-        for plan in self.scenario.producers:
+    def play(self) -> None:
+        for plan in self.plan.producers:
             self.start_client(plan)
-        for event in self.scenario.faults:
-            self._plan_fault(event)
-        self._run_until(self.scenario.busy_ms, self.steps_max)
+        self.plan_faults()
+        self.run_until(self.plan.busy_ms)
         self._heal()
-        self._run_until(self.loop.now_ms + self._time_to_end_ms(), EVENTS_MAX, until_quiet=True)
+        self.run_until(self.loop.now_ms + self._time_to_end_ms(), self._is_quiet)
         self._check_ended()
-        self._run_until(self.loop.now_ms + self._time_to_settle_ms(), EVENTS_MAX)
+        self.run_until(self.loop.now_ms + self._time_to_settle_ms())
         Checkers(self.core, self.faults, self.history, self.trace).check_all()
 
-    def _run_until(self, end_ms: int, events_max: int, *, until_quiet: bool = False) -> None:
-        last = self.loop.events_count + events_max
-        while (next_ms := self.loop.next_ms) is not None and next_ms <= end_ms:
-            if self.loop.events_count >= last:
-                if events_max == EVENTS_MAX:
-                    raise Violation("I11", f"more than {EVENTS_MAX} events")
-                return
-            self.loop.run_next()
-            self._replace_the_dead()
-            if until_quiet and all(one.is_script_over for one in self.clients if one.is_alive):
-                return
-        self.loop.now_ms = max(self.loop.now_ms, end_ms)
+    def after_event(self) -> None:
+        self._replace_the_dead()
+
+    def _is_quiet(self) -> bool:
+        return all(one.is_script_over for one in self.clients if one.is_alive)
 
     def _time_to_end_ms(self) -> int:
-        options = [plan.options for plan in self.scenario.producers]
+        options = [plan.options for plan in self.plan.producers]
         return GRACE_MS + max(
             one.delivery_timeout_ms * 2 + one.request_timeout_ms * 3 + one.transaction_timeout_ms for one in options
         )
 
     def _time_to_settle_ms(self) -> int:
         """The coordinator aborts transactions of dead producers after their time-out."""
-        longest_ms = max(plan.options.transaction_timeout_ms for plan in self.scenario.producers)
-        check_ms = int(self.scenario.properties["transaction.abort.timed.out.transaction.cleanup.interval.ms"])
+        longest_ms = max(plan.options.transaction_timeout_ms for plan in self.plan.producers)
+        check_ms = int(self.plan.properties["transaction.abort.timed.out.transaction.cleanup.interval.ms"])
         return longest_ms + 2 * check_ms + GRACE_MS
 
     def _heal(self) -> None:
@@ -178,46 +155,22 @@ class Simulation:
 
     # ---- faults ----
 
-    def _plan_fault(self, event: FaultEvent) -> None:
-        self.loop.at(event.at_ms, lambda: self._act(event))
+    def links_to_hurt(self) -> Iterable[Link]:
+        return self.network.links.values()
 
-    def _act(self, event: FaultEvent) -> None:
-        if self.stage.is_over:
-            return
-        pick = Random(event.pick)
-        kind = event.kind
-        if kind in network_faults.REQUEST_FAULTS or kind in network_faults.ANSWER_FAULTS:
-            self._arm(kind, pick)
-            return
-        if kind in network_faults.LINK_FAULTS:
-            links = list(self.network.links.values())
-            acted = bool(links)
-            if links:
-                network_faults.LINK_FAULTS[kind](self.network, pick.choice(links), pick, event.length_ms)
-        elif kind in self.faults.table:
-            acted = self.faults.table[kind](pick, event.length_ms)
-            self.faults.flush()
-        else:
-            acted = self._hurt_client(kind, pick, event.length_ms)
-        if acted:
-            self.trace.count(f"fault {kind}")
-            self.trace.note(self.loop.now_ms, f"fault {kind}")
-
-    def _arm(self, kind: str, pick: Random) -> None:
-        """Arms a fault for the next request of some kind, on any link of any client."""
+    def arm(self, kind: str, pick: Random) -> None:
+        """For the next request of some kind, on any link of any client."""
         links = [link for link in self.network.links.values() if any(one.name == link.host for one in self.clients)]
         if not links:
             return
-        api_key = pick.choice((None, 0, 0, 0, 3, 22, 24, 26, 26))
-        direction = "request" if kind in network_faults.REQUEST_FAULTS else "answer"
-        armed = Armed(kind, pick, self.loop.now_ms + ARMED_FOR_MS, api_key)
+        direction, armed = self.armed(kind, pick, pick.choice((None, 0, 0, 0, 3, 22, 24, 26, 26)))
         # It is armed on every link of one client, so that it meets a request; its first use disarms the others.
         host = pick.choice(links).host
         for link in links:
             if link.host == host:
                 link.armed[direction].append(armed)
 
-    def _hurt_client(self, kind: str, pick: Random, length_ms: int) -> bool:
+    def hurt(self, kind: str, pick: Random, length_ms: int) -> bool:
         if not self.clients:
             return False
         client = pick.choice(self.clients)
@@ -234,5 +187,5 @@ class Simulation:
         return True
 
 
-def run(scenario: Scenario, *, steps_max: int | None = None, keep_trace: bool = False) -> Result:
-    return Simulation(scenario, steps_max=steps_max, keep_trace=keep_trace).run()
+def run(scenario: Scenario, *, keep_trace: bool = False) -> Result:
+    return Simulation(scenario, keep_trace=keep_trace).run()

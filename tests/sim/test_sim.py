@@ -26,16 +26,16 @@ FRESH_COUNT = 20
 QUICK = [planted for planted in PLANTED if planted.limit <= 5]
 
 
-def check(seed: int, steps: int | None = None) -> Counter[str]:
-    print(f"seed {seed}: replay with python -m tests.sim --seed {seed}" + (f" --steps {steps}" if steps else ""))
-    result = run(draw(seed), steps_max=steps)
+def check(seed: int) -> Counter[str]:
+    print(f"seed {seed}: replay with python -m tests.sim --seed {seed}")
+    result = run(draw(seed))
     assert result.violation is None, f"seed {seed}: {result.violation}"
     return result.counts
 
 
 @pytest.mark.parametrize("entry", REGRESSIONS, ids=lambda entry: str(entry["seed"]))
 def test_a_seed_that_once_failed_keeps_all_promises(entry: dict[str, int]) -> None:
-    check(entry["seed"], entry.get("steps"))
+    check(entry["seed"])
 
 
 @pytest.mark.timeout(600)
@@ -58,10 +58,6 @@ def test_equal_seeds_give_equal_runs_in_any_process() -> None:
     assert digests_elsewhere("tests.sim", 7) == {run(draw(7)).digest}
 
 
-def test_the_steps_end_the_busy_time_early() -> None:
-    assert run(draw(7), steps_max=50).events < run(draw(7)).events
-
-
 def test_a_cluster_that_was_made_quick_waits_for_nothing() -> None:
     simulation = Simulation(draw(12898))
     delays = [simulation.core.settings.delay_ms("transaction_log") for _ in range(100)]
@@ -80,8 +76,9 @@ def test_shrinking_leaves_the_faults_that_matter() -> None:
     scenario = draw(1)
     culprits = set(scenario.faults[10:12])
 
-    def fails_with_both(tried, *, steps_max=None):  # type: ignore[no-untyped-def]
-        result = run(draw(7), steps_max=1)
+    result = run(draw(7))
+
+    def fails_with_both(tried):  # type: ignore[no-untyped-def]
         result.violation = Violation("I0", "both") if culprits <= set(tried.faults) else None
         return result
 

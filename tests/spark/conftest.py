@@ -6,6 +6,7 @@ Spark needs Java; without it tests are skipped, or fail if PYKAFKA_SINK_REQUIRE_
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,3 +90,11 @@ def require_java() -> None:
         java_command()
     except KafkaUnavailable as error:
         without_kafka(str(error))
+
+
+@pytest.fixture(scope="module")
+def deaf() -> Iterator[str]:
+    """An address without a listener."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"

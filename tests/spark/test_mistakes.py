@@ -8,7 +8,6 @@ too.
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,13 +66,6 @@ def servers() -> Iterator[str]:
         for future in admin.create_topics([NewTopic("t", 2), forgetful]).values():
             future.result()
         yield broker.bootstrap_servers
-
-
-@pytest.fixture(scope="module")
-def deaf() -> Iterator[str]:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{held.getsockname()[1]}"
 
 
 def first_line(error: PySparkException) -> str:

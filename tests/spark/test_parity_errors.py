@@ -6,8 +6,6 @@ What the driver can know is refused when the write is planned, before any task. 
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -31,14 +29,6 @@ WRONG = {
     ),
     "timestamp": ("'now' as timestamp", "timestamp has the unsupported type string. timestamp must be timestamp"),
 }
-
-
-@pytest.fixture(scope="module")
-def deaf_port() -> Iterator[str]:
-    """An address without a listener."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        yield f"127.0.0.1:{held.getsockname()[1]}"
 
 
 def refusal(spark: SparkSession, columns: list[str], kafka: KafkaCluster | str, /, **options: str) -> str:
@@ -173,10 +163,10 @@ def test_a_topic_of_the_column_that_does_not_exist_fails_the_task(spark: SparkSe
         append(frame, kafka_4, kafka_max_block_ms="500")
 
 
-def test_brokers_that_do_not_answer_end_the_write_within_max_block_ms(spark: SparkSession, deaf_port: str) -> None:
-    text = refusal(spark, ["'v' as value"], deaf_port, topic="t", kafka_max_block_ms="1000")
+def test_brokers_that_do_not_answer_end_the_write_within_max_block_ms(spark: SparkSession, deaf: str) -> None:
+    text = refusal(spark, ["'v' as value"], deaf, topic="t", kafka_max_block_ms="1000")
     assert "within max.block.ms=1000" in text
-    assert deaf_port in text
+    assert deaf in text
 
 
 def test_missing_brokers_are_an_error_of_the_options(spark: SparkSession) -> None:

@@ -21,14 +21,7 @@ from kafka_sink.cli.arguments import parse_arguments
 from kafka_sink.cli.brokers import producer_options
 from kafka_sink.cli.replay import filters_of
 from kafka_sink.error_table import ENTRIES
-from kafka_sink.errors import (
-    BrokerError,
-    ConfigError,
-    KafkaSinkError,
-    LocalProtocolError,
-    OutOfMemory,
-    explain_error,
-)
+from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, LocalProtocolError, OutOfMemory, explain_error
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.io.files import read_file
 from kafka_sink.io.tls import pkcs12_to_pem, tls_context

@@ -208,6 +208,8 @@ def test_options_of_a_login_module_that_a_client_has_no_use_for_are_named() -> N
         ({"ssl.keystore.location": "a", "ssl.key.location": "b"}, "contradict each other"),
         ({"ssl.keystore.key": "hunter2"}, "belong together: only one of them is set"),
         ({"ssl.certificate.location": "a"}, "belong together"),
+        ({"ssl.keystore.location": "-----BEGIN PRIVATE KEY-----\nhunter2"}, "ssl.keystore.location is the content of"),
+        ({"ssl.ca.location": "-----BEGIN CERTIFICATE-----"}, "or the text in ssl.truststore.certificates"),
         ({"ssl.protocol": "SSLv3"}, "ssl.protocol='SSLv3' is not valid: expected TLSv1.2 or TLSv1.3"),
         ({"ssl.enabled.protocols": "TLSv1,TLSv1.2"}, "older versions are not safe"),
         ({"ssl.protocol": "TLSv1.2", "ssl.enabled.protocols": "TLSv1.3"}, "leave no version of TLS"),
@@ -263,3 +265,5 @@ def test_no_secret_is_in_what_options_show_of_themselves() -> None:
     copy = pickle.loads(pickle.dumps(options))
     assert copy == options and "hunter" not in repr(options) + repr(copy)
     assert "security_protocol='SASL_SSL'" in repr(options) and "sasl_password=[hidden]" in repr(options)
+    keys = {**AWS_KEYS, "sasl.mechanism": "AWS_MSK_IAM", "sasl.aws.access.key.id": "hunter1"}
+    assert "hunter" not in repr(parse("SASL_SSL", keys))

@@ -9,6 +9,8 @@ import argparse
 import sys
 from functools import partial
 
+import pytest
+
 from tests.mistakes.table import MISTAKES, Mistake
 from tests.sim.command import Planted, Simulated
 from tests.sim.delivery.breakers import BREAKERS
@@ -40,12 +42,13 @@ def _kind_of(result: Result) -> str:
 
 def _violation(mistake: Mistake, seed: int) -> Violation | None:
     assert mistake.seeds is not None
-    with mistake.plant():
+    with pytest.MonkeyPatch.context() as patch:
+        mistake.plant(patch)
         return run(draw(seed, mistake.seeds.breakers)).violation
 
 
 PLANTED = [Planted(one.name, one.seeds.limit, partial(_violation, one)) for one in MISTAKES if one.seeds is not None]
-SIMULATED = Simulated("tests.sim.delivery", _add_options, _draw, run, _kind_of, REQUIRED, PLANTED)
+SIMULATED = Simulated("tests.sim.delivery", _draw, run, _kind_of, REQUIRED, PLANTED, _add_options)
 
 if __name__ == "__main__":
     sys.exit(SIMULATED.main(sys.argv[1:]))

@@ -117,6 +117,8 @@ class Books:
         # Attempts by name, and by the exact transaction that they have prepared.
         self.attempts: dict[str, Attempt] = {}
         self.prepared: dict[tuple[str, int, int], Attempt] = {}
+        # Attempts whose receipt nobody took: another one had won, or the batch was over.
+        self.losers: set[Attempt] = set()
         # Record number -> (attempt, row).
         self.records: dict[int, tuple[Attempt, int]] = {}
         # Attempts of which nothing may ever be visible, with the verdict that says so.

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.sim.scenario import FaultEvent
+from tests.sim.scenario import FaultEvent, draw_events
 
 PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED = (
     "processes", "twins", "set_back", "lost_markers", "expiry", "lies", "pool", "unnamed",
@@ -49,9 +49,6 @@ def breaker_faults(pick: Random, breakers: frozenset[str], busy_ms: int) -> list
     for breaker, kind in FAULTS_OF.items():
         mean_ms, length_ms = pick.choice(MEANS_MS[kind]), pick.choice((400, 1_500, 4_000))
         own = Random(pick.getrandbits(64))
-        at_ms = own.expovariate(1 / mean_ms)
-        while breaker in breakers and at_ms < busy_ms:
-            length = min(1 + int(own.expovariate(1 / length_ms)), 10_000)
-            events.append(FaultEvent(int(at_ms), kind, length, own.getrandbits(32)))
-            at_ms += 1 + own.expovariate(1 / mean_ms)
+        busy_with_it_ms = busy_ms if breaker in breakers else 0
+        events += draw_events(own, kind, mean_ms, length_ms, busy_with_it_ms, longest_ms=10_000)
     return events

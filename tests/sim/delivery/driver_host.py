@@ -16,29 +16,26 @@ from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.session import CommitResult
 from kafka_sink.options import ProducerOptions
+from tests.sim.host import Host
 from tests.sim.loop import Loop
 from tests.sim.network import NETWORK_COMMANDS, Network
 from tests.sim.trace import Trace, Violation
 
-TURNS_PER_MS_MAX = 200
 NO_LEADER = "has no leader"
 
 
-class DriverHost:
+class DriverHost(Host):
+    steps_per_ms_max = 200
+
     def __init__(
         self, name: str, options: ProducerOptions, *, loop: Loop, network: Network, trace: Trace,
         jitter: Callable[[], float],
     ) -> None:  # fmt: skip
-        self.name = name
-        self.is_alive = True
-        self.paused_until_ms = 0
+        super().__init__(name, loop, network, trace)
         # When the check before a decision began; before that, when the process began.
         self.checked_since_ms = loop.now_ms
         # Called after the machine has decided and before its requests are sent: a crash or a pause may be due.
         self.on_decided: Callable[[Phase], None] = lambda _phase: None
-        self._loop = loop
-        self._network = network
-        self._trace = trace
         options = replace(
             options,
             client_id=name,
@@ -53,9 +50,6 @@ class DriverHost:
         self._out: dict[RequestKey, AdminRequest] = {}
         # Requests that the machine has decided on, but which were not sent because the process was paused.
         self._held: tuple[AdminRequest, ...] = ()
-        self._inbox: list[c.Input] = []
-        self._planned_ms: int | None = None
-        self._turns_at = (-1, 0)
         self._waits_for_leader = False
 
     @property
@@ -64,46 +58,21 @@ class DriverHost:
 
     def run(self, machine: Committer, on_verdict: Callable[[CommitResult], None]) -> None:
         self._machine, self._on_verdict = machine, on_verdict
-        self._machine_wake_ms = self._loop.now_ms
-        self.plan_turn(self._loop.now_ms)
-
-    def kill(self, *, is_silent: bool) -> None:
-        self.is_alive = False
-        self._network.forget_host(self.name, is_silent=is_silent)
-
-    def pause(self, until_ms: int) -> None:
-        self.paused_until_ms = until_ms
+        self._machine_wake_ms = self.loop.now_ms
+        self.plan_step(self.loop.now_ms)
 
     # ---- events ----
 
-    def on_network(self, event: c.Input) -> None:
-        if self.is_alive:
+    def post(self, event: c.Input) -> None:
+        if self.is_busy:
+            super().post(event)
+        elif self.is_alive:
             self._inbox.append(event)
-            if self.is_busy:
-                self.plan_turn(self._loop.now_ms)
 
-    def plan_turn(self, when_ms: int) -> None:
-        when_ms = max(when_ms, self.paused_until_ms, self._loop.now_ms)
-        if self._planned_ms is None or when_ms < self._planned_ms:
-            self._planned_ms = when_ms
-            self._loop.at(when_ms, lambda: self._on_time(when_ms))
-
-    def _on_time(self, planned_ms: int) -> None:
-        if self._planned_ms != planned_ms or not self.is_alive:
+    def step(self) -> None:
+        if not self.is_busy:
             return
-        self._planned_ms = None
-        if self._loop.now_ms < self.paused_until_ms:
-            self.plan_turn(self.paused_until_ms)
-        elif self.is_busy:
-            self._turn()
-
-    def _turn(self) -> None:
-        now_ms = self._loop.now_ms
-        last_ms, count = self._turns_at
-        self._turns_at = (now_ms, count + 1 if last_ms == now_ms else 1)
-        if self._turns_at[1] > TURNS_PER_MS_MAX:
-            raise Violation("I11", f"{self.name} wants more than {TURNS_PER_MS_MAX} turns within {now_ms} ms")
-        events, self._inbox = self._inbox, []
+        now_ms, events = self.loop.now_ms, self.take_inbox()
         held, self._held = self._held, ()
         answers, wake_ms = self._step(now_ms, events, held)
         while self._machine is not None and (answers or now_ms >= self._machine_wake_ms):
@@ -123,10 +92,10 @@ class DriverHost:
             self._machine_wake_ms = max(progress.wake_at_ms or 1 << 60, now_ms + 1)
             if now_ms < self.paused_until_ms:
                 self._held = tuple(progress.requests)
-                self.plan_turn(self.paused_until_ms)
+                self.plan_step(self.paused_until_ms)
                 return
             answers, wake_ms = self._step(now_ms, [], tuple(progress.requests))
-        self.plan_turn(min(self._machine_wake_ms, wake_ms))
+        self.plan_step(min(self._machine_wake_ms, wake_ms))
 
     @property
     def machine(self) -> Committer | None:
@@ -135,10 +104,10 @@ class DriverHost:
     def _on_checking(self, now_ms: int, trouble: str, *, is_first: bool) -> None:
         if is_first:
             self.checked_since_ms = now_ms
-            self._trace.count("check before a decision")
+            self.trace.count("check before a decision")
         if trouble.endswith(NO_LEADER) and not self._waits_for_leader:
             self._waits_for_leader = True
-            self._trace.count("leader wait before a decision")
+            self.trace.count("leader wait before a decision")
 
     def _step(
         self, now_ms: int, events: list[c.Input], questions: tuple[AdminRequest, ...]
@@ -146,10 +115,10 @@ class DriverHost:
         step = self._engine.step(now_ms, events, questions)  # type: ignore[arg-type]  # the network sends no others
         for command in step.commands:
             if isinstance(command, NETWORK_COMMANDS):
-                self._network.carry_out(self, command)
+                self.network.carry_out(self, command)
         for response in step.responses:
             if response.kind is ResponseKind.LEADERLESS:
-                self._trace.count(f"leader wait: {response.key.purpose}")
+                self.trace.count(f"leader wait: {response.key.purpose}")
         return match_responses(self._out, step.responses), 1 << 60 if step.wake_at_ms is None else step.wake_at_ms
 
     def _end(self, verdict: CommitResult) -> None:

@@ -90,8 +90,10 @@ class SparkJob:
         task = self._tasks[attempt.spark_partition]
         if task.running.pop(attempt, None) is None or self._resume is None:
             self.stage.count("attempt ended that nobody waited for" if receipt is None else "receipt that nobody took")
+            self.stage.books.losers.add(attempt)
         elif task.receipt is not None:
             self.stage.count("losing attempt")
+            self.stage.books.losers.add(attempt)
         elif receipt is not None:
             task.receipt = receipt
             self._drop_losers(task)

@@ -8,6 +8,7 @@ leaders before it ends a transaction, and waits. Each dropped marker has a cause
   late news       there is a leader again, a broker had told the client, but the coordinator had not heard of it
   deadline        time was up, and the decided batch had to be committed
   lie             a coordinator had wrongly answered that the transaction is over (`lies`), so its id was used again
+  losing attempt  nobody took the receipt of the attempt, and its process used the id again before the sweep could abort
 
 Any other cause is a violation. "In time" means: for the first EndTxn of a batch, since the check before the decision;
 for a repetition, since the EndTxn before it; for all other requests of a driver, since its operation began. A task must
@@ -38,6 +39,7 @@ from kafka_sink.testing.transactions import CoordinatedTransaction
 from kafka_sink.wire import frames
 from kafka_sink.wire.apis import END_TXN, INIT_PRODUCER_ID, METADATA
 from tests.sim.decoder import read_batch
+from tests.sim.delivery.books import Books
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.plan import LEDGER
 from tests.sim.network import Connection, Network
@@ -45,8 +47,8 @@ from tests.sim.scenario import TOPICS
 from tests.sim.trace import Trace, Violation
 
 TIME_OUT, AFTER_THE_CHECK, LATE_NEWS = "time-out", "after the check", "late news"
-DEADLINE, LIE = "deadline", "lie"
-# Those that a long run must show; a lie about such a transaction is too rare.
+DEADLINE, LIE, LOSING = "deadline", "lie", "losing attempt"
+# Those that a long run must show; the other two are too rare.
 CAUSES = (TIME_OUT, AFTER_THE_CHECK, LATE_NEWS, DEADLINE)
 OPEN_SHARE = 0.8
 # Longer than most answers take.
@@ -73,8 +75,11 @@ class Forgotten:
 
 
 class Leaders:
-    def __init__(self, network: Network, trace: Trace, lied_about: Set[str], *, freshness_ms: int) -> None:
+    def __init__(
+        self, network: Network, trace: Trace, books: Books, lied_about: Set[str], *, freshness_ms: int
+    ) -> None:
         """`lied_about`: transactional ids about which a coordinator has answered wrongly."""
+        self._books = books
         self._lied_about = lied_about
         self.network = network
         self.core = network.core
@@ -196,7 +201,10 @@ class Leaders:
         if call is not None and call.api is END_TXN:
             cause = self._excuses.get((call.connection_id, call.correlation_id), Excuse("nobody", {}))
         elif call is not None and call.api is INIT_PRODUCER_ID:
-            cause = Excuse("InitProducerId", {})
+            record = transaction.record
+            exact = (transaction.transactional_id, record.producer_id, record.producer_epoch)
+            is_lost = self._books.prepared.get(exact) in self._books.losers
+            cause = Excuse("InitProducerId", dict.fromkeys(record.partitions, LOSING) if is_lost else {})
         self._cause[transaction.transactional_id] = cause
         self._really_decide(transaction, after, done)
 

@@ -6,19 +6,22 @@ some out, to shrink a failure, changes no other draw.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 from kafka_sink.options import ProducerOptions
-from tests.sim.delivery.breakers import (
-    REPLAY_MISMATCH,
-    UNNAMED,
-    breaker_faults,
-    drawn_breakers,
-)
+from tests.sim.delivery.breakers import REPLAY_MISMATCH, UNNAMED, breaker_faults, drawn_breakers
 from tests.sim.dice import Dice
-from tests.sim.scenario import LINKS, REQUEST_AND_ANSWER, TOPICS, FaultEvent
+from tests.sim.scenario import (
+    LINKS,
+    REQUEST_AND_ANSWER,
+    TOPICS,
+    Drawn,
+    FaultEvent,
+    draw_delays,
+    draw_events,
+    in_order,
+)
 
 # A stream; batch writes with a name; batch writes of foreachBatch, named by the numbers of a stream's batches.
 STREAM, LABELLED, FOREACH = "stream", "labelled", "foreach"
@@ -59,15 +62,9 @@ RARE = frozenset({"crash", "stop", "second_driver", "grow_topic", "pause_task", 
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    seed: int
+class Plan(Drawn):
     kind: str
-    brokers: int
     feature_level: int
-    partitions: dict[str, int]
-    properties: dict[str, str]
-    latency_ms: float
-    delay_means_ms: dict[str, float]
     options: ProducerOptions
     codec: str
     batches: int
@@ -83,8 +80,6 @@ class Plan:
     # Shares: commits in a process without state, tasks on a producer that was idle.
     forgetful: float
     reuse: float
-    busy_ms: int
-    faults: tuple[FaultEvent, ...]
     breakers: frozenset[str]
     processes: int
     replay_mismatch: str
@@ -94,9 +89,6 @@ class Plan:
     @property
     def transaction_version(self) -> int:
         return 2 if self.feature_level >= 2 else 1
-
-    def with_faults(self, kept: Sequence[int]) -> Plan:
-        return replace(self, faults=tuple(self.faults[index] for index in kept))
 
     def __str__(self) -> str:
         return (
@@ -117,13 +109,7 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
     version = pick.choice((0, 1, 2, 2))
     batches = pick.randint(2, 6)
     busy_ms = pick.choice((2_000, 5_000, 10_000))
-    delays: dict[str, float] = {
-        what: pick.choice((0, 0, 1, 5, 50)) * scale
-        for what, scale in (
-            ("transaction_log", 1), ("marker", 4), ("marker_retry", 4), ("replication", 1), ("coordinator_load", 5),
-            ("metadata", 10),
-        )
-    }  # fmt: skip
+    delays = draw_delays(pick)
     kind = pick.choice((STREAM, STREAM, STREAM, LABELLED, FOREACH))
     faults = (_focused if seed % FOCUS_EVERY == FOCUSED else _faults)(dice["faults"], busy_ms)
     patience_ms = dice["patience"].choice((120_000, 120_000, 3_000, 1_000))
@@ -154,7 +140,7 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         forgetful=pick.choice((0, 0.3, 1)),
         reuse=pick.choice((0, 0.5, 1)),
         busy_ms=busy_ms,
-        faults=_in_order(
+        faults=in_order(
             [
                 *faults,
                 *breaker_faults(dice["breakers"], breakers, busy_ms),
@@ -215,7 +201,7 @@ def _faults(pick: Random, busy_ms: int) -> list[FaultEvent]:
         is_on = pick.random() < (max(share_on, 0.4) if kind in SPARK else share_on)
         mean_ms = pick.choice(MEAN_PAUSE_MS) * (3 if kind in RARE else 1)
         length_ms = pick.choice((50, 400, 1_500, 5_000))
-        events += _events(pick, kind, mean_ms, length_ms, busy_ms if is_on else 0)
+        events += draw_events(pick, kind, mean_ms, length_ms, busy_ms if is_on else 0)
     return events
 
 
@@ -226,7 +212,7 @@ def _leaderless(pick: Random, busy_ms: int, *, is_only: bool, is_long: bool) -> 
         for kind in kinds:
             means_ms = (800, 2_500) if kind == "no_leader" else (150, 400) if is_only else (500, 1_500)
             lengths_ms = (4_000, 15_000) if is_long else (400, 1_500, 4_000)
-            events += _events(pick, kind, pick.choice(means_ms), pick.choice(lengths_ms), busy_ms)
+            events += draw_events(pick, kind, pick.choice(means_ms), pick.choice(lengths_ms), busy_ms)
     return events
 
 
@@ -234,19 +220,5 @@ def _focused(pick: Random, busy_ms: int) -> list[FaultEvent]:
     events: list[FaultEvent] = []
     for kind in pick.choice(FOCUSES):
         mean_ms = pick.choice((100, 300, 1_000)) * (2 if kind in RARE else 1)
-        events += _events(pick, kind, mean_ms, pick.choice((400, 1_500, 5_000)), busy_ms)
+        events += draw_events(pick, kind, mean_ms, pick.choice((400, 1_500, 5_000)), busy_ms)
     return events
-
-
-def _events(pick: Random, kind: str, mean_ms: float, length_ms: float, busy_ms: int) -> list[FaultEvent]:
-    events = []
-    at_ms = pick.expovariate(1 / mean_ms)
-    while at_ms < busy_ms:
-        length = min(1 + int(pick.expovariate(1 / length_ms)), 15_000)
-        events.append(FaultEvent(int(at_ms), kind, length, pick.getrandbits(32)))
-        at_ms += 1 + pick.expovariate(1 / mean_ms)
-    return events
-
-
-def _in_order(events: list[FaultEvent]) -> tuple[FaultEvent, ...]:
-    return tuple(sorted(events, key=lambda event: event.at_ms))

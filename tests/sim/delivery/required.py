@@ -6,19 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.sim.delivery.assumptions import LIES
-from tests.sim.delivery.breakers import (
-    EXPIRY,
-    FAULTS_OF,
-    LOST_MARKERS,
-    POOL,
-    PROCESSES,
-    SET_BACK,
-    TWINS,
-    UNNAMED,
-)
-from tests.sim.delivery.breakers import (
-    LIES as LYING,
-)
+from tests.sim.delivery.breakers import EXPIRY, FAULTS_OF, LOST_MARKERS, POOL, PROCESSES, SET_BACK, TWINS, UNNAMED
+from tests.sim.delivery.breakers import LIES as LYING
 from tests.sim.delivery.leaders import CAUSES
 from tests.sim.delivery.plan import ALL_FAULTS, LEADERLESS
 

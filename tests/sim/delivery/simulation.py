@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from random import Random
 from unittest import mock
@@ -13,24 +13,18 @@ from kafka_sink.testing.topics import BrokerState
 from kafka_sink.testing.transaction_state import CoordinatorState
 from kafka_sink.testing.transactions import TransactionCoordinator
 from kafka_sink.wire.apis import INIT_PRODUCER_ID
-from tests.sim import network_faults
 from tests.sim.cluster_faults import REFUSALS, REFUSED_ALTHOUGH_DONE, ClusterFaults
+from tests.sim.course import Course, Ran
 from tests.sim.delivery.breakers import LOST_MARKERS
 from tests.sim.delivery.checks import Checks, check_nothing_is_open
 from tests.sim.delivery.moments import LEADER_PHASES
 from tests.sim.delivery.plan import LABELLED, LEDGER, Plan
 from tests.sim.delivery.query import Moment, Query
 from tests.sim.delivery.stage import Stage
-from tests.sim.dice import Dice, exponential_ms
-from tests.sim.loop import Loop
-from tests.sim.network import ARMED_FOR_MS, Armed, Network
-from tests.sim.ran import Ran, ran
-from tests.sim.scenario import TOPICS, FaultEvent
-from tests.sim.trace import Trace, Violation
+from tests.sim.dice import Dice
+from tests.sim.network import Link
+from tests.sim.scenario import TOPICS
 
-# Sixty attempts at once (speculation, and runs that are over) with back-offs of 1 ms took 94,000 events. A single
-# engine that sends requests without a pause is caught by its own limit.
-EVENTS_MAX = 400_000
 # After the last fault: recovery waits up to 120 s, and a lost batch needs some starts until it is resolved.
 TIME_TO_END_MS = 600_000
 # A request may come 12 s late and begin a transaction, which then ends by its time-out. This is the additional time
@@ -67,19 +61,13 @@ class DeliveryFaults(ClusterFaults):
 Result = Ran[Plan]
 
 
-class DeliverySimulation:
+class DeliverySimulation(Course[Plan]):
     def __init__(self, plan: Plan, *, keep_trace: bool = False) -> None:
-        self.plan = plan
-        self.dice = Dice(f"delivery run {plan.seed}")
-        self.loop = Loop()
-        self.trace = Trace(keep=keep_trace)
-        self.faults: ClusterFaults | None = None
+        super().__init__(plan, Dice(f"delivery run {plan.seed}"), keep_trace=keep_trace)
         timed_out: set[tuple[str, int, int]] = set()
         with _time_outs_noted(timed_out):
             # The scheduled housekeeping of the core keeps the patched method.
-            self.core = self._build_core()
-        self.network = Network(self.loop, self.core, self.dice, self.trace, latency_ms=plan.latency_ms)
-        network_faults.attach(self.network)
+            self.connect(self._build_core())
         self.faults = DeliveryFaults(
             self.core, self.network, self.trace, topics=(*TOPICS, *[LEDGER] * LEDGER_SHARE),
             refusals={**REFUSALS, **MORE_REFUSALS}, refused_although_done=REFUSED_ALTHOUGH_DONE,
@@ -96,7 +84,7 @@ class DeliverySimulation:
     def _build_core(self) -> BrokerCluster:
         plan, chance = self.plan, self.dice["coordinator"]
         settings = Settings(
-            properties=plan.properties, delay_ms=self._broker_delay_ms, chance=lambda _what: chance.random() < 0.5
+            properties=plan.properties, delay_ms=self.broker_delay_ms, chance=lambda _what: chance.random() < 0.5
         )
         brokers = [BrokerState(number, f"b{number}", 9092) for number in range(1, plan.brokers + 1)]
         core = BrokerCluster(brokers, topics=plan.partitions, settings=settings)
@@ -105,41 +93,22 @@ class DeliverySimulation:
         core.cluster.create_topic(LEDGER, 1, min(3, plan.brokers), configs)
         return core
 
-    def _broker_delay_ms(self, what: str) -> int:
-        delay_ms = exponential_ms(self.dice[f"broker {what}"], self.plan.delay_means_ms.get(what, 0))
-        if what == "replication" and self.faults is not None:
-            delay_ms = max(delay_ms, self.faults.replication_stalled_until_ms - self.loop.now_ms)
-        return delay_ms
-
     # ---- the course of a run ----
 
-    def run(self) -> Result:
-        return ran(self.plan, self.loop, self.trace, self._run)
-
-    def _run(self) -> None:
+    def play(self) -> None:
         self.first.start()
-        for event in self.plan.faults:
-            self._plan_fault(event)
-        self._run_until(self.plan.busy_ms)
+        self.plan_faults()
+        self.run_until(self.plan.busy_ms)
         self._heal()
-        self._run_until(self.loop.now_ms + TIME_TO_END_MS, until_finished=True)
+        self.run_until(self.loop.now_ms + TIME_TO_END_MS, self._is_finished)
         check_nothing_is_open(self.core, self.stage.assumptions, self.plan.kind)
         self._end_executors()
-        self._run_until(self.loop.now_ms + self.plan.options.transaction_timeout_ms + TIME_TO_SETTLE_MS)
+        self.run_until(self.loop.now_ms + self.plan.options.transaction_timeout_ms + TIME_TO_SETTLE_MS)
         self._operate()
-        self._run_until(self.loop.now_ms + TIME_TO_REPLICATE_MS)
+        self.run_until(self.loop.now_ms + TIME_TO_REPLICATE_MS)
         stage = self.stage
         in_doubt = stage.leaders.in_doubt
         Checks(self.core, stage.books, stage.history, stage.checkpoints, self.plan.kind, in_doubt).check_all()
-
-    def _run_until(self, end_ms: int, *, until_finished: bool = False) -> None:
-        while (next_ms := self.loop.next_ms) is not None and next_ms <= end_ms:
-            if self.loop.events_count >= EVENTS_MAX:
-                raise Violation("I11", f"more than {EVENTS_MAX} events")
-            self.loop.run_next()
-            if until_finished and self._is_finished():
-                return
-        self.loop.now_ms = max(self.loop.now_ms, end_ms)
 
     def _is_finished(self) -> bool:
         is_over = not any(query.is_running for query in self._lasting())
@@ -151,7 +120,6 @@ class DeliverySimulation:
 
     def _heal(self) -> None:
         """Ends all faults and all executors; the queries start again and have more batches to write."""
-        assert self.faults is not None
         self.stage.note("healed")
         self.stage.is_healed = True
         self.faults.heal()
@@ -182,52 +150,33 @@ class DeliverySimulation:
 
     # ---- faults ----
 
-    def _plan_fault(self, event: FaultEvent) -> None:
-        self.loop.at(event.at_ms, lambda: self._act(event))
-
-    def _act(self, event: FaultEvent) -> None:
-        assert self.faults is not None
-        if self.stage.is_healed:
-            return
-        pick, kind = Random(event.pick), event.kind
-        if kind in network_faults.REQUEST_FAULTS or kind in network_faults.ANSWER_FAULTS:
-            self._arm(kind, pick)
-            return
-        if kind in network_faults.LINK_FAULTS:
-            alive = {host.name for query in self._queries() for host in query.hosts}
-            alive |= {one.name for one in self.stage.executors if one.is_alive and one.attempt is not None}
-            links = [link for link in self.network.links.values() if link.host in alive]
-            acted = bool(links)
-            if links:
-                network_faults.LINK_FAULTS[kind](self.network, pick.choice(links), pick, event.length_ms)
-        elif kind in self.stage.assumptions.table:
-            acted = self.stage.assumptions.table[kind](pick, event.length_ms)
-        elif kind in self.faults.table:
-            acted = self.faults.table[kind](pick, event.length_ms)
-            self.faults.flush()
-        else:
-            acted = self._hurt_spark(kind, pick, event.length_ms)
-        if acted:
-            self.trace.count(f"fault {kind}")
-            self.stage.note(f"fault {kind}")
-
     def _queries(self) -> list[Query]:
         return [query for query in (self.first, self.second, self.twin) if query is not None and query.is_running]
 
-    def _arm(self, kind: str, pick: Random) -> None:
-        """Arms a fault for the next request of some kind, of one live host: more often a driver than a task."""
-        drivers = [host.name for query in self._queries() for host in query.hosts]
-        tasks = [one.name for one in self.stage.executors if one.is_alive and one.attempt is not None]
-        direction = "request" if kind in network_faults.REQUEST_FAULTS else "answer"
+    def _drivers(self) -> list[str]:
+        return [host.name for query in self._queries() for host in query.hosts]
+
+    def _tasks(self) -> list[str]:
+        return [one.name for one in self.stage.executors if one.is_alive and one.attempt is not None]
+
+    def links_to_hurt(self) -> Iterable[Link]:
+        alive = {*self._drivers(), *self._tasks()}
+        return [link for link in self.network.links.values() if link.host in alive]
+
+    def arm(self, kind: str, pick: Random) -> None:
+        """For the next request of some kind, of one live host: more often a driver than a task."""
+        drivers, tasks = self._drivers(), self._tasks()
         is_for_driver = not tasks or pick.random() < DRIVER_SHARE
-        armed = Armed(kind, pick, self.loop.now_ms + ARMED_FOR_MS, pick.choice(API_KEYS))
+        direction, armed = self.armed(kind, pick, pick.choice(API_KEYS))
         if is_for_driver and not drivers:
             # Each operation has its own process: the fault waits for the next one.
             self.stage.armed_for_drivers.append((direction, armed))
         else:
             self.stage.arm(pick.choice(drivers if is_for_driver else tasks), direction, armed)
 
-    def _hurt_spark(self, kind: str, pick: Random, length_ms: int) -> bool:
+    def hurt(self, kind: str, pick: Random, length_ms: int) -> bool:
+        if kind in self.stage.assumptions.table:
+            return self.stage.assumptions.table[kind](pick, length_ms)
         if kind == "no_leader":
             return self.stage.leaders.lose(pick, length_ms)
         if kind == "second_driver":
@@ -267,14 +216,14 @@ class DeliverySimulation:
             query.cut_at = Moment(pick)
             return False
         elif kind == "late_start":
-            armed = Armed("overtaken", pick, self.loop.now_ms + ARMED_FOR_MS, INIT_PRODUCER_ID.key)
+            _, armed = self.armed("overtaken", pick, INIT_PRODUCER_ID.key)
             self.stage.armed_for_tasks.append(armed)
         elif kind == "crash_before_spark_commits":
             query.crashes_before_spark_commits = True
             return False
         else:
             for host in query.hosts:
-                host.plan_turn(self.loop.now_ms)
+                host.plan_step(self.loop.now_ms)
             return bool(query.hosts)
         return True
 
@@ -333,5 +282,5 @@ def _time_outs_noted(timed_out: set[tuple[str, int, int]]) -> Iterator[None]:
         yield
 
 
-def run(plan: Plan, *, steps_max: int | None = None, keep_trace: bool = False) -> Result:
+def run(plan: Plan, *, keep_trace: bool = False) -> Result:
     return DeliverySimulation(plan, keep_trace=keep_trace).run()

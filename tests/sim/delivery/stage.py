@@ -45,7 +45,9 @@ class Stage:
         self.history = History()
         self.books = Books()
         self.assumptions = Assumptions(network.core, trace)
-        self.leaders = Leaders(network, trace, self.assumptions.lied_about, freshness_ms=plan.options.retry_backoff_ms)
+        self.leaders = Leaders(
+            network, trace, self.books, self.assumptions.lied_about, freshness_ms=plan.options.retry_backoff_ms
+        )
         has_one_process = plan.forgetful == 0 and PROCESSES not in plan.breakers
         claims = Claims(network.core.cluster.topics[LEDGER].partitions[0].log, is_strict=has_one_process)
         self.verdicts = Verdicts(

@@ -15,12 +15,7 @@ from kafka_sink.client.authentication import session_end_ms
 from kafka_sink.client.connection import NEGOTIATION_FRAME_BYTES_MAX
 from kafka_sink.engine.commands import Append
 from kafka_sink.error_table.brokers import KERBEROS_LOGIN
-from kafka_sink.errors import (
-    AuthenticationError,
-    ConfigError,
-    LocalProtocolError,
-    RemoteProtocolError,
-)
+from kafka_sink.errors import AuthenticationError, ConfigError, LocalProtocolError, RemoteProtocolError
 from kafka_sink.security.mechanisms import Exchange
 from kafka_sink.security.oauthbearer import OAuthBearerExchange
 from kafka_sink.security.passwords import password_exchange
@@ -134,8 +129,8 @@ def test_wrong_credentials_are_told_once_in_the_words_of_the_broker_and_never_tr
     text = refused(driver)
     assert text.startswith("PKS-4001: ")
     assert "refused the credentials for PLAIN: SASL_AUTHENTICATION_FAILED (58)" in text
-    assert "the broker says: no such user?fake log linexxx" in text
-    assert len(text) < 1400 and "hunter2" not in text
+    assert "the broker says: no such user fake log linexxx" in text
+    assert len(text) < 2400 and "hunter2" not in text
 
 
 def test_a_token_that_is_refused_is_no_matter_of_name_and_password() -> None:
@@ -151,7 +146,7 @@ def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
     driver.cluster.scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 33, "mechanisms": offered}
     text = refused(driver)
     assert text.startswith("PKS-4004: ")
-    assert "does not take sasl.mechanism=PLAIN: it offers SCRAM-SHA-512, evil?" in text
+    assert "does not take sasl.mechanism=PLAIN: it offers SCRAM-SHA-512, evil " in text
     assert SASL_AUTHENTICATE not in apis(driver)
 
 

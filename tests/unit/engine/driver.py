@@ -204,6 +204,7 @@ class EngineDriver:
         request: Asked | None = None,
         base_offset: int = 0,
         endpoints: Sequence[Mapping[str, Any]] = (),
+        throttle_time_ms: int = 0,
         **fields: Any,
     ) -> list[Command]:
         """Answers the oldest (or the given) Produce request: one code for all its partitions, or one for each."""
@@ -218,7 +219,8 @@ class EngineDriver:
                 rows.append({"index": index, "error_code": code, "base_offset": offset, **fields})
             names = {key: topic[key] for key in ("name", "topic_id") if key in topic}
             topics.append({**names, "partition_responses": rows})
-        self.cluster.answer(request, {"responses": topics, "node_endpoints": list(endpoints), "throttle_time_ms": 0})
+        body = {"responses": topics, "node_endpoints": list(endpoints), "throttle_time_ms": throttle_time_ms}
+        self.cluster.answer(request, body)
         return self.run()
 
     def disconnect(self, node_id: int = 0) -> list[Command]:

@@ -68,9 +68,9 @@ def sent_once(batch: ProducerBatch, leader: tuple[int, int] = (0, 0), *, backoff
     return batch
 
 
-def numbered(base_sequence: int, record_count: int = 1, identity: ProducerIdentity = IDENTITY) -> ProducerBatch:
+def numbered(base_sequence: int, record_count: int = 1) -> ProducerBatch:
     batch = new_batch(0, record_count)
-    batch.base_sequence, batch.identity = base_sequence, identity
+    batch.base_sequence, batch.identity, batch.attempts = base_sequence, IDENTITY, 1
     return batch
 
 

@@ -129,6 +129,10 @@ an unknown producer id without a log start is tried again as it is
     send ok@5 send forgot 100ms
     => 0/0 0/1 0/1 | 5 open
 
+a leader that forgot the producer proves that no earlier try is in the log
+    send timed_out 100ms forgot@0 200ms ok@5
+    => 0/0 0/0 1/0 | 5
+
 all batches in flight that meet the unknown producer id come through in order
     send ok@5 send send forgot@10 forgot@10 100ms ok@10 ok@11
     => 0/0 0/1 0/2 1/0 1/1 | 5 10 11
@@ -545,7 +549,7 @@ def test_an_abort_and_records_that_expire(history: History, transaction_version:
 
 @histories("""
 when retention took all that was written the partition starts at zero in the same epoch
-    send ok@10 send send forgot@20 forgot@20 rest commit
+    send ok@10 send send forgot@11 forgot@11 rest commit
     => 0/0 0/1 0/2 0/0 0/1 | 10 0 0 done
 
 an unknown producer id without a log start is tried again as it is
@@ -553,7 +557,7 @@ an unknown producer id without a log start is tried again as it is
     => 0/0 0/0 | 0
 
 lost records doom the transaction
-    send ok@10 send forgot@5 doomed
+    send ok@10 send forgot@10 doomed
     => 0/0 0/1 | 10 failed
 """)
 def test_a_leader_that_forgot_the_producer_of_a_transaction(history: History) -> None:

@@ -22,12 +22,7 @@ from kafka_sink.client.commands import Disconnect
 from kafka_sink.engine.batch_sender import REQUEST_OVERHEAD_BYTES
 from kafka_sink.engine.commands import Append, BatchObserved, Close, Drained
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import (
-    AuthorizationError,
-    BrokerError,
-    DeliveryError,
-    DeliveryTimeout,
-)
+from kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, DeliveryTimeout
 from kafka_sink.records.batch import Share
 from kafka_sink.wire.apis import PRODUCE
 
@@ -134,13 +129,17 @@ def test_the_text_of_the_broker_reaches_the_user() -> None:
     batch = driver.send()
     driver.answer(INVALID_RECORD, error_message="no key on a compacted topic")
     assert "no key on a compacted topic" in str(driver.error_of(batch))
+    batch = driver.send()
+    driver.answer(INVALID_RECORD, error_message="\x1b[2Jno key\n25/11/25 INFO all rows delivered" + "x" * 30_000)
+    text = str(driver.error_of(batch))
+    assert "no key 25/11/25" in text and text.isprintable() and len(text) < 3000
 
 
 def test_errors_of_single_records_are_passed_on_with_their_positions() -> None:
     driver = EngineDriver()
     batch = driver.send(record_count=5)
     record_errors = [
-        {"batch_index": 1, "batch_index_error_message": "key is missing"},
+        {"batch_index": 1, "batch_index_error_message": "key is\nmissing"},
         {"batch_index": 3, "batch_index_error_message": None},
     ]
     driver.answer(INVALID_RECORD, record_errors=record_errors)
@@ -178,6 +177,7 @@ def test_a_broker_that_speaks_no_common_version_of_produce_fails_the_batch_at_on
     batch = driver.send()
     error = driver.error_of(batch)
     assert "Produce needs one of the versions" in str(error)
+    assert isinstance(error, DeliveryError) and not error.ambiguous
     assert isinstance(error.__cause__, BrokerError)
     assert driver.sent == []
 
@@ -231,7 +231,7 @@ def test_a_request_that_times_out_closes_its_connection() -> None:
 DELIVERY_TIMEOUT_MS = 10_000
 # The request time-out is longer than that of a delivery, so batches expire while they are on the wire.
 OPTIONS: dict[str, Any] = {"delivery_timeout_ms": DELIVERY_TIMEOUT_MS, "request_timeout_ms": 30_000}
-NOT_ENOUGH_REPLICAS = 19
+NOT_ENOUGH_REPLICAS, UNKNOWN_TOPIC_ID = 19, 100
 
 
 def timeout_of(driver: EngineDriver, batch: ProducerBatch) -> DeliveryTimeout:
@@ -268,6 +268,48 @@ def test_a_batch_that_cannot_be_sent_expires_exactly_in_time_and_is_not_in_the_l
     error = timeout_of(driver, batch)
     assert (error.ambiguous, error.attempts) == (False, 0)
     assert "delivery.timeout.ms=10000" in str(error)
+
+
+def test_a_batch_that_expires_behind_a_quota_says_so() -> None:
+    """Of two batches the first uses up the quota: nothing has failed, and nothing but the pause is in the way."""
+    driver = EngineDriver(warm=[0], max_in_flight_requests_per_connection=1, **OPTIONS)
+    driver.send()
+    behind = driver.send()
+    driver.answer(throttle_time_ms=2 * DELIVERY_TIMEOUT_MS)
+    assert "quota" in driver.engine.trouble
+    driver.sleep(DELIVERY_TIMEOUT_MS)
+    assert "throttles this client, because a quota" in str(timeout_of(driver, behind))
+
+
+def test_a_batch_for_a_partition_that_is_gone_says_so_when_it_expires() -> None:
+    """The topic was created again with fewer partitions: the old ones are not merely without a leader."""
+    driver = EngineDriver(leaders=(0, 0, 0), warm=[0], **OPTIONS)
+    tried = driver.send(partition=2)
+    driver.cluster.topics["t"], driver.cluster.topic_ids["t"] = {0: 0}, bytes(15) + b"\x09"
+    driver.answer(UNKNOWN_TOPIC_ID)
+    driver.sleep(1_000)
+    untried = driver.send(partition=2)
+    driver.sleep(DELIVERY_TIMEOUT_MS)
+    for batch in (tried, untried):
+        assert "topic t now ends with partition 0" in str(timeout_of(driver, batch))
+
+
+def test_each_batch_expires_in_its_own_time_whatever_became_of_the_others() -> None:
+    driver = without_a_leader()
+    batches = []
+    for _ in range(3):
+        batches.append(driver.send(topic="lost"))
+        driver.sleep(1_000)
+    delivered = driver.send()
+    driver.answer()
+    assert driver.offset_of(delivered) == 0
+    driver.sleep(DELIVERY_TIMEOUT_MS - 3_000 - 1)
+    for number, batch in enumerate(batches):
+        assert [driver.is_open(each) for each in batches] == [index >= number for index in range(3)]
+        driver.sleep(1)
+        assert batch.opened_ms + DELIVERY_TIMEOUT_MS == driver.now_ms
+        assert not timeout_of(driver, batch).ambiguous
+        driver.sleep(999)
 
 
 def test_batches_of_several_partitions_expire_together() -> None:

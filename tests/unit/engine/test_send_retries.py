@@ -12,10 +12,11 @@ from driver import (
     NOT_LEADER,
     OUT_OF_ORDER,
     EngineDriver,
+    new_batch,
 )
 from fake_cluster import FakeCluster
 
-from kafka_sink.engine.commands import Abandon, BatchObserved, Close, Flush
+from kafka_sink.engine.commands import Abandon, Append, BatchObserved, Close, Flush
 from kafka_sink.engine.producer_batch import ProducerBatch, ProducerIdentity
 from kafka_sink.engine.sequences import PRODUCER_EPOCH_MAX
 from kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, TransportError
@@ -71,12 +72,18 @@ def test_after_a_request_time_out_the_same_bytes_are_sent_again() -> None:
     assert first.decoded == second.decoded
 
 
-def test_a_partition_that_the_answer_left_out_is_tried_again() -> None:
+@pytest.mark.parametrize("code_of_the_other", [0, INVALID_RECORD])
+def test_a_partition_that_the_answer_left_out_is_tried_again(code_of_the_other: int) -> None:
     driver = EngineDriver()
-    batch = driver.send()
-    driver.cluster.answer(driver.produces[0], {"responses": [], "throttle_time_ms": 0})
+    batch, other = new_batch(0), new_batch(1)
+    driver.run(Append([batch, other]))
+    (request,) = driver.produces
+    (topic,) = request.body["topic_data"]
+    row = {"index": 1, "error_code": code_of_the_other, "base_offset": -1}
+    body = {"responses": [{"topic_id": topic["topic_id"], "partition_responses": [row]}], "throttle_time_ms": 0}
+    driver.cluster.answer(request, body)
     driver.run()
-    assert driver.is_open(batch)
+    assert driver.is_open(batch) and not driver.is_open(other)
     assert batch.may_be_in_log
     driver.sleep(BACKOFF_MS)
     driver.answer()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 
 import pytest
+from driver import DUPLICATE, INVALID_RECORD
 from transaction_driver import PRODUCER_ID, TRANSACTION, TransactionDriver, started
 
 from kafka_sink.engine.commands import Abandon, Append
 from kafka_sink.engine.transaction import TransactionReceipt
+from kafka_sink.engine.transaction_requests import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.errors import (
     BrokerError,
     KafkaSinkError,
@@ -318,6 +320,71 @@ def test_prepare_waits_for_every_record_and_gives_a_receipt(transaction_version:
     assert pickle.loads(pickle.dumps(given)) == given
 
 
+def test_a_receipt_names_the_last_known_offset_of_each_partition(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version)
+    driver.begin()
+    driver.hold(PRODUCE)
+    driver.send(0, 3)
+    driver.answer(base_offset=7)
+    driver.send(0)
+    driver.answer(DUPLICATE)  # it is in the log, and nobody says where
+    driver.send(1)
+    driver.answer(base_offset=20)
+    assert driver.receipt_of(driver.prepare()).last_offsets == {("t", 0): 9, ("t", 1): 20}
+
+
+def test_the_next_transaction_knows_nothing_of_the_one_before(transaction_version: int, commit: bool) -> None:
+    driver = started(transaction_version)
+    assert driver.ok(end(driver, commit))
+    driver.begin()
+    ended_count = driver.count(END_TXN)
+    empty = driver.receipt_of(driver.prepare())
+    assert (empty.is_started, empty.last_offsets, empty.topic_ids) == (False, {}, {})
+    assert driver.ok(driver.commit()) and driver.count(END_TXN) == ended_count
+
+
+def test_a_partition_that_was_not_registered_before_an_abort_does_not_belong_to_the_next_transaction() -> None:
+    driver = TransactionDriver(1)
+    driver.begin()
+    driver.hold(ADD_PARTITIONS_TO_TXN)
+    driver.send(0)
+    driver.send(1)
+    abort = driver.abort()
+    driver.release(ADD_PARTITIONS_TO_TXN)
+    assert driver.ok(abort)
+    driver.begin()
+    ended_count, asked_count = driver.count(END_TXN), driver.count(ADD_PARTITIONS_TO_TXN)
+    assert driver.ok(driver.commit())
+    assert (driver.count(END_TXN), driver.count(ADD_PARTITIONS_TO_TXN)) == (ended_count, asked_count)
+
+
+def test_a_refused_registration_says_nothing_of_an_earlier_one_that_was_lost() -> None:
+    driver = TransactionDriver(1)
+    driver.begin()
+    driver.hold(ADD_PARTITIONS_TO_TXN)
+    driver.send()
+    driver.disconnect()
+    driver.fail(ADD_PARTITIONS_TO_TXN, TOPIC_AUTHORIZATION_FAILED)
+    driver.release(ADD_PARTITIONS_TO_TXN)
+    driver.run_for(1_000)
+    assert driver.ok(driver.abort())
+    assert driver.count(END_TXN) == 1
+
+
+def test_a_reason_to_abort_is_not_told_of_the_next_transaction(transaction_version: int) -> None:
+    driver = started(transaction_version)
+    driver.fail(PRODUCE, INVALID_RECORD)
+    driver.send()
+    assert driver.ok(driver.abort())
+    driver.begin()
+    driver.send()
+    driver.hold(PRODUCE)
+    on_wire, queued = driver.send(1), driver.send(1)
+    driver.abort()
+    assert driver.is_open(on_wire)
+    assert "the transaction was aborted" in str(driver.error_of(queued))
+
+
 def test_prepare_waits_for_offsets_too(transaction_version: int) -> None:
     driver = TransactionDriver(transaction_version)
     driver.begin()
@@ -405,6 +472,8 @@ def test_after_a_resumed_transaction_a_new_one_needs_an_identity_of_its_own(tran
     driver.commit()
     assert "init_transactions" in str(driver.refusal_of(driver.begin()))
     assert driver.ok(driver.init()) and driver.ok(driver.begin())
+    driver.send()
+    assert driver.ok(driver.commit()) and driver.ok(driver.begin())
     driver.send()
     assert driver.sent[-1].identity.producer_epoch > 4
 

@@ -160,6 +160,17 @@ def test_a_batch_refused_for_good_ends_the_producer(code: int, transaction_versi
     assert driver.names() == asked
 
 
+def test_a_leader_that_misses_the_permission_for_the_id_names_the_id_and_not_the_topic(
+    transaction_version: int,
+) -> None:
+    """As when it is revoked while a transaction writes."""
+    driver = started(transaction_version)
+    driver.fail(PRODUCE, 53)
+    error = driver.error_of(driver.send())
+    assert isinstance(error, AuthorizationError)
+    assert str(error).endswith("The principal needs Write on transactional id 'ledger'")
+
+
 def test_a_duplicate_in_the_log_is_a_success_without_an_offset() -> None:
     driver = started(1)
     driver.fail(PRODUCE, 46)

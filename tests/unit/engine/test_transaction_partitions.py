@@ -7,12 +7,7 @@ from driver import new_batch
 from transaction_driver import GROUP, PRODUCER_ID, TRANSACTION, TransactionDriver, registered, started
 
 from kafka_sink.engine.commands import Append
-from kafka_sink.errors import (
-    AuthorizationError,
-    KafkaSinkError,
-    LocalProtocolError,
-    TransactionAborted,
-)
+from kafka_sink.errors import AuthorizationError, KafkaSinkError, LocalProtocolError, TransactionAborted
 from kafka_sink.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -37,8 +32,9 @@ def asked_partitions(driver: TransactionDriver) -> list[list[int]]:
     ]
 
 
-def test_no_record_leaves_before_its_partition_is_registered() -> None:
-    driver = begun(brokers=2, coordinator=1)
+@pytest.mark.parametrize("in_flight_max", [1, 5])
+def test_no_record_leaves_before_its_partition_is_registered(in_flight_max: int) -> None:
+    driver = begun(brokers=2, coordinator=1, max_in_flight_requests_per_connection=in_flight_max)
     driver.hold(ADD_PARTITIONS_TO_TXN)
     batch = driver.send()
     driver.run_for(10_000)

@@ -145,6 +145,12 @@ def test_a_wish_is_heard_in_its_states_and_refused_in_all_others_without_a_trace
         assert isinstance(finished[0].error, LocalProtocolError | TransactionError)
 
 
+def test_a_transaction_cannot_begin_before_the_producer_is_initialised(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, is_initialised=False)
+    assert "call init_transactions() first" in str(driver.refusal_of(driver.begin()))
+    assert driver.ok(driver.init()) and driver.ok(driver.begin())
+
+
 @pytest.mark.parametrize("name", WISHES)
 def test_after_a_fatal_error_every_wish_is_answered_with_that_error(name: str) -> None:
     transaction = transaction_in(TransactionState.FATAL)
@@ -302,11 +308,12 @@ def test_every_call_is_answered_when_the_producer_is_closed_and_the_brokers_answ
 def test_close_aborts_what_is_open_and_finishes_what_is_decided(
     state: str, ends: list[bool], transaction_version: int
 ) -> None:
-    driver, _ = hanging(state, transaction_version)
+    driver, calls = hanging(state, transaction_version)
     close = driver.close()
     driver.release(PRODUCE, END_TXN)
     driver.run_for(2_000)
     assert driver.ok(close)
+    assert [driver.ok(call) for call in calls] == [state != "preparing" for _ in calls]
     assert [request.body["committed"] for request in driver.cluster.requests_of(END_TXN)] == ends
 
 

@@ -60,3 +60,13 @@ def test_a_receipt_has_no_id_from_metadata_that_are_older_than_its_producer() ->
     driver.engine.metadata.request_update = lambda: None  # type: ignore[method-assign]
     start_over(driver)
     assert ids_in_receipt(driver) == {}
+
+
+def test_a_receipt_has_the_id_that_produce_named_however_old_the_metadata_are() -> None:
+    """The leader has no other topic of that id, so the records are in this one."""
+    driver = TransactionDriver(2)
+    driver.begin()
+    driver.send(0)
+    assert driver.ok(driver.commit())
+    start_over(driver)
+    assert ids_in_receipt(driver) == {"t": driver.cluster.topic_ids["t"]}

@@ -1,8 +1,8 @@
 """A test bench for the driver's machine: the tiny broker answers, unless the test has prepared another answer.
 
 `answers` maps the purpose of a request to the answers to its tries, one after the other: an error code, LOST,
-UNSUPPORTED, REFUSED or LEADERLESS (the broker does not see the request), or `after(x)`: the broker carries it out, and
-the driver gets x.
+UNSUPPORTED, REFUSED, LEADERLESS or TOPIC_GONE (the broker does not see the request), or `after(x)`: the broker carries
+it out, and the driver gets x.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_sink.client.admin_request import AdminRequest, AdminResponse, Leader, ResponseKind
+from kafka_sink.error_table.brokers import TOPIC_UNKNOWN
 from kafka_sink.errors import AuthorizationError, BrokerError, CommitPending, TransportError
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import TaskIdentity
@@ -31,6 +32,10 @@ ERRORS = {
     REFUSED: AuthorizationError("no Write on TransactionalId sink-driver"),
     LEADERLESS: TransportError("t-0 has no leader now"),
 }
+
+
+# LOST, because the brokers know no such topic.
+TOPIC_GONE = TransportError("ledger-0 has no leader now", TOPIC_UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,8 @@ class Bench:
         if isinstance(told, after):
             self.broker.answer(request)
             told = told.answer
+        if isinstance(told, TransportError):
+            return AdminResponse(request, LOST, (), told)
         if isinstance(told, ResponseKind):
             return AdminResponse(request, told, (), ERRORS[told])
         return AdminResponse(request, ResponseKind.ANSWERED, (_with_code(self.broker, request, told),))

@@ -96,7 +96,8 @@ a driver whose time is up while it looks whether it was fenced says so
     says:"could not be updated: no time left"
 
 c4 an id that may not be used leaves the decision open and names what is missing
-    gets:"commit transaction",53 commit:0=pending says:"TRANSACTIONAL_ID" tasks:0=committed,open
+    gets:"commit transaction",53 commit:0=pending says:"-0-0: EndTxn was answered with TRANSACTIONAL_ID"
+    tasks:0=committed,open
     commit/2:0=already visible=1,1 ledger=done
 
 c4 a missing permission leaves the decision open and names what is missing
@@ -274,7 +275,12 @@ a claim without an answer is written again
     gets:"claim ledger",lost,19,7 commit:0=delivered times:"claim ledger"=4
 
 a claim that nobody acknowledges in time leaves the batch undecided
-    gets:"claim ledger",7* commit:0=refused says:"REQUEST_TIMED_OUT" ledger=empty
+    gets:"claim ledger",7* commit:0=refused says:"ledger ledger-0: Produce was answered with REQUEST_TIMED_OUT"
+    ledger=empty
+
+a decision for which the ledger has too few replicas names the ledger and not the rows
+    gets:"write ledger record",19* commit:0=refused ledger=empty visible=0,0
+    says:"ledger ledger-0: Produce was answered with NOT_ENOUGH_REPLICAS"
 
 a claim that is not allowed is told with the ledger it is about
     gets:"claim ledger",29 commit:0=refused says:"ledger ledger-0" says:"TOPIC_AUTHORIZATION_FAILED"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kafka_sink.client.admin_request import ResponseKind
+from kafka_sink.exactly_once.commit_step import SingleStep
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.ledger_read import MARKER_QUESTIONS
-from kafka_sink.exactly_once.listing import LedgerListing, Listed, SingleStep, TransactionListing
+from kafka_sink.exactly_once.listing import LedgerListing, Listed, TransactionListing
 from kafka_sink.exactly_once.log_scan import THROTTLED
 from tests.model.tiny_broker import LEDGER
 from tests.unit.exactly_once.driver_bench import LOST, REFUSED, SINK, UNSUPPORTED, Bench

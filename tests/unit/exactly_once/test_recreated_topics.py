@@ -12,10 +12,11 @@ import pytest
 
 from kafka_sink.client.admin_request import AdminRequest
 from kafka_sink.errors import CommitAborted
-from kafka_sink.exactly_once.preflight import GONE_MS
+from kafka_sink.exactly_once.commit_step import GONE_MS
 from kafka_sink.exactly_once.receipt import TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion
-from tests.unit.exactly_once.driver_bench import UNSUPPORTED, Bench
+from tests.model.tiny_broker import LEDGER
+from tests.unit.exactly_once.driver_bench import TOPIC_GONE, UNSUPPORTED, Bench
 
 WRITTEN, ANOTHER = b"1" * 16, b"2" * 16
 
@@ -56,6 +57,21 @@ def test_brokers_that_describe_no_transactions_are_asked_for_the_topic_all_the_s
     verdict = bench.commit(receipts, answers={"describe transactions": [UNSUPPORTED]})
     assert isinstance(verdict.error, CommitAborted) and "topic t was deleted" in str(verdict.error)
     assert bench.seen() == [0, 0]
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first batch of a run", "next batch"])
+def test_a_ledger_that_was_deleted_is_not_waited_for_until_the_transactions_time_out(
+    bench: Bench, is_first: bool
+) -> None:
+    session = bench.session()
+    if not is_first:
+        bench.commit(bench.receipts(0), session)
+    receipts = bench.receipts(0 if is_first else 1)
+    bench.broker.topic_ids[LEDGER] = None
+    began_ms = bench.now_ms
+    verdict = bench.commit(receipts, session, answers={"claim ledger": [TOPIC_GONE] * 1_000})
+    assert isinstance(verdict.error, CommitAborted) and "ledger topic ledger" in str(verdict.error)
+    assert bench.now_ms < began_ms + 2 * GONE_MS and bench.seen() == [1 - is_first] * 2
 
 
 def test_a_batch_is_refused_if_one_of_its_tasks_wrote_to_the_topic_before(bench: Bench) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from kafka_sink.client.admin_request import AdminResponse, ResponseKind
 from kafka_sink.errors import CommitAborted
+from kafka_sink.exactly_once.commit_step import SingleStep
 from kafka_sink.exactly_once.ledger import Kind
-from kafka_sink.exactly_once.listing import SingleStep
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.exactly_once.set_aside import Aside, AsideVerdict, SetAside

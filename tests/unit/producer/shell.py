@@ -17,7 +17,7 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.appender import Appender
 from kafka_sink.producer.collector import Collector
 from kafka_sink.producer.future import RecordFuture
-from kafka_sink.producer.mailbox import Mailbox
+from kafka_sink.producer.mailbox import Mailbox, PendingOperation
 from kafka_sink.producer.metrics import ProducerMetrics
 from kafka_sink.producer.sender import Sender
 
@@ -114,6 +114,11 @@ class Shell:
         byte_count = len(value or b"") if size is None else size
         return self.appender.collect(self.collector(topic), row, byte_count, on_delivery)
 
+    def post_behind(self, name: str = "flush()", wish: Any = c.Flush) -> PendingOperation:
+        operation = PendingOperation(name)
+        self.appender.post_behind(operation, wish)
+        return operation
+
     def close_due(self) -> list[ProducerBatch]:
         self.appender.close_due(self.clock.now_ms, 0)
         return self.posted()
@@ -124,7 +129,7 @@ class Shell:
 
     def complete(self, batch: ProducerBatch, failed: c.Failed | None = None, *, base_offset: int = 100) -> None:
         """Completes a batch like the sender."""
-        with self.mailbox.changed:
+        with self.mailbox.lock:
             for share in batch.shares:
                 if failed is not None:
                     share.token.on_failed(share, failed, self.mailbox.calls)

@@ -159,10 +159,10 @@ def test_rows_are_found_after_an_interrupt_at_the_first_of_them(monkeypatch: pyt
     monkeypatch.setattr(shell.clock, "monotonic_ms", monotonic_ms)
     with pytest.raises(KeyboardInterrupt):
         shell.send(b"a")
-    shell.appender.post_behind("flush()", c.Flush)
+    shell.post_behind()
     assert shell.appender.next_due_ms(0) is None
     shell.send(b"b")
-    shell.appender.post_behind("flush()", c.Flush)
+    shell.post_behind()
     assert [batch.record_count for batch in shell.posted()] == [1]
 
 
@@ -178,8 +178,8 @@ def test_a_signal_handler_that_raises_while_rows_become_columns_is_heard_and_cos
     with monkeypatch.context() as patched:
         patched.setattr(Collector, "columns", interrupted)
         with pytest.raises(TimeoutError):
-            shell.appender.post_behind("flush()", c.Flush)
-    shell.appender.post_behind("flush()", c.Flush)
+            shell.post_behind()
+    shell.post_behind()
     assert [batch.record_count for batch in shell.posted()] == [1]
 
 
@@ -191,8 +191,6 @@ def test_a_call_in_the_middle_of_another_one_of_its_thread_is_refused_and_not_a_
         (shell.appender.lock, shell.collector),
         (shell.appender.lock, lambda: shell.appender.collect(collector, ROW, 1, None)),
         (shell.appender.lock, lambda: shell.appender.admit(1, 1, lambda: None)),
-        (shell.appender.lock, lambda: shell.appender.post_behind("flush()", c.Flush)),
-        (shell.mailbox.lock, lambda: shell.appender.post_behind("flush()", c.Flush)),
         (shell.mailbox.lock, lambda: shell.mailbox.wait_for(lambda: False, None, "waiting")),
     )
     for lock, call in calls:
@@ -206,7 +204,7 @@ def test_a_wish_is_posted_behind_everything_sent_before() -> None:
     shell = Shell(linger_ms=60_000)
     shell.send(b"a")
     shell.send(b"b", topic="other")
-    operation = shell.appender.post_behind("flush()", c.Flush)
+    operation = shell.post_behind()
     *appends, flush = shell.mailbox.take_inputs()
     assert sum(batch.record_count for each in appends for batch in each.batches) == 2  # type: ignore[union-attr]
     assert flush == c.Flush(operation.operation_id)
@@ -217,7 +215,7 @@ def test_arrow_rows_go_behind_the_rows_collected_before() -> None:
     shell.send(b"single", partition=0)
     table = pa.table({"value": [b"row"], "partition": pa.array([0], pa.int32())})
     shell.appender.send_columns([(shell.collector(), RecordColumns.from_arrow(table))], arrow_future(shell, 1))
-    shell.appender.post_behind("flush()", c.Flush)
+    shell.post_behind()
     (batch,) = shell.posted()
     first, second = batch.shares
     assert (first.first_record, second.first_record) == (0, 1)
@@ -301,34 +299,43 @@ def test_totals_above_two_gibibytes_are_counted_right() -> None:
 def test_nobody_overtakes_a_thread_that_waits_for_room() -> None:
     shell = Shell(max_block_ms=1000, buffer_memory=1000)
     pool = shell.appender.buffer_pool
-    first, second = BufferWaiter(pool), BufferWaiter(pool)
+    first, second, in_handler = BufferWaiter(pool), BufferWaiter(pool), BufferWaiter(pool)
+    second.thread_ident = -1
     shell.mailbox.waiters.extend((first, second))
     assert pool.has_room(1, 1, first)
     assert not pool.has_room(1, 1, second)
+    assert pool.has_room(1, 1, in_handler), "it has interrupted the first one, which waits for it"
     shell.mailbox.waiters.popleft()
     assert pool.has_room(1, 1, second)
+    assert not pool.has_room(1, 1, in_handler)
 
 
-def test_whoever_leaves_the_queue_in_any_way_leaves_nothing_behind_and_lets_the_next_one_look() -> None:
+def test_whoever_leaves_the_queue_in_any_way_leaves_nothing_behind_and_lets_the_next_one_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     shell = Shell(buffer_memory=1000)
-    shell.send(bytes(900))
-    changes = shell.mailbox.change_count
+    shell.send(bytes(800))
+    shell.post_behind()
+    changes, used_bytes = shell.mailbox.change_count, shell.appender.buffer_pool.used_bytes
+    waits = BufferWaiter.wait
 
-    def interrupted() -> None:
-        with BufferWaiter(shell.appender.buffer_pool) as waiter:
-            assert waiter.wait(changes) is False
-            raise KeyboardInterrupt
+    def interrupted(self: BufferWaiter, seen_change_count: int) -> bool:
+        assert waits(self, seen_change_count) is False
+        raise KeyboardInterrupt
 
+    monkeypatch.setattr(BufferWaiter, "wait", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        interrupted()
+        shell.send(bytes(900))
     assert len(shell.mailbox.waiters) == 0
     assert shell.mailbox.change_count > changes
-    assert shell.appender.buffer_pool.used_bytes == 900
+    assert shell.appender.buffer_pool.used_bytes == used_bytes
 
 
 def test_an_interrupt_before_a_thread_is_queued_or_when_it_leaves_is_raised_and_leaves_nothing_behind() -> None:
     shell = Shell(buffer_memory=1000)
-    changed = shell.mailbox.changed
+    shell.send(bytes(800))
+    shell.post_behind()
+    free = shell.mailbox.lock
 
     class Interrupted:
         """Ctrl-C while the thread waits for the lock, at its n-th use."""
@@ -344,16 +351,13 @@ def test_an_interrupt_before_a_thread_is_queued_or_when_it_leaves_is_raised_and_
         def __exit__(self, *error: object) -> None:
             pass
 
-        def notify_all(self) -> None:
-            pass
-
     for use in (1, 2):
-        shell.mailbox.changed = Interrupted(use)  # type: ignore[assignment]
-        with pytest.raises(KeyboardInterrupt), BufferWaiter(shell.appender.buffer_pool) as waiter:
-            waiter.wait(shell.mailbox.change_count)
+        shell.mailbox.lock = Interrupted(use)  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt):
+            shell.appender.admit(900, 1, lambda: None)
         assert len(shell.mailbox.waiters) == 0
-    shell.mailbox.changed = changed
-    assert not shell.send(bytes(900)).done()
+    shell.mailbox.lock = free
+    assert not shell.send(bytes(90)).done()
 
 
 @pytest.mark.parametrize(("stuck_bytes", "is_sent"), [(50, True), (1200, False)])
@@ -362,7 +366,7 @@ def test_a_small_batch_that_cannot_be_delivered_keeps_no_others_back_when_the_bu
 ) -> None:
     shell = Shell(linger_ms=60_000, buffer_memory=3000)
     shell.send(bytes(stuck_bytes), topic="other")
-    shell.appender.post_behind("flush()", c.Flush)
+    shell.post_behind()
     assert [batch.topic for batch in shell.posted()] == ["other"]
     while shell.appender.buffer_pool.used_bytes < 2800:
         shell.send(bytes(100))
@@ -415,7 +419,7 @@ def test_a_partitioner_that_raises_fails_its_rows_and_no_others() -> None:
     seen: list[KafkaSinkError | None] = []
     failed = shell.send(partition=None, on_delivery=lambda metadata, error: seen.append(error))
     kept = shell.send(partition=None, topic="other")
-    shell.appender.post_behind("flush()", c.Flush)
+    shell.post_behind()
     (batch,) = shell.posted()
     assert batch.topic == "other"
     assert not kept.done()
@@ -436,7 +440,7 @@ def test_a_partitioner_that_raises_for_a_later_piece_fails_it_in_the_future_of_t
     good, bad = (shell.collector("t"), columns(3)), (shell.collector("other"), columns(2))
     future = arrow_future(shell, 5)
     shell.appender.send_columns([good, bad], future)
-    shell.appender.post_behind("flush()", c.Flush)
+    shell.post_behind()
     (batch,) = shell.posted()
     shell.complete(batch)
     with pytest.raises(DataError, match="2 of 5 rows failed, first: the partitioner raised RuntimeError"):
@@ -495,7 +499,7 @@ def test_memory_that_is_missing_for_a_later_piece_is_told_by_the_future(monkeypa
     monkeypatch.setattr(shell.appender, "_route", route_once)
     first, second = (shell.collector("t"), columns(60)), (shell.collector("other"), columns(40))
     shell.appender.send_columns([first, second], future)
-    shell.appender.post_behind("flush()", c.Flush)
+    shell.post_behind()
     for batch in shell.posted():
         shell.complete(batch)
     with pytest.raises(DataError, match="40 of 100 rows failed, first: there was not enough memory to put records"):
@@ -544,7 +548,7 @@ def test_the_end_fails_what_was_only_collected_and_refuses_the_rest() -> None:
     assert isinstance(future.exception(0), DeliveryError)
     with pytest.raises(LocalProtocolError, match="the producer is closed"):
         shell.send()
-    operation = shell.appender.post_behind("flush()", c.Flush)
+    operation = shell.post_behind()
     assert operation.is_over
     assert isinstance(operation.error, LocalProtocolError)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,20 @@ def test_an_interceptor_that_exits_takes_no_callback_along(monkeypatch: pytest.M
     shell.complete(one_batch(shell))
     shell.run_calls()
     assert seen == [100]
+
+
+def test_the_log_about_a_callback_shows_none_of_what_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(row: bytes, *_: object) -> None:
+        raise ValueError
+
+    logger = FakeLogger()
+    monkeypatch.setattr(future_module, "_LOGGER", logger)
+    shell = Shell(linger_ms=0)
+    shell.send(on_delivery=partial(refuse, b"content of the row")).add_done_callback(refuse)  # type: ignore[arg-type]
+    shell.complete(one_batch(shell))
+    shell.run_calls()
+    own = f"{test_the_log_about_a_callback_shows_none_of_what_it_was_given.__name__}.<locals>.refuse"
+    assert [text for _, text in logger.said] == ["callback partial raised", f"callback {own} raised"]
 
 
 def test_interceptors_see_rows_that_fail_before_they_are_encoded() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 
 import pytest
 
@@ -36,7 +37,7 @@ class Steps:
         return wish.operation_id
 
     def end(self, operation_id: int, error: TransactionAborted | None = None, result: object = None) -> None:
-        with self.mailbox.changed:
+        with self.mailbox.lock:
             self.mailbox.finish(operation_id, error, result)
 
 
@@ -114,3 +115,14 @@ def test_an_abort_may_replace_a_step_of_its_transaction_that_ran_out_of_time(ste
     steps = Steps()
     before = steps.time_out(step)
     assert steps.time_out(ABORT) != before
+
+
+def test_a_call_in_a_callback_is_refused_and_does_not_lose_an_untold_outcome() -> None:
+    steps = Steps()
+    operation_id = steps.time_out(COMMIT)
+    steps.mailbox.sender_ident = threading.get_ident()
+    with pytest.raises(LocalProtocolError, match="inside a delivery callback"):
+        steps.call(COMMIT)
+    steps.mailbox.sender_ident = None
+    steps.end(operation_id, result="done")
+    assert steps.call(COMMIT) == "done"

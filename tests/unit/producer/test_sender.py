@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 
 import pytest
 
@@ -63,7 +64,7 @@ def test_callbacks_run_before_the_operations_that_waited_for_them_end() -> None:
     shell = SenderShell(linger_ms=60_000)
     order: list[bool] = []
     shell.send(on_delivery=lambda *_: order.append(flush.is_over))
-    flush = shell.appender.post_behind("flush()", c.Flush)
+    flush = shell.post_behind()
     shell.sender.turn()
     (batch,) = shell.appended()
     shell.engine.answers = [[delivered(batch, 0), c.Finished(flush.operation_id)]]
@@ -74,7 +75,7 @@ def test_callbacks_run_before_the_operations_that_waited_for_them_end() -> None:
 def test_the_room_of_a_split_batch_is_given_back_once_with_its_last_record() -> None:
     shell = SenderShell(linger_ms=60_000)
     futures = [shell.send(b"%d" % number * 20) for number in range(4)]
-    flush = shell.appender.post_behind("flush()", c.Flush)
+    flush = shell.post_behind()
     shell.sender.turn()
     (batch,) = shell.appended()
     codec = make_compressor("none")
@@ -96,8 +97,9 @@ def test_the_room_of_a_split_batch_is_given_back_once_with_its_last_record() -> 
 def test_what_was_refused_in_advance_stays_refused_until_the_engine_has_seen_why() -> None:
     shell = SenderShell()
     refusal = LocalProtocolError("being committed")
-    shell.appender.post_behind("commit", lambda operation_id: c.EndTransaction(operation_id, True), refusal=refusal)
-    with shell.mailbox.changed:
+    wish = partial(c.EndTransaction, commit=True)
+    shell.appender.post_behind(PendingOperation("commit"), wish, refusal=refusal)
+    with shell.mailbox.lock:
         shell.mailbox.publish_refusal(None)
     assert shell.mailbox.refusal is refusal
     shell.sender.turn()
@@ -120,7 +122,7 @@ def test_what_is_in_the_way_is_told_to_those_who_wait_and_is_gone_with_it() -> N
     shell.engine.trouble = "no way to the leader"
     shell.sender.turn()
     assert shell.mailbox.with_trouble("it took too long") == "it took too long"
-    shell.mailbox.waiting_count = 1
+    shell.mailbox.bells.add(threading.Lock())
     shell.sender.turn()
     told = shell.mailbox.with_trouble("it took too long")
     assert told == "it took too long. What is in the way: no way to the leader"
@@ -195,7 +197,7 @@ def test_metrics_count_a_handed_over_connection_for_its_new_node() -> None:
 
 def test_a_finished_close_is_the_last_turn_and_an_abandon_too() -> None:
     shell = SenderShell()
-    close = shell.appender.post_behind("close()", c.Close)
+    close = shell.post_behind("close()", c.Close)
     assert shell.sender.turn()
     shell.engine.answers = [[c.Finished(close.operation_id)]]
     assert not shell.sender.turn()
@@ -215,12 +217,12 @@ def test_a_close_that_comes_while_another_one_ends_has_nothing_left_to_do() -> N
     closes: list[PendingOperation] = []
 
     def close_again(*_: object) -> None:
-        closes.append(shell.appender.post_behind(CLOSE, c.Close))
+        closes.append(shell.post_behind(CLOSE, c.Close))
 
     shell.send(on_delivery=close_again)
     shell.sender.turn()
     (batch,) = shell.appended()
-    closes.append(shell.appender.post_behind(CLOSE, c.Close))
+    closes.append(shell.post_behind(CLOSE, c.Close))
     shell.engine.answers = [[delivered(batch, 5), c.Finished(closes[0].operation_id)]]
     shell.sender.run()
     assert [(close.is_over, close.error) for close in closes] == [(True, None)] * 2
@@ -231,7 +233,7 @@ def test_a_bug_in_the_engine_ends_every_future_and_operation_with_it(logger: Fak
     sent = shell.send()
     shell.sender.turn()
     collected = shell.send()
-    flush = shell.appender.post_behind("flush()", c.Flush)
+    flush = shell.post_behind()
     ended: list[bool] = []
     shell.sender.on_end = lambda: ended.append(True)
     shell.engine.bug = ZeroDivisionError("a bug")

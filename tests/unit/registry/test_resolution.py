@@ -55,18 +55,7 @@ class CountedRegistry:
         return told
 
     def resolved(self, **question: Any) -> ResolvedSchema:
-        return answered(SchemaQuery(**{"side": "value", "subject": SUBJECT, **question}), self.answer)
-
-
-def answered(question: SchemaQuery, answer: Callable[[RegistryRequest], RegistryAnswer]) -> ResolvedSchema:
-    steps = resolve_schema(question)
-    try:
-        request = next(steps)
-        while True:
-            request = steps.send(answer(request))
-    except StopIteration as end:
-        found: ResolvedSchema = end.value
-        return found
+        return resolve_schema(SchemaQuery(**{"side": "value", "subject": SUBJECT, **question}), self.answer)
 
 
 @pytest.fixture
@@ -76,7 +65,7 @@ def registry() -> CountedRegistry:
 
 def refusal(question: dict[str, Any], answer: Callable[[RegistryRequest], RegistryAnswer]) -> KafkaSinkError:
     with pytest.raises(KafkaSinkError) as caught:
-        answered(SchemaQuery(**{"side": "value", "subject": SUBJECT, **question}), answer)
+        resolve_schema(SchemaQuery(**{"side": "value", "subject": SUBJECT, **question}), answer)
     return caught.value
 
 
@@ -153,7 +142,7 @@ def test_a_guid_that_is_needed_and_was_not_told_is_asked_for(registry: CountedRe
         return made
 
     question = SchemaQuery("value", SUBJECT, ONE, registers=True, needs_guid=True)
-    found = answered(question, without_guid)
+    found = resolve_schema(question, without_guid)
     assert [method for method, _ in registry.asked] == ["POST", "GET"]
     assert found.guid is not None and found.schema == ONE
     registry.asked.clear()
@@ -234,7 +223,7 @@ def test_references_in_a_circle_come_to_an_end() -> None:
         said = {"schema": '"int"', "id": 1, "references": [{"name": "other", "subject": SUBJECT, "version": 1}]}
         return RegistryAnswer(SOURCE, 200, json.dumps(said).encode())
 
-    found = answered(SchemaQuery("value", SUBJECT, version=1), circle)
+    found = resolve_schema(SchemaQuery("value", SUBJECT, version=1), circle)
     assert [name for name, _ in found.dependencies] == ["other"]
 
 
@@ -305,7 +294,7 @@ def test_every_refusal_says_where_and_what_to_do(
 ) -> None:
     body = json.dumps({"error_code": 40301 if status == 403 else status, "message": "so it is"}).encode()
     with pytest.raises(error, match=words) as caught:
-        answered(SchemaQuery("value", SUBJECT, **question), lambda _: RegistryAnswer(SOURCE, status, body))
+        resolve_schema(SchemaQuery("value", SUBJECT, **question), lambda _: RegistryAnswer(SOURCE, status, body))
     assert SOURCE in str(caught.value) and "so it is" in str(caught.value)
     names = {401: "PKS-7007", 403: "PKS-7007", 429: "PKS-7006", 500: "PKS-7006", 503: "PKS-7006"}
     assert caught.value.name == names.get(status, "PKS-7005")
@@ -313,13 +302,13 @@ def test_every_refusal_says_where_and_what_to_do(
 
 def test_one_who_may_not_register_is_told_so() -> None:
     with pytest.raises(AuthorizationError, match="may not register a schema under subject"):
-        answered(SchemaQuery("value", SUBJECT, ONE, registers=True), lambda _: RegistryAnswer(SOURCE, 403, b""))
+        resolve_schema(SchemaQuery("value", SUBJECT, ONE, registers=True), lambda _: RegistryAnswer(SOURCE, 403, b""))
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{", b'{"error_code":"x","message":{}}', b"[" * 100_000])
 def test_a_refusal_need_not_be_json(body: bytes) -> None:
     with pytest.raises(ConfigError, match="answered 404"):
-        answered(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 404, body))
+        resolve_schema(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 404, body))
 
 
 def test_a_refusal_is_shown_on_one_line_and_not_for_ever() -> None:
@@ -345,7 +334,7 @@ WRONG: list[tuple[str, Any]] = [
 def test_a_field_that_is_not_what_it_should_be_is_named(field: str, value: Any) -> None:
     body = json.dumps({**GOOD, field: value}).encode()
     with pytest.raises(RemoteProtocolError, match=f"{field} is missing or not what it should be"):
-        answered(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
+        resolve_schema(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
 
 
 @pytest.mark.parametrize(
@@ -355,16 +344,16 @@ def test_a_field_that_is_not_what_it_should_be_is_named(field: str, value: Any) 
 def test_what_is_no_json_is_no_registry(body: bytes) -> None:
     for question in (SchemaQuery("value", SUBJECT, version=1), SchemaQuery("value", SUBJECT, ONE, registers=True)):
         with pytest.raises(RemoteProtocolError, match="is it") as caught:
-            answered(question, lambda _: RegistryAnswer(SOURCE, 200, body, "text/html"))
+            resolve_schema(question, lambda _: RegistryAnswer(SOURCE, 200, body, "text/html"))
         assert caught.value.name == "PKS-7008"
 
 
 def test_an_answer_that_is_too_long_is_not_read() -> None:
     body = b'{"schema": "' + b"x" * ANSWER_BYTES_MAX + b'"}'
     with pytest.raises(RemoteProtocolError, match="that is no schema"):
-        answered(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
+        resolve_schema(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
 
 
 def test_an_answer_without_any_id_is_none() -> None:
     with pytest.raises(RemoteProtocolError, match="without an id"):
-        answered(SchemaQuery("value", SUBJECT, ONE, registers=True), lambda _: RegistryAnswer(SOURCE, 200, b"{}"))
+        resolve_schema(SchemaQuery("value", SUBJECT, ONE, registers=True), lambda _: RegistryAnswer(SOURCE, 200, b"{}"))

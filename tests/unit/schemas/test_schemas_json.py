@@ -90,6 +90,21 @@ def test_within_a_schema_every_number_is_a_number(schema: Any, wrapped: str) -> 
     assert (row, more) == (1, []) and "is not a finite number" in said
 
 
+@pytest.mark.parametrize(
+    ("said", "fits"), [({}, True), ({"type": ["integer", "null"]}, True), (True, True), ({"type": "integer"}, False)]
+)
+@pytest.mark.parametrize("wrapped", ["items", "additionalProperties"])
+def test_a_null_among_items_must_be_allowed_by_the_schema(wrapped: str, said: Any, fits: bool) -> None:
+    kind, values = {
+        "items": (pa.list_(pa.int32()), [[1], None, [1, None]]),
+        "additionalProperties": (pa.map_(pa.string(), pa.int32()), [[("a", 1)], None, [("a", None)]]),
+    }[wrapped]
+    array = pa.array([{"x": each} for each in values], pa.struct([("x", kind)]))
+    found = misfits(array, {"properties": {"x": {wrapped: said}}})
+    path = "value.x[]" if wrapped == "items" else "value.x{}"
+    assert found == ({} if fits else {2: f"{path} of row 2 is null, and the schema has no null there"})
+
+
 def test_a_property_that_a_pattern_may_allow_is_not_refused() -> None:
     array = pa.array([{"x_1": 1}])
     closed = {"additionalProperties": False}

@@ -72,6 +72,7 @@ def test_ddl_is_what_spark_reads_it_as() -> None:
         ("a int>, b int", "a bracket has no other"),
         ("id wrong", "column id has type wrong, which no format can write: CAST(id AS STRING)"),
         ("a struct<b:variant>", "column a.b has type variant"),
+        ("m map<void, void>", "column m is a map with keys of type void, which no format can write: CAST(m AS MAP<"),
         ("a geometry(4326)", "column a has type geometry(4326), which no format can write: ST_AsBinary(a)"),
         ("a array<int", "a bracket has no other"),
         ("a decimal(50,2)", "column a has type decimal(50,2)"),
@@ -90,6 +91,11 @@ def test_what_is_no_schema_is_refused(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parse_struct(text)
     assert said in str(raised.value)
+
+
+def test_the_expression_array_is_a_list_of_nulls_though_its_elements_are_said_never_to_be_null() -> None:
+    schema = spark.StructType([spark.StructField("a", spark.ArrayType(spark.NullType(), False), False)])
+    assert parse_struct(schema.json()) == pa.struct([pa.field("a", pa.list_(pa.field("element", pa.null())), False)])
 
 
 def test_user_defined_types_are_what_they_are_made_of() -> None:

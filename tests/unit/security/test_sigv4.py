@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_sink.security.sigv4 import (
-    AwsCredentials,
-    CredentialScope,
-    canonical_query,
-    scope_at,
-    signature,
-)
+from kafka_sink.security.sigv4 import AwsCredentials, CredentialScope, canonical_query, scope_at, signature
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
 SUITE = CredentialScope("20150830T123600Z", "us-east-1", "service")

@@ -37,9 +37,16 @@ def test_the_number_of_the_micro_batch_is_that_batch_of_the_query_that_spark_tel
     assert batch_of_task(named(batch_id="7"), "orders", "q-1", "7") == BatchKey("q-1", 7)
 
 
-@pytest.mark.parametrize("batch_id", ["monday", "20261121", "8"])
+@pytest.mark.parametrize("batch_id", ["monday", "2026-11-21", "batch 8"])
 def test_any_other_name_inside_foreach_batch_is_a_label_of_its_own(batch_id: str) -> None:
     assert batch_of_task(named(batch_id=batch_id), "orders", "q-1", "7") == BatchKey("", batch_id)
+
+
+@pytest.mark.parametrize("batch_id", ["8", "007", "20261121"])
+def test_a_number_inside_foreach_batch_that_is_not_sparks_is_refused(batch_id: str) -> None:
+    """Under a new checkpoint it would come again for other rows, which would be skipped."""
+    with pytest.raises(ConfigError, match=f"batch.id={batch_id} is only a number, and not that of .*, which is 7"):
+        batch_of_task(named(batch_id=batch_id), "orders", "q-1", "7")
 
 
 @pytest.mark.parametrize("batch_id", ["0", "7", "20261121", "007"])

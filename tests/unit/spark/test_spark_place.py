@@ -10,15 +10,7 @@ from pyspark import TaskContext
 from kafka_sink.errors import ConfigError, LocalProtocolError
 from kafka_sink.exactly_once.identity import run_hash
 from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.spark.place import (
-    BATCH_ID,
-    CONTINUOUS,
-    DESCRIPTION,
-    QUERY_ID,
-    RUN_ID,
-    place_in_batch,
-    place_in_stream,
-)
+from kafka_sink.spark.place import BATCH_ID, CONTINUOUS, DESCRIPTION, QUERY_ID, RUN_ID, place_in_batch, place_in_stream
 from kafka_sink.spark.task import TaskPlace
 
 STREAM = {QUERY_ID: "q-1", BATCH_ID: "7", RUN_ID: "r-1"}
@@ -93,7 +85,8 @@ def test_inside_foreach_batch_the_number_of_the_batch_is_that_batch_in_the_run_o
     place = place_in_batch(BatchKey("", "7"), "run", "sink")
     sink_id = f"sink-{run_hash(QUERY)}"
     assert place == TaskPlace(BatchKey(QUERY, 7), run_hash(RUN), 3, 41, sink_id, errors_may_be_caught=True)
-    assert place_in_batch(BatchKey("", "8"), "run", "sink") == TaskPlace(BatchKey("", "8"), "run", 3, 41, "sink")
+    label = BatchKey("", "monday")
+    assert place_in_batch(label, "run", "sink") == TaskPlace(label, "run", 3, 41, "sink")
 
 
 @pytest.mark.parametrize(
