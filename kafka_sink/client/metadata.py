@@ -82,7 +82,6 @@ class Metadata:
         if is_new:
             self._new_topics.add(topic)
             self._allowed_at_ms = now_ms
-            self._answers_without_news = 0
         elif topic in self.view.topics and self.view.topics[topic].error_code in FINAL_TOPIC_ERRORS:
             self._new_topics.add(topic)  # perhaps the permission has been granted meanwhile
 
@@ -167,7 +166,7 @@ class Metadata:
         node_id = self._nodes.any_usable(now_ms) if self._wants_request(now_ms) else None
         if node_id is None:
             return
-        is_partial = bool(self._new_topics) and not self._is_full_wanted and not self._is_expired(now_ms)
+        is_partial = not self._is_full_wanted and not self._is_expired(now_ms)
         topics = tuple(sorted(self._new_topics if is_partial else self._last_used_ms))
         self._question = MetadataRequest(topics, is_partial)
         body = {
@@ -259,8 +258,6 @@ class Metadata:
         self.last_failure = failure
         self._failures += 1
         self._allowed_at_ms = now_ms + self._backoff.delay_ms(self._failures)
-        self._answers_without_news = 0
-        self._is_full_wanted = True
 
     def _without_unused(self, view: ClusterView, now_ms: int) -> ClusterView:
         idle_ms = self._options.metadata_max_idle_ms
@@ -281,7 +278,6 @@ class Metadata:
         self.view = without_brokers(self.view)
         self._nodes.rebootstrap(now_ms)
         self._is_full_wanted = True
-        self._allowed_at_ms = now_ms
 
     def _report(self, old: ClusterView, new: ClusterView) -> None:
         if new.cluster_id != old.cluster_id and old.cluster_id is not None:

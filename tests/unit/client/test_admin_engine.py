@@ -216,6 +216,21 @@ def test_what_needs_leaders_is_sent_at_once_if_they_have_just_been_learnt(driver
     assert driver.count(METADATA) <= 2
 
 
+@pytest.mark.parametrize("is_noticed_before", [True, False])
+def test_what_has_just_been_learnt_is_in_doubt_once_a_broker_is_lost(
+    driver: AdminDriver, is_noticed_before: bool
+) -> None:
+    first = driver.ask(AllBrokers(), DESCRIBE_TRANSACTIONS, led_partitions=(("t", 1),))
+    assert driver.reply_to(first).kind is ResponseKind.ANSWERED
+    driver.cluster.move_leader("t", 1, -1)
+    driver.cluster.disconnect(1)
+    if is_noticed_before:
+        driver.run()
+    second = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 1),))
+    driver.sleep(1_000)
+    assert driver.reply_to(second).kind is ResponseKind.LEADERLESS and driver.count(END_TXN) == 0
+
+
 def test_no_ids_are_answered_by_nobody(driver: AdminDriver) -> None:
     reply = driver.reply_to(driver.ask(Coordinators(()), DESCRIBE_TRANSACTIONS))
     assert (reply.kind, reply.bodies) == (ResponseKind.ANSWERED, ()) and driver.count(DESCRIBE_TRANSACTIONS) == 0

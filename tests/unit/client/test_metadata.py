@@ -152,6 +152,22 @@ def test_while_waiting_for_a_node_the_tracker_wakes_at_the_end_of_its_back_off()
 # ---- topics
 
 
+def test_a_topic_that_is_wanted_while_a_request_is_under_way_is_asked_for_after_the_back_off() -> None:
+    driver, tracker = start("t")
+    script = driver.cluster.scripts[METADATA.key]
+    driver.cluster.scripts[METADATA.key] = lambda _asked: None
+    tracker.request_update()
+    driver.sleep(100)
+    tracker.want_topic("u", driver.now_ms)
+    driver.cluster.scripts[METADATA.key] = script
+    (asked,) = driver.cluster.pending_of(METADATA)
+    driver.cluster.answer(asked, driver.cluster.metadata_body(asked))
+    driver.run()
+    assert until_due_ms(driver, tracker) == 100
+    driver.sleep(100)
+    assert [topic["name"] for topic in driver.cluster.requests_of(METADATA)[-1].body["topics"]] == ["u"]
+
+
 def test_an_unknown_topic_is_asked_for_again_until_it_exists_and_touches_no_other() -> None:
     driver, tracker = start("t", "new")
     assert tracker.topic_error("new") is None

@@ -182,6 +182,21 @@ def test_credentials_that_are_not_there_end_it_before_anything_is_sent() -> None
     assert apis(driver) == [API_VERSIONS]
 
 
+def test_credentials_that_are_gone_when_a_session_is_renewed_end_it_at_once() -> None:
+    exchanges = [plain()]
+
+    def once(_host: str) -> Exchange:
+        if not exchanges:
+            raise ConfigError("the file of sasl.password is gone")
+        return exchanges.pop()
+
+    driver = authenticated(once, lifetime_ms=10_000)
+    driver.await_ready()
+    driver.sleep(9_500)
+    driver.connect()
+    assert isinstance(driver.nodes.refusal, ConfigError) and not driver.cluster.connections
+
+
 def test_a_mistake_of_our_own_is_raised_and_taken_for_no_refusal() -> None:
     def mistaken(_host: str) -> Exchange:
         raise LocalProtocolError("a bug")

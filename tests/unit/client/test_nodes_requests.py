@@ -81,6 +81,28 @@ def test_a_request_without_an_answer_counts_as_in_flight_until_it_is_written() -
     assert not driver.nodes.is_ready(0, driver.now_ms)
 
 
+def test_back_at_the_bootstrap_servers_their_names_are_resolved_again_even_if_a_connection_is_open() -> None:
+    driver = Driver(knows_brokers=False)
+    driver.await_ready(-2)
+    driver.cluster.addresses["a"] = ((2, ("b", 9092)),)
+    driver.cluster.brokers[0] = ("b", 9092)
+    driver.nodes.rebootstrap(driver.now_ms)
+    driver.await_ready(-2)
+    assert [command.address[1][0] for command in driver.connects()] == ["a", "b"]
+
+
+def test_a_broker_that_moved_is_reached_at_its_new_host_at_once() -> None:
+    """Neither the other addresses of its old host nor the back-off after their failure count any more."""
+    driver = Driver()
+    driver.cluster.addresses["a"] = ((2, ("a1", 9092)), (2, ("a2", 9092)))
+    driver.connect()
+    assert driver.delay_ms() > 0
+    driver.cluster.brokers[0] = ("b", 9092)
+    driver.nodes.set_brokers(driver.now_ms, {0: Endpoint("b", 9092)})
+    driver.await_ready()
+    assert [command.address[1][0] for command in driver.connects()] == ["a1", "b"]
+
+
 def test_a_request_in_flight_on_a_bootstrap_connection_is_answered_by_the_broker_that_takes_it_over() -> None:
     driver = Driver(knows_brokers=False)
     driver.await_ready(-2)
