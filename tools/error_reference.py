@@ -63,9 +63,9 @@ Spark looks up formats in a Python process on the driver.
   activated virtual environment, run `export PYSPARK_PYTHON=python`.
 - Passed with `--py-files`: that look-up does not see these files. Call `kafka_sink.register(spark)` once in the script,
   or start `spark-submit` with `PYTHONPATH=pykafka_sink.zip` in its environment.
-- In your own thread (`threading`, `ThreadPoolExecutor`, also inside `foreachBatch`): Spark looks up formats only if the
-  thread has an active session. Start the function of the thread with `spark.createDataFrame([], "x int")`, which sets
-  the session; `register` does not. Spark Connect does not need this.""",
+- In your own thread (`threading`, `ThreadPoolExecutor`, also inside `foreachBatch`), and in a notebook after a cell was
+  interrupted: Spark looks up formats only if the thread has an active session. `kafka_sink.register(spark)` sets it:
+  call it once, at the start of the thread's function or in a cell. Spark Connect does not need this.""",
     ),
     Trouble(
         "`No module named 'kafka_sink'`",
@@ -85,7 +85,9 @@ Add `.mode("append")` before `.save()`. Spark's text also suggests "Overwrite"; 
     ),
     Trouble(
         "`Duplicated field names in Arrow Struct are not allowed`",
-        "The DataFrame has two columns with the same name. Rename or drop one.",
+        """\
+The DataFrame has two columns with the same name, or a struct has two such fields, perhaps in a column that is not
+written: Spark sends all columns to Python. Rename or drop one.""",
     ),
 )
 
