@@ -248,7 +248,7 @@ def split(encoded: EncodedBatch, codec: Compressor) -> list[EncodedBatch]:
     parts: list[list[Record]] = [[]]
     part_bytes = 0
     for _, record in decode_records(content, encoded.record_count, encoded.base_timestamp_ms):
-        base_timestamp_ms = encoded.base_timestamp_ms
+        base_timestamp_ms = (parts[-1] or [record])[0].timestamp_ms  # a part has its own
         size = len(encode_record(record, base_timestamp_ms=base_timestamp_ms, offset_delta=len(parts[-1])))
         if parts[-1] and part_bytes + size > encoded.records_bytes // 2:
             parts.append([])

@@ -9,8 +9,11 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Registers format("pykafka-sink") in this session. Not needed if the package is installed: see
-    `pyspark_pykafka_sink`."""
+    """Makes format("pykafka-sink") known to this session, in the thread that calls. Not needed in the main thread if
+    the package is installed: see `pyspark_pykafka_sink`."""
     from kafka_sink.spark.datasource import KafkaSinkDataSource
 
     spark.dataSource.register(KafkaSinkDataSource)
+    # Spark looks formats up in the thread's active session. A thread of the user's own has none, and the main thread
+    # loses it when a cell is interrupted; PySpark sets it here.
+    spark.createDataFrame([], "x int")

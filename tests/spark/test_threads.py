@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from pyspark.sql import SparkSession
 
+from kafka_sink import register
 from tests.spark.parity import append, values, writable_topic
 from tools.kafka_cluster import KafkaCluster
 
@@ -22,7 +23,7 @@ def test_threads_find_the_format_as_the_troubleshooting_page_says_and_write_side
         )
 
     def write_with_session(first: int) -> None:
-        spark.createDataFrame([], "x int")
+        register(spark)
         write(first)
 
     with ThreadPoolExecutor(1) as pool, pytest.raises(Exception, match="Failed to find the data source: pykafka-sink"):

@@ -103,6 +103,17 @@ def test_split_cuts_in_half_and_restarts_offsets() -> None:
     assert {part.codec for part in parts} == {encoded.codec}
 
 
+def test_the_parts_of_a_split_are_halves_by_their_own_base_of_timestamps() -> None:
+    codec, now_ms = make_compressor("none"), 1_700_000_000_000
+    # By the base of the whole batch the second part would be 26 bytes. By its own, which is 0, it would be 31.
+    rows = [Record(each, None, b"") for each in (now_ms, now_ms, 0, now_ms, now_ms, 0)]
+    rows[1] = Record(now_ms, None, b"xx")
+    encoded = encode_batch(rows, codec)
+    parts = split(encoded, codec)
+    assert max(part.records_bytes for part in parts) <= encoded.records_bytes // 2 == 27
+    assert [record for part in parts for record in decode_batch(sealed(part)).records] == rows
+
+
 def test_names_of_headers_that_are_not_utf8_keep_their_bytes() -> None:
     content = b"\x14\x00\x00\x00\x01\x01\x02\x04\xff\xfe\x01"
     (record,) = decode_batch(with_records(content)).records
