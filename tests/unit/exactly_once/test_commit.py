@@ -1,9 +1,11 @@
 """The driver's commit, row by row of the design's two tables: C0 to C5, and every answer to EndTxn."""
 
+from typing import Any
+
 import pytest
 
 from kafka_sink.client.admin_request import AdminRequest
-from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
+from kafka_sink.errors import CommitAborted, CommitLost, CommitPending, LocalProtocolError
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
@@ -31,6 +33,16 @@ def test_a_batch_is_fenced_read_checked_decided_committed_recorded_and_swept_in_
     assert [purpose for purpose in order if purpose in wanted] == wanted
     assert order.index("write ledger record") < order.index(END) < order.index(COMMIT)
     assert order.index(COMMIT) < order.index("list transactions")
+
+
+@pytest.mark.parametrize(
+    "other", [{"batch": 1}, {"query": "query-2"}, {"run": "2" * 16}], ids=lambda other: "".join(other)
+)
+def test_tasks_of_two_batches_or_runs_are_never_decided_together(bench: Bench, other: dict[str, Any]) -> None:
+    receipts = [bench.receipt(0, 0), bench.receipt(**{"batch": 0, "task": 1, **other})]
+    with pytest.raises(LocalProtocolError, match=r"was handed in for run '1{16}' and batch 0 of query query-1"):
+        bench.commit(receipts)
+    assert not bench.asked
 
 
 def without_rows(batch: int, run: str = "1" * 16) -> TaskReceipt:
@@ -112,6 +124,15 @@ def test_c2_too_little_time_is_refused_with_the_settings_that_give_more(bench: B
 
 
 TIME = 1_000_000
+
+
+def test_c3_is_tried_as_long_as_the_oldest_transaction_has_time_by_the_brokers_clock(bench: Bench) -> None:
+    """The first task ended long before the last one: what its receipt says of its time is old."""
+    early = bench.receipt(0, 0)
+    bench.broker.clock += TIME // 2
+    verdict = bench.commit([early, bench.receipt(0, 1)], answers={END: [LOST] * 100_000})
+    assert isinstance(verdict.error, CommitPending)
+    assert bench.now_ms <= 5_000 + TIME // 2 - bench.settings.margin_ms
 
 
 @pytest.mark.parametrize("lost", [LOST, after(LOST), 51, 14, 15, 16, 7, 13, -1], ids=str)

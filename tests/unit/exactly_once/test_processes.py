@@ -8,7 +8,7 @@ import random
 import pytest
 
 from kafka_sink.client.admin_request import AdminRequest
-from kafka_sink.errors import CommitAborted
+from kafka_sink.errors import CommitAborted, CommitLost
 from kafka_sink.exactly_once.session import DECISIONS_MAX, Conclusion, DriverSession
 from tests.unit.exactly_once.driver_bench import LOST, REFUSED, Bench, after
 
@@ -42,6 +42,22 @@ def test_a_driver_that_is_fenced_again_and_again_gives_up_and_nothing_is_visible
     verdict = bench.commit(bench.receipts(), session)
     assert isinstance(verdict.error, CommitAborted) and "no other run has claimed the ledger" in str(verdict.error)
     assert bench.ledger() == {}
+
+
+def test_a_loss_that_a_successor_recorded_first_is_reported_as_a_loss(bench: Bench) -> None:
+    receipts = bench.receipts()
+
+    def take_over() -> None:
+        assert isinstance(bench.commit(bench.receipts(0, run=SECOND), bench.session(SECOND)).error, CommitLost)
+
+    def time_out() -> None:
+        bench.time_out(receipts[0])
+        bench.settle()
+        bench.before_next(WRITE, take_over)
+
+    bench.before_next("commit transaction", time_out)
+    verdict = bench.commit(receipts)
+    assert isinstance(verdict.error, CommitLost) and "1 of 2 are committed" in str(verdict.error)
 
 
 def test_a_process_forgets_what_it_decided_long_ago(bench: Bench) -> None:

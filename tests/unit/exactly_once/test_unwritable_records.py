@@ -56,6 +56,17 @@ def test_a_batch_whose_decision_could_not_be_read_is_aborted_before_it_is_decide
     assert bench.commit(bench.receipts(attempt=1), session).conclusion is Conclusion.DELIVERED
 
 
+def test_a_later_batch_of_a_run_is_refused_in_the_same_way(bench: Bench) -> None:
+    session = bench.session()
+    assert bench.commit(bench.receipts(), session).conclusion is Conclusion.DELIVERED
+    first, second = bench.receipts(1)
+    verdict = bench.commit([replace(first, written=(WrittenPartition("t", 0, 1, -1, -1),)), second], session)
+    assert isinstance(verdict.error, CommitAborted) and "'last_offset'" in str(verdict.error)
+    bench.settle()
+    assert {bench.state_of(receipt) for receipt in (first, second)} == {"CompleteAbort"}
+    assert bench.commit(bench.receipts(1, attempt=1), session).conclusion is Conclusion.DELIVERED
+
+
 def test_one_partition_with_a_known_offset_is_witness_enough(bench: Bench) -> None:
     first, *others = bench.receipts()
     unknown = WrittenPartition("s", 0, 1, -1, -1)
