@@ -176,7 +176,7 @@ class Driver:
     def _timeout_ms(self, limits: Mapping[str, str | None]) -> int:
         timeout_ms = self._options.producer.transaction_timeout_ms
         text = limits.get(MAX_TIMEOUT) or ""
-        if not text.lstrip("-").isdigit() or timeout_ms <= int(text):
+        if not text.isdigit() or timeout_ms <= int(text):
             return timeout_ms
         allowed_ms = int(text)
         if self._options.transaction_timeout_is_chosen:
@@ -229,9 +229,8 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     # What tasks have left open belongs to a write that never began to commit, so the ledger is not read for it.
     reads_ledger = has_transactions and key.has_ledger
     operation = DriverOperation.ABORT if reads_ledger else DriverOperation.ABORT_WITHOUT_LEDGER
-    known = receipts if has_transactions else ()
     try:
-        verdict = _use_driver(batch, batch.sink_id, lambda driver: driver.run(operation, key, known))
+        verdict = _use_driver(batch, batch.sink_id, lambda driver: driver.run(operation, key, receipts))
     except KafkaSinkError as error:
         _LOGGER.warning(
             "open transactions of the failed batch could not be aborted, and end at their time-out unless a decision "
