@@ -47,7 +47,6 @@ class CommitStep(ABC):
         # Why it ended without a result, and what the error table says about that.
         self.failure: str | None = None
         self.entry: ErrorEntry = NOT_COMMITTED
-        self.is_fenced = False
         self.last_trouble = ""
 
     @property
@@ -101,11 +100,11 @@ class CommitStep(ABC):
         self.on_refused(now_ms, answer.key, str(answer.error))
 
     def on_refused(self, now_ms: int, key: RequestKey, reason: str, *, is_fenced: bool = False) -> None:
-        self.fail(reason, is_fenced=is_fenced)
+        self.fail(reason)
 
-    def fail(self, reason: str, *, is_fenced: bool = False) -> None:
+    def fail(self, reason: str) -> None:
         self.queue.drop_all()
-        self.failure, self.is_fenced = reason, is_fenced
+        self.failure = reason
 
     def is_done(self, now_ms: int, key: RequestKey, api: Api, error_code: int) -> bool:
         """False: the request is repeated, or it was refused."""
