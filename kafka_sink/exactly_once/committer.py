@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafka_sink.client.admin_request import AdminResponse
-from kafka_sink.errors import CommitAborted, KafkaSinkError, LocalProtocolError
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.exactly_once import messages
 from kafka_sink.exactly_once.commit_step import CommitStep, Progress
 from kafka_sink.exactly_once.end_txn import AbortTransactions, CommitTransactions, partitions_of
@@ -44,7 +44,6 @@ from kafka_sink.exactly_once.receipt import BatchKey, summarize_receipts
 from kafka_sink.exactly_once.session import (
     CommitResult,
     Conclusion,
-    Decision,
     DeliverySettings,
     DriverOperation,
     DriverSession,
@@ -146,8 +145,6 @@ class Committer:
         self._verdict = CommitResult(conclusion, error, self._summary, self._intended.swept, tuple(self._notes))
 
     def _fail(self, error: KafkaSinkError) -> None:
-        if isinstance(error, CommitAborted) and self._job.operation is DriverOperation.COMMIT:
-            self._session.remember(self._key, Decision.NONE)
         self._end(Conclusion.FAILED, error)
 
     # ---- C1 ----
@@ -389,7 +386,6 @@ class Committer:
             # The appended record stays in an open transaction until the next fence or its time-out aborts it.
             self._draft.give_up()
             self._draft = None
-        self._session.remember(self._key, Decision.NONE)
         self._intended = CommitResult(Conclusion.FAILED, messages.aborted_error(self._batch, reason))
         self._discard(now_ms)
 
@@ -402,7 +398,6 @@ class Committer:
             self._ledger = self._session.ledger
             self._commit(now_ms)
         elif part.state is not WriteState.NOT_WRITTEN:
-            self._session.remember(self._key, Decision.IN_DOUBT)
             self._fail(messages.in_doubt_error(part.record, part.reason))
         else:
             often = "its epoch was refused again and again, although no other run has claimed the ledger"
@@ -415,7 +410,6 @@ class Committer:
     def _commit(self, now_ms: int) -> None:
         assert self._record is not None
         self._move(Phase.COMMITTING)
-        self._session.remember(self._key, Decision.MADE)
         self._has_decided = True
         if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
             # No later driver will finish it: continue past the margin, until time-outs make every outcome definite.

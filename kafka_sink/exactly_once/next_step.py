@@ -5,8 +5,8 @@ write, there was no other driver in between and the memory was right. Any other 
 a write that is refused as fenced, the driver reads the ledger again, without fencing, to leave a successor alone. If no
 other run has claimed the ledger since, it was fenced by another process of its own run: it fences, reads and continues.
 
-For the same reason abort() in a process that did not run commit() reads the ledger twice, without and then with
-fencing: the first time leaves a successor alone, the second makes sure that no decision of this run can still arrive.
+For the same reason abort() reads the ledger twice, without and then with fencing: the first time leaves a successor
+alone, the second makes sure that no decision of this run can still arrive.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import (
     Conclusion,
-    Decision,
     DeliverySettings,
     DriverOperation,
     DriverSession,
@@ -58,7 +57,7 @@ def first_step(job: Job, session: DriverSession) -> NextStep | None:
         return NextStep(Phase.READING if job.operation is DriverOperation.RECOVER else Phase.FENCING)
     assert job.key is not None, f"{job.operation.value} is about a batch"
     if job.operation in (DriverOperation.ABORT, DriverOperation.ABORT_WITHOUT_LEDGER):
-        return _abort_at_start(job, session, session.decisions.get(job.key))
+        return _abort_at_start(job, session)
     if not (job.has_transactions or job.opens_a_stream):
         return NextStep(Phase.ENDED, conclusion=Conclusion.NOTHING_TO_DO)
     if job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
@@ -66,10 +65,8 @@ def first_step(job: Job, session: DriverSession) -> NextStep | None:
     return NextStep(Phase.FENCING) if session.ledger is None else None
 
 
-def _abort_at_start(job: Job, session: DriverSession, decision: Decision | None) -> NextStep:
-    if decision in (Decision.MADE, Decision.IN_DOUBT):
-        return NextStep(Phase.ENDED, conclusion=Conclusion.LEFT_ALONE)
-    if decision is Decision.NONE or job.operation is DriverOperation.ABORT_WITHOUT_LEDGER:
+def _abort_at_start(job: Job, session: DriverSession) -> NextStep:
+    if job.operation is DriverOperation.ABORT_WITHOUT_LEDGER:
         return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED)
     # Another process of the same run may have committed since this one read the ledger.
     session.forget_identity()

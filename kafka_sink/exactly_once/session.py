@@ -10,7 +10,7 @@ date.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -82,21 +82,9 @@ class DriverOperation(Enum):
     REPLAY = "replay"  # the operator has a lost batch run again
 
 
-# A process remembers this many decisions; older ones are in the ledger.
-DECISIONS_MAX = 64
-
-
 class DriverIdentity(NamedTuple):
     producer_id: int
     producer_epoch: int
-
-
-class Decision(Enum):
-    """What this process knows about a batch it tried to commit."""
-
-    NONE = "none"  # certainly no decision: its transactions may be aborted
-    IN_DOUBT = "in doubt"
-    MADE = "made"
 
 
 @dataclass(slots=True)
@@ -115,7 +103,6 @@ class DriverSession:
     # Timeout of the driver's own transactions, of one record each; less where the brokers do not allow it.
     timeout_ms: int = 60_000
     ledger: LedgerState | None = None
-    decisions: dict[BatchKey, Decision] = field(default_factory=dict)
     # The runs before this run's first claim; None: it has not claimed.
     elders: frozenset[str] | None = None
     # The ledger has decisions of the previous release, and its driver has been fenced.
@@ -129,11 +116,6 @@ class DriverSession:
     @property
     def sink_ids(self) -> frozenset[str]:
         return frozenset({self.sink_id, self.named_sink_id})
-
-    def remember(self, key: BatchKey, decision: Decision) -> None:
-        self.decisions[key] = decision
-        while len(self.decisions) > DECISIONS_MAX:
-            del self.decisions[next(iter(self.decisions))]
 
     def note_claim(self, ledger: LedgerState, claimed_at: int) -> None:
         """Notes what was there at this run's first claim; later claims are of younger runs."""

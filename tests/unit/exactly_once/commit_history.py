@@ -209,10 +209,6 @@ class Facts(Stage):
         purposes = self.bench.purposes()
         return purposes.count(purpose) if purpose else len(purposes)
 
-    def decision(self, process: str, batch: str) -> str:
-        """The decision about the batch that the process has cached."""
-        return self.session(process).decisions[_key(batch)].name.lower()
-
     def identity(self, process: str, _: str) -> str:
         return "none" if self.session(process).identity is None else "taken"
 

@@ -45,7 +45,7 @@ an unknown sink is told to recover under its old name first
 
 c2 a transaction that timed out before the decision aborts the batch and the others
     write:0 timeout:0 commit:0=refused error=PKS-6001 says:"Nothing of it is visible"
-    tasks:0=aborted decision:0=none ledger=empty
+    tasks:0=aborted ledger=empty
 
 c2 without describe transactions only the time is checked and that is said
     gets:"describe transactions",unsupported commit:0=delivered says:"DescribeTransactions"
@@ -62,18 +62,18 @@ def test_before_the_decision(bench: Bench, history: History) -> None:
 c3 a driver that another run has fenced touches nothing and says who took over
     commit:0=delivered settle gets:"read ledger",29 commit/2:1=refused forget
     commit:1=refused says:"its run 2222222222222222" times:"fence older drivers"=0
-    tasks:1=open decision:1=none identity=none
+    tasks:1=open identity=none
 
-c3 a decision in doubt that never arrived is pending and abort leaves everything alone
-    gets:"end ledger transaction",lost* commit:0=pending error=PKS-6012 says:"is not known" decision:0=in_doubt
-    abort:0=left tasks:0=open commit/2:0=delivered visible=1,1 ledger=done
+c3 a decision in doubt that never arrived is pending and abort makes sure that it never will
+    gets:"end ledger transaction",lost* commit:0=pending error=PKS-6012 says:"is not known"
+    abort:0=aborted tasks:0=aborted commit/2:0=delivered visible=1,1 ledger=done
 
 c3 a decision in doubt that arrived is pending and abort leaves everything alone
-    gets:"end ledger transaction",after,lost* commit:0=pending error=PKS-6012 says:"is not known" decision:0=in_doubt
+    gets:"end ledger transaction",after,lost* commit:0=pending error=PKS-6012 says:"is not known"
     abort:0=left tasks:0=open commit/2:0=already visible=1,1 ledger=done
 
 c3 a permission that is lost after an unknown answer leaves the decision in doubt and abort leaves everything alone
-    gets:"end ledger transaction",after,53* commit:0=pending error=PKS-6012 says:"is not known" decision:0=in_doubt
+    gets:"end ledger transaction",after,53* commit:0=pending error=PKS-6012 says:"is not known"
     abort:0=left tasks:0=open commit/2:0=already visible=1,1 ledger=done
 
 c3 a permission that is lost for a moment after an unknown answer is waited for
@@ -121,9 +121,6 @@ def test_the_decision_and_behind_it(bench: Bench, history: History) -> None:
 @histories("""
 abort without a commit ends all receipts and attempts that left no message
     write:0 killed:0 abort:0=aborted tasks:0=aborted remains:0=aborted swept=1
-
-abort after a failed check in the same process needs no ledger
-    write:0 timeout:0 commit:0=refused forget abort:0=aborted times:"fence older drivers"=0
 
 abort in another process finds the decision and leaves everything alone
     gets:"commit transaction",lost* commit:0=pending forget
