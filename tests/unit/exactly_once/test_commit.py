@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.client.admin_request import AdminRequest
+from kafka_sink.client.admin_request import AdminRequest, Leader
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending, LocalProtocolError
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.ledger_read import LedgerRead
@@ -182,6 +182,31 @@ def test_c4_a_coordinator_that_says_it_is_over_is_asked_again_while_the_log_show
     check_delivered(bench)
     tries = [request for request in bench.asked if request.key.purpose == COMMIT and request.key.number == 0]
     assert len(tries) > 2 and all(request.find_again for request in tries[1:])
+
+
+def test_c4_a_marker_is_found_behind_what_retention_has_deleted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, start, broker = Leader("t", 0), 3, bench.broker
+    receipts = bench.receipts()
+    for number in range(start):
+        broker.write_in_task(f"another application {number}", first, b"another")
+    fetch, list_offsets = broker._on_Fetch, broker._on_ListOffsets
+
+    def fetch_what_is_left(body: Any, request: AdminRequest) -> dict[str, Any]:
+        answer = fetch(body, request)
+        if request.target == first and body["topics"][0]["partitions"][0]["fetch_offset"] < start:
+            answer["responses"][0]["partitions"][0].update(error_code=1, records=b"")
+        return answer
+
+    def list_start(body: Any, request: AdminRequest) -> dict[str, Any]:
+        answer = list_offsets(body, request)
+        if request.target == first:
+            answer["topics"][0]["partitions"][0]["offset"] = start
+        return answer
+
+    monkeypatch.setattr(broker, "_on_Fetch", fetch_what_is_left)
+    monkeypatch.setattr(broker, "_on_ListOffsets", list_start)
+    verdict = bench.commit(receipts, answers={COMMIT: [after(90)] * 1_000})
+    assert verdict.conclusion is Conclusion.DELIVERED and "find log start" in bench.purposes()
 
 
 def test_c4_the_marker_of_a_later_transaction_under_the_same_id_is_not_taken_for_an_earlier_ones(
