@@ -49,7 +49,6 @@ class CommitStep(ABC):
         # Why it ended without a result, and what the error table says about that.
         self.failure: str | None = None
         self.entry: ErrorEntry = NOT_COMMITTED
-        self.is_fenced = False
         self.last_trouble = ""
         # Since when brokers have said that a topic is not there.
         self._gone_since_ms: int | None = None
@@ -105,11 +104,11 @@ class CommitStep(ABC):
         self.on_refused(now_ms, answer.key, str(answer.error))
 
     def on_refused(self, now_ms: int, key: RequestKey, reason: str, *, is_fenced: bool = False) -> None:
-        self.fail(reason, is_fenced=is_fenced)
+        self.fail(reason)
 
-    def fail(self, reason: str, *, is_fenced: bool = False) -> None:
+    def fail(self, reason: str) -> None:
         self.queue.drop_all()
-        self.failure, self.is_fenced = reason, is_fenced
+        self.failure = reason
 
     def is_gone_for_good(self, now_ms: int, *, is_gone: bool) -> bool:
         """Brokers learn of a new topic one after the other, so a topic is believed to be gone only after a while."""

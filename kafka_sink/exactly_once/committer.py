@@ -15,11 +15,12 @@ decision, finish it and record its outcome.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from kafka_sink.client.admin_request import AdminResponse
-from kafka_sink.errors import CommitAborted, KafkaSinkError, LocalProtocolError
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.exactly_once import messages
 from kafka_sink.exactly_once.commit_step import CommitStep, Progress
 from kafka_sink.exactly_once.end_txn import AbortTransactions, CommitTransactions, partitions_of
@@ -39,11 +40,10 @@ from kafka_sink.exactly_once.listing import OpenTransactions
 from kafka_sink.exactly_once.next_step import NextStep, first_step, next_step
 from kafka_sink.exactly_once.phase import TRANSITIONS, Phase
 from kafka_sink.exactly_once.preflight import Preflight, check_transactions
-from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, summarize_receipts
+from kafka_sink.exactly_once.receipt import BatchKey, summarize_receipts
 from kafka_sink.exactly_once.session import (
     CommitResult,
     Conclusion,
-    Decision,
     DeliverySettings,
     DriverOperation,
     DriverSession,
@@ -78,10 +78,10 @@ class Committer:
         self._listing: OpenTransactions | None = None
         self._verdict: CommitResult | None = None
         # What the verdict will be if nothing more goes wrong; set before discarding and sweeping.
-        self._intended = CommitResult(Conclusion.NOTHING_TO_DO, summary=self._summary)
+        self._intended = CommitResult(Conclusion.NOTHING_TO_DO)
         self._notes: list[str] = []
         # The ledger as this operation knows it: the session's after fencing, its own copy when it was only read.
-        self._ledger: LedgerState | None = session.ledger if session.identity is not None else None
+        self._ledger: LedgerState | None = session.ledger
         self._claim_offset: int | None = None
         # Transactions of records up to this offset were open before this operation's last fence, so they have ended.
         self._ended_offset = -1
@@ -93,8 +93,6 @@ class Committer:
         # The ledger was read by an earlier operation and may be out of date.
         self._is_remembered = True
         self._looks_left = LOOKS_MAX
-        # Transactions of decisions that this operation finished: they are never aborted.
-        self._decided: set[PreparedTransaction] = set()
         self._started_ms = now_ms
         self._deadline_ms = now_ms + settings.patience_ms
         if job.operation in (DriverOperation.COMMIT, DriverOperation.COMMIT_WITHOUT_LEDGER) and self._receipts:
@@ -144,12 +142,9 @@ class Committer:
 
     def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
         self._move(Phase.ENDED)
-        self._part = None
         self._verdict = CommitResult(conclusion, error, self._summary, self._intended.swept, tuple(self._notes))
 
     def _fail(self, error: KafkaSinkError) -> None:
-        if isinstance(error, CommitAborted) and self._job.operation is DriverOperation.COMMIT:
-            self._session.remember(self._key, Decision.NONE)
         self._end(Conclusion.FAILED, error)
 
     # ---- C1 ----
@@ -195,10 +190,8 @@ class Committer:
         assert self._record is not None
         if self._has_committed:
             self._fail(messages.not_recorded_error(self._record, reason))
-        elif self._outcomes and None not in self._outcomes:
-            self._fail(messages.lost_error(self._record, self._outcomes))
         else:
-            self._fail(messages.pending_error(self._record, self._outcomes, reason))
+            self._fail(messages.lost_error(self._record, self._outcomes))
 
     def _on_fenced(self, now_ms: int, part: Fence) -> None:
         if part.identity is None or part.failure is not None:
@@ -244,7 +237,7 @@ class Committer:
             return
         self._ledger = part.state
         self._is_remembered = False
-        self._session.has_older_driver = self._session.has_older_driver or part.state.older_key is not None
+        self._session.has_older_driver = part.state.older_key is not None
         if self._session.identity is not None:
             assert self._claim_offset is not None
             self._session.ledger = part.state
@@ -258,7 +251,6 @@ class Committer:
         self._judge(now_ms)
 
     def _fail_before_decision(self, part: CommitStep) -> None:
-        self._session.forget_identity()
         reason = part.reason if part.failure is not None or self._job.key is None else part.lateness
         if self._has_decided:
             self._fail_after_decision(reason)
@@ -283,7 +275,6 @@ class Committer:
         self._end_transactions(now_ms, record)
 
     def _end_transactions(self, now_ms: int, record: LedgerRecord, *, are_leaders_known: bool = False) -> None:
-        self._decided.update(record.transactions)
         known = (self._settings, record.transactions, record.entries, now_ms, self._receipts)
         self._part = CommitTransactions(*known, are_leaders_known=are_leaders_known)
 
@@ -294,7 +285,6 @@ class Committer:
         if self._ledger.is_unmarked(record) and all(outcome is TransactionOutcome.LOST for outcome in outcomes):
             # It was never decided: the transactions of a decision are retried until at least one of them is committed.
             self._ledger = self._ledger.without_unmarked(record)
-            self._decided.difference_update(record.transactions)
             self._judge(now_ms)
             return
         if None in outcomes:
@@ -334,9 +324,7 @@ class Committer:
             self._judge(now_ms)
 
     def _write(self, now_ms: int, phase: Phase, record: LedgerRecord) -> None:
-        part = None
-        if phase is Phase.DECIDING:
-            part, self._draft = self._draft, None
+        part, self._draft = self._draft, None
         try:
             part = part or LedgerWrite(self._settings, self._session, record, now_ms)
         except Unrecordable as error:
@@ -363,12 +351,11 @@ class Committer:
         self._part = Preflight(self._settings, self._receipts, now_ms, has_ledger=has_ledger)
         previous = self._previous()
         if previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME:
-            # The intent does not depend on the result of the check: it is appended in the meantime, without EndTxn.
-            try:
+            # The intent does not depend on the result of the check: it is appended in the meantime, without EndTxn. If
+            # it cannot be recorded, the decision says so.
+            with suppress(Unrecordable):
                 record = intent_of(self._batch, self._receipts, previous)
                 self._draft = LedgerWrite(self._settings, self._session, record, now_ms, is_draft=True)
-            except Unrecordable as error:
-                self._abandon(now_ms, str(error))
 
     def _previous(self) -> LedgerRecord | None:
         return None if self._ledger is None else self._ledger.find(self._key)
@@ -400,7 +387,6 @@ class Committer:
             # The appended record stays in an open transaction until the next fence or its time-out aborts it.
             self._draft.give_up()
             self._draft = None
-        self._session.remember(self._key, Decision.NONE)
         self._intended = CommitResult(Conclusion.FAILED, messages.aborted_error(self._batch, reason))
         self._discard(now_ms)
 
@@ -410,11 +396,9 @@ class Committer:
         if self._look_again(now_ms, part):
             return
         if part.state is WriteState.WRITTEN:
-            self._session.remember(self._key, Decision.MADE)
             self._ledger = self._session.ledger
             self._commit(now_ms)
         elif part.state is not WriteState.NOT_WRITTEN:
-            self._session.remember(self._key, Decision.IN_DOUBT)
             self._fail(messages.in_doubt_error(part.record, part.reason))
         else:
             often = "its epoch was refused again and again, although no other run has claimed the ledger"
@@ -427,7 +411,6 @@ class Committer:
     def _commit(self, now_ms: int) -> None:
         assert self._record is not None
         self._move(Phase.COMMITTING)
-        self._session.remember(self._key, Decision.MADE)
         self._has_decided = True
         if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
             # No later driver will finish it: continue past the margin, until time-outs make every outcome definite.
@@ -457,11 +440,8 @@ class Committer:
         closing = record.with_outcomes(self._outcomes, self._job.wall_ms)
         if self._session.identity is not None:
             self._write(now_ms, Phase.RECORDING, closing)
-        elif closing.outcomes:
-            self._fail(messages.lost_error(closing, closing.outcomes))
         else:
-            reason = "the driver's epoch is unknown since the decision was written"
-            self._fail(messages.not_recorded_error(record, reason))
+            self._fail_after_decision("the driver's epoch is unknown since the decision was written")
 
     # ---- C5 ----
 
@@ -502,7 +482,7 @@ class Committer:
         self._deadline_ms = now_ms + self._settings.patience_ms
         # After the batch of a stream counts as delivered, tasks of the next one may use the same transactional ids.
         waits = self._intended.conclusion is Conclusion.ALREADY_DELIVERED and isinstance(self._key.batch_id, int)
-        written = {one: where for one, where in partitions_of(self._receipts).items() if one not in self._decided}
+        written = partitions_of(self._receipts)
         self._part = AbortTransactions(self._settings, written, now_ms, waits_for_leaders=waits)
 
     def _on_discarded(self, now_ms: int, part: AbortTransactions) -> None:

@@ -132,7 +132,7 @@ class CommitTransactions(CommitStep):
 
     @property
     def reason(self) -> str:
-        if self.failure is None and self.obstacles:
+        if self.obstacles:
             return next(iter(self.obstacles.values()))
         return super().reason
 

@@ -77,6 +77,8 @@ class LedgerWrite(CommitStep):
         self._is_draft = is_draft
         self._search: CommitTransactions | None = None
         self._offset = -1
+        # It is not written, because there is another driver.
+        self.is_fenced = False
         # An EndTxn was sent without a definite answer: it may have been carried out.
         self._end_is_in_doubt = False
         # No timestamp: a broker rejects one that is far in the future, and the driver's clock may be wrong.
@@ -276,13 +278,12 @@ class LedgerWrite(CommitStep):
 
     def _begin_search(self, now_ms: int, error_code: int) -> None:
         """Superseded after a try without a response. There is another driver now; was this record committed?"""
-        self.queue.drop_all()
         self._session.forget_identity()
         self.last_trouble = self.error_text(END, END_TXN, error_code)
         if self._offset < 0:
             # Acknowledged as a duplicate, without an offset. A search from the start of the log would find the marker
             # of the record before: in version 2 that has the epoch of this transaction.
-            self.fail(self.last_trouble, is_fenced=True)
+            self.fail(self.last_trouble)
             return
         witness = WrittenPartition(*self.settings.ledger, 1, self._offset, self._offset)
         self._search = CommitTransactions(self.settings, [self._ending()], [witness], now_ms, is_ended=True)
@@ -299,7 +300,7 @@ class LedgerWrite(CommitStep):
             self._refuse(self.last_trouble, is_fenced=True)
         else:
             # The outcome remains unknown.
-            self.fail(self._search.obstacles.get(0) or self.last_trouble, is_fenced=True)
+            self.fail(self._search.obstacles.get(0) or self.last_trouble)
 
     def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
         where = (
@@ -315,5 +316,6 @@ class LedgerWrite(CommitStep):
 
     def _refuse(self, reason: str, *, is_fenced: bool = False) -> None:
         self.state = WriteState.NOT_WRITTEN
+        self.is_fenced = is_fenced
         self._session.forget_identity()
-        self.fail(reason, is_fenced=is_fenced)
+        self.fail(reason)

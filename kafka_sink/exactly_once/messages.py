@@ -118,7 +118,7 @@ def other_cluster_error(record: LedgerRecord, settings: DeliverySettings) -> Com
 
 
 def pending_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], reason: str) -> CommitPending:
-    open_count = sum(outcome is None for outcome in outcomes) if outcomes else len(record.entries)
+    open_count = sum(outcome is None for outcome in outcomes)
     text = (
         f"{_of_record(record)} is decided, but {open_count} of {len(record.entries)} transactions are not known to be "
         f"committed yet: {reason}. No row is lost as long as the query, or `pykafka-sink recover`, runs again before "

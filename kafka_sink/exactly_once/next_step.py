@@ -5,8 +5,8 @@ write, there was no other driver in between and the memory was right. Any other 
 a write that is refused as fenced, the driver reads the ledger again, without fencing, to leave a successor alone. If no
 other run has claimed the ledger since, it was fenced by another process of its own run: it fences, reads and continues.
 
-For the same reason abort() in a process that did not run commit() reads the ledger twice, without and then with
-fencing: the first time leaves a successor alone, the second makes sure that no decision of this run can still arrive.
+For the same reason abort() reads the ledger twice, without and then with fencing: the first time leaves a successor
+alone, the second makes sure that no decision of this run can still arrive.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import (
     Conclusion,
-    Decision,
     DeliverySettings,
     DriverOperation,
     DriverSession,
@@ -55,24 +54,19 @@ _OF_OPERATORS = (DriverOperation.FINISH, DriverOperation.SWEEP, DriverOperation.
 def first_step(job: Job, session: DriverSession) -> NextStep | None:
     """None: what the process remembers is enough for `next_step`."""
     if job.operation in (DriverOperation.RECOVER, *_OF_OPERATORS):
-        session.forget_identity()
         return NextStep(Phase.READING if job.operation is DriverOperation.RECOVER else Phase.FENCING)
     assert job.key is not None, f"{job.operation.value} is about a batch"
-    decision = session.decisions.get(job.key)
     if job.operation in (DriverOperation.ABORT, DriverOperation.ABORT_WITHOUT_LEDGER):
-        return _abort_at_start(job, session, decision)
+        return _abort_at_start(job, session)
     if not (job.has_transactions or job.opens_a_stream):
         return NextStep(Phase.ENDED, conclusion=Conclusion.NOTHING_TO_DO)
     if job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
         return NextStep(Phase.CHECKING)
-    is_known = session.identity is not None and session.ledger is not None and decision is not Decision.IN_DOUBT
-    return None if is_known else NextStep(Phase.FENCING)
+    return NextStep(Phase.FENCING) if session.ledger is None else None
 
 
-def _abort_at_start(job: Job, session: DriverSession, decision: Decision | None) -> NextStep:
-    if decision in (Decision.MADE, Decision.IN_DOUBT):
-        return NextStep(Phase.ENDED, conclusion=Conclusion.LEFT_ALONE)
-    if decision is Decision.NONE or job.operation is DriverOperation.ABORT_WITHOUT_LEDGER:
+def _abort_at_start(job: Job, session: DriverSession) -> NextStep:
+    if job.operation is DriverOperation.ABORT_WITHOUT_LEDGER:
         return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED)
     # Another process of the same run may have committed since this one read the ledger.
     session.forget_identity()
@@ -129,8 +123,6 @@ def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, bat
             return _judge_delivered(settings, newest, batch)
         if batch.run in newest.runs:
             return _fail(messages.superseded_error(batch, newest))
-        if newest.key == batch.key and newest.kind is Kind.INTENT:
-            return NextStep(Phase.FINISHING, newest)
         if _is_later(newest.key, batch.key):
             return _fail(messages.rolled_back_error(batch, newest))
     for record in ledger.open_intents():

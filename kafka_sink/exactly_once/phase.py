@@ -15,9 +15,9 @@
   SWEEPING    EndTxn(abort) of leftover transactions
 
 After CLOSING, DECIDING and RECORDING, READING is for a record that was refused as fenced and is certainly not written:
-it looks who took over, and earlier decisions stand (`Committer._decided`). After DECIDING, DISCARDING is reachable only
-in this way, and after COMMITTING not at all: no operation aborts a transaction of a decision, made or in doubt. A test
-walks the table to prove it.
+it looks who took over, and earlier decisions stand. After DECIDING, DISCARDING is reachable only in this way, and after
+COMMITTING not at all: no operation aborts a transaction of a decision, made or in doubt. A test walks the table to
+prove it.
 """
 
 from __future__ import annotations

@@ -68,10 +68,9 @@ class DescribeTransactions(CommitStep):
         self._ask(now_ms)
 
     def _ask(self, now_ms: int) -> None:
-        if self._missing:
-            ids = tuple(self._missing)
-            body = {"transactional_ids": list(ids)}
-            self.queue.ask(now_ms, RequestKey(DESCRIBE), Coordinators(ids), DESCRIBE_TRANSACTIONS, body)
+        ids = tuple(self._missing)
+        body = {"transactional_ids": list(ids)}
+        self.queue.ask(now_ms, RequestKey(DESCRIBE), Coordinators(ids), DESCRIBE_TRANSACTIONS, body)
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         if answer.kind is ResponseKind.UNSUPPORTED:

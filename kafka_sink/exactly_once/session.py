@@ -10,7 +10,7 @@ date.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -82,21 +82,9 @@ class DriverOperation(Enum):
     REPLAY = "replay"  # the operator has a lost batch run again
 
 
-# A process remembers this many decisions; older ones are in the ledger.
-DECISIONS_MAX = 64
-
-
 class DriverIdentity(NamedTuple):
     producer_id: int
     producer_epoch: int
-
-
-class Decision(Enum):
-    """What this process knows about a batch it tried to commit."""
-
-    NONE = "none"  # certainly no decision: its transactions may be aborted
-    IN_DOUBT = "in doubt"
-    MADE = "made"
 
 
 @dataclass(slots=True)
@@ -115,10 +103,8 @@ class DriverSession:
     # Timeout of the driver's own transactions, of one record each; less where the brokers do not allow it.
     timeout_ms: int = 60_000
     ledger: LedgerState | None = None
-    decisions: dict[BatchKey, Decision] = field(default_factory=dict)
-    # The offset of this run's first claim, and the runs before it.
-    claimed_at: int | None = None
-    elders: frozenset[str] = frozenset()
+    # The runs before this run's first claim; None: it has not claimed.
+    elders: frozenset[str] | None = None
     # The ledger has decisions of the previous release, and its driver has been fenced.
     has_older_driver: bool = False
     older_is_fenced: bool = False
@@ -131,31 +117,22 @@ class DriverSession:
     def sink_ids(self) -> frozenset[str]:
         return frozenset({self.sink_id, self.named_sink_id})
 
-    def remember(self, key: BatchKey, decision: Decision) -> None:
-        self.decisions.pop(key, None)
-        self.decisions[key] = decision
-        while len(self.decisions) > DECISIONS_MAX:
-            del self.decisions[next(iter(self.decisions))]
-
     def note_claim(self, ledger: LedgerState, claimed_at: int) -> None:
         """Notes what was there at this run's first claim; later claims are of younger runs."""
-        if self.claimed_at is None:
+        if self.elders is None:
             # The acknowledged claim may be a retry after a lost response, or follow one of another process of this run.
             # The first one counts, as it does for every other run.
-            self.claimed_at = min(claimed_at, ledger.claims.get(self.run, claimed_at))
+            first_at = min(claimed_at, ledger.claims.get(self.run, claimed_at))
             decided = {run for record in ledger.newest.values() for run in (record.run, *record.runs)}
-            younger = {run for run, offset in ledger.claims.items() if offset > self.claimed_at}
+            younger = {run for run, offset in ledger.claims.items() if offset > first_at}
             self.elders = frozenset(decided | set(ledger.claims)) - younger - {self.run}
 
     def successor(self, ledger: LedgerState) -> str | None:
         """A run that claimed the ledger after this run's first claim, or None. An older run that claims again does not
         count: it has been replaced and will notice. Nor does an operator's command, whose claim has no run."""
-        if self.claimed_at is None:
+        if self.elders is None:
             return None
-        for run, offset in ledger.claims.items():
-            if run and run != self.run and run not in self.elders and offset > self.claimed_at:
-                return run
-        return None
+        return next((run for run in ledger.claims if run not in (*self.elders, self.run, "")), None)
 
     def forget_identity(self) -> None:
         """There may be another driver now, or the current epoch is unknown: fence and read again."""

@@ -74,12 +74,12 @@ class SetAside(StepChain):
             self._conclude(part.reason)
         return None
 
-    def fail(self, reason: str, *, is_fenced: bool = False) -> None:
+    def fail(self, reason: str) -> None:
         """Time is up."""
         if isinstance(self.part, LedgerTombstone):
             self.part.give_up()
             reason = self.part.reason
-        super().fail(reason, is_fenced=is_fenced)
+        super().fail(reason)
         self._conclude(reason)
 
     def _conclude(self, reason: str) -> None:

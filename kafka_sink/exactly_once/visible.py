@@ -82,7 +82,7 @@ class Visible(CommitStep):
         for topic in body["topics"]:
             for told in topic["partitions"]:
                 where = topic["name"], told["partition_index"]
-                if self.failure is None and where in self._unseen:
+                if where in self._unseen:
                     self._on_told(where, told["error_code"], told["offset"])
 
     def _on_told(self, where: tuple[str, int], error_code: int, offset: int) -> None:

@@ -231,9 +231,8 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     # What tasks have left open belongs to a write that never began to commit, so the ledger is not read for it.
     reads_ledger = has_transactions and key.has_ledger
     operation = DriverOperation.ABORT if reads_ledger else DriverOperation.ABORT_WITHOUT_LEDGER
-    known = receipts if has_transactions else ()
     try:
-        verdict = _use_driver(batch, batch.sink_id, lambda driver: driver.run(operation, key, known))
+        verdict = _use_driver(batch, batch.sink_id, lambda driver: driver.run(operation, key, receipts))
     except KafkaSinkError as error:
         _LOGGER.warning(
             "open transactions of the failed batch could not be aborted, and end at their time-out unless a decision "

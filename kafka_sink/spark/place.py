@@ -46,9 +46,9 @@ def place_in_batch(key: BatchKey, run: str, sink_id: str | None) -> TaskPlace:
     context = _task_context()
     query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     named = batch_of_task(key, sink_id, query_id, batch_id)
-    if query_id is None or named == key or named.query_id != query_id:
+    if named == key:
         return _make_place(context, named, run, sink_id)
-    run_id = _run_id_of(query_id, context)
+    run_id = _run_id_of(named.query_id, context)
     run_of_query = run if run_id is None else run_hash(run_id)
     return _make_place(context, named, run_of_query, sink_id, errors_may_be_caught=True)
 

@@ -387,7 +387,7 @@ def _producer_options(options: SinkOptions) -> ProducerOptions:
 
 def _count_from_task_start(error: DataError, rows_before: int) -> DataError:
     """Renumbers rows from the start of the task instead of the Arrow batch."""
-    if error.row is None or not rows_before:
+    if error.row is None:
         return error
     text = str(error).replace(f"row {error.row}", f"row {rows_before + error.row}", 1)
     return DataError(text, error.entry, row=rows_before + error.row, column=error.column)

@@ -4,9 +4,9 @@ A state is a tuple of values. Machines are objects, so each distinct one is stor
 results of a machine's step with an answer, and of a broker's answer to a request, are cached, because most paths
 contain the same steps. `actions` lists the named actions of a state; each leads to another state or to a violation.
 
-Spark follows its rules: planning, tasks, commit; after a failed commit an abort, in the same process or in another;
-after that, or after a crash, a new run of the same batch. No action is skipped silently: each fault is paid from a
-budget, and only the budgets limit the size of the world.
+Spark follows its rules: planning, tasks, commit; after a failed commit an abort; after that, or after a crash, a new
+run of the same batch. No action is skipped silently: each fault is paid from a budget, and only the budgets limit the
+size of the world.
 """
 
 from __future__ import annotations
@@ -204,12 +204,7 @@ class World:
                 if task not in written:
                     found += self._task(state, driver, task)
         elif driver.stage == "failed":
-            for is_same in (True, False):
-                session = self._machine(driver.machine).session if is_same else None
-                where = "same" if is_same else "another"
-                found.append(
-                    (f"{title} aborts in {where} process", self._begin(state, driver, DriverOperation.ABORT, session))
-                )
+            found.append((f"{title} aborts", self._begin(state, driver, DriverOperation.ABORT, None)))
         elif driver.stage == "down" and budget.restarts:
             spent = state._replace(budget=budget._replace(restarts=budget.restarts - 1))
             found += [(f"{title} restarts{how}", other) for how, other in self._starts(spent, driver)]

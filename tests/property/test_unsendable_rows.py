@@ -12,6 +12,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafka_sink.errors import DataError
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.records.dead_letter import parse_dead_letter, unreplayable_reason
 from kafka_sink.spark.unsendable import Unsendable, reason_of, split_unsendable
@@ -135,3 +136,11 @@ def test_text_that_is_no_utf_8_does_not_stop_the_sorting() -> None:
     letters = unsendable.make_letters(place={}, topic=None, first_row=0, bytes_max=10_000).to_pylist()
     assert [letter["value"] for letter in letters] == raw.to_pylist()
     assert "the topic of row 0 is not UTF-8" in str(unsendable.errors[0])
+
+
+def test_a_letter_keeps_headers_that_came_as_a_map() -> None:
+    pairs = pa.array([[("h", b"\xff")]], pa.map_(pa.string(), pa.binary()))
+    rows = pa.RecordBatch.from_arrays([pa.array([b"x"]), pairs], ["value", "headers"])
+    unsendable = Unsendable(rows, [0], [DataError("row 0 is bad", row=0, column="partition")])
+    (letter,) = unsendable.make_letters(place={}, topic="t", first_row=0, bytes_max=10_000).to_pylist()
+    assert letter["headers"][0] == {"key": "h", "value": b"\xff"}

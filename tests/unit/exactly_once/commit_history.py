@@ -13,6 +13,7 @@ of run 1. After `:` follows the batch, a number or a label:
     abort:0                      the last receipts of batch 0 are aborted
     commit_alone abort_alone     the same without a ledger
     recover finish accept replay sweep                planning, and the commands of an operator
+    accept:monday                the command names the batch
     gets:"claim ledger",lost,7   the next operation gets these answers to such requests: codes, `lost`, `refused`,
                                  `unsupported`, `after` (carried out, but the answer is lost), `-` (the real answer);
                                  with `*` for all further requests
@@ -89,7 +90,8 @@ class Stage:
         operation = DriverOperation[name.replace("alone", "without_ledger").upper()]
         answers, self.answers = self.answers, {}
         if not name.startswith(("commit", "abort")):
-            self.last = self.bench.run(operation, session=DriverSession(SINK), answers=answers)
+            key = _key(batch) if batch else None
+            self.last = self.bench.run(operation, session=DriverSession(SINK), key=key, answers=answers)
             return
         of = (process[0], batch)
         if name.startswith("commit") and of not in self.unused:
@@ -206,10 +208,6 @@ class Facts(Stage):
         """The number of requests with this purpose, or of all requests."""
         purposes = self.bench.purposes()
         return purposes.count(purpose) if purpose else len(purposes)
-
-    def decision(self, process: str, batch: str) -> str:
-        """The decision about the batch that the process has cached."""
-        return self.session(process).decisions[_key(batch)].name.lower()
 
     def identity(self, process: str, _: str) -> str:
         return "none" if self.session(process).identity is None else "taken"

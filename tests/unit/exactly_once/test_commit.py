@@ -1,9 +1,11 @@
 """The driver's commit, row by row of the design's two tables: C0 to C5, and every answer to EndTxn."""
 
+from typing import Any
+
 import pytest
 
-from kafka_sink.client.admin_request import AdminRequest
-from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
+from kafka_sink.client.admin_request import AdminRequest, Leader
+from kafka_sink.errors import CommitAborted, CommitLost, CommitPending, LocalProtocolError
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
@@ -31,6 +33,16 @@ def test_a_batch_is_fenced_read_checked_decided_committed_recorded_and_swept_in_
     assert [purpose for purpose in order if purpose in wanted] == wanted
     assert order.index("write ledger record") < order.index(END) < order.index(COMMIT)
     assert order.index(COMMIT) < order.index("list transactions")
+
+
+@pytest.mark.parametrize(
+    "other", [{"batch": 1}, {"query": "query-2"}, {"run": "2" * 16}], ids=lambda other: "".join(other)
+)
+def test_tasks_of_two_batches_or_runs_are_never_decided_together(bench: Bench, other: dict[str, Any]) -> None:
+    receipts = [bench.receipt(0, 0), bench.receipt(**{"batch": 0, "task": 1, **other})]
+    with pytest.raises(LocalProtocolError, match=r"was handed in for run '1{16}' and batch 0 of query query-1"):
+        bench.commit(receipts)
+    assert not bench.asked
 
 
 def without_rows(batch: int, run: str = "1" * 16) -> TaskReceipt:
@@ -114,6 +126,15 @@ def test_c2_too_little_time_is_refused_with_the_settings_that_give_more(bench: B
 TIME = 1_000_000
 
 
+def test_c3_is_tried_as_long_as_the_oldest_transaction_has_time_by_the_brokers_clock(bench: Bench) -> None:
+    """The first task ended long before the last one: what its receipt says of its time is old."""
+    early = bench.receipt(0, 0)
+    bench.broker.clock += TIME // 2
+    verdict = bench.commit([early, bench.receipt(0, 1)], answers={END: [LOST] * 100_000})
+    assert isinstance(verdict.error, CommitPending)
+    assert bench.now_ms <= 5_000 + TIME // 2 - bench.settings.margin_ms
+
+
 @pytest.mark.parametrize("lost", [LOST, after(LOST), 51, 14, 15, 16, 7, 13, -1], ids=str)
 def test_c3_an_unknown_answer_to_the_decision_is_repeated_until_it_is_known(bench: Bench, lost: object) -> None:
     assert bench.commit(bench.receipts(), answers={END: [lost, lost]}).conclusion is Conclusion.DELIVERED
@@ -161,6 +182,31 @@ def test_c4_a_coordinator_that_says_it_is_over_is_asked_again_while_the_log_show
     check_delivered(bench)
     tries = [request for request in bench.asked if request.key.purpose == COMMIT and request.key.number == 0]
     assert len(tries) > 2 and all(request.find_again for request in tries[1:])
+
+
+def test_c4_a_marker_is_found_behind_what_retention_has_deleted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, start, broker = Leader("t", 0), 3, bench.broker
+    receipts = bench.receipts()
+    for number in range(start):
+        broker.write_in_task(f"another application {number}", first, b"another")
+    fetch, list_offsets = broker._on_Fetch, broker._on_ListOffsets
+
+    def fetch_what_is_left(body: Any, request: AdminRequest) -> dict[str, Any]:
+        answer = fetch(body, request)
+        if request.target == first and body["topics"][0]["partitions"][0]["fetch_offset"] < start:
+            answer["responses"][0]["partitions"][0].update(error_code=1, records=b"")
+        return answer
+
+    def list_start(body: Any, request: AdminRequest) -> dict[str, Any]:
+        answer = list_offsets(body, request)
+        if request.target == first:
+            answer["topics"][0]["partitions"][0]["offset"] = start
+        return answer
+
+    monkeypatch.setattr(broker, "_on_Fetch", fetch_what_is_left)
+    monkeypatch.setattr(broker, "_on_ListOffsets", list_start)
+    verdict = bench.commit(receipts, answers={COMMIT: [after(90)] * 1_000})
+    assert verdict.conclusion is Conclusion.DELIVERED and "find log start" in bench.purposes()
 
 
 def test_c4_the_marker_of_a_later_transaction_under_the_same_id_is_not_taken_for_an_earlier_ones(

@@ -45,7 +45,7 @@ an unknown sink is told to recover under its old name first
 
 c2 a transaction that timed out before the decision aborts the batch and the others
     write:0 timeout:0 commit:0=refused error=PKS-6001 says:"Nothing of it is visible"
-    tasks:0=aborted decision:0=none ledger=empty
+    tasks:0=aborted ledger=empty
 
 c2 without describe transactions only the time is checked and that is said
     gets:"describe transactions",unsupported commit:0=delivered says:"DescribeTransactions"
@@ -62,18 +62,18 @@ def test_before_the_decision(bench: Bench, history: History) -> None:
 c3 a driver that another run has fenced touches nothing and says who took over
     commit:0=delivered settle gets:"read ledger",29 commit/2:1=refused forget
     commit:1=refused says:"its run 2222222222222222" times:"fence older drivers"=0
-    tasks:1=open decision:1=none identity=none
+    tasks:1=open identity=none
 
-c3 a decision in doubt that never arrived is pending and abort leaves everything alone
-    gets:"end ledger transaction",lost* commit:0=pending error=PKS-6012 says:"is not known" decision:0=in_doubt
-    abort:0=left tasks:0=open commit/2:0=delivered visible=1,1 ledger=done
+c3 a decision in doubt that never arrived is pending and abort makes sure that it never will
+    gets:"end ledger transaction",lost* commit:0=pending error=PKS-6012 says:"is not known"
+    abort:0=aborted tasks:0=aborted commit/2:0=delivered visible=1,1 ledger=done
 
 c3 a decision in doubt that arrived is pending and abort leaves everything alone
-    gets:"end ledger transaction",after,lost* commit:0=pending error=PKS-6012 says:"is not known" decision:0=in_doubt
+    gets:"end ledger transaction",after,lost* commit:0=pending error=PKS-6012 says:"is not known"
     abort:0=left tasks:0=open commit/2:0=already visible=1,1 ledger=done
 
 c3 a permission that is lost after an unknown answer leaves the decision in doubt and abort leaves everything alone
-    gets:"end ledger transaction",after,53* commit:0=pending error=PKS-6012 says:"is not known" decision:0=in_doubt
+    gets:"end ledger transaction",after,53* commit:0=pending error=PKS-6012 says:"is not known"
     abort:0=left tasks:0=open commit/2:0=already visible=1,1 ledger=done
 
 c3 a permission that is lost for a moment after an unknown answer is waited for
@@ -123,9 +123,6 @@ def test_the_decision_and_behind_it(bench: Bench, history: History) -> None:
 abort without a commit ends all receipts and attempts that left no message
     write:0 killed:0 abort:0=aborted tasks:0=aborted remains:0=aborted swept=1
 
-abort after a failed check in the same process needs no ledger
-    write:0 timeout:0 commit:0=refused forget abort:0=aborted times:"fence older drivers"=0
-
 abort in another process finds the decision and leaves everything alone
     gets:"commit transaction",lost* commit:0=pending forget
     abort/1b:0=left tasks:0=open times:"abort transaction"=0 times:"fence older drivers"=0
@@ -173,6 +170,15 @@ an unreachable broker at planning is said to have changed nothing
 finish closes the decision without a query
     gets:"commit transaction",lost* commit:0=pending finish=recovered ledger=done finish=nothing
 
+a decision that cannot be finished is named whoever tries
+    gets:"commit transaction",lost* commit:0=pending gets:"commit transaction",lost* finish=pending
+    says:"batch 0 of query query-1 (2 rows to t) of sink 'sink' is decided, but 2 of 2" silent:"another"
+    gets:"commit transaction",lost* commit/2:0=pending says:"is decided, but 2 of 2" recover=recovered
+
+a decision that is finished and cannot be closed is said to be visible
+    gets:"commit transaction",lost* commit:0=pending settle gets:"write ledger record",29 finish=pending error=PKS-6013
+    says:"is committed and visible" visible=1,1 ledger=intent finish=recovered ledger=done
+
 an open decision of this cluster is nobodys choice
     cluster:old gets:"commit transaction",lost* commit:0=pending accept=nothing finish=recovered
 
@@ -188,6 +194,11 @@ accepting a lost batch lets the next one go on
 replaying a lost batch runs it again and doubles only what was visible
     gets:"commit transaction",lost* commit:0=pending timeout:0 settle finish=lost
     replay=resolved commit/2:0=delivered visible=1,2
+
+a lost export stops nothing but its own repetition and nobody chooses for it by the name of another
+    gets:"commit transaction",lost* commit:monday=pending timeout:monday settle finish=lost
+    finish=nothing recover=nothing commit/2:tuesday=delivered
+    accept:tuesday=nothing commit/3:monday=lost accept:monday=resolved commit/4:monday=already
 
 there is nothing to choose where nothing is lost
     accept=nothing commit:0=delivered replay=nothing
@@ -222,6 +233,9 @@ a write without a ledger checks and commits and touches no ledger
 
 a write without a ledger that is visible in part says what would have helped
     write overtakes gets:"commit transaction",48 commit_alone=lost error=PKS-6022 says:"batch.id" abort_alone=left
+
+a write without a ledger that got no answer is not called delivered
+    gets:"commit transaction",lost* commit_alone=lost error=PKS-6022 says:"0 of 2 transactions are committed, 2 are in"
 
 without a ledger an abort in another process claims no more than it did
     write overtakes commit_alone=lost settle abort_alone/1b=left write/2 abort_alone/2=aborted
@@ -325,6 +339,9 @@ a process of a run that was taken over meanwhile says so
     commit:0=delivered gets:"write ledger record",refused commit/2:1=refused commit/1b:1=refused says:"has taken over"
 
 what was remembered of the ledger stops no batch without being read again
+    write:0 overtakes:0 commit:0=lost settle accept=resolved settle commit:1=delivered
+
+a process with an old memory finds what another one has decided
     commit:0=delivered gets:"commit transaction",lost* commit/1b:1=pending settle commit:1=already visible=2,2
 
 a driver that was fenced while it drafted looks again

@@ -7,6 +7,7 @@ import pytest
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.exactly_once.receipt import TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation
+from tests.model.tiny_broker import TIMEOUT_MS
 from tests.unit.exactly_once.driver_bench import LEADERLESS, LOST, REFUSED, UNSUPPORTED, Bench
 
 ABORT, COMMIT, END = "abort transaction", "commit transaction", "end ledger transaction"
@@ -33,12 +34,21 @@ def lost(bench: Bench) -> list[TaskReceipt]:
 # ---- abort ----
 
 
+def test_a_write_without_a_ledger_is_tried_until_its_transactions_time_out_since_nobody_can_finish_it(
+    bench: Bench,
+) -> None:
+    no_answers = int(1.95 * TIMEOUT_MS / bench.settings.backoff_max_ms)
+    verdict = bench.run(DriverOperation.COMMIT_WITHOUT_LEDGER, bench.receipts(), answers={COMMIT: [LOST] * no_answers})
+    assert verdict.conclusion is Conclusion.DELIVERED and bench.seen() == [1, 1]
+    assert bench.now_ms > TIMEOUT_MS - bench.settings.margin_ms
+
+
 def test_abort_fences_before_it_aborts_so_that_no_decision_can_arrive_late(bench: Bench) -> None:
     receipts = bench.receipts()
     bench.run(DriverOperation.COMMIT, receipts, answers={END: [LOST] * 100_000})
+    late = next(request for request in bench.asked if request.key.purpose == END)
+    bench.before_next(ABORT, lambda: bench.broker.answer(late))
     assert bench.run(DriverOperation.ABORT, receipts).conclusion is Conclusion.ABORTED
-    order = bench.purposes()
-    assert order.index("abort transaction") > len(order) - 1 - order[::-1].index("fence older drivers")
     bench.settle()
     assert "sink" not in bench.ledger() and {bench.state_of(receipt) for receipt in receipts} == {"CompleteAbort"}
 

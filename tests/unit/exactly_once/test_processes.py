@@ -8,8 +8,8 @@ import random
 import pytest
 
 from kafka_sink.client.admin_request import AdminRequest
-from kafka_sink.errors import CommitAborted
-from kafka_sink.exactly_once.session import DECISIONS_MAX, Conclusion, DriverSession
+from kafka_sink.errors import CommitAborted, CommitLost
+from kafka_sink.exactly_once.session import Conclusion, DriverSession
 from tests.unit.exactly_once.driver_bench import LOST, REFUSED, Bench, after
 
 CLAIM, WRITE = "claim ledger", "write ledger record"
@@ -44,11 +44,20 @@ def test_a_driver_that_is_fenced_again_and_again_gives_up_and_nothing_is_visible
     assert bench.ledger() == {}
 
 
-def test_a_process_forgets_what_it_decided_long_ago(bench: Bench) -> None:
-    session = bench.session()
-    for batch in range(DECISIONS_MAX + 10):
-        delivered(bench, batch, session)
-    assert len(session.decisions) == DECISIONS_MAX
+def test_a_loss_that_a_successor_recorded_first_is_reported_as_a_loss(bench: Bench) -> None:
+    receipts = bench.receipts()
+
+    def take_over() -> None:
+        assert isinstance(bench.commit(bench.receipts(0, run=SECOND), bench.session(SECOND)).error, CommitLost)
+
+    def time_out() -> None:
+        bench.time_out(receipts[0])
+        bench.settle()
+        bench.before_next(WRITE, take_over)
+
+    bench.before_next("commit transaction", time_out)
+    verdict = bench.commit(receipts)
+    assert isinstance(verdict.error, CommitLost) and "1 of 2 are committed" in str(verdict.error)
 
 
 def test_a_run_that_claimed_while_an_elder_one_read_is_not_taken_for_an_elder_itself(bench: Bench) -> None:

@@ -12,7 +12,7 @@ import pytest
 from kafka_sink.errors import CommitAborted
 from kafka_sink.exactly_once import ledger_write
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition
-from kafka_sink.exactly_once.session import Conclusion, Decision
+from kafka_sink.exactly_once.session import Conclusion
 from tests.unit.exactly_once.driver_bench import Bench
 
 LABEL = "x" * 1_001
@@ -51,9 +51,19 @@ def test_a_batch_whose_decision_could_not_be_read_is_aborted_before_it_is_decide
     assert field in str(verdict.error) and advice in str(verdict.error)
     assert "write ledger record" not in bench.purposes() and bench.ledger() == {}
     assert {bench.state_of(receipt) for receipt in receipts} == {"CompleteAbort"}
-    assert session.decisions[receipts[0].key] is Decision.NONE
     # The sink is unchanged: the same session delivers the next batch.
     assert bench.commit(bench.receipts(attempt=1), session).conclusion is Conclusion.DELIVERED
+
+
+def test_a_later_batch_of_a_run_is_refused_in_the_same_way(bench: Bench) -> None:
+    session = bench.session()
+    assert bench.commit(bench.receipts(), session).conclusion is Conclusion.DELIVERED
+    first, second = bench.receipts(1)
+    verdict = bench.commit([replace(first, written=(WrittenPartition("t", 0, 1, -1, -1),)), second], session)
+    assert isinstance(verdict.error, CommitAborted) and "'last_offset'" in str(verdict.error)
+    bench.settle()
+    assert {bench.state_of(receipt) for receipt in (first, second)} == {"CompleteAbort"}
+    assert bench.commit(bench.receipts(1, attempt=1), session).conclusion is Conclusion.DELIVERED
 
 
 def test_one_partition_with_a_known_offset_is_witness_enough(bench: Bench) -> None:
