@@ -94,6 +94,9 @@ def glued(network: Network, connection: Connection, data: bytes, pick: Random) -
 
 def wrong_correlation(network: Network, connection: Connection, data: bytes, pick: Random) -> None:
     other = int.from_bytes(data[4:8], "big") + pick.choice((-1, 1, 2, 1000))
+    if other == next(iter(connection.unanswered), None):
+        # After a lost answer that would be the next one to come: nobody could tell that it belongs to another request.
+        other += 1000
     connection.to_host.push(data[:4] + (other & 0x7FFFFFFF).to_bytes(4, "big") + data[8:], network.latency())
 
 
