@@ -152,15 +152,9 @@ def set_aside(sink: SinkClient, given: argparse.Namespace) -> Report:
     before anything is written."""
     sink.check_ledger()
     sink.check_sink_is_known()
-    found = sink.list_decisions()
-    keys = [each.ledger_key for each in found]
-    if given.key is not None and given.key not in keys:
-        raise ConfigError(
-            f"sink {sink.named_sink} has no record with the key {given.key!a} in its ledger: choose one with --key "
-            f"({', '.join(keys)})",
-            COMMAND_WRONG,
-        )
-    unreadable = [each for each in found if each.record is None and given.key in (None, each.ledger_key)]
+    unreadable = [
+        each for each in sink.list_decisions() if each.record is None and given.key in (None, each.ledger_key)
+    ]
     if not unreadable:
         about = "sink " + sink.named_sink if given.key is None else f"key {given.key}"
         text = f"every record of {about} can be read; there is nothing to set aside"
