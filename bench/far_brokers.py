@@ -20,6 +20,7 @@ import itertools
 import os
 import random
 import socket
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -233,6 +234,7 @@ class FarNetwork:
     def __init__(self, cluster: FarCluster) -> None:
         self._cluster = cluster
         self.events: list[NetworkEvent] = []
+        self.wake_lock = threading.RLock()
         self._is_woken = False
         # Broker and number by connection id.
         self._connections: dict[int, tuple[int, int]] = {}

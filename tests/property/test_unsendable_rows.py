@@ -26,7 +26,7 @@ PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 class Topics:
     """The only thing that is asked of a producer here: the partitions of a topic."""
 
-    def partitions_for(self, topic: str) -> list[int]:
+    def partitions_for(self, topic: str, *, anew: bool = False) -> list[int]:
         return list(range(PARTITIONS[topic]))
 
 
