@@ -46,9 +46,7 @@ TOLD_EVERY_S = 5.0
 ABORT_S = 5.0
 # A transaction is ended at this size, whatever --batch-size is.
 BATCH_BYTES_MAX = 16 * 1024 * 1024
-_HEADERS, _HEADER_BYTES = (
-    pa.list_(pa.struct([("key", of_name), ("value", pa.binary())])) for of_name in (pa.string(), pa.binary())
-)
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 @dataclass(frozen=True)
@@ -323,9 +321,9 @@ def _split_parts(
 
 
 def _columns(records: Sequence[Record]) -> pa.RecordBatch:
-    # A name may hold bytes that are not UTF-8, which only a view turns into a text.
+    # Bytes of a name that are no text, which the sink refuses and another client may have written, become "?".
     pairs = [
-        [{"key": name.encode(errors="surrogateescape"), "value": said} for name, said in record.headers]
+        [{"key": name.encode(errors="replace").decode(), "value": said} for name, said in record.headers]
         for record in records
     ]
     # -1 is for a record of an old format without a timestamp.
@@ -333,7 +331,7 @@ def _columns(records: Sequence[Record]) -> pa.RecordBatch:
     arrays = [
         pa.array([record.key for record in records], pa.binary()),
         pa.array([record.value for record in records], pa.binary()),
-        pa.array(pairs, _HEADER_BYTES).view(_HEADERS),
+        pa.array(pairs, _HEADERS),
         pa.array(times, pa.int64()),
     ]
     return pa.RecordBatch.from_arrays(arrays, ["key", "value", "headers", "timestamp"])
