@@ -30,7 +30,7 @@ A null value (set_aside.py) deletes the earlier records of its key, as compactio
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -108,6 +108,8 @@ class LedgerRead(CommitStep):
         # By producer id and epoch: records that wait for their marker. By ledger key: offset and value of the newest.
         self._waiting: dict[tuple[int, int], list[tuple[int, str, bytes]]] = {}
         self._newest: dict[str, tuple[int, bytes]] = {}
+        # Later records without a marker, if this read has no claim.
+        self._unbelieved: dict[str, list[tuple[int, bytes]]] = {}
         self._key_counts = Counter[str]()
         self._claims: dict[str, int] = {}
         ledger = self.settings.ledger
@@ -232,13 +234,15 @@ class LedgerRead(CommitStep):
             for offset, ledger_key, value in waiting:
                 if offset < self._last_stable_offset:
                     self._keep(offset, ledger_key, value)
-                elif self._claim_offset is not None and offset > self._newest.get(ledger_key, (-1, b""))[0]:
-                    unmarked.setdefault(ledger_key, []).append((offset, value))
+                elif offset > self._newest.get(ledger_key, (-1, b""))[0]:
+                    later = unmarked if self._claim_offset is not None else self._unbelieved
+                    later.setdefault(ledger_key, []).append((offset, value))
         self._on_newest({key: found for key, found in self._newest.items() if found[1] != ERASED}, unmarked)
 
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         """Only the newest record of a key is decoded: earlier ones, perhaps of an older release, do not matter."""
-        newest = {key: self._decode(key, offset, value) for key, (offset, value) in found.items()}
+        ended = self._ended_keys() if self._is_of_name else ()
+        newest = {key: self._decode(key, offset, value) for key, (offset, value) in found.items() if key not in ended}
         settled = dict(newest)
         doubtful = set()
         for key, found_unmarked in unmarked.items():
@@ -261,6 +265,17 @@ class LedgerRead(CommitStep):
             unmarked=frozenset(doubtful & newest.keys()),
             settled=settled,
         )
+
+    def _ended_keys(self) -> Collection[str]:
+        """For a look at open decisions that fences nobody. A done record without a marker may still be aborted, but it
+        was written when all transactions of its decision had been committed: nothing is left to be finished. They must
+        not be looked at again, as their markers may have been lost (KAFKA-20734). The next commit reads with a claim.
+        """
+        return [
+            key
+            for key, unbelieved in self._unbelieved.items()
+            if any(record.kind is Kind.DONE for _, record in self._decode_believed(key, unbelieved))
+        ]
 
     def _older_key(self, newest: Mapping[str, LedgerRecord]) -> str | None:
         """The previous release's key of this stream, as long as there is no newer record of the stream."""

@@ -91,6 +91,17 @@ def test_below_an_intent_that_nobody_decided_the_done_record_without_a_marker_st
     assert bench.seen() == [2, 2]
 
 
+def test_planning_does_not_look_again_for_what_a_done_record_without_a_marker_has_closed(bench: Bench) -> None:
+    """The markers of its transactions may be lost as well. Planning would call the batch lost at each start, and the
+    operator's commands, which read with a claim, would find nothing to resolve."""
+    assert bench.commit(bench.receipts()).conclusion is Conclusion.DELIVERED
+    bench.lose_the_last_marker()
+    before = bench.purposes().count(COMMIT)
+    assert bench.run(DriverOperation.RECOVER).conclusion is Conclusion.NOTHING_TO_DO
+    assert bench.purposes().count(COMMIT) == before
+    assert bench.commit(bench.receipts(1, run=SECOND), bench.session(SECOND)).conclusion is Conclusion.DELIVERED
+
+
 # ---- outdated leaders ----
 
 
