@@ -271,11 +271,13 @@ class LedgerRead(CommitStep):
         was written when all transactions of its decision had been committed: nothing is left to be finished. They must
         not be looked at again, as their markers may have been lost (KAFKA-20734). The next commit reads with a claim.
         """
-        return [
-            key
-            for key, unbelieved in self._unbelieved.items()
-            if any(record.kind is Kind.DONE for _, record in self._decode_believed(key, unbelieved))
-        ]
+        ended = []
+        for key, unbelieved in self._unbelieved.items():
+            # One that cannot be read says nothing: it may never be committed, and the commit will tell.
+            with suppress(RemoteProtocolError):
+                if any(record.kind is Kind.DONE for _, record in self._decode_believed(key, unbelieved)):
+                    ended.append(key)
+        return ended
 
     def _older_key(self, newest: Mapping[str, LedgerRecord]) -> str | None:
         """The previous release's key of this stream, as long as there is no newer record of the stream."""
