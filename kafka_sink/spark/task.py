@@ -37,6 +37,7 @@ from kafka_sink.producer.arrow_future import ArrowFuture, ArrowMetadata
 from kafka_sink.producer.pool import POOL
 from kafka_sink.producer.producer import Producer
 from kafka_sink.records.digest import RowDigest
+from kafka_sink.spark.allocator import keep_freed_memory
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.first_line import exhaustion_error
@@ -101,6 +102,7 @@ def write_task(
     place: TaskPlace,
     meter: TaskMeter | None = None,
 ) -> TaskReceipt:
+    keep_freed_memory()
     task: Task | None = None
     try:
         for rows in gather_batches(select_columns(arrow_batch, columns) for arrow_batch in read_ahead(arrow_batches)):

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructType
 
@@ -21,10 +22,12 @@ ARROW_ROWS = 10_000
 
 
 def arrow_batches(total_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Each batch is created when it is requested, as with Spark."""
+    """Each batch is created when it is requested, as one piece of memory, as PySpark reads it from Spark's socket."""
+    starts = pa.py_buffer(np.arange(0, (ARROW_ROWS + 1) * VALUE_BYTES, VALUE_BYTES, np.int32))
     for first in range(0, total_bytes // VALUE_BYTES, ARROW_ROWS):
-        values = [b"%12d" % number * (VALUE_BYTES // 12) for number in range(first, first + ARROW_ROWS)]
-        yield pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"])
+        content = pa.py_buffer(b"%10d" % first * (VALUE_BYTES * ARROW_ROWS // 10))
+        values = pa.Array.from_buffers(pa.binary(), ARROW_ROWS, [None, starts, content])
+        yield pa.RecordBatch.from_arrays([values], ["value"])
 
 
 def main() -> None:
