@@ -15,8 +15,9 @@ from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.receipt import TaskReceipt, WrittenPartition
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession, Job
 from tests.model.tiny_broker import LEDGER
-from tests.unit.exactly_once.driver_bench import LOST, Bench, after
+from tests.unit.exactly_once.driver_bench import LOST, SINK, Bench, after
 from tests.unit.exactly_once.test_commit import without_rows
+from tests.unit.exactly_once.test_set_aside import POISON, put
 
 COMMIT, END = "commit transaction", "end ledger transaction"
 SECOND, THIRD = "2" * 16, "3" * 16
@@ -100,6 +101,15 @@ def test_planning_does_not_look_again_for_what_a_done_record_without_a_marker_ha
     assert bench.run(DriverOperation.RECOVER).conclusion is Conclusion.NOTHING_TO_DO
     assert bench.purposes().count(COMMIT) == before
     assert bench.commit(bench.receipts(1, run=SECOND), bench.session(SECOND)).conclusion is Conclusion.DELIVERED
+
+
+def test_planning_is_not_stopped_by_a_record_without_a_marker_that_it_cannot_read(bench: Bench) -> None:
+    """It may never be committed, so it says nothing: the decision below it is open, and is finished."""
+    bench.decide(bench.receipts())
+    put(bench, SINK, POISON)
+    bench.lose_the_last_marker()
+    assert bench.run(DriverOperation.RECOVER).conclusion is Conclusion.RECOVERED
+    assert bench.seen() == [1, 1]
 
 
 # ---- outdated leaders ----
