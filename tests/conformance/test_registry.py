@@ -34,6 +34,7 @@ OTHERWISE: dict[tuple[str, str], str] = {
     ("subjects", "latest"): SPELLING,
     ("subjects", "no number"): "looks for a version of that name",
     ("subjects", "number zero"): "looks for a version of that name",
+    ("invalid", "a superscript as a version"): "looks for a version of that name",
     ("compatible", "the level is BACKWARD"): "begins with NONE",
     ("compatible", "no level of its own"): "says that there is no such subject",
     ("compatible", "no level"): "400, without JSON",
