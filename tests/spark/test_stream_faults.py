@@ -190,7 +190,8 @@ def test_of_two_attempts_that_go_to_their_end_at_the_same_moment_one_is_seen(str
         assert first != copy
         stream.open_gate(batch)
         stream.wait_until_delivered()
-        stream.check()
+    # The loser may write once more after the commit has looked for open transactions. The next batch ends that one.
+    stream.open_gate(stream.add_batch())
     stream.finish()
 
 
