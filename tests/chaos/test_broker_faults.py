@@ -165,8 +165,8 @@ def test_a_partition_that_has_no_leader_when_it_is_committed_is_forgotten_by_bro
     writes no marker into it. Its rows stay hidden, and no request of a client can change that. A commit that waits for
     its rows to be visible reports it."""
     kafka = kafka_three_nodes
-    # The coordinator answers when the dead node has left its replicas, and on a busy machine that takes longer than four
-    # seconds. A request that is repeated would wait for the leader, to keep brokers from forgetting it.
+    # The coordinator answers when the dead node has left its replicas. On a busy machine that takes more than four
+    # seconds, and a request that is repeated would wait for the leader, to keep brokers from forgetting it.
     patient = {**PATIENT, "kafka__request__timeout__ms": 60_000}
     stream = stream_on(kafka, replication_factor=1, commit__visible__timeout__ms=2000, **patient)
     (told,) = [line for line in commit_with_a_dead_leader(stream) if "KAFKA-20734" in line]
