@@ -327,7 +327,9 @@ class AdminEngine:
         failure = self.nodes.failure_of(node_id)
         if node_id not in self.cluster.brokers:
             failure = TransportError(f"node {node_id} has left the cluster")
-        elif failure is None or self.nodes.blocked_until_ms(node_id, now_ms) is None:
+        elif failure is None or self.nodes.is_throttled(node_id, now_ms):
+            return False  # a failure of before it was connected again does not count
+        elif self.nodes.blocked_until_ms(node_id, now_ms) is None:
             return False
         self._on_node_lost(node_id)
         call.fail(failure)

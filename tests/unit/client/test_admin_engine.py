@@ -626,6 +626,31 @@ def test_a_broker_that_asks_for_a_pause_is_waited_for(driver: AdminDriver) -> No
     assert driver.reply_to(question).kind is ResponseKind.ANSWERED
 
 
+def test_a_broker_that_was_lost_and_asks_for_a_pause_as_soon_as_it_is_connected_again_is_waited_for(
+    driver: AdminDriver,
+) -> None:
+    driver.ask(Coordinator("b"), END_TXN, END_BODY)
+    driver.cluster.disconnect(1)
+    driver.run()
+    driver.sleep(1_000)
+    versions = driver.cluster.versions_body
+    driver.cluster.scripts[API_VERSIONS.key] = lambda request: {**versions(request), "throttle_time_ms": 3_000}
+    question = driver.ask(Coordinator("b"), END_TXN, END_BODY)
+    lookups = driver.count(FIND_COORDINATOR)
+    driver.sleep(3_000)
+    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+    assert driver.count(FIND_COORDINATOR) == lookups, "it is still the coordinator, and a lookup uses up the quota"
+
+
+def test_a_bootstrap_server_that_does_not_react_is_left_for_the_next_one() -> None:
+    driver = AdminDriver()
+    driver.cluster.scripts[LIST_TRANSACTIONS.key] = listed
+    driver.cluster.deaf.add(0)
+    question = driver.ask(AnyBroker(), LIST_TRANSACTIONS, LIST_BODY, timeout_ms=30_000)
+    driver.sleep(29_000)
+    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+
+
 @pytest.mark.parametrize("error", [AuthenticationError("no"), AuthorizationError("no"), BrokerError("no", code=35)])
 def test_whatever_happened_after_bytes_left_the_question_is_lost(error: KafkaSinkError) -> None:
     assert response_kind(error, was_sent=True) is ResponseKind.LOST
