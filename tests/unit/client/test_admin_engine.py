@@ -378,6 +378,18 @@ def test_a_further_connection_that_is_lost_takes_along_only_what_was_on_it(drive
     assert driver.count(END_TXN) == 40, "what may have arrived is not sent again"
 
 
+def test_further_connections_without_an_answer_are_closed_at_their_own_time_limit(driver: AdminDriver) -> None:
+    many_ends(driver, 40)
+    waiting = driver.cluster.pending_of(END_TXN)
+    first_id = min(request.connection_id for request in waiting)
+    for request in waiting:
+        if request.connection_id == first_id:
+            driver.cluster.answer(request, ok(request))
+    driver.run()
+    driver.sleep(TIMEOUT_MS)
+    assert driver.cluster.connections_of(1) == [first_id]
+
+
 def test_where_no_further_connection_is_to_be_had_one_does_it_all(driver: AdminDriver) -> None:
     driver.ask(Coordinator("b"), END_TXN, END_BODY)
     driver.cluster.refusing.add(1)

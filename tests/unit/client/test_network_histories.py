@@ -139,6 +139,9 @@ another rack is no new endpoint
 a broker that moves while its old name is resolved is connected at the new place
     unnamed connect at:b named tried=b resolves=2
 
+the addresses of an old name that come late are not those of the new one
+    unnamed connect 10000ms at:b named tries tried=b resolves=2
+
 a resolver answer for a vanished broker is not taken for its successor
     with brokers=2
     unnamed connect known:1 at:b connect named tried=b resolves=2
@@ -171,6 +174,10 @@ a connected node is preferred and the one with fewest in flight of all
 no node is offered while the only one backs off
     ready reachable=yes lost offered=none reachable=no retry=50
 
+while one is full or asks for a pause another is tried as soon as its back-off is over
+    with brokers=2 max_in_flight_requests_per_connection=1
+    ready send down/1 connect/1 offered=none retry=50
+
 a full node is not offered but counts as reachable
     with max_in_flight_requests_per_connection=1
     ready offered=0 send offered=none reachable=yes
@@ -181,6 +188,9 @@ a throttled node is not offered
 disconnected nodes are offered in turn the longest untried first
     with brokers=3 jitter=0.0
     down down/1 down/2 asks 1001ms asks 1001ms asks 1001ms asks 1001ms asks 1001ms asks 1001ms asks tried=a,b,c,a,b,c,a
+
+a node whose name is being resolved counts as reachable
+    unnamed connect reachable=yes
 
 jitter spreads producers over equal nodes
     with brokers=3 jitter=0.0
