@@ -94,6 +94,10 @@ the set up time out doubles up to its limit and starts over after success
     deaf connect due=10000 10000ms tries due=20000 20000ms tries due=30000 30000ms tries due=30000 30000ms
     up tries usable=yes lost deaf tries due=10000
 
+a connection that is not there yet is not idle
+    with connections_max_idle_ms=1000
+    deaf connect 9999ms losses=0 1ms losses=1
+
 closing while connecting leaves other nodes alone
     with brokers=2
     deaf deaf/1 connect connect/1 known:1 disconnects=1 up known:0,1 ready
@@ -208,6 +212,10 @@ an open bootstrap connection becomes that of the broker with the same address
     with knows_brokers=False brokers=2
     ready/-2 known:0,1 usable=yes usable/1=no connections=1 offered=0
 
+a broker that has a connection keeps it with what it owes on it
+    with knows_brokers=False
+    ready/-2 known:0 send ready/-2 known:0 in_flight=1 connections=2 ok answers=ok
+
 a bootstrap connection that is not open yet stays what it is
     with knows_brokers=False
     silent connect/-2 known:0 usable=no connections=1 speaks ready usable=yes connections=2
@@ -232,6 +240,9 @@ an unanswered request closes the connection and fails all in flight in order
     ready send:30000 send:5000 send:30000 due=5000 4999ms answers=none 1ms answers=lost,lost,lost connections=0 losses=1
     says:"a:9092 (node 0) did not answer Produce v" says:"within 5000 ms"
 
+after an answer the earliest deadline of the rest counts
+    ready send:30000 send:5000 send:30000 ok due=5000
+
 nodes time out separately
     with brokers=2
     ready ready/1 send:50 send/1:200 send/1:100 49ms answers=none
@@ -243,6 +254,10 @@ an answer after the time-out is ignored
 an idle connection is closed without back-off and without counting as a loss
     with connections_max_idle_ms=60000
     ready 30000ms send ok due=60000 59999ms connections=1 1ms connections=0 delay=none losses=0 unavailable=no ready
+
+idle time counts from the last answer
+    with connections_max_idle_ms=60000
+    ready send 1000ms ok due=60000
 
 a connection with a request in flight is not idle
     with connections_max_idle_ms=1000

@@ -81,6 +81,14 @@ def test_a_request_without_an_answer_counts_as_in_flight_until_it_is_written() -
     assert not driver.nodes.is_ready(0, driver.now_ms)
 
 
+def test_a_request_that_is_written_has_no_time_limit_any_more() -> None:
+    driver = ready()
+    body = {"acks": 0, "timeout_ms": 1000, "topic_data": []}
+    driver.send(produce(body=body, expects_answer=False))
+    driver.sleep(30_000)
+    assert driver.nodes.is_ready(0, driver.now_ms) and driver.nodes.losses == 0
+
+
 def test_back_at_the_bootstrap_servers_their_names_are_resolved_again_even_if_a_connection_is_open() -> None:
     driver = Driver(knows_brokers=False)
     driver.await_ready(-2)
