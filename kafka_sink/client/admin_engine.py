@@ -156,8 +156,6 @@ class AdminEngine:
 
     def forget_requests(self) -> None:
         """The callers have given up. Requests that were sent may still be carried out."""
-        for call in self._calls:
-            call.is_over = True
         self._calls = []
         self._lookup.queued.clear()
         self._is_looking_ahead = False
@@ -211,7 +209,7 @@ class AdminEngine:
                 call.unsent = parts
                 call.unanswered_count = len(parts)
         call.unsent = [part for part in call.unsent if not self._send(now_ms, part)]
-        call.is_over = call.is_over or (call.is_divided and call.unanswered_count == 0)
+        call.is_over = call.is_divided and call.unanswered_count == 0
 
     def _divide(self, call: _PendingCall) -> list[_BrokerRequest] | None:
         """None: not known yet. Parts without a broker become failures of the call."""
@@ -367,8 +365,6 @@ class AdminEngine:
         call = part.call
         if answer.failure is not None and answer.was_sent:
             self._on_node_lost(broker_of(answer.node_id))
-        if call.is_over:
-            return
         call.was_sent = call.was_sent or answer.was_sent
         call.unanswered_count -= 1
         if answer.body is not None:

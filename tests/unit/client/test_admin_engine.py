@@ -644,10 +644,15 @@ def test_what_is_missing_in_what_was_known_before_is_looked_for_again(driver: Ad
     assert str(driver.reply_to(to_nobody).error) == "broker 9 is not part of the cluster"
 
 
-def test_while_there_is_no_controller_any_broker_is_asked(driver: AdminDriver) -> None:
-    driver.cluster.scripts[METADATA.key] = lambda asked: {**driver.cluster.metadata_body(asked), "controller_id": -1}
-    driver.ask(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)
-    assert driver.reply_to(driver.ask(Controller(), LIST_TRANSACTIONS, LIST_BODY)).kind is ResponseKind.ANSWERED
+@pytest.mark.parametrize(("controller_id", "asked"), [(2, 2), (-1, 0)])
+def test_the_controller_is_asked_and_any_broker_while_there_is_none(
+    driver: AdminDriver, controller_id: int, asked: int
+) -> None:
+    body = driver.cluster.metadata_body
+    driver.cluster.scripts[METADATA.key] = lambda request: {**body(request), "controller_id": controller_id}
+    question = driver.ask(Controller(), LIST_TRANSACTIONS, LIST_BODY)
+    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+    assert [node_id for node_id, _ in driver.asked(LIST_TRANSACTIONS)] == [asked]
 
 
 def test_a_broker_that_cannot_be_reached_is_forgotten_as_the_coordinator_of_every_id(driver: AdminDriver) -> None:

@@ -94,6 +94,9 @@ the set up time out doubles up to its limit and starts over after success
     deaf connect due=10000 10000ms tries due=20000 20000ms tries due=30000 30000ms tries due=30000 30000ms
     up tries usable=yes lost deaf tries due=10000
 
+the set up time out starts over as soon as a connection was established
+    deaf connect 10000ms up silent tries lost deaf tries due=10000
+
 a connection that is not there yet is not idle
     with connections_max_idle_ms=1000
     deaf connect 9999ms losses=0 1ms losses=1
