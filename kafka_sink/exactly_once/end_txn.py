@@ -191,6 +191,7 @@ class CommitTransactions(CommitStep):
         )
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
+        self._leaderless.pop(answer.key.number, None)
         super().on_answer(now_ms, answer)
         if self._stops_retrying:
             self.stop_retrying(now_ms)
