@@ -149,6 +149,13 @@ def test_a_certificate_that_is_refused_ends_all_attempts() -> None:
     assert str(driver.nodes.refusal) == "connection to a:9092 (node 0) was refused: unknown issuer"
 
 
+def test_who_waits_for_a_node_is_called_when_its_back_off_is_over() -> None:
+    driver = ready()
+    driver.lose()
+    assert not driver.nodes.can_use(0, driver.now_ms)
+    assert driver.nodes.moments == [driver.now_ms + 50]
+
+
 def test_bytes_of_a_closed_connection_do_not_reach_the_next_one() -> None:
     driver = ready()
     (old_id,) = driver.cluster.connections
