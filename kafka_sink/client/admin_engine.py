@@ -156,8 +156,6 @@ class AdminEngine:
 
     def forget_requests(self) -> None:
         """The callers have given up. Requests that were sent may still be carried out."""
-        for call in self._calls:
-            call.is_over = True
         self._calls = []
         self._lookup.queued.clear()
         self._is_looking_ahead = False
@@ -211,7 +209,7 @@ class AdminEngine:
                 call.unsent = parts
                 call.unanswered_count = len(parts)
         call.unsent = [part for part in call.unsent if not self._send(now_ms, part)]
-        call.is_over = call.is_over or (call.is_divided and call.unanswered_count == 0)
+        call.is_over = call.is_divided and call.unanswered_count == 0
 
     def _divide(self, call: _PendingCall) -> list[_BrokerRequest] | None:
         """None: not known yet. Parts without a broker become failures of the call."""
@@ -327,7 +325,9 @@ class AdminEngine:
         failure = self.nodes.failure_of(node_id)
         if node_id not in self.cluster.brokers:
             failure = TransportError(f"node {node_id} has left the cluster")
-        elif failure is None or self.nodes.blocked_until_ms(node_id, now_ms) is None:
+        elif failure is None or self.nodes.is_throttled(node_id, now_ms):
+            return False  # a failure of before it was connected again does not count
+        elif self.nodes.blocked_until_ms(node_id, now_ms) is None:
             return False
         self._on_node_lost(node_id)
         call.fail(failure)
@@ -365,8 +365,6 @@ class AdminEngine:
         call = part.call
         if answer.failure is not None and answer.was_sent:
             self._on_node_lost(broker_of(answer.node_id))
-        if call.is_over:
-            return
         call.was_sent = call.was_sent or answer.was_sent
         call.unanswered_count -= 1
         if answer.body is not None:

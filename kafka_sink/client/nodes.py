@@ -300,7 +300,6 @@ class NodeSet:
             node.unavailable_since_ms = now_ms
 
     def close_all(self) -> None:
-        self._has_changed = True
         for node in self._all():
             node.is_leaving = True
             if node.connection is not None:

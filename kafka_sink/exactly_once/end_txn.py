@@ -137,7 +137,7 @@ class CommitTransactions(CommitStep):
         return super().reason
 
     def stop_retrying(self, now_ms: int) -> None:
-        """Time is up: every request is still sent and answered once, but not retried."""
+        """Time is up: every request is still sent and answered once, but not retried. Call it again after answers."""
         self._stops_retrying = True
         for key in self.queue.waiting_for_retry():
             self.queue.drop(key)
@@ -191,9 +191,8 @@ class CommitTransactions(CommitStep):
         )
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
+        self._leaderless.pop(answer.key.number, None)
         super().on_answer(now_ms, answer)
-        if self._stops_retrying:
-            self.stop_retrying(now_ms)
         self._ask_more(now_ms)
 
     def on_leaderless(self, now_ms: int, answer: AdminResponse) -> None:

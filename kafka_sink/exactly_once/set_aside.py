@@ -78,7 +78,6 @@ class SetAside(StepChain):
         """Time is up."""
         if isinstance(self.part, LedgerTombstone):
             self.part.give_up()
-            reason = self.part.reason
         super().fail(reason)
         self._conclude(reason)
 

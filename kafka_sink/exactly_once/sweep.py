@@ -87,11 +87,10 @@ def sweep_rule(session: DriverSession, newest: LedgerRecord | None, job: Job) ->
     rule = SweepRule(session.sink_id, own_run, UNKNOWN_TIME, named_sink_id=session.named_sink_id)
     is_of_label = job.key is not None and isinstance(job.key.batch_id, str)
     # A run writes only one label: once that is delivered, every run of it is over.
-    is_over = is_of_label and newest is not None and newest.kind is Kind.DONE
-    if newest is not None and (is_over or newest.run == session.run):
-        runs = (*newest.runs, newest.run) if is_over else newest.runs
-        rule = replace(rule, since_ms=newest.since_ms, replaced_runs=runs, is_of_label=is_of_label)
-    return rule
+    if newest is None or not (newest.run == session.run or (is_of_label and newest.kind is Kind.DONE)):
+        return rule
+    runs = (*newest.runs, newest.run)
+    return replace(rule, since_ms=newest.since_ms, replaced_runs=runs, is_of_label=is_of_label)
 
 
 def open_transactions(settings: DeliverySettings, session: DriverSession, now_ms: int) -> OpenTransactions:

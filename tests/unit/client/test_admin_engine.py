@@ -24,6 +24,7 @@ from kafka_sink.client.admin_request import (
     ResponseKind,
     response_kind,
 )
+from kafka_sink.client.commands import Disconnected
 from kafka_sink.client.nodes import LANES_MAX
 from kafka_sink.errors import AuthenticationError, AuthorizationError, BrokerError, KafkaSinkError, TransportError
 from kafka_sink.wire.apis import (
@@ -315,6 +316,16 @@ def test_a_coordinator_that_is_not_found_ahead_is_looked_for_again_by_the_reques
     assert driver.count(FIND_COORDINATOR) == 2
 
 
+def test_topics_of_an_earlier_operation_are_not_asked_for_again(driver: AdminDriver) -> None:
+    """They may be gone, and a topic that is missing is asked for again and again."""
+    driver.asking.look_ahead(driver.now_ms, ["gone"], [])
+    driver.run()
+    driver.asking.look_ahead(driver.now_ms, ["t"], [])
+    driver.sleep(5_000)
+    assert [row["name"] for row in driver.asked(METADATA)[-1][1]["topics"]] == ["t"]
+    assert driver.count(METADATA) <= 3
+
+
 def test_what_was_looked_for_ahead_ends_with_the_operation(driver: AdminDriver) -> None:
     driver.asking.look_ahead(driver.now_ms, [], ["a", "b"])
     driver.asking.forget_requests()
@@ -376,6 +387,18 @@ def test_a_further_connection_that_is_lost_takes_along_only_what_was_on_it(drive
     answer_all(driver)
     assert Counter(driver.reply_to(end).kind for end in ends) == {ResponseKind.LOST: 10, ResponseKind.ANSWERED: 30}
     assert driver.count(END_TXN) == 40, "what may have arrived is not sent again"
+
+
+def test_further_connections_without_an_answer_are_closed_at_their_own_time_limit(driver: AdminDriver) -> None:
+    many_ends(driver, 40)
+    waiting = driver.cluster.pending_of(END_TXN)
+    first_id = min(request.connection_id for request in waiting)
+    for request in waiting:
+        if request.connection_id == first_id:
+            driver.cluster.answer(request, ok(request))
+    driver.run()
+    driver.sleep(TIMEOUT_MS)
+    assert driver.cluster.connections_of(1) == [first_id]
 
 
 def test_where_no_further_connection_is_to_be_had_one_does_it_all(driver: AdminDriver) -> None:
@@ -489,6 +512,42 @@ def test_what_was_not_sent_in_time_names_the_broker_in_the_way_though_others_ans
     assert text.startswith("ListTransactions was not sent within 100 ms: host2:9092 (node 2): connection was not est")
 
 
+def test_an_answer_at_the_last_moment_counts(driver: AdminDriver) -> None:
+    (question,) = many_ends(driver, 1)
+    (waiting,) = driver.cluster.pending_of(END_TXN)
+    driver.cluster.answer(waiting, ok(waiting))
+    driver.now_ms += TIMEOUT_MS
+    driver.run()
+    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+
+
+def test_what_was_sent_late_and_not_answered_in_time_may_have_been_carried_out(driver: AdminDriver) -> None:
+    driver.cluster.is_naming = False
+    (question,) = many_ends(driver, 1)
+    driver.sleep(TIMEOUT_MS // 2)
+    driver.cluster.is_naming = True
+    driver.run()
+    assert driver.count(END_TXN) == 1
+    driver.sleep(TIMEOUT_MS // 2)
+    reply = driver.reply_to(question)
+    assert (reply.kind, reply.was_sent) == (ResponseKind.LOST, True)
+    assert str(reply.error) == f"EndTxn was sent but not answered within {TIMEOUT_MS} ms"
+
+
+def test_the_engine_wants_to_be_called_at_the_time_limit_of_a_request(driver: AdminDriver) -> None:
+    driver.cluster.is_naming = False
+    driver.ask(AnyBroker(), LIST_TRANSACTIONS, LIST_BODY, timeout_ms=500)
+    assert driver.wake_at_ms == driver.now_ms + 500
+
+
+def test_nothing_waits_once_this_client_was_refused(driver: AdminDriver) -> None:
+    driver.ask(OneBroker(1), LIST_TRANSACTIONS, LIST_BODY)
+    (connection_id,) = driver.cluster.connections_of(1)
+    lost = Disconnected(connection_id, AuthenticationError("unknown issuer"))
+    driver.asking.step(driver.now_ms, [lost])
+    assert driver.reply_to(driver.ask(OneBroker(2), LIST_TRANSACTIONS, LIST_BODY)).kind is ResponseKind.REFUSED
+
+
 def test_what_was_not_sent_in_time_because_of_a_quota_says_so() -> None:
     driver = AdminDriver()
     driver.cluster.scripts[LIST_TRANSACTIONS.key] = lambda request: {**listed(request), "throttle_time_ms": 5_000}
@@ -567,6 +626,46 @@ def test_a_coordinator_outside_of_the_cluster_loses_the_question(driver: AdminDr
     assert driver.reply_to(question).kind is ResponseKind.LOST and "99" in str(driver.reply_to(question).error)
 
 
+def test_what_is_missing_in_what_was_known_before_is_looked_for_again(driver: AdminDriver) -> None:
+    body = {"acks": -1, "timeout_ms": 1, "topic_data": []}
+    driver.cluster.scripts[PRODUCE.key] = lambda request: {"responses": [], "throttle_time_ms": 0}
+    driver.cluster.topics["t"][1] = 99
+    driver.ask(Leader("t", 1), PRODUCE, body, version_max=12)
+    driver.sleep(500)
+    driver.cluster.topics["t"][1] = 1
+    driver.cluster.brokers[3] = ("host3", 9092)
+    to_leader = driver.ask(Leader("t", 1), PRODUCE, body, version_max=12)
+    driver.sleep(500)
+    assert driver.reply_to(to_leader).kind is ResponseKind.ANSWERED
+    driver.cluster.brokers[4] = ("host4", 9092)
+    to_broker, to_nobody = (driver.ask(OneBroker(number), LIST_TRANSACTIONS, LIST_BODY) for number in (4, 9))
+    driver.sleep(500)
+    assert driver.reply_to(to_broker).kind is ResponseKind.ANSWERED
+    assert str(driver.reply_to(to_nobody).error) == "broker 9 is not part of the cluster"
+
+
+@pytest.mark.parametrize(("controller_id", "asked"), [(2, 2), (-1, 0)])
+def test_the_controller_is_asked_and_any_broker_while_there_is_none(
+    driver: AdminDriver, controller_id: int, asked: int
+) -> None:
+    body = driver.cluster.metadata_body
+    driver.cluster.scripts[METADATA.key] = lambda request: {**body(request), "controller_id": controller_id}
+    question = driver.ask(Controller(), LIST_TRANSACTIONS, LIST_BODY)
+    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+    assert [node_id for node_id, _ in driver.asked(LIST_TRANSACTIONS)] == [asked]
+
+
+def test_a_broker_that_cannot_be_reached_is_forgotten_as_the_coordinator_of_every_id(driver: AdminDriver) -> None:
+    driver.asking.look_ahead(driver.now_ms, [], ["b", "d"])
+    driver.run()
+    driver.cluster.refusing.add(1)
+    driver.cluster.disconnect(1)
+    driver.run()
+    assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).kind is ResponseKind.LOST
+    driver.coordinators["d"] = 2
+    assert driver.reply_to(driver.ask(Coordinator("d"), END_TXN, END_BODY)).kind is ResponseKind.ANSWERED
+
+
 def test_a_partition_without_a_leader_loses_the_question_after_a_fresh_look(driver: AdminDriver) -> None:
     driver.cluster.topics["t"][1] = 99
     question = driver.ask(Leader("t", 1), PRODUCE, {"acks": -1, "timeout_ms": 1, "topic_data": []}, version_max=12)
@@ -623,6 +722,31 @@ def test_a_broker_that_asks_for_a_pause_is_waited_for(driver: AdminDriver) -> No
     driver.sleep(2_999)
     assert question not in driver.replies and driver.count(END_TXN) == 0
     driver.sleep(1)
+    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+
+
+def test_a_broker_that_was_lost_and_asks_for_a_pause_as_soon_as_it_is_connected_again_is_waited_for(
+    driver: AdminDriver,
+) -> None:
+    driver.ask(Coordinator("b"), END_TXN, END_BODY)
+    driver.cluster.disconnect(1)
+    driver.run()
+    driver.sleep(1_000)
+    versions = driver.cluster.versions_body
+    driver.cluster.scripts[API_VERSIONS.key] = lambda request: {**versions(request), "throttle_time_ms": 3_000}
+    question = driver.ask(Coordinator("b"), END_TXN, END_BODY)
+    lookups = driver.count(FIND_COORDINATOR)
+    driver.sleep(3_000)
+    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+    assert driver.count(FIND_COORDINATOR) == lookups, "it is still the coordinator, and a lookup uses up the quota"
+
+
+def test_a_bootstrap_server_that_does_not_react_is_left_for_the_next_one() -> None:
+    driver = AdminDriver()
+    driver.cluster.scripts[LIST_TRANSACTIONS.key] = listed
+    driver.cluster.deaf.add(0)
+    question = driver.ask(AnyBroker(), LIST_TRANSACTIONS, LIST_BODY, timeout_ms=30_000)
+    driver.sleep(29_000)
     assert driver.reply_to(question).kind is ResponseKind.ANSWERED
 
 

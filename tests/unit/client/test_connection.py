@@ -115,3 +115,13 @@ def test_nothing_is_read_after_a_failure() -> None:
 
 def test_the_repr_shows_the_state_for_debugging() -> None:
     assert repr(ready_connection()) == "<Connection 7 to a:9092 (node 0) ready in flight 0>"
+
+
+def test_an_answer_is_not_that_of_a_request_without_one_that_is_not_written_yet() -> None:
+    connection = ready_connection()
+    unanswered, waiting = produce(expects_answer=False), produce()
+    assert connection.send(unanswered, 0) is None and connection.send(waiting, 0) is None
+    body = {"responses": [], "throttle_time_ms": 0}
+    data = encode_response(PRODUCE, PRODUCE.version_max, waiting.correlation_id, body)
+    assert [answer.request for answer in connection.on_received(0, data)] == [waiting]
+    assert [answer.request for answer in connection.on_written(0)] == [unanswered]

@@ -94,6 +94,13 @@ the set up time out doubles up to its limit and starts over after success
     deaf connect due=10000 10000ms tries due=20000 20000ms tries due=30000 30000ms tries due=30000 30000ms
     up tries usable=yes lost deaf tries due=10000
 
+the set up time out starts over as soon as a connection was established
+    deaf connect 10000ms up silent tries lost deaf tries due=10000
+
+a connection that is not there yet is not idle
+    with connections_max_idle_ms=1000
+    deaf connect 9999ms losses=0 1ms losses=1
+
 closing while connecting leaves other nodes alone
     with brokers=2
     deaf deaf/1 connect connect/1 known:1 disconnects=1 up known:0,1 ready
@@ -139,6 +146,9 @@ another rack is no new endpoint
 a broker that moves while its old name is resolved is connected at the new place
     unnamed connect at:b named tried=b resolves=2
 
+the addresses of an old name that come late are not those of the new one
+    unnamed connect 10000ms at:b named tries tried=b resolves=2
+
 a resolver answer for a vanished broker is not taken for its successor
     with brokers=2
     unnamed connect known:1 at:b connect named tried=b resolves=2
@@ -171,6 +181,10 @@ a connected node is preferred and the one with fewest in flight of all
 no node is offered while the only one backs off
     ready reachable=yes lost offered=none reachable=no retry=50
 
+while one is full or asks for a pause another is tried as soon as its back-off is over
+    with brokers=2 max_in_flight_requests_per_connection=1
+    ready send down/1 connect/1 offered=none retry=50
+
 a full node is not offered but counts as reachable
     with max_in_flight_requests_per_connection=1
     ready offered=0 send offered=none reachable=yes
@@ -181,6 +195,9 @@ a throttled node is not offered
 disconnected nodes are offered in turn the longest untried first
     with brokers=3 jitter=0.0
     down down/1 down/2 asks 1001ms asks 1001ms asks 1001ms asks 1001ms asks 1001ms asks 1001ms asks tried=a,b,c,a,b,c,a
+
+a node whose name is being resolved counts as reachable
+    unnamed connect reachable=yes
 
 jitter spreads producers over equal nodes
     with brokers=3 jitter=0.0
@@ -197,6 +214,10 @@ an open bootstrap connection is used before a new one is made but not before an 
 an open bootstrap connection becomes that of the broker with the same address
     with knows_brokers=False brokers=2
     ready/-2 known:0,1 usable=yes usable/1=no connections=1 offered=0
+
+a broker that has a connection keeps it with what it owes on it
+    with knows_brokers=False
+    ready/-2 known:0 send ready/-2 known:0 in_flight=1 connections=2 ok answers=ok
 
 a bootstrap connection that is not open yet stays what it is
     with knows_brokers=False
@@ -222,6 +243,9 @@ an unanswered request closes the connection and fails all in flight in order
     ready send:30000 send:5000 send:30000 due=5000 4999ms answers=none 1ms answers=lost,lost,lost connections=0 losses=1
     says:"a:9092 (node 0) did not answer Produce v" says:"within 5000 ms"
 
+after an answer the earliest deadline of the rest counts
+    ready send:30000 send:5000 send:30000 ok due=5000
+
 nodes time out separately
     with brokers=2
     ready ready/1 send:50 send/1:200 send/1:100 49ms answers=none
@@ -233,6 +257,10 @@ an answer after the time-out is ignored
 an idle connection is closed without back-off and without counting as a loss
     with connections_max_idle_ms=60000
     ready 30000ms send ok due=60000 59999ms connections=1 1ms connections=0 delay=none losses=0 unavailable=no ready
+
+idle time counts from the last answer
+    with connections_max_idle_ms=60000
+    ready send 1000ms ok due=60000
 
 a connection with a request in flight is not idle
     with connections_max_idle_ms=1000

@@ -274,6 +274,15 @@ a session is renewed on the same connection behind what is in flight
     requests=ApiVersions,SaslHandshake,SaslAuthenticate,Produce,Produce,SaslHandshake,SaslAuthenticate
     8999ms usable=yes
 
+wishes while a session is renewed change nothing
+    with lifetime_ms=10000
+    ready send 9000ms connect connect ok usable=yes
+    requests=ApiVersions,SaslHandshake,SaslAuthenticate,Produce,SaslHandshake,SaslAuthenticate
+
+a full node is not asked for a new session before the old one ends
+    with lifetime_ms=10000 max_in_flight_requests_per_connection=1
+    ready send 8999ms connect requests=ApiVersions,SaslHandshake,SaslAuthenticate,Produce
+
 what was in flight fails once when the connection is lost during a renewal
     with lifetime_ms=10000
     ready send 9000ms connect lost answers=lost

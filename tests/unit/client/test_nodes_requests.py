@@ -9,9 +9,9 @@ from fake_cluster import FakeCluster
 from network_driver import Driver, notices, produce, produce_body
 
 from kafka_sink.client.cluster import Endpoint
-from kafka_sink.client.commands import Disconnect, RequestObserved
+from kafka_sink.client.commands import Disconnect, Disconnected, Received, RequestObserved
 from kafka_sink.client.connection import FRAME_BYTES_MAX, NEGOTIATION_FRAME_BYTES_MAX, THROTTLE_MS_MAX
-from kafka_sink.errors import RemoteProtocolError, TransportError
+from kafka_sink.errors import AuthenticationError, RemoteProtocolError, TransportError
 from kafka_sink.wire.apis import API_VERSIONS, PRODUCE
 from kafka_sink.wire.frames import encode_response
 
@@ -81,6 +81,14 @@ def test_a_request_without_an_answer_counts_as_in_flight_until_it_is_written() -
     assert not driver.nodes.is_ready(0, driver.now_ms)
 
 
+def test_a_request_that_is_written_has_no_time_limit_any_more() -> None:
+    driver = ready()
+    body = {"acks": 0, "timeout_ms": 1000, "topic_data": []}
+    driver.send(produce(body=body, expects_answer=False))
+    driver.sleep(30_000)
+    assert driver.nodes.is_ready(0, driver.now_ms) and driver.nodes.losses == 0
+
+
 def test_back_at_the_bootstrap_servers_their_names_are_resolved_again_even_if_a_connection_is_open() -> None:
     driver = Driver(knows_brokers=False)
     driver.await_ready(-2)
@@ -118,6 +126,54 @@ def test_a_request_in_flight_on_a_bootstrap_connection_is_answered_by_the_broker
     driver.run()
     (lost,) = driver.take_answers()
     assert "a:9092 (node 0)" in str(lost.failure)
+
+
+def test_why_a_broker_could_not_be_used_is_known_until_it_answers_a_request() -> None:
+    """That it connects again says little: a listener that wants SASL answers ApiVersions as well."""
+    driver = ready()
+    driver.lose()
+    driver.sleep(50)
+    driver.await_ready()
+    assert "was lost" in str(driver.nodes.failure_of(0)) and driver.nodes.last_failure is not None
+    driver.send(produce())
+    driver.cluster.answer(driver.cluster.pending[0], produce_body(None))
+    driver.run()
+    assert driver.nodes.failure_of(0) is None and driver.nodes.last_failure is None
+
+
+def test_a_certificate_that_is_refused_ends_all_attempts() -> None:
+    driver = ready()
+    (connection_id,) = driver.cluster.connections
+    driver.nodes.on_input(driver.now_ms, Disconnected(connection_id, AuthenticationError("unknown issuer")))
+    assert isinstance(driver.nodes.refusal, AuthenticationError)
+    assert str(driver.nodes.refusal) == "connection to a:9092 (node 0) was refused: unknown issuer"
+
+
+def test_who_waits_for_a_node_is_called_when_its_back_off_is_over() -> None:
+    driver = ready()
+    driver.lose()
+    assert not driver.nodes.can_use(0, driver.now_ms)
+    assert driver.nodes.moments == [driver.now_ms + 50]
+
+
+def test_bytes_of_a_closed_connection_do_not_reach_the_next_one() -> None:
+    driver = ready()
+    (old_id,) = driver.cluster.connections
+    driver.send(produce(timeout_ms=100))
+    driver.sleep(100)
+    driver.sleep(50)
+    driver.await_ready()
+    driver.nodes.on_input(driver.now_ms, Received(old_id, frame(-1)))
+    assert driver.nodes.is_ready(0, driver.now_ms)
+
+
+def test_a_node_is_unavailable_from_the_request_that_fills_it_and_not_before() -> None:
+    """Producers choose other partitions meanwhile, and requests fill a node without any event."""
+    driver = ready(max_in_flight_requests_per_connection=2)
+    driver.nodes.send(0, produce(), driver.now_ms)
+    assert driver.nodes.stalled_since_ms(0) is None
+    driver.nodes.send(0, produce(), driver.now_ms + 7)
+    assert driver.nodes.stalled_since_ms(0) == driver.now_ms + 7
 
 
 # ---- time limits

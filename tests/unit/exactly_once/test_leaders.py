@@ -14,7 +14,7 @@ from kafka_sink.client.admin_request import AdminRequest, AdminResponse, Respons
 from kafka_sink.errors import CommitAborted, CommitPending
 from kafka_sink.exactly_once.preflight import ONGOING, Preflight
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation
-from tests.unit.exactly_once.driver_bench import LOST, Bench
+from tests.unit.exactly_once.driver_bench import LEADERLESS, LOST, Bench
 from tests.unit.exactly_once.test_commit import without_rows
 
 SECOND, THIRD = "2" * 16, "3" * 16
@@ -271,3 +271,10 @@ def test_a_repeated_export_does_not_wait_since_nobody_uses_its_ids_again(bench: 
     verdict = bench.commit(again, bench.session(SECOND))
     assert verdict.conclusion is Conclusion.ALREADY_DELIVERED and bench.now_ms - began_ms < 10_000
     assert "could not be aborted" in verdict.notes[0]
+
+
+def test_a_transaction_that_is_unfinished_for_another_reason_is_not_said_to_lack_a_leader(bench: Bench) -> None:
+    """It lacked one before; then a leader was there, and the coordinator did not answer."""
+    verdict = bench.commit(bench.receipts(0), answers={COMMIT: [LOST, 0, LEADERLESS, *[LOST] * 100_000]})
+    assert isinstance(verdict.error, CommitPending) and "connection reset" in str(verdict.error)
+    assert verdict.notes == ()

@@ -16,7 +16,7 @@ from kafka_sink.exactly_once.set_aside import Aside, AsideVerdict, SetAside
 from kafka_sink.records.batch import seal
 from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import Record, encode_batch
-from tests.unit.exactly_once.driver_bench import ERRORS, LOST, QUERY, SINK, Bench
+from tests.unit.exactly_once.driver_bench import ERRORS, LOST, QUERY, REFUSED, SINK, Bench
 
 POISON = b"pykafka-sink-ledger 9 json\n{}"
 SECOND, THIRD = "2" * 16, "3" * 16
@@ -96,6 +96,22 @@ def test_without_an_answer_before_the_end_nothing_was_written(bench: Bench, purp
     verdict = set_aside(bench, SINK, offset, {purpose: [LOST] * 100_000})
     assert verdict.outcome is Aside.FAILED and str(ERRORS[LOST]) in verdict.reason
     assert set_aside(bench, SINK, offset).outcome is Aside.DONE
+
+
+@pytest.mark.parametrize("purpose", ["fence older drivers", "claim ledger", "read ledger"])
+def test_what_is_refused_before_the_end_is_the_reason_and_nothing_was_written(bench: Bench, purpose: str) -> None:
+    offset = put(bench, SINK, POISON)
+    verdict = set_aside(bench, SINK, offset, {purpose: [REFUSED]})
+    assert verdict.outcome is Aside.FAILED and str(ERRORS[REFUSED]) in verdict.reason
+    assert bench.purposes()[-1] == purpose
+
+
+def test_an_outdated_leader_of_the_ledger_does_not_make_a_newer_record_the_victim(bench: Bench) -> None:
+    offset = put(bench, SINK, POISON)
+    bench.outdated = (("ledger", 0), offset + 2, bench.now_ms + 5_000)
+    put(bench, SINK, b"other rubbish")
+    assert set_aside(bench, SINK, offset) == AsideVerdict(Aside.CHANGED)
+    assert "write ledger record" not in bench.purposes()
 
 
 def test_an_end_without_an_answer_is_in_doubt_and_may_be_repeated(bench: Bench) -> None:
