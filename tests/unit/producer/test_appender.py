@@ -110,6 +110,29 @@ def test_the_sender_is_woken_once_for_the_first_row_and_not_for_the_next_ones() 
     assert shell.wake_count == 1
 
 
+def test_rows_of_arrow_wake_the_sender_so_that_their_linger_ends() -> None:
+    shell = Shell(linger_ms=5)
+    shell.appender.send_columns([(shell.collector(), columns(3))], arrow_future(shell, 3))
+    assert (shell.wake_count, shell.appender.next_due_ms(0)) == (1, 1005)
+
+
+def test_the_oldest_row_is_due_first_whether_it_is_collected_or_in_an_open_batch() -> None:
+    shell = Shell(linger_ms=5)
+    shell.send(topic="other")
+    shell.clock.now_ms += 1
+    shell.appender.send_columns([(shell.collector("t"), columns(3))], arrow_future(shell, 3))
+    assert shell.appender.next_due_ms(0) == 1005
+    shell.clock.now_ms += 4
+    assert [batch.topic for batch in shell.close_due()] == ["other"]
+    assert shell.appender.next_due_ms(0) == 1006
+    shell.send(topic="other")
+    shell.appender.send_columns([(shell.collector("t"), columns(1))], arrow_future(shell, 1))
+    assert shell.appender.next_due_ms(0) == 1006
+    shell.clock.now_ms += 1
+    assert [batch.topic for batch in shell.close_due()] == ["t"]
+    assert shell.appender.next_due_ms(0) == 1010
+
+
 def test_enough_rows_for_a_batch_are_due_at_once_whatever_the_linger() -> None:
     shell = Shell(linger_ms=60_000, batch_size=1000)
     for _ in range(11):
@@ -164,6 +187,18 @@ def test_rows_are_found_after_an_interrupt_at_the_first_of_them(monkeypatch: pyt
     shell.send(b"b")
     shell.post_behind()
     assert [batch.record_count for batch in shell.posted()] == [1]
+
+
+def test_no_row_is_due_after_an_interrupt_before_the_first_of_them_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    shell = Shell(linger_ms=0)
+    monkeypatch.setattr(appender_module, "RecordFuture", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        shell.send()
+    assert shell.close_due() == []
+    assert shell.appender.next_due_ms(0) is None, "the sender would turn without end for no row"
 
 
 def test_a_signal_handler_that_raises_while_rows_become_columns_is_heard_and_costs_no_row(
@@ -235,6 +270,28 @@ def test_what_is_held_counts_until_its_batch_is_done() -> None:
     assert pool.used_records == 1
     shell.complete(batch)
     assert (pool.used_bytes, pool.used_records) == (0, 0)
+
+
+def test_rows_of_arrow_are_held_and_given_back_like_those_of_send() -> None:
+    shell = Shell(linger_ms=0, buffer_records_max=100)
+    pool = shell.appender.buffer_pool
+    for _ in range(3):  # the second time what the first one gave back has been credited
+        shell.appender.send_columns([(shell.collector(), columns(100))], arrow_future(shell, 100))
+        (batch,) = shell.close_due()
+        assert (pool.used_bytes, pool.used_records) == (batch.size, 100)
+        with pytest.raises(BufferExhausted, match=r"100 of queue\.buffering\.max\.messages=100 records"):
+            shell.send()
+        shell.complete(batch)
+        assert (pool.used_bytes, pool.used_records) == (0, 0)
+
+
+def test_a_call_with_more_rows_than_the_limit_goes_in_by_pieces() -> None:
+    shell = Shell(linger_ms=0, buffer_records_max=40)
+    future = arrow_future(shell, 100)
+    shell.appender.send_columns([(shell.collector(), columns(100))], future)
+    (batch,) = shell.posted()
+    assert batch.record_count == 40
+    assert (future.open_count, str(future.failure)[:23]) == (40, "60 of 100 rows failed, ")
 
 
 def test_a_full_buffer_closes_what_is_open_so_that_it_drains() -> None:
@@ -376,12 +433,25 @@ def test_a_small_batch_that_cannot_be_delivered_keeps_no_others_back_when_the_bu
 
 
 def test_the_wait_for_room_and_its_failure_are_measured() -> None:
-    shell = Shell(buffer_memory=1000)
+    """max.block.ms is for the whole call: what it waited for before, and each change that made no room."""
+    shell = Shell(buffer_memory=1000, max_block_ms=1000)
     shell.send(bytes(900))
+    deadlines: list[int] = []
+
+    def wait_for(is_over: Callable[[], bool], deadline_ms: int, what: str) -> bool:
+        assert len(shell.mailbox.waiters) == 1 and not is_over()
+        deadlines.append(deadline_ms)
+        shell.clock.now_ms += 200
+        shell.mailbox.notify_change()
+        return is_over() and len(deadlines) < 3
+
+    shell.mailbox.wait_for = wait_for  # type: ignore[method-assign, assignment]
     with pytest.raises(BufferExhausted):
-        shell.send(bytes(900))
+        shell.appender.collect(shell.collector(), ROW, 900, None, 300)
+    assert deadlines == [1000 + 1000 - 300] * 3
     found = {name: number for (_, name, _), number in shell.metrics.snapshot(shell.clock.now_ms).items()}
     assert found["buffer-exhausted-total"] == 1
+    assert found["bufferpool-wait-time-ns-total"] == 600e6
 
 
 def test_a_large_call_goes_in_by_pieces_and_fails_where_room_ends() -> None:
@@ -425,9 +495,25 @@ def test_a_partitioner_that_raises_fails_its_rows_and_no_others() -> None:
     assert not kept.done()
     with pytest.raises(DataError, match="the partitioner raised RuntimeError for records of topic t"):
         failed.result(0)
+    shell.post_behind()
     shell.run_calls()
     assert [type(error) for error in seen] == [DataError]
     assert shell.appender.buffer_pool.used_records == 1
+    assert shell.mailbox.pending_records == {
+        kept._pending,
+        *(collector.pending for collector in shell.appender.collectors.values()),
+    }
+
+
+def test_rows_that_fail_before_the_sender_sees_them_are_told_by_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> list[int]:
+        raise RuntimeError
+
+    monkeypatch.setattr(appender_module, "COLLECTED_ROWS_MAX", 1)
+    shell = Shell(linger_ms=60_000, batch_size=1, partitioner=broken)
+    shell.send(partition=None, on_delivery=print)
+    wakes, changes = shell.wake_count, shell.mailbox.change_count
+    assert (len(shell.mailbox.calls), wakes, changes) == (1, 2, 1)
 
 
 def test_a_partitioner_that_raises_for_a_later_piece_fails_it_in_the_future_of_the_call() -> None:
@@ -455,16 +541,22 @@ def test_a_call_whose_accepted_pieces_are_done_when_the_next_one_fails_is_not_ke
     shell.mailbox.add_pending(future)
     admit = shell.appender.admit
 
+    future.add_done_callback(lambda done: None)
+    wakes = 0
+
     def admit_once(*arguments: Any) -> None:
+        nonlocal wakes
         admit(*arguments)
         for batch in shell.close_due():
             shell.complete(batch)
         shell.mailbox.refusal = LocalProtocolError("the producer is closed")
+        wakes = shell.wake_count
 
     shell.appender.admit = admit_once  # type: ignore[method-assign, assignment]
     shell.appender.send_columns([(shell.collector(), columns(100, size=50))], future)
     assert future.done() and future.failure is not None
     assert future not in shell.mailbox.pending_records
+    assert (len(shell.mailbox.calls), shell.wake_count) == (1, wakes + 1), "the sender has a callback to run"
 
 
 def test_rows_that_the_end_of_the_sender_has_failed_are_not_failed_again() -> None:
@@ -506,17 +598,21 @@ def test_memory_that_is_missing_for_a_later_piece_is_told_by_the_future(monkeypa
         future.result(0)
 
 
-def test_an_interrupt_while_rows_are_assembled_breaks_the_producer_down(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_interrupt_while_rows_are_assembled_breaks_the_producer_down(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
     shell = Shell(linger_ms=0)
     future = shell.send()
 
     def interrupted(*arguments: object, **named: object) -> None:
-        raise KeyboardInterrupt
+        raise error
 
     monkeypatch.setattr(shell.appender._assembler, "append", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error):
         shell.close_due()
     assert "nobody knows which are in" in str(shell.mailbox.broken)
+    assert (shell.wake_count, shell.mailbox.change_count) == (2, 1), "the sender ends, and who waits looks again"
     with pytest.raises(LocalProtocolError, match="This producer is finished"):
         shell.send()
     shell.appender.end(DeliveryError("the end"), LocalProtocolError("closed"))
@@ -551,6 +647,7 @@ def test_the_end_fails_what_was_only_collected_and_refuses_the_rest() -> None:
     operation = shell.post_behind()
     assert operation.is_over
     assert isinstance(operation.error, LocalProtocolError)
+    assert shell.posted() == []
 
 
 def test_a_topic_that_grows_is_used_in_full_after_the_next_look() -> None:

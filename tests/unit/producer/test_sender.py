@@ -60,6 +60,28 @@ def test_it_sleeps_until_the_engine_or_a_linger_wants_it() -> None:
     assert shell.network.timeouts == [0, None, None, 20, 1, 1]
 
 
+def test_a_batch_delivered_or_failed_gives_back_its_memory_and_is_forgotten_with_the_last_row_of_its_call() -> None:
+    shell = SenderShell(linger_ms=60_000)
+    futures = [shell.send(partition=0), shell.send(partition=1), shell.send(partition=1)]
+    shell.post_behind()
+    shell.sender.turn()
+    first, second = sorted(shell.appended(), key=lambda batch: batch.partition)
+    (calls,) = {share.token for batch in (first, second) for share in batch.shares}
+    pool, changes = shell.appender.buffer_pool, shell.mailbox.change_count
+    shell.engine.answers = [[delivered(first, 5)], [c.Failed(second, DeliveryError("too late"))]]
+    shell.sender.turn()
+    assert calls in shell.mailbox.pending_records
+    assert (pool.used_records, pool.used_bytes) == (2, second.size)
+    assert shell.mailbox.change_count == changes + 1
+    shell.sender.turn()
+    assert calls not in shell.mailbox.pending_records
+    assert (pool.used_records, pool.used_bytes) == (0, 0)
+    assert shell.mailbox.change_count == changes + 2
+    assert [str(future.exception(0)) for future in futures] == ["None", "too late", "too late"]
+    found = {name: number for (_, name, tags), number in shell.metrics.snapshot(1000).items() if len(tags) == 1}
+    assert found["record-error-total"] == 2
+
+
 def test_callbacks_run_before_the_operations_that_waited_for_them_end() -> None:
     shell = SenderShell(linger_ms=60_000)
     order: list[bool] = []
@@ -106,6 +128,29 @@ def test_what_was_refused_in_advance_stays_refused_until_the_engine_has_seen_why
     assert shell.mailbox.refusal is None
 
 
+def test_a_producer_that_closes_or_is_broken_takes_nothing_whatever_the_engine_says() -> None:
+    shell = SenderShell()
+    shell.mailbox.begin_closing()
+    closing = shell.mailbox.refusal
+    shell.mailbox.publish_refusal(None)
+    assert shell.mailbox.refusal is closing is not None
+    broken = LocalProtocolError("first")
+    shell = SenderShell()
+    for error in (broken, LocalProtocolError("second")):
+        shell.mailbox.break_down(error)
+        shell.mailbox.publish_refusal(None)
+        assert shell.mailbox.refusal is broken
+    shell.mailbox.begin_closing()
+    assert shell.mailbox.refusal is broken
+
+
+def test_whoever_has_waited_is_no_longer_told_of_changes() -> None:
+    shell = SenderShell()
+    for is_over in (True, False):
+        shell.mailbox.wait_for(lambda is_over=is_over: is_over, shell.clock.now_ms, "it")  # type: ignore[misc]
+        assert shell.mailbox.bells == set()
+
+
 def test_topics_somebody_waits_for_are_reported_and_others_are_not() -> None:
     shell = SenderShell()
     shell.mailbox.wanted_topics["wanted"] = 1
@@ -115,6 +160,17 @@ def test_topics_somebody_waits_for_are_reported_and_others_are_not() -> None:
         "wanted": "trouble with wanted"
     }
     assert shell.mailbox.cluster is shell.engine.cluster
+
+
+def test_the_age_of_metadata_begins_anew_with_each_answer() -> None:
+    shell = SenderShell()
+    shell.clock.now_ms += 2500
+    shell.sender.turn()
+    assert shell.sender.metadata_age_s == 2.5
+    shell.engine.cluster = cluster_of(t=9)
+    shell.sender.turn()
+    shell.clock.now_ms += 500
+    assert shell.sender.metadata_age_s == 0.5
 
 
 def test_what_is_in_the_way_is_told_to_those_who_wait_and_is_gone_with_it() -> None:
@@ -230,7 +286,8 @@ def test_a_close_that_comes_while_another_one_ends_has_nothing_left_to_do() -> N
 
 def test_a_bug_in_the_engine_ends_every_future_and_operation_with_it(logger: FakeLogger) -> None:
     shell = SenderShell(linger_ms=0)
-    sent = shell.send()
+    told: list[object] = []
+    sent = shell.send(on_delivery=lambda metadata, error: told.append(error))
     shell.sender.turn()
     collected = shell.send()
     flush = shell.post_behind()
@@ -244,6 +301,7 @@ def test_a_bug_in_the_engine_ends_every_future_and_operation_with_it(logger: Fak
         assert caught.value.ambiguous
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert isinstance(flush.error, DeliveryError)
+    assert [type(error) for error in told] == [DeliveryError]
     assert (shell.network.is_closed, ended) == (True, [True])
     with pytest.raises(DeliveryError, match="unexpected ZeroDivisionError"):
         shell.send()
