@@ -80,8 +80,8 @@ def test_errors_of_single_records_reach_the_right_futures() -> None:
 
 def test_records_of_two_calls_in_one_batch_get_what_is_said_at_their_own_places() -> None:
     """Conversions of one topic share the open batch, and each has its own numbers of rows."""
-    refusals = {0: "a", 2: "b"}
-    errors = ["not. This record: a", "not", "not. This record: b", "not"]
+    refusals = {0: "a", 3: "b"}
+    errors = ["not. This record: a", "not", "not", "not. This record: b"]
     for refused, said in (({}, ["1", "2", "3", "4"]), (refusals, errors)):
         shell = Shell(linger_ms=60_000)
         futures = [shell.send(), shell.send()]
@@ -228,7 +228,7 @@ def test_an_arrow_future_ends_with_its_last_row_and_names_ranges() -> None:
 def test_ranges_of_a_partition_join_in_any_order_and_unknown_offsets_do_not_count() -> None:
     shell = Shell()
     future = ArrowFuture(shell.mailbox, 10, 0)
-    for first_row, count, offset in ((0, 3, -1), (3, 2, 20), (5, 5, 5)):
+    for first_row, count, offset in ((0, 1, -1), (1, 2, 20), (3, 5, 5), (8, 2, -1)):
         future.on_delivered(share(future, first_row, count), batch_of(0, base_offset=offset), [])
     assert future.result(0).partitions == {("t", 0): PartitionRange(5, 21, 10)}
     unknown = ArrowFuture(shell.mailbox, 3, 0)
