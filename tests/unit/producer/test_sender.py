@@ -11,6 +11,7 @@ import pytest
 from kafka_sink.client.commands import (
     Connect,
     Connected,
+    Disconnect,
     Disconnected,
     HandedOver,
     Notice,
@@ -60,7 +61,21 @@ def test_it_sleeps_until_the_engine_or_a_linger_wants_it() -> None:
     assert shell.network.timeouts == [0, None, None, 20, 1, 1]
 
 
-def test_a_batch_delivered_or_failed_gives_back_its_memory_and_is_forgotten_with_the_last_row_of_its_call() -> None:
+def test_it_sleeps_until_the_first_of_a_linger_and_the_engine_s_own_time() -> None:
+    shell = SenderShell(linger_ms=700)
+    shell.sender.turn()
+    shell.send()
+    shell.sender.turn()
+    shell.engine.wake_at_ms = 1500
+    shell.sender.turn()
+    shell.sender.turn()
+    assert shell.network.timeouts == [0, 700, 700, 500]
+
+
+@pytest.mark.parametrize("is_failed_first", [True, False])
+def test_a_batch_delivered_or_failed_gives_back_its_memory_and_is_forgotten_with_the_last_row_of_its_call(
+    is_failed_first: bool,
+) -> None:
     shell = SenderShell(linger_ms=60_000)
     futures = [shell.send(partition=0), shell.send(partition=1), shell.send(partition=1)]
     shell.post_behind()
@@ -68,10 +83,12 @@ def test_a_batch_delivered_or_failed_gives_back_its_memory_and_is_forgotten_with
     first, second = sorted(shell.appended(), key=lambda batch: batch.partition)
     (calls,) = {share.token for batch in (first, second) for share in batch.shares}
     pool, changes = shell.appender.buffer_pool, shell.mailbox.change_count
-    shell.engine.answers = [[delivered(first, 5)], [c.Failed(second, DeliveryError("too late"))]]
+    left = first if is_failed_first else second
+    answers: list[list[c.Command]] = [[delivered(first, 5)], [c.Failed(second, DeliveryError("too late"))]]
+    shell.engine.answers = answers[::-1] if is_failed_first else answers
     shell.sender.turn()
     assert calls in shell.mailbox.pending_records
-    assert (pool.used_records, pool.used_bytes) == (2, second.size)
+    assert (pool.used_records, pool.used_bytes) == (left.record_count, left.size)
     assert shell.mailbox.change_count == changes + 1
     shell.sender.turn()
     assert calls not in shell.mailbox.pending_records
@@ -90,7 +107,9 @@ def test_callbacks_run_before_the_operations_that_waited_for_them_end() -> None:
     shell.sender.turn()
     (batch,) = shell.appended()
     shell.engine.answers = [[delivered(batch, 0), c.Finished(flush.operation_id)]]
+    changes = shell.mailbox.change_count
     shell.sender.turn()
+    assert shell.mailbox.change_count == changes + 2, "who waits for memory looks again, then who waits for the flush"
     assert (order, flush.is_over, flush.error) == ([False], True, None)
 
 
@@ -114,6 +133,7 @@ def test_the_room_of_a_split_batch_is_given_back_once_with_its_last_record() -> 
     assert shell.mailbox.completed_bytes == batch.size
     assert shell.appender.buffer_pool.used_bytes == 0
     assert [future.result(0).offset for future in futures] == [0, 1, 2, 3]
+    assert shell.sender._unfinished_splits == {}
 
 
 def test_what_was_refused_in_advance_stays_refused_until_the_engine_has_seen_why() -> None:
@@ -238,6 +258,39 @@ def test_metrics_count_connections_requests_and_bytes() -> None:
     assert found["response-total"] == 1
 
 
+def test_metrics_count_what_becomes_of_batches_and_the_time_of_each_turn() -> None:
+    shell = SenderShell(linger_ms=0)
+    shell.send()
+    shell.sender.turn()
+    (batch,) = shell.appended()
+    drained, split = c.Drained([batch]), c.BatchObserved("split", batch)
+    shell.engine.answers = [[drained, split, c.BatchObserved("retried", batch, 6)]]
+    shell.network.wait_ns, shell.network.io_ns = 5, 3
+    shell.sender.turn()
+    found, sums, retried = shell.metrics.totals(1000)
+    assert (found["io-wait-time-ns-total"], found["io-time-ns-total"]) == (5, 3)
+    assert (found["record-send-total"], sums["batches"], found["batch-split-total"]) == (1, 1, 1)
+    assert (found["record-retry-total"], retried) == (1, {6: 1})
+
+
+def test_metrics_forget_connections_that_were_closed_or_never_opened() -> None:
+    shell = SenderShell()
+    shell.engine.nodes.in_flight_count = lambda node_id: 3 if node_id == 7 else 0  # type: ignore[method-assign]
+    address = (2, ("h", 1))
+    shell.engine.answers = [
+        [Connect(4, 7, address)],
+        [Disconnect(4)],
+        [Connect(5, 7, address)],
+        [Connect(6, 7, address)],
+    ]
+    for event in (None, Connected(4), None, Disconnected(5, TransportError("refused")), Connected(6)):
+        shell.network.events = [] if event is None else [event]
+        shell.sender.turn()
+    found = {name: number for (_, name, tags), number in shell.metrics.snapshot(1000).items() if len(tags) == 1}
+    assert (found["connection-creation-total"], found["connection-close-total"]) == (2, 1)
+    assert shell.sender.requests_in_flight == 3
+
+
 def test_metrics_count_a_handed_over_connection_for_its_new_node() -> None:
     shell = SenderShell()
     shell.engine.answers = [[Connect(4, -2, (2, ("h", 1))), HandedOver(4, 7), Send(4, [b"abc", b"de"])]]
@@ -308,10 +361,20 @@ def test_a_bug_in_the_engine_ends_every_future_and_operation_with_it(logger: Fak
     assert [level for level, _ in logger.said] == [logging.CRITICAL]
 
 
+def test_records_in_doubt_after_an_interrupt_end_with_its_reason(logger: FakeLogger) -> None:
+    shell = SenderShell(linger_ms=0)
+    future = shell.send()
+    shell.mailbox.break_down(LocalProtocolError("nobody knows which are in"))
+    shell.sender.run()
+    assert str(future.exception(0)).startswith("the producer stopped: nobody knows which are in. ")
+    assert shell.engine.inputs == []
+
+
 def test_a_forgotten_producer_closes_itself() -> None:
     shell = SenderShell(linger_ms=60_000)
     shell.send()
     shell.mailbox.is_orphaned = True
+    shell.sender.turn()
     shell.sender.turn()
     assert [type(each) for each in shell.engine.inputs] == [c.Append, c.Close]
 
