@@ -11,7 +11,7 @@ import pytest
 from kafka_sink.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import DataError, DeliveryError, KafkaSinkError, LocalProtocolError
+from kafka_sink.errors import ConfigError, DataError, DeliveryError, KafkaSinkError, LocalProtocolError
 from kafka_sink.producer import appender as appender_module
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.collector import Collector, Row
@@ -271,6 +271,17 @@ def test_arrow_rows_go_behind_the_rows_collected_before() -> None:
     first, second = batch.shares
     assert (first.first_record, second.first_record) == (0, 1)
     assert isinstance(second.token, ArrowFuture)
+
+
+def test_a_codec_that_is_not_to_be_had_here_is_told_before_a_row_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The options were parsed elsewhere, on the driver."""
+
+    def missing(*_: object) -> None:
+        raise ConfigError("needs a package")
+
+    monkeypatch.setattr(appender_module, "make_compressor", missing)
+    with pytest.raises(ConfigError, match="needs a package"):
+        Shell()
 
 
 # ---- errors ---------------------------------------------------------------------------------------------------------
