@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
+from kafka_sink.errors import AuthenticationError, TransportError
 from kafka_sink.frozen import frozen
 
 # Address family and the socket address as `socket.getaddrinfo` gives them; opaque to the engine.
@@ -58,7 +58,7 @@ class Disconnected:
     """An `AuthenticationError`: one side rejected the other's certificate."""
 
     connection_id: int
-    reason: TransportError | AuthenticationError | ConfigError
+    reason: TransportError | AuthenticationError
 
 
 NetworkEvent = Resolved | Connected | Received | Written | Disconnected

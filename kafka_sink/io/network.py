@@ -244,7 +244,7 @@ class Network:
         before = connection.socket
         try:
             wanted = connection.establish()
-        except (OSError, ValueError) as error:
+        except OSError as error:
             self._lose(connection, error)
             return
         if connection.socket is not before:

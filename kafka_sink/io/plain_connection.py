@@ -9,7 +9,7 @@ from collections import deque
 from itertools import islice
 
 from kafka_sink.error_table.brokers import NO_DESCRIPTOR
-from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
+from kafka_sink.errors import AuthenticationError, TransportError
 
 NO_DESCRIPTOR_ERRNOS = (errno.EMFILE, errno.ENFILE)
 # Linux accepts 1024 buffers per call; the send buffer is full long before.
@@ -47,7 +47,7 @@ class PlainConnection:
         """Returns how many bytes of `outgoing` were sent. Raises `BlockingIOError`."""
         return self.socket.sendmsg(islice(self.outgoing, BUFFERS_PER_CALL))
 
-    def failure_of(self, error: Exception | None) -> TransportError | AuthenticationError | ConfigError:
+    def failure_of(self, error: Exception | None) -> TransportError | AuthenticationError:
         """Converts the error that ended the connection; None: the peer closed it."""
         return failure_of(self.peer, error)
 

@@ -17,7 +17,7 @@ import ssl
 from itertools import islice
 
 from kafka_sink.error_table.brokers import CERTIFICATE_REFUSED, TLS_MISMATCH
-from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
+from kafka_sink.errors import AuthenticationError, TransportError
 from kafka_sink.io.plain_connection import BUFFERS_PER_CALL, PlainConnection
 from kafka_sink.io.tls import TlsContexts
 
@@ -142,17 +142,13 @@ class TlsConnection(PlainConnection):
                 break
         return b"".join(parts)
 
-    def failure_of(self, error: Exception | None) -> TransportError | AuthenticationError | ConfigError:
+    def failure_of(self, error: Exception | None) -> TransportError | AuthenticationError:
         if isinstance(error, ssl.SSLCertVerificationError):
             return AuthenticationError(self._certificate_error_text(error), CERTIFICATE_REFUSED)
         if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
             error = None
         if isinstance(error, ssl.SSLError):
             return self._tls_error(error.reason or "")
-        if isinstance(error, ValueError):
-            return ConfigError(
-                f"{self.peer}: {self._host!a} is not a host name that a certificate can contain", CERTIFICATE_REFUSED
-            )
         if self.is_connecting and self._tls is not None:
             said = super().failure_of(error)
             return TransportError(f"{said} during the TLS handshake; does this listener speak TLS?", TLS_MISMATCH)

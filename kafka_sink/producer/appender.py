@@ -308,8 +308,6 @@ class Appender:
             for collector in self._collecting.values():
                 collector.pending.row_count = len(collector.rows)
             self._mailbox.end(error, refusal, is_closed=is_closed)
-            self._collecting.clear()
-            self.oldest_ms = None
 
     # ---- inside, under the lock ------------------------------------------------------------------------------------
 
@@ -350,7 +348,6 @@ class Appender:
             self._restart(collector)
             self.buffer_pool.give(byte_count, row_count)
             self._mailbox.reject(pending, error if isinstance(error, DataError) else _memory_error(topic, error))
-            self._note_oldest()
 
     def _restart(self, collector: Collector) -> None:
         collector.restart(self._new_pending_batch(collector.topic))

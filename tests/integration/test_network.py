@@ -229,6 +229,27 @@ def test_a_wait_may_be_longer_than_the_operating_system_counts(network: Network)
     assert network.poll(2**62) == []
 
 
+def test_what_a_command_has_caused_is_told_without_a_wait(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float | None] = []
+    monkeypatch.setattr(network._selector, "select", lambda timeout: waits.append(timeout) or [])
+    network.execute(Resolve(1, "localhost", 9092))
+    assert len(network.poll(None)) == 1
+    network.poll(None)
+    network.poll(1500)
+    assert waits == [0, None, 1.5]
+
+
+def test_each_poll_measures_its_own_wait_and_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter((0, 1_000, 1_300, 5_000, 5_020, 5_021))
+    with contextlib.closing(Network(Clock())) as network:
+        monkeypatch.setattr(network._clock, "monotonic_ns", lambda: next(ticks))
+        measured = []
+        for _ in range(2):
+            network.poll(0)
+            measured.append((network.wait_ns, network.io_ns))
+    assert measured == [(1_000, 300), (20, 1)]
+
+
 def test_names_are_resolved_to_all_their_addresses_and_failures_name_host_and_port(network: Network) -> None:
     for command in (Resolve(1, "localhost", 9092), Resolve(2, "no-such-host.invalid", 9092), Resolve(3, "x" * 300, 1)):
         network.execute(command)

@@ -82,6 +82,9 @@ def test_a_borrowed_producer_is_nobody_elses(pool: ProducerPool, options: Produc
         producer.flush()
         pool.give_back(options, producer)
     assert pool.idle_count == 2
+    assert (pool.borrow(options), pool.borrow(options)) == (second, first), "those not needed any more grow old"
+    for producer in (first, second):
+        pool.give_back(options, producer)
 
 
 def test_other_options_get_another_producer(pool: ProducerPool, options: ProducerOptions) -> None:
@@ -100,6 +103,7 @@ def test_a_producer_that_was_given_back_has_another_identity_for_its_next_borrow
     pool: ProducerPool, options: ProducerOptions
 ) -> None:
     first = pool.borrow(options, "task-1")
+    assert repr(first) == "<Producer pykafka-sink open>"
     first.init_transactions()
     first.begin_transaction()
     first.send(TOPIC, b"x")
@@ -165,6 +169,19 @@ def test_a_producer_that_broke_while_it_was_idle_is_not_handed_out(
     fresh.flush()
     pool.give_back(options, fresh)
     assert pool.idle_count == 1
+
+
+def test_a_producer_that_cannot_start_over_is_closed_and_not_handed_out(
+    pool: ProducerPool, options: ProducerOptions
+) -> None:
+    busy = pool.borrow(options, "task")
+    busy.init_transactions()
+    busy.begin_transaction()
+    pool.give_back(options, busy)
+    fresh = pool.borrow(options)
+    assert fresh is not busy
+    assert not is_open(busy)
+    pool.give_back(options, fresh)
 
 
 def test_500_rounds_by_20_threads_never_share_a_producer_and_end_with_all_of_them_idle_or_closed(

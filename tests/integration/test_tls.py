@@ -6,6 +6,8 @@ The peers are listeners of Python's ssl module with one certificate each. test_s
 from __future__ import annotations
 
 import base64
+import os
+import shutil
 import socket
 import ssl
 import subprocess
@@ -201,6 +203,9 @@ def test_trust_and_key_may_be_text(authority: Authority, good: Issued, listening
         ssl_keystore_key=client.key.read_text(),
         ssl_key_password="pa\u00dfw",
     )
+    before = os.listdir("/proc/self/fd")
+    tls_context(chosen)
+    assert os.listdir("/proc/self/fd") == before, "the key is still in memory"
     with Dialogue(chosen) as dialogue:
         assert dialogue.connect(listening(good, demand).port) == Connected(1)
         assert dialogue.echoed([b"hello"]) == b"hello"
@@ -243,7 +248,7 @@ def test_what_was_said_before_the_connection_broke_is_told_first(authority: Auth
         event = dialogue.wait_for(1, (Disconnected,))
         thread.join(WAIT_S)
     assert b"".join(bytes(each.data) for each in dialogue.events if isinstance(each, Received)) == b"last words"
-    assert isinstance(event.reason, TransportError)
+    assert isinstance(event.reason, TransportError) and "closed the connection" not in str(event.reason)
 
 
 def test_the_cipher_suite_is_the_chosen_one(
@@ -317,14 +322,61 @@ def test_a_certificate_that_proves_nothing_is_refused_by_name_before_a_byte_is_s
         event = dialogue.wait_for(1, (Connected, Disconnected))
     assert isinstance(event, Disconnected) and isinstance(event.reason, AuthenticationError)
     assert says in str(event.reason) and str(event.reason).endswith("Nothing was sent to it")
+    assert ("Connect by a name that it contains" in str(event.reason)) is (name in ("another name", "no name"))
     assert listener.plain_bytes == b""
 
 
-def test_without_a_truststore_the_system_decides(good: Issued, listening: Callable[..., Listener]) -> None:
+def test_without_a_truststore_the_system_decides(
+    authority: Authority, good: Issued, listening: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch
+) -> None:
     nothing = parse_producer_options({"bootstrap.servers": "b:1", "security.protocol": "SSL"})
     context = tls_context(nothing)
     assert context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
-    assert "authority that is not trusted here" in str(refusal(nothing, listening(good).port))
+    listener = listening(good)
+    assert "authority that is not trusted here" in str(refusal(nothing, listener.port))
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.path))
+    with Dialogue(nothing) as dialogue:
+        assert dialogue.connect(listener.port) == Connected(1)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="it makes the folder")
+def test_trust_may_be_a_folder(
+    authority: Authority, good: Issued, tmp_path: Path, listening: Callable[..., Listener]
+) -> None:
+    shutil.copy(authority.path, tmp_path / "ca.pem")
+    subprocess.run(["openssl", "rehash", str(tmp_path)], check=True)
+    with Dialogue(options(authority, ssl_truststore_location=str(tmp_path))) as dialogue:
+        assert dialogue.connect(listening(good).port) == Connected(1)
+
+
+NEW, OLD = "TLS_AES_128_GCM_SHA256", "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+
+
+@pytest.mark.parametrize(
+    ("more", "first", "last"),
+    [
+        ({}, "1.2", "1.3"),
+        ({"ssl_protocol": "TLSv1.2"}, "1.2", "1.2"),
+        ({"ssl_enabled_protocols": "TLSv1.3"}, "1.3", "1.3"),
+        ({"ssl_cipher_suites": NEW}, "1.3", "1.3"),
+        ({"ssl_cipher_suites": OLD}, "1.2", "1.2"),
+        ({"ssl_cipher_suites": f"{NEW},{OLD}"}, "1.2", "1.3"),
+    ],
+)
+def test_versions_are_those_that_every_option_leaves(
+    more: dict[str, str], first: str, last: str, authority: Authority
+) -> None:
+    context = tls_context(options(authority, **more))
+    found = [each.name.replace("_", ".") for each in (context.minimum_version, context.maximum_version)]
+    assert found == [f"TLSv{first}", f"TLSv{last}"]
+
+
+@pytest.mark.parametrize(
+    ("suites", "says"), [(NEW, r"no suite for the versions of ssl\.enabled\.protocols"), ("NO-SUCH", "knows none of")]
+)
+def test_suites_that_no_version_has_are_refused(suites: str, says: str, authority: Authority) -> None:
+    with pytest.raises(ConfigError, match=says):
+        tls_context(options(authority, ssl_cipher_suites=suites, ssl_enabled_protocols="TLSv1.2"))
 
 
 def test_an_address_needs_a_certificate_for_it(authority: Authority, listening: Callable[..., Listener]) -> None:
@@ -333,6 +385,7 @@ def test_an_address_needs_a_certificate_for_it(authority: Authority, listening: 
     text = str(error)
     assert error.name == "PKS-4002"
     assert "does not prove that it is 127.0.0.1: it is for another address" in text
+    assert "Connect by a name that it contains" in text
 
 
 def test_checks_that_were_turned_off_are_off(authority: Authority, listening: Callable[..., Listener]) -> None:

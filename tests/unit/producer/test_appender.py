@@ -1,4 +1,4 @@
-"""The appender without a thread: collecting, lingering, closing, and the space in the buffer."""
+"""The appender without a thread: collecting, lingering, closing, and what fails."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import pytest
 from kafka_sink.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import BufferExhausted, DataError, DeliveryError, KafkaSinkError, LocalProtocolError
+from kafka_sink.errors import ConfigError, DataError, DeliveryError, KafkaSinkError, LocalProtocolError
 from kafka_sink.producer import appender as appender_module
 from kafka_sink.producer.arrow_future import ArrowFuture
-from kafka_sink.producer.buffer_pool import BufferWaiter
 from kafka_sink.producer.collector import Collector, Row
 from kafka_sink.records.columns import RecordColumns
 
@@ -110,6 +109,46 @@ def test_the_sender_is_woken_once_for_the_first_row_and_not_for_the_next_ones() 
     assert shell.wake_count == 1
 
 
+def test_rows_of_arrow_wake_the_sender_so_that_their_linger_ends() -> None:
+    shell = Shell(linger_ms=5)
+    shell.appender.send_columns([(shell.collector(), columns(3))], arrow_future(shell, 3))
+    assert (shell.wake_count, shell.appender.next_due_ms(0)) == (1, 1005)
+    full = Shell(linger_ms=60_000, batch_records_max=3)
+    full.appender.send_columns([(full.collector(), columns(3))], arrow_future(full, 3))
+    assert (full.wake_count, full.appender.next_due_ms(0), len(full.posted())) == (1, None, 1)
+
+
+def test_a_wish_wakes_the_sender_even_if_there_is_no_row() -> None:
+    shell = Shell()
+    shell.post_behind()
+    assert shell.wake_count == 1
+
+
+@pytest.mark.parametrize(("is_adaptive", "chosen"), [(True, 1), (False, 0)])
+def test_rows_without_a_key_avoid_long_queues_unless_told_otherwise(is_adaptive: bool, chosen: int) -> None:
+    shell = Shell(linger_ms=0, partitioner_adaptive_partitioning_enable=is_adaptive)
+    shell.appender._router._random_number = lambda: 0.4
+    shell.mailbox.queue_loads = {"t": {0: 9, 1: 0}, "other": {0: 0}}
+    assert [batch.partition for batch in sent_without_a_key(shell)] == [chosen]
+
+
+def test_the_oldest_row_is_due_first_whether_it_is_collected_or_in_an_open_batch() -> None:
+    shell = Shell(linger_ms=5)
+    shell.send(topic="other")
+    shell.clock.now_ms += 1
+    shell.appender.send_columns([(shell.collector("t"), columns(3))], arrow_future(shell, 3))
+    assert shell.appender.next_due_ms(0) == 1005
+    shell.clock.now_ms += 4
+    assert [batch.topic for batch in shell.close_due()] == ["other"]
+    assert shell.appender.next_due_ms(0) == 1006
+    shell.send(topic="other")
+    shell.appender.send_columns([(shell.collector("t"), columns(1))], arrow_future(shell, 1))
+    assert shell.appender.next_due_ms(0) == 1006
+    shell.clock.now_ms += 1
+    assert [batch.topic for batch in shell.close_due()] == ["t"]
+    assert shell.appender.next_due_ms(0) == 1010
+
+
 def test_enough_rows_for_a_batch_are_due_at_once_whatever_the_linger() -> None:
     shell = Shell(linger_ms=60_000, batch_size=1000)
     for _ in range(11):
@@ -164,6 +203,18 @@ def test_rows_are_found_after_an_interrupt_at_the_first_of_them(monkeypatch: pyt
     shell.send(b"b")
     shell.post_behind()
     assert [batch.record_count for batch in shell.posted()] == [1]
+
+
+def test_no_row_is_due_after_an_interrupt_before_the_first_of_them_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    shell = Shell(linger_ms=0)
+    monkeypatch.setattr(appender_module, "RecordFuture", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        shell.send()
+    assert shell.close_due() == []
+    assert shell.appender.next_due_ms(0) is None, "the sender would turn without end for no row"
 
 
 def test_a_signal_handler_that_raises_while_rows_become_columns_is_heard_and_costs_no_row(
@@ -222,180 +273,15 @@ def test_arrow_rows_go_behind_the_rows_collected_before() -> None:
     assert isinstance(second.token, ArrowFuture)
 
 
-# ---- space in the buffer --------------------------------------------------------------------------------------------
+def test_a_codec_that_is_not_to_be_had_here_is_told_before_a_row_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The options were parsed elsewhere, on the driver."""
 
+    def missing(*_: object) -> None:
+        raise ConfigError("needs a package")
 
-def test_what_is_held_counts_until_its_batch_is_done() -> None:
-    shell = Shell(linger_ms=0, buffer_memory=10_000)
-    pool = shell.appender.buffer_pool
-    shell.send(bytes(100), size=132)
-    assert pool.used_bytes == 132
-    (batch,) = shell.close_due()
-    assert pool.used_bytes == batch.size
-    assert pool.used_records == 1
-    shell.complete(batch)
-    assert (pool.used_bytes, pool.used_records) == (0, 0)
-
-
-def test_a_full_buffer_closes_what_is_open_so_that_it_drains() -> None:
-    shell = Shell(linger_ms=60_000, buffer_memory=1000)
-    shell.send(bytes(600))
-    with pytest.raises(BufferExhausted, match=r"max\.block\.ms=0: \d+ of buffer\.memory=1000 bytes"):
-        shell.send(bytes(600))
-    (batch,) = shell.posted()
-    shell.complete(batch)
-    assert shell.send(bytes(600)).done() is False
-    assert len(shell.mailbox.waiters) == 0
-
-
-def test_a_full_buffer_leaves_open_what_is_open_while_another_batch_is_under_way() -> None:
-    """Otherwise waiting threads, which try again and again, would make batches of one record."""
-    shell = Shell(linger_ms=60_000, buffer_memory=1000)
-    shell.send(bytes(600))
-    with pytest.raises(BufferExhausted):
-        shell.send(bytes(600))
-    (under_way,) = shell.posted()
-    shell.send(bytes(100))
-    with pytest.raises(BufferExhausted):
-        shell.send(bytes(600))
-    assert shell.posted() == []
-    shell.complete(under_way)
-    shell.send(bytes(600))
-    # No batch is in flight any more: now only closing the open batch can free space.
-    with pytest.raises(BufferExhausted):
-        shell.send(bytes(600))
-    (both,) = shell.posted()
-    assert both.record_count == 2
-
-
-def test_the_limit_of_records_holds_besides_that_of_bytes() -> None:
-    shell = Shell(linger_ms=60_000, buffer_records_max=2)
-    shell.send()
-    shell.send()
-    with pytest.raises(BufferExhausted, match=r"2 of queue\.buffering\.max\.messages=2 records"):
-        shell.send()
-    for batch in shell.posted():
-        shell.complete(batch)
-    shell.send()
-    assert shell.appender.buffer_pool.used_records == 1
-
-
-def test_a_record_larger_than_the_whole_buffer_is_refused_at_once() -> None:
-    shell = Shell(buffer_memory=1000)
-    with pytest.raises(DataError, match=r"never fits into buffer\.memory=1000"):
-        shell.send(bytes(1001))
-    assert shell.appender.buffer_pool.used_bytes == 0
-
-
-def test_totals_above_two_gibibytes_are_counted_right() -> None:
-    shell = Shell(buffer_memory=20 * 2**30)
-    pool = shell.appender.buffer_pool
-    pool.give(-15 * 2**30, -1)
-    assert pool.used_bytes == 15 * 2**30
-    assert not pool.has_room(5 * 2**30 + 1, 1, BufferWaiter(pool))
-    assert pool.has_room(5 * 2**30, 1, BufferWaiter(pool))
-
-
-def test_nobody_overtakes_a_thread_that_waits_for_room() -> None:
-    shell = Shell(max_block_ms=1000, buffer_memory=1000)
-    pool = shell.appender.buffer_pool
-    first, second, in_handler = BufferWaiter(pool), BufferWaiter(pool), BufferWaiter(pool)
-    second.thread_ident = -1
-    shell.mailbox.waiters.extend((first, second))
-    assert pool.has_room(1, 1, first)
-    assert not pool.has_room(1, 1, second)
-    assert pool.has_room(1, 1, in_handler), "it has interrupted the first one, which waits for it"
-    shell.mailbox.waiters.popleft()
-    assert pool.has_room(1, 1, second)
-    assert not pool.has_room(1, 1, in_handler)
-
-
-def test_whoever_leaves_the_queue_in_any_way_leaves_nothing_behind_and_lets_the_next_one_look(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    shell = Shell(buffer_memory=1000)
-    shell.send(bytes(800))
-    shell.post_behind()
-    changes, used_bytes = shell.mailbox.change_count, shell.appender.buffer_pool.used_bytes
-    waits = BufferWaiter.wait
-
-    def interrupted(self: BufferWaiter, seen_change_count: int) -> bool:
-        assert waits(self, seen_change_count) is False
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(BufferWaiter, "wait", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        shell.send(bytes(900))
-    assert len(shell.mailbox.waiters) == 0
-    assert shell.mailbox.change_count > changes
-    assert shell.appender.buffer_pool.used_bytes == used_bytes
-
-
-def test_an_interrupt_before_a_thread_is_queued_or_when_it_leaves_is_raised_and_leaves_nothing_behind() -> None:
-    shell = Shell(buffer_memory=1000)
-    shell.send(bytes(800))
-    shell.post_behind()
-    free = shell.mailbox.lock
-
-    class Interrupted:
-        """Ctrl-C while the thread waits for the lock, at its n-th use."""
-
-        def __init__(self, uses: int) -> None:
-            self.left = uses
-
-        def __enter__(self) -> None:
-            self.left -= 1
-            if not self.left:
-                raise KeyboardInterrupt
-
-        def __exit__(self, *error: object) -> None:
-            pass
-
-    for use in (1, 2):
-        shell.mailbox.lock = Interrupted(use)  # type: ignore[assignment]
-        with pytest.raises(KeyboardInterrupt):
-            shell.appender.admit(900, 1, lambda: None)
-        assert len(shell.mailbox.waiters) == 0
-    shell.mailbox.lock = free
-    assert not shell.send(bytes(90)).done()
-
-
-@pytest.mark.parametrize(("stuck_bytes", "is_sent"), [(50, True), (1200, False)])
-def test_a_small_batch_that_cannot_be_delivered_keeps_no_others_back_when_the_buffer_is_full(
-    stuck_bytes: int, is_sent: bool
-) -> None:
-    shell = Shell(linger_ms=60_000, buffer_memory=3000)
-    shell.send(bytes(stuck_bytes), topic="other")
-    shell.post_behind()
-    assert [batch.topic for batch in shell.posted()] == ["other"]
-    while shell.appender.buffer_pool.used_bytes < 2800:
-        shell.send(bytes(100))
-    with pytest.raises(BufferExhausted):
-        shell.send(bytes(300))
-    assert [batch.topic for batch in shell.posted()] == ["t"] * is_sent
-
-
-def test_the_wait_for_room_and_its_failure_are_measured() -> None:
-    shell = Shell(buffer_memory=1000)
-    shell.send(bytes(900))
-    with pytest.raises(BufferExhausted):
-        shell.send(bytes(900))
-    found = {name: number for (_, name, _), number in shell.metrics.snapshot(shell.clock.now_ms).items()}
-    assert found["buffer-exhausted-total"] == 1
-
-
-def test_a_large_call_goes_in_by_pieces_and_fails_where_room_ends() -> None:
-    shell = Shell(linger_ms=60_000, buffer_memory=3000)
-    rows = columns(100, size=50)
-    future = arrow_future(shell, 100)
-    shell.appender.send_columns([(shell.collector(), rows)], future)
-    accepted = sum(batch.record_count for batch in shell.posted())
-    assert 0 < accepted < 100
-    assert future.open_count == accepted
-    rest = arrow_future(shell, 100)
-    with pytest.raises(BufferExhausted):
-        shell.appender.send_columns([(shell.collector(), rows)], rest)
-    assert rest.open_count == 100
+    monkeypatch.setattr(appender_module, "make_compressor", missing)
+    with pytest.raises(ConfigError, match="needs a package"):
+        Shell()
 
 
 # ---- errors ---------------------------------------------------------------------------------------------------------
@@ -425,9 +311,25 @@ def test_a_partitioner_that_raises_fails_its_rows_and_no_others() -> None:
     assert not kept.done()
     with pytest.raises(DataError, match="the partitioner raised RuntimeError for records of topic t"):
         failed.result(0)
+    shell.post_behind()
     shell.run_calls()
     assert [type(error) for error in seen] == [DataError]
     assert shell.appender.buffer_pool.used_records == 1
+    assert shell.mailbox.pending_records == {
+        kept._pending,
+        *(collector.pending for collector in shell.appender.collectors.values()),
+    }
+
+
+def test_rows_that_fail_before_the_sender_sees_them_are_told_by_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> list[int]:
+        raise RuntimeError
+
+    monkeypatch.setattr(appender_module, "COLLECTED_ROWS_MAX", 1)
+    shell = Shell(linger_ms=60_000, batch_size=1, partitioner=broken)
+    shell.send(partition=None, on_delivery=print)
+    wakes, changes = shell.wake_count, shell.mailbox.change_count
+    assert (len(shell.mailbox.calls), wakes, changes) == (1, 2, 1)
 
 
 def test_a_partitioner_that_raises_for_a_later_piece_fails_it_in_the_future_of_the_call() -> None:
@@ -455,16 +357,22 @@ def test_a_call_whose_accepted_pieces_are_done_when_the_next_one_fails_is_not_ke
     shell.mailbox.add_pending(future)
     admit = shell.appender.admit
 
+    future.add_done_callback(lambda done: None)
+    wakes = 0
+
     def admit_once(*arguments: Any) -> None:
+        nonlocal wakes
         admit(*arguments)
         for batch in shell.close_due():
             shell.complete(batch)
         shell.mailbox.refusal = LocalProtocolError("the producer is closed")
+        wakes = shell.wake_count
 
     shell.appender.admit = admit_once  # type: ignore[method-assign, assignment]
     shell.appender.send_columns([(shell.collector(), columns(100, size=50))], future)
     assert future.done() and future.failure is not None
     assert future not in shell.mailbox.pending_records
+    assert (len(shell.mailbox.calls), shell.wake_count) == (1, wakes + 1), "the sender has a callback to run"
 
 
 def test_rows_that_the_end_of_the_sender_has_failed_are_not_failed_again() -> None:
@@ -506,17 +414,21 @@ def test_memory_that_is_missing_for_a_later_piece_is_told_by_the_future(monkeypa
         future.result(0)
 
 
-def test_an_interrupt_while_rows_are_assembled_breaks_the_producer_down(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+def test_an_interrupt_while_rows_are_assembled_breaks_the_producer_down(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
     shell = Shell(linger_ms=0)
     future = shell.send()
 
     def interrupted(*arguments: object, **named: object) -> None:
-        raise KeyboardInterrupt
+        raise error
 
     monkeypatch.setattr(shell.appender._assembler, "append", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error):
         shell.close_due()
     assert "nobody knows which are in" in str(shell.mailbox.broken)
+    assert (shell.wake_count, shell.mailbox.change_count) == (2, 1), "the sender ends, and who waits looks again"
     with pytest.raises(LocalProtocolError, match="This producer is finished"):
         shell.send()
     shell.appender.end(DeliveryError("the end"), LocalProtocolError("closed"))
@@ -551,6 +463,7 @@ def test_the_end_fails_what_was_only_collected_and_refuses_the_rest() -> None:
     operation = shell.post_behind()
     assert operation.is_over
     assert isinstance(operation.error, LocalProtocolError)
+    assert shell.posted() == []
 
 
 def test_a_topic_that_grows_is_used_in_full_after_the_next_look() -> None:

@@ -78,6 +78,39 @@ def test_errors_of_single_records_reach_the_right_futures() -> None:
     assert [str(future.exception(0)) for future in futures] == ["invalid", "invalid. This record: no key", "invalid"]
 
 
+def test_records_of_two_calls_in_one_batch_get_what_is_said_at_their_own_places() -> None:
+    """Conversions of one topic share the open batch, and each has its own numbers of rows."""
+    refusals = {0: "a", 3: "b"}
+    errors = ["not. This record: a", "not", "not", "not. This record: b"]
+    for refused, said in (({}, ["1", "2", "3", "4"]), (refusals, errors)):
+        shell = Shell(linger_ms=60_000)
+        futures = [shell.send(), shell.send()]
+        shell.appender._convert(shell.collector())
+        futures += [shell.send(), shell.send()]
+        shell.post_behind()
+        (batch,) = shell.posted()
+        shell.complete(batch, c.Failed(batch, BrokerError("not", code=87), refused) if refused else None, base_offset=1)
+        assert [str(each.exception(0) or each.result(0).offset) for each in futures] == said
+
+
+def test_the_end_changes_nothing_that_was_told_before() -> None:
+    seen: list[tuple[bool, bool]] = []
+
+    class Watching:
+        def on_acknowledgement(self, metadata: Any, error: KafkaSinkError | None) -> None:
+            seen.append((metadata is not None, error is not None))
+
+    shell = Shell(linger_ms=0, interceptors=Interceptors([Watching()]))
+    delivered, unfinished = shell.send(partition=0), shell.send(partition=1)
+    batch, _ = sorted(shell.close_due(), key=lambda batch: batch.partition)
+    shell.complete(batch)
+    shell.appender.end(DeliveryError("dropped"), LocalProtocolError("closed"))
+    shell.run_calls()
+    assert delivered.result(0).offset == 100
+    assert str(unfinished.exception(0)) == "dropped"
+    assert seen == [(True, False), (False, True)]
+
+
 def test_callbacks_are_called_once_after_interceptors_with_what_the_future_says() -> None:
     seen: list[Any] = []
 
@@ -151,11 +184,13 @@ def test_interceptors_see_rows_that_fail_before_they_are_encoded() -> None:
 
 
 def test_rows_without_callbacks_cost_no_call() -> None:
-    shell = Shell(linger_ms=0)
-    for number in range(5):
-        shell.send(on_delivery=print if number == 3 else None)
-    shell.complete(one_batch(shell))
-    assert len(shell.mailbox.calls) == 1
+    for add in ({"on_delivery": print}, {}):
+        shell = Shell(linger_ms=0)
+        futures = [shell.send(**(add if number == 3 else {})) for number in range(5)]
+        if not add:
+            futures[3].add_done_callback(print)
+        shell.complete(one_batch(shell))
+        assert len(shell.mailbox.calls) == 1
 
 
 def share(future: ArrowFuture, first_row: int, count: int, first_record: int = 0) -> Share:
@@ -178,10 +213,13 @@ def test_an_arrow_future_ends_with_its_last_row_and_names_ranges() -> None:
     future.add_done_callback(lambda done: calls.append(done.result(0).row_count))
     pieces = (share(future, 0, 4, 2), share(future, 4, 5), share(future, 9, 1))
     for partition, piece, offset in ((0, pieces[0], 50), (1, pieces[1], 0), (0, pieces[2], 90)):
-        assert not future.done()
+        shell.run_calls()
+        assert not future.done() and calls == []
         future.on_delivered(piece, batch_of(partition, piece, base_offset=offset), shell.mailbox.calls)
     shell.run_calls()
     assert calls == [10]
+    future.add_done_callback(lambda done: calls.append("late"))
+    assert calls == [10, "late"]
     metadata = future.result(0)
     assert (metadata.row_count, metadata.byte_count) == (10, 123)
     assert metadata.partitions == {("t", 0): PartitionRange(52, 90, 5), ("t", 1): PartitionRange(0, 4, 5)}
@@ -190,7 +228,7 @@ def test_an_arrow_future_ends_with_its_last_row_and_names_ranges() -> None:
 def test_ranges_of_a_partition_join_in_any_order_and_unknown_offsets_do_not_count() -> None:
     shell = Shell()
     future = ArrowFuture(shell.mailbox, 10, 0)
-    for first_row, count, offset in ((0, 3, -1), (3, 2, 20), (5, 5, 5)):
+    for first_row, count, offset in ((0, 1, -1), (1, 2, 20), (3, 5, 5), (8, 2, -1)):
         future.on_delivered(share(future, first_row, count), batch_of(0, base_offset=offset), [])
     assert future.result(0).partitions == {("t", 0): PartitionRange(5, 21, 10)}
     unknown = ArrowFuture(shell.mailbox, 3, 0)
@@ -201,11 +239,12 @@ def test_ranges_of_a_partition_join_in_any_order_and_unknown_offsets_do_not_coun
 def test_an_arrow_future_with_a_failure_says_how_many_rows_and_which_one_was_named() -> None:
     shell = Shell()
     future = ArrowFuture(shell.mailbox, 5, 0)
-    first, second = share(future, 0, 3), share(future, 3, 2)
+    first, second = share(future, 0, 3), share(future, 3, 2, first_record=3)
     future.on_delivered(first, batch_of(0, first), [])
-    failed = c.Failed(batch_of(1, second), BrokerError("invalid", code=87), {1: "no key"})
+    refused = {2: "of the call before", 4: "no key", 5: "of the call after"}
+    failed = c.Failed(batch_of(1, second), BrokerError("invalid", code=87), refused)
     future.on_failed(second, failed, [])
-    with pytest.raises(BrokerError, match=r"2 of 5 rows failed, first: invalid\. Row 4: no key") as caught:
+    with pytest.raises(BrokerError, match=r"2 of 5 rows failed, first: invalid\. Row 4: no key$") as caught:
         future.result(0)
     assert caught.value.code == 87
     future.fail_rest(DeliveryError("late"), [])
@@ -226,9 +265,16 @@ def test_an_arrow_future_tells_a_failure_before_its_other_rows_are_done() -> Non
     shell = Shell()
     future = ArrowFuture(shell.mailbox, 5, 0)
     assert future.failure is None
-    future.fail(2, DeliveryError("no room"), [])
-    assert not future.done()
+    ended: list[ArrowFuture] = []
+    future.add_done_callback(ended.append)
+    future.fail(2, DeliveryError("no room"), shell.mailbox.calls)
+    shell.run_calls()
+    assert not future.done() and ended == []
     assert isinstance(future.failure, DeliveryError) and str(future.failure) == "2 of 5 rows failed, first: no room"
+    future.fail(3, LocalProtocolError("closed"), shell.mailbox.calls)
+    shell.run_calls()
+    assert ended == [future]
+    assert str(future.exception()) == "5 of 5 rows failed, first: no room"
 
 
 def test_a_retold_error_does_not_touch_the_original() -> None:

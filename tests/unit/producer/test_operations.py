@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from functools import partial
 
 import pytest
 
@@ -21,7 +22,7 @@ class Steps:
     """Operations with a time limit of 0; `end` finishes one like the sender."""
 
     def __init__(self) -> None:
-        shell = Shell(max_block_ms=0)
+        self.shell = shell = Shell(max_block_ms=0)
         self.mailbox = shell.mailbox
         self.operations = Operations(shell.mailbox, shell.appender, shell.metrics, 0)
 
@@ -65,7 +66,34 @@ def test_the_outcome_of_a_step_whose_wait_was_interrupted_is_told_at_the_next_ca
     steps.end(wish.operation_id, result="done")
     with pytest.raises(LocalProtocolError, match="call it again first"):
         steps.call("begin_transaction()")
+    wakes = steps.shell.wake_count
     assert steps.call(COMMIT) == "done"
+    assert steps.mailbox.take_inputs() == []
+    assert steps.shell.wake_count == wakes + 1, "the interrupt may have come before the sender was woken"
+
+
+@pytest.mark.parametrize("error", [OperationTimeout, KeyboardInterrupt])
+def test_an_outcome_that_comes_while_the_wait_for_it_fails_is_told_at_the_next_call(
+    monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    steps = Steps()
+    operations = Operations(steps.mailbox, steps.shell.appender, steps.shell.metrics, 700)
+
+    def wait_for(_is_over: object, deadline_ms: int, _what: str) -> bool:
+        assert deadline_ms == steps.shell.clock.now_ms + 700
+        (wish,) = steps.mailbox.take_inputs()
+        assert isinstance(wish, c.EndTransaction)
+        steps.end(wish.operation_id, result="done")
+        if error is KeyboardInterrupt:
+            raise error
+        return False
+
+    commit = partial(c.EndTransaction, commit=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(steps.mailbox, "wait_for", wait_for)
+        with pytest.raises(error):
+            operations.step(COMMIT, commit)
+    assert operations.step(COMMIT, commit) == "done"
     assert steps.mailbox.take_inputs() == []
 
 
@@ -81,6 +109,7 @@ def test_an_error_that_came_after_the_time_out_is_told_at_the_next_call() -> Non
     steps.end(steps.time_out(COMMIT), error=TransactionAborted("too late"))
     with pytest.raises(TransactionAborted, match="too late"):
         steps.call(COMMIT)
+    steps.time_out("begin_transaction()")
 
 
 def test_a_told_outcome_is_not_taken_for_that_of_the_next_transaction() -> None:

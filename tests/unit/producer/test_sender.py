@@ -11,6 +11,7 @@ import pytest
 from kafka_sink.client.commands import (
     Connect,
     Connected,
+    Disconnect,
     Disconnected,
     HandedOver,
     Notice,
@@ -60,6 +61,44 @@ def test_it_sleeps_until_the_engine_or_a_linger_wants_it() -> None:
     assert shell.network.timeouts == [0, None, None, 20, 1, 1]
 
 
+def test_it_sleeps_until_the_first_of_a_linger_and_the_engine_s_own_time() -> None:
+    shell = SenderShell(linger_ms=700)
+    shell.sender.turn()
+    shell.send()
+    shell.sender.turn()
+    shell.engine.wake_at_ms = 1500
+    shell.sender.turn()
+    shell.sender.turn()
+    assert shell.network.timeouts == [0, 700, 700, 500]
+
+
+@pytest.mark.parametrize("is_failed_first", [True, False])
+def test_a_batch_delivered_or_failed_gives_back_its_memory_and_is_forgotten_with_the_last_row_of_its_call(
+    is_failed_first: bool,
+) -> None:
+    shell = SenderShell(linger_ms=60_000)
+    futures = [shell.send(partition=0), shell.send(partition=1), shell.send(partition=1)]
+    shell.post_behind()
+    shell.sender.turn()
+    first, second = sorted(shell.appended(), key=lambda batch: batch.partition)
+    (calls,) = {share.token for batch in (first, second) for share in batch.shares}
+    pool, changes = shell.appender.buffer_pool, shell.mailbox.change_count
+    left = first if is_failed_first else second
+    answers: list[list[c.Command]] = [[delivered(first, 5)], [c.Failed(second, DeliveryError("too late"))]]
+    shell.engine.answers = answers[::-1] if is_failed_first else answers
+    shell.sender.turn()
+    assert calls in shell.mailbox.pending_records
+    assert (pool.used_records, pool.used_bytes) == (left.record_count, left.size)
+    assert shell.mailbox.change_count == changes + 1
+    shell.sender.turn()
+    assert calls not in shell.mailbox.pending_records
+    assert (pool.used_records, pool.used_bytes) == (0, 0)
+    assert shell.mailbox.change_count == changes + 2
+    assert [str(future.exception(0)) for future in futures] == ["None", "too late", "too late"]
+    found = {name: number for (_, name, tags), number in shell.metrics.snapshot(1000).items() if len(tags) == 1}
+    assert found["record-error-total"] == 2
+
+
 def test_callbacks_run_before_the_operations_that_waited_for_them_end() -> None:
     shell = SenderShell(linger_ms=60_000)
     order: list[bool] = []
@@ -68,7 +107,9 @@ def test_callbacks_run_before_the_operations_that_waited_for_them_end() -> None:
     shell.sender.turn()
     (batch,) = shell.appended()
     shell.engine.answers = [[delivered(batch, 0), c.Finished(flush.operation_id)]]
+    changes = shell.mailbox.change_count
     shell.sender.turn()
+    assert shell.mailbox.change_count == changes + 2, "who waits for memory looks again, then who waits for the flush"
     assert (order, flush.is_over, flush.error) == ([False], True, None)
 
 
@@ -92,6 +133,7 @@ def test_the_room_of_a_split_batch_is_given_back_once_with_its_last_record() -> 
     assert shell.mailbox.completed_bytes == batch.size
     assert shell.appender.buffer_pool.used_bytes == 0
     assert [future.result(0).offset for future in futures] == [0, 1, 2, 3]
+    assert shell.sender._unfinished_splits == {}
 
 
 def test_what_was_refused_in_advance_stays_refused_until_the_engine_has_seen_why() -> None:
@@ -106,6 +148,29 @@ def test_what_was_refused_in_advance_stays_refused_until_the_engine_has_seen_why
     assert shell.mailbox.refusal is None
 
 
+def test_a_producer_that_closes_or_is_broken_takes_nothing_whatever_the_engine_says() -> None:
+    shell = SenderShell()
+    shell.mailbox.begin_closing()
+    closing = shell.mailbox.refusal
+    shell.mailbox.publish_refusal(None)
+    assert shell.mailbox.refusal is closing is not None
+    broken = LocalProtocolError("first")
+    shell = SenderShell()
+    for error in (broken, LocalProtocolError("second")):
+        shell.mailbox.break_down(error)
+        shell.mailbox.publish_refusal(None)
+        assert shell.mailbox.refusal is broken
+    shell.mailbox.begin_closing()
+    assert shell.mailbox.refusal is broken
+
+
+def test_whoever_has_waited_is_no_longer_told_of_changes() -> None:
+    shell = SenderShell()
+    for is_over in (True, False):
+        shell.mailbox.wait_for(lambda is_over=is_over: is_over, shell.clock.now_ms, "it")  # type: ignore[misc]
+        assert shell.mailbox.bells == set()
+
+
 def test_topics_somebody_waits_for_are_reported_and_others_are_not() -> None:
     shell = SenderShell()
     shell.mailbox.wanted_topics["wanted"] = 1
@@ -115,6 +180,17 @@ def test_topics_somebody_waits_for_are_reported_and_others_are_not() -> None:
         "wanted": "trouble with wanted"
     }
     assert shell.mailbox.cluster is shell.engine.cluster
+
+
+def test_the_age_of_metadata_begins_anew_with_each_answer() -> None:
+    shell = SenderShell()
+    shell.clock.now_ms += 2500
+    shell.sender.turn()
+    assert shell.sender.metadata_age_s == 2.5
+    shell.engine.cluster = cluster_of(t=9)
+    shell.sender.turn()
+    shell.clock.now_ms += 500
+    assert shell.sender.metadata_age_s == 0.5
 
 
 def test_what_is_in_the_way_is_told_to_those_who_wait_and_is_gone_with_it() -> None:
@@ -182,6 +258,39 @@ def test_metrics_count_connections_requests_and_bytes() -> None:
     assert found["response-total"] == 1
 
 
+def test_metrics_count_what_becomes_of_batches_and_the_time_of_each_turn() -> None:
+    shell = SenderShell(linger_ms=0)
+    shell.send()
+    shell.sender.turn()
+    (batch,) = shell.appended()
+    drained, split = c.Drained([batch]), c.BatchObserved("split", batch)
+    shell.engine.answers = [[drained, split, c.BatchObserved("retried", batch, 6)]]
+    shell.network.wait_ns, shell.network.io_ns = 5, 3
+    shell.sender.turn()
+    found, sums, retried = shell.metrics.totals(1000)
+    assert (found["io-wait-time-ns-total"], found["io-time-ns-total"]) == (5, 3)
+    assert (found["record-send-total"], sums["batches"], found["batch-split-total"]) == (1, 1, 1)
+    assert (found["record-retry-total"], retried) == (1, {6: 1})
+
+
+def test_metrics_forget_connections_that_were_closed_or_never_opened() -> None:
+    shell = SenderShell()
+    shell.engine.nodes.in_flight_count = lambda node_id: 3 if node_id == 7 else 0  # type: ignore[method-assign]
+    address = (2, ("h", 1))
+    shell.engine.answers = [
+        [Connect(4, 7, address)],
+        [Disconnect(4)],
+        [Connect(5, 7, address)],
+        [Connect(6, 7, address)],
+    ]
+    for event in (None, Connected(4), None, Disconnected(5, TransportError("refused")), Connected(6)):
+        shell.network.events = [] if event is None else [event]
+        shell.sender.turn()
+    found = {name: number for (_, name, tags), number in shell.metrics.snapshot(1000).items() if len(tags) == 1}
+    assert (found["connection-creation-total"], found["connection-close-total"]) == (2, 1)
+    assert shell.sender.requests_in_flight == 3
+
+
 def test_metrics_count_a_handed_over_connection_for_its_new_node() -> None:
     shell = SenderShell()
     shell.engine.answers = [[Connect(4, -2, (2, ("h", 1))), HandedOver(4, 7), Send(4, [b"abc", b"de"])]]
@@ -230,7 +339,8 @@ def test_a_close_that_comes_while_another_one_ends_has_nothing_left_to_do() -> N
 
 def test_a_bug_in_the_engine_ends_every_future_and_operation_with_it(logger: FakeLogger) -> None:
     shell = SenderShell(linger_ms=0)
-    sent = shell.send()
+    told: list[object] = []
+    sent = shell.send(on_delivery=lambda metadata, error: told.append(error))
     shell.sender.turn()
     collected = shell.send()
     flush = shell.post_behind()
@@ -244,16 +354,27 @@ def test_a_bug_in_the_engine_ends_every_future_and_operation_with_it(logger: Fak
         assert caught.value.ambiguous
         assert isinstance(caught.value.__cause__, ZeroDivisionError)
     assert isinstance(flush.error, DeliveryError)
+    assert [type(error) for error in told] == [DeliveryError]
     assert (shell.network.is_closed, ended) == (True, [True])
     with pytest.raises(DeliveryError, match="unexpected ZeroDivisionError"):
         shell.send()
     assert [level for level, _ in logger.said] == [logging.CRITICAL]
 
 
+def test_records_in_doubt_after_an_interrupt_end_with_its_reason(logger: FakeLogger) -> None:
+    shell = SenderShell(linger_ms=0)
+    future = shell.send()
+    shell.mailbox.break_down(LocalProtocolError("nobody knows which are in"))
+    shell.sender.run()
+    assert str(future.exception(0)).startswith("the producer stopped: nobody knows which are in. ")
+    assert shell.engine.inputs == []
+
+
 def test_a_forgotten_producer_closes_itself() -> None:
     shell = SenderShell(linger_ms=60_000)
     shell.send()
     shell.mailbox.is_orphaned = True
+    shell.sender.turn()
     shell.sender.turn()
     assert [type(each) for each in shell.engine.inputs] == [c.Append, c.Close]
 
