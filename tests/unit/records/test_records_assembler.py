@@ -131,7 +131,7 @@ def test_due_batches_close_in_the_order_of_opening() -> None:
 def test_a_batch_that_was_opened_late_for_older_rows_is_due_with_them() -> None:
     target = assembler()
     append(target, [0], now_ms=20)
-    append(target, [1, 2], topic="collected", now_ms=10)
+    append(target, [1, 2], topic="waited", now_ms=10)
     append(target, [1], now_ms=30)
     assert target.oldest_opened_ms == 10
     assert counts(target.close_due(opened_before_ms=10)) == [(1, 1), (2, 1)]

@@ -24,7 +24,7 @@ def all_random() -> bytes:
     return RANDOM.randbytes(100)
 
 
-def assembler(codec: str = "lz4", open_bytes_max: int | None = None) -> Assembler[ProducerBatch]:
+def assembler(codec: str = "lz4", open_bytes_max: int = 10**9) -> Assembler[ProducerBatch]:
     return Assembler(
         new_batch=ProducerBatch,
         batch_bytes_max=BATCH_BYTES,
