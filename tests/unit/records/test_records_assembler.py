@@ -71,6 +71,7 @@ def test_batch_that_is_exactly_full_closes_at_once() -> None:
     assert counts(append(assembler(batch_bytes_max=full_bytes), [3] * 5)) == [(3, 5)]
     assert counts(append(assembler(batch_bytes_max=full_bytes - 1), [3] * 5)) == [(3, 4)]
     assert counts(append(assembler(batch_bytes_max=full_bytes + 1), [3] * 5)) == []
+    assert counts(append(assembler(batch_bytes_max=full_bytes), [3] * 6)) == [(3, 5)]
     target = assembler(batch_records_max=5)
     assert counts(append(target, [3] * 5)) == [(3, 5)]
     assert (target.open_bytes, target.oldest_opened_ms) == (0, None)
@@ -179,13 +180,14 @@ def test_shares_number_rows_as_the_caller_does() -> None:
 
 def test_rows_without_timestamp_get_that_of_the_call_and_the_header_has_first_and_newest() -> None:
     target = assembler()
-    append(target, [0] * 3, timestamps=[NOW_MS - 5, None, NOW_MS + 70])
+    append(target, [0] * 3, timestamps=[NOW_MS - 5, None, NOW_MS + 60])
+    append(target, [0], timestamps=[NOW_MS + 70])
     append(target, [0], timestamps=[7])
     (batch,) = target.close_all()
     decoded = decode_batch(seal(batch.encoded) + batch.encoded.payload)
-    assert [record.timestamp_ms - NOW_MS for record in decoded.records] == [-5, 0, 70, 7 - NOW_MS]
+    assert [record.timestamp_ms - NOW_MS for record in decoded.records] == [-5, 0, 60, 70, 7 - NOW_MS]
     assert (decoded.base_timestamp_ms, decoded.max_timestamp_ms) == (NOW_MS - 5, NOW_MS + 70)
-    assert decoded.offsets == (0, 1, 2, 3)
+    assert decoded.offsets == (0, 1, 2, 3, 4)
 
 
 def test_each_topic_has_its_codec() -> None:
@@ -216,6 +218,5 @@ def test_thousands_of_partitions_get_their_rows_in_order() -> None:
 
 def test_open_batches_do_not_keep_the_bytes_of_others_alive() -> None:
     target = assembler(batch_bytes_max=500_000, request_bytes_max=500_000)
-    append(target, [0] * 4000 + [1])
-    (batch,) = [batch for batch in target._open.values() if batch.partition == 1]
-    assert [type(section) for section in batch.sections] == [bytes]
+    append(target, [0] + [1] * 4000)
+    assert [type(section) for batch in target._open.values() for section in batch.sections] == [bytes, bytes]
