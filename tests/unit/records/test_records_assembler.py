@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import numpy as np
@@ -101,6 +102,30 @@ def test_every_record_is_alone_with_a_batch_size_of_zero() -> None:
 def test_no_batch_is_planned_beyond_the_request_limit() -> None:
     target = assembler(batch_bytes_max=10**6, request_bytes_max=1000)
     assert counts(append(target, [0] * 20)) == [(0, 9), (0, 9)]
+
+
+def test_batches_of_records_of_all_sizes_and_times_are_full_and_not_above_the_limit() -> None:
+    generator = random.Random(7)
+    values = [bytes(generator.choice((0, 10, 200))) for _ in range(1000)]
+    partitions = np.array([generator.randrange(3) for _ in values], np.int32)
+    columns = RecordColumns.from_rows([None] * 1000, values)
+    columns = replace(columns, timestamps=np.array([generator.randrange(10**12) for _ in values]))
+    closed = assembler().append("t", columns, partitions, now_ms=0, timestamp_ms=NOW_MS, token=None)
+    sizes = [HEADER_BYTES + batch.encoded.records_bytes for batch in closed]
+    # The next record would have had up to 220 bytes, and the estimate is two or three too high for each.
+    assert 700 < min(sizes) <= max(sizes) <= 1000
+
+
+def test_a_batch_that_the_next_record_closes_says_nothing_of_that_one() -> None:
+    target = assembler()
+    append(target, [0] * 9, token="first")
+    (closed,) = append(target, [0], token="second", timestamps=[NOW_MS + 1])
+    assert [share.token for share in closed.shares] == ["first"]
+    assert closed.encoded.max_timestamp_ms == NOW_MS
+
+
+def test_partitions_above_16_bits_are_told_apart() -> None:
+    assert counts(append(assembler(batch_records_max=2), [2**16, 0, 2**16, 0])) == [(0, 2), (2**16, 2)]
 
 
 def test_refused_call_leaves_nothing_behind() -> None:
