@@ -278,7 +278,7 @@ def test_of_two_columns_of_one_name_none_is_chosen() -> None:
 
 
 def test_topic_comes_from_the_option_before_the_column() -> None:
-    table = pa.table({"value": pa.array([b"a", b"b"]), "topic": pa.array(["x", None])})
+    table = pa.table({"value": pa.array([b"a", b"b"]), "topic": pa.array(["", None])})
     assert [topic for topic, _ in columns_by_topic(table, topic="option")] == ["option"]
     with pytest.raises(DataError, match="null topic in row 1") as caught:
         columns_by_topic(table, topic=None)
@@ -291,9 +291,33 @@ def test_rows_of_one_topic_are_not_copied_and_rows_of_two_keep_their_numbers() -
     table = pa.table({"value": pa.array([b"a", b"b", b"c"]), "topic": pa.array(["x", "x", "x"])})
     ((topic, columns),) = columns_by_topic(table, topic=None)
     assert (topic, rows_of(columns.value, 3)) == ("x", [b"a", b"b", b"c"])
+    assert columns.value is not None
+    assert columns.value.data.ctypes.data == table["value"].chunk(0).buffers()[2].address
     table = table.set_column(1, "topic", pa.array(["x", "y", "x"]))
     dealt = [(topic, columns.row_ids.tolist()) for topic, columns in columns_by_topic(table, topic=None)]
     assert dealt == [("x", [0, 2]), ("y", [1])]
+
+
+def test_rows_of_two_topics_keep_all_that_is_said_of_them() -> None:
+    table = pa.table(
+        {
+            "topic": ["x", "y", "x"], "key": [b"a", b"b", b"c"], "value": [b"1", b"2", b"3"], "timestamp": [1, 2, 3],
+            "partition": [4, 5, 6], "headers": pa.array([[("h", b"")], [], [("i", b"")]], pa.map_("string", "binary")),
+        }
+    )  # fmt: skip
+    _, columns = columns_by_topic(table, topic=None)[0]
+    assert (rows_of(columns.key, 2), rows_of(columns.value, 2)) == ([b"a", b"c"], [b"1", b"3"])
+    assert rows_of(columns.headers, 2) == [encode_headers([(name, b"")]) for name in ("h", "i")]
+    assert columns.timestamps is not None and columns.timestamps.tolist() == [1, 3]
+    assert columns.partitions is not None and columns.partitions.tolist() == [4, 6]
+
+
+def test_a_topic_that_is_not_utf_8_is_refused_by_row() -> None:
+    starts = pa.py_buffer(np.array([0, 1, 2], np.int32))
+    topics = pa.Array.from_buffers(pa.string(), 2, [None, starts, pa.py_buffer(b"x\xff")])
+    with pytest.raises(DataError, match="the topic of row 1 is not UTF-8") as caught:
+        columns_by_topic(pa.table({"value": [b"a", b"b"], "topic": topics}), topic=None)
+    assert (caught.value.row, caught.value.column) == (1, "topic")
 
 
 def test_rows_of_two_topics_keep_their_contents_with_nulls_and_nothing_and_bytes_under_a_null() -> None:
@@ -326,7 +350,7 @@ def test_a_column_dealt_to_topics_takes_its_own_size_of_memory_once() -> None:
 
 
 def test_record_above_the_request_limit_is_refused_by_row_size_and_limit() -> None:
-    table = pa.table({"value": pa.array([b"x" * 10, b"secret" * 100, b"x"])})
+    table = pa.table({"value": pa.array([b"x" * 599, b"secret" * 100, b"x"])})
     columns = RecordColumns.from_arrow(table)
     size = 61 + 21 + 1 + 2 + 600 + 1
     columns.check_record_sizes(size)

@@ -87,9 +87,11 @@ def test_a_stay_goes_on_in_the_next_call_and_each_topic_has_its_own() -> None:
     assert one.route("t", columns([None] * 20, value=b"v" * 31), FOUR).tolist() == [0] * 14 + [2] * 6
 
 
+@pytest.mark.parametrize("hours", [0, 1])
 @pytest.mark.parametrize("value_bytes", [0, 7, 100, 900])
-def test_a_stay_fills_exactly_one_batch_of_the_assembler(value_bytes: int) -> None:
+def test_a_stay_fills_exactly_one_batch_of_the_assembler(value_bytes: int, hours: int) -> None:
     rows = columns([None] * 200, value=b"v" * value_bytes)
+    rows = replace(rows, timestamps=np.arange(200) * 3_600_000 * hours)
     partitions = router(random_number=numbers(*((index + 0.5) / 200 for index in range(200)))).route(
         "t", rows, PartitionView(200, tuple(range(200)))
     )
