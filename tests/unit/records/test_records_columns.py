@@ -178,6 +178,34 @@ def test_null_header_or_header_key_is_refused_by_row(entry: Any) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("keys", "nulls", "text"),
+    [
+        ([b"a", b"", None, None], [], "a header whose key is null"),
+        ([b"a", b"", b"\xff", b"\xff"], [], "a header whose key is no text in UTF-8"),
+        ([b"a", b"", b"b", b"c"], [2, 3], "a null header"),
+    ],
+)
+def test_the_first_row_with_a_bad_header_is_named_after_headers_that_belong_to_nobody(
+    keys: list[bytes | None], nulls: list[int], text: str
+) -> None:
+    names = pa.array(keys, pa.binary()).view(pa.string())
+    is_null = pa.array([index in nulls for index in range(4)])
+    entries = pa.StructArray.from_arrays([names, pa.array([b"v"] * 4)], fields=list(ENTRY), mask=is_null)
+    is_nobodys = pa.array([True, False, False, False])
+    lists = pa.ListArray.from_arrays(pa.array(range(5), pa.int32()), entries, mask=is_nobodys)
+    with pytest.raises(DataError, match=f"column headers has {text} in row 2"):
+        RecordColumns.from_arrow(pa.table({"value": pa.array([b"v"] * 4), "headers": lists}))
+
+
+def test_bytes_under_a_null_header_value_are_never_read() -> None:
+    starts = pa.py_buffer(np.array([0, 2, 5], np.int32))
+    values = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\x01"), starts, pa.py_buffer(b"aaXXX")])
+    headers = pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), pa.array(["a", "b"]), values)
+    columns = RecordColumns.from_arrow(pa.table({"value": pa.array([b"v"]), "headers": headers}))
+    assert rows_of(columns.headers, 1) == [encode_headers([("a", b"aa"), ("b", None)])]
+
+
 MOMENT_MS = 1_700_000_000_123
 
 
