@@ -49,6 +49,23 @@ def test_fixed_size_and_dictionary_and_run_end_columns_give_their_rows() -> None
         assert rows_of(columns.value, 3) == expected
 
 
+class Tagged(pa.ExtensionType):
+    def __init__(self) -> None:
+        super().__init__(pa.string(), "tests.tagged")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, _storage: pa.DataType, _serialized: bytes) -> Tagged:
+        return cls()
+
+
+def test_an_extension_type_is_read_as_what_it_is_stored_as() -> None:
+    array = pa.ExtensionArray.from_storage(Tagged(), pa.array(["x", None, "y"])).slice(1)
+    assert rows_of(RecordColumns.from_arrow(pa.table({"value": array})).value, 2) == [None, b"y"]
+
+
 def test_an_array_that_arrow_cannot_read_is_refused() -> None:
     """Also a dictionary whose rows take more than 2 GiB; that takes too long here."""
     outside = pa.DictionaryArray.from_arrays(pa.array([0, 7]), pa.array(["a"]), safe=False)
@@ -84,6 +101,9 @@ def test_bytes_under_a_null_are_never_read() -> None:
     columns = RecordColumns.from_arrow(pa.table({"key": array, "value": array}))
     assert rows_of(columns.key, 3) == [b"aa", None, b"b"]
     assert columns.sizes.tolist() == [1 + 2 + 1 + 2 + 1, 3, 1 + 1 + 1 + 1 + 1]  # type: ignore[union-attr]
+    # As large values are read, which are not copied.
+    assert columns.key is not None
+    assert [bytes(view) for view in columns.key.views(np.array([2, 1, 0]))] == [b"b", b"", b"aa"]
 
 
 def test_slices_and_chunks_give_the_rows_they_show() -> None:
