@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from kafka_sink.engine.producer_batch import ProducerBatch
@@ -213,6 +214,17 @@ def test_rows_without_timestamp_get_that_of_the_call_and_the_header_has_first_an
     assert [record.timestamp_ms - NOW_MS for record in decoded.records] == [-5, 0, 60, 70, 7 - NOW_MS]
     assert (decoded.base_timestamp_ms, decoded.max_timestamp_ms) == (NOW_MS - 5, NOW_MS + 70)
     assert decoded.offsets == (0, 1, 2, 3, 4)
+
+
+def test_bytes_under_a_null_are_not_sent() -> None:
+    starts = pa.py_buffer(np.array([0, 2, 5, 6], np.int32))
+    array = pa.Array.from_buffers(pa.binary(), 3, [pa.py_buffer(b"\x05"), starts, pa.py_buffer(b"aaXXXb")])
+    target = assembler()
+    columns = RecordColumns.from_arrow(pa.table({"key": array, "value": array}))
+    target.append("t", columns, np.zeros(3, np.int32), now_ms=0, timestamp_ms=NOW_MS, token=None)
+    (batch,) = target.close_all()
+    decoded = decode_batch(seal(batch.encoded) + batch.encoded.payload)
+    assert [(record.key, record.value) for record in decoded.records] == [(b"aa", b"aa"), (None, None), (b"b", b"b")]
 
 
 def test_each_topic_has_its_codec() -> None:
