@@ -45,7 +45,7 @@ class ProduceRequest(Request):
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> list[Buffer]:
         is_transactional = self._options.transactional_id is not None
-        by_topic: dict[str, list[tuple[int, bytes, Buffer]]] = {}
+        by_topic: dict[str, list[tuple[int, bytes, bytes]]] = {}
         topics: list[TopicBatches] = []
         for batch in self.batches.values():
             partitions = by_topic.get(batch.topic)

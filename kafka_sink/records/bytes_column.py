@@ -40,9 +40,9 @@ class BytesColumn:
         return cls(data, starts, lengths, int(smallest(lengths, initial=2**31 - 1)), int(largest(lengths, initial=-1)))
 
     @classmethod
-    def from_arrow(cls, array: pa.Array, column: str, *, text_only: bool = False) -> BytesColumn:
+    def from_arrow(cls, array: pa.Array) -> BytesColumn:
+        """The type is one that `check_bytes_type` accepts."""
         array = to_plain(array)
-        check_bytes_type(array.type, column, text_only=text_only)
         kind = array.type
         if pa.types.is_null(kind):
             count = len(array)
@@ -94,7 +94,7 @@ class BytesColumn:
     def take(self, rows: Array) -> BytesColumn:
         starts, data = pa.py_buffer(np.ascontiguousarray(self.starts, np.int64)), pa.py_buffer(self.data)
         elements = pa.Array.from_buffers(pa.large_binary(), len(self), [None, starts, data])
-        taken = BytesColumn.from_arrow(take_elements(elements, pa.array(rows)), "")
+        taken = BytesColumn.from_arrow(take_elements(elements, pa.array(rows)))
         return BytesColumn.of(taken.data, taken.starts, self.lengths[rows])
 
     def elements(self) -> pa.Array:

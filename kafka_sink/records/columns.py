@@ -178,7 +178,7 @@ class RecordColumns:
 
     def timestamp_span_ms(self) -> int:
         """The largest difference between two rows' own timestamps."""
-        if self.timestamps is None or not len(self.timestamps):
+        if self.timestamps is None:
             return 0
         return int(self.timestamps.max()) - int(self.timestamps.min())
 
@@ -210,9 +210,7 @@ def columns_by_topic(data: ArrowData, *, topic: str | None) -> list[tuple[str, R
         return [(topic, columns)]
     if "topic" not in data.schema.names:
         raise ConfigError("no topic: set the option topic or add a column topic", TOPIC_MISSING)
-    names = BytesColumn.concat(
-        [BytesColumn.from_arrow(chunk, "topic", text_only=True) for chunk in _chunks(data, "topic")]
-    )
+    names = BytesColumn.concat([BytesColumn.from_arrow(chunk) for chunk in _chunks(data, "topic")])
     if names.has_nulls:
         row = int(np.argmax(names.lengths < 0))
         raise DataError(
@@ -258,7 +256,7 @@ def _chunks(data: ArrowData, name: str) -> list[pa.Array]:
 def _read_bytes(data: ArrowData, name: str) -> BytesColumn | None:
     if name not in data.schema.names:
         return None
-    column = BytesColumn.concat([BytesColumn.from_arrow(chunk, name) for chunk in _chunks(data, name)])
+    column = BytesColumn.concat([BytesColumn.from_arrow(chunk) for chunk in _chunks(data, name)])
     return None if column.longest < 0 else column
 
 
@@ -308,7 +306,7 @@ def _check_numbers(column: str, array: pa.Array, highest: int) -> Array:
     """The numbers, -1 for a null."""
     if pa.types.is_timestamp(array.type):
         array = array.view(pa.int64())
-    numbers: Array = array.fill_null(-1).to_numpy(zero_copy_only=False)
+    numbers: Array = array.fill_null(-1).to_numpy()
     if int(numbers.min()) < 0:
         is_negative = numbers < 0
         if array.null_count:
@@ -334,7 +332,7 @@ def _bytes_from_rows(contents: Sequence[bytes | None]) -> BytesColumn | None:
     array = pa.array(contents, pa.large_binary())
     if array.null_count == len(array):
         return None
-    return BytesColumn.from_arrow(array, "")
+    return BytesColumn.from_arrow(array)
 
 
 def _headers_from_rows(rows: Sequence[Headers | None]) -> BytesColumn:

@@ -82,7 +82,7 @@ def encode_rows(
     offset_deltas: Array,
 ) -> InterleavedRows | JoinedRows:
     """Row `order[i]` becomes record i; the deltas are those of record i. The total must be less than 2 GiB."""
-    rows = np.arange(columns.row_count) if order is None else order.astype(np.int64)
+    rows = np.arange(columns.row_count) if order is None else order
     fields = _prefix_fields(columns, rows, timestamp_deltas, offset_deltas)
     if columns.has_large_values:
         return _join(columns, rows, fields)

@@ -105,12 +105,12 @@ def _split_entries(
             _refuse(entries.is_null().to_numpy(zero_copy_only=False)[sources], rows, first_row, "a null header")
         key_index, value_index = _key_and_value_index(entries.type)
         keys, values = entries.field(key_index), entries.field(value_index)
-    key_column = BytesColumn.from_arrow(keys, f"{COLUMN}.key", text_only=True)
+    key_column = BytesColumn.from_arrow(keys)
     if key_column.has_nulls:
         _refuse(key_column.lengths[sources] < 0, rows, first_row, "a header whose key is null")
     if int(largest(key_column.data, initial=0)) > ASCII_MAX:
         _refuse(~_find_utf8(key_column)[sources], rows, first_row, "a header whose key is no text in UTF-8")
-    return key_column, BytesColumn.from_arrow(values, f"{COLUMN}.value")
+    return key_column, BytesColumn.from_arrow(values)
 
 
 def _find_utf8(names: BytesColumn) -> Array:

@@ -75,7 +75,7 @@ def encode_text(array: pa.Array, scope: MisfitScope) -> list[Piece]:
 
 
 def encode_binary(array: pa.Array, scope: MisfitScope) -> list[Piece]:
-    column = BytesColumn.from_arrow(array, "")
+    column = BytesColumn.from_arrow(array)
     if column.is_equal_length:
         sizes = encode_varints(max(column.longest, 0))
     else:
@@ -84,7 +84,7 @@ def encode_binary(array: pa.Array, scope: MisfitScope) -> list[Piece]:
 
 
 def encode_fixed(size: int, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-    column = BytesColumn.from_arrow(array, "")
+    column = BytesColumn.from_arrow(array)
     scope.refuse(column.lengths != size, f"does not have {size} bytes, which is what the schema says")
     return [bytes_elements(column)]
 
@@ -112,7 +112,7 @@ def encode_uuid_text(array: pa.Array, scope: MisfitScope) -> list[Piece]:
 
 def encode_uuid(array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """A fixed of 16 bytes from the text of a UUID."""
-    column = BytesColumn.from_arrow(array, "")
+    column = BytesColumn.from_arrow(array)
     contents = [_parse_uuid(column.row(index) or b"") for index in range(len(column))]
     scope.refuse(np.array([content is None for content in contents], np.bool_), "is no UUID")
     filled = [content or bytes(16) for content in contents]

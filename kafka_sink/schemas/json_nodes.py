@@ -84,12 +84,12 @@ def encode_float(dtype: Any, is_strict: bool, is_key: bool, array: pa.Array, sco
 
 
 def encode_text(array: pa.Array, scope: MisfitScope) -> list[Piece]:
-    column = BytesColumn.from_arrow(refuse_invalid_utf8(array, scope), "")
+    column = BytesColumn.from_arrow(refuse_invalid_utf8(array, scope))
     return _quote([escape_strings(column)], len(array))
 
 
 def encode_binary(array: pa.Array, scope: MisfitScope) -> list[Piece]:
-    return _quote([encode_base64(BytesColumn.from_arrow(array, ""))], len(array))
+    return _quote([encode_base64(BytesColumn.from_arrow(array))], len(array))
 
 
 def encode_moment(
@@ -168,7 +168,7 @@ def _wrap_items(begin: bytes, offsets: Array, items: list[Piece], end: bytes) ->
 
 
 def _cast_to_text(array: pa.Array) -> Elements:
-    return bytes_elements(BytesColumn.from_arrow(array.cast(pa.string()), ""))
+    return bytes_elements(BytesColumn.from_arrow(array.cast(pa.string())))
 
 
 def _quote(pieces: list[Piece], count: int) -> list[Piece]:

@@ -120,7 +120,7 @@ def format_times(array: pa.Array) -> Elements:
     texts = array.cast(pa.string())
     if array.type.unit != "s":
         texts = pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), ".")
-    return bytes_elements(BytesColumn.from_arrow(texts, ""))
+    return bytes_elements(BytesColumn.from_arrow(texts))
 
 
 def format_intervals(microseconds: Array) -> list[Piece]:
@@ -133,7 +133,7 @@ def format_intervals(microseconds: Array) -> list[Piece]:
     return [
         constant_elements(b"INTERVAL '", count),
         choice([b"", b"-"], (microseconds < 0).view(np.uint8)),
-        bytes_elements(BytesColumn.from_arrow(pa.array(days).cast(pa.string()), "")),
+        bytes_elements(BytesColumn.from_arrow(pa.array(days).cast(pa.string()))),
         constant_elements(b" ", count),
         format_times(times),
         constant_elements(b"' DAY TO SECOND", count),

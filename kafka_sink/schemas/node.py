@@ -110,7 +110,7 @@ def refuse_invalid_utf8(array: pa.Array, scope: MisfitScope) -> pa.Array:
 
 def symbol_numbers(array: pa.Array, numbers: Mapping[str, int], scope: MisfitScope) -> Array:
     """Maps texts by a table; one that is not in it is 0 and a misfit."""
-    encoded = BytesColumn.from_arrow(array, "").elements().dictionary_encode()
+    encoded = BytesColumn.from_arrow(array).elements().dictionary_encode()
     known = [numbers.get(symbol.decode(errors="replace")) for symbol in encoded.dictionary.to_pylist()]
     indices = encoded.indices.to_numpy()
     is_unknown = np.array([number is None for number in known], np.bool_)

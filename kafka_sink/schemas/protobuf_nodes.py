@@ -68,7 +68,7 @@ def encode_text(array: pa.Array, scope: MisfitScope) -> Content:
 
 
 def encode_binary(array: pa.Array, scope: MisfitScope) -> Content:
-    column = BytesColumn.from_arrow(array, "")
+    column = BytesColumn.from_arrow(array)
     lengths = np.maximum(column.lengths, 0)
     return [*_length_fields(lengths), bytes_elements(column)], lengths == 0
 

@@ -22,7 +22,7 @@ from kafka_sink.wire.frames import encode_request_header
 from kafka_sink.wire.primitives import array_length_codec, string_codec, write_uvarint
 
 Buffer = bytes | bytearray | memoryview
-PartitionBatch = tuple[int, bytes, Buffer]
+PartitionBatch = tuple[int, bytes, bytes]
 """Partition, the 61 bytes of the batch header, the records section."""
 TopicBatches = tuple[str, "bytes | None", Sequence[PartitionBatch]]
 """Name, topic id (needed since version 13), batches."""
@@ -65,7 +65,7 @@ def encode_after_head(head: bytes, version: int, correlation_id: int, topics: Se
     is_flexible = version >= _FLEXIBLE_SINCE
     no_tags = b"\x00" if is_flexible else b""
     small = bytearray(head)
-    payloads: list[Buffer] = []
+    payloads: list[bytes] = []
     cuts: list[int] = []
     payload_bytes = 0
     try:
@@ -86,7 +86,7 @@ def encode_after_head(head: bytes, version: int, correlation_id: int, topics: Se
             else:
                 _write_count[is_flexible](small, len(batches))
             for partition, header, payload in batches:
-                size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
+                size = len(payload)
                 small += _INT32.pack(partition)
                 if is_flexible:
                     write_uvarint(small, len(header) + size + 1)

@@ -102,7 +102,7 @@ def test_murmur2_equals_the_java_clients_for_every_length() -> None:
     assert sorted(len(key) for key in keys) == list(range(141))
     expected = [vector["hash"] for vector in GOLDEN["murmur2"]]
     assert [murmur2(key) for key in keys] == expected
-    column = BytesColumn.from_arrow(pa.array(keys), "key")
+    column = BytesColumn.from_arrow(pa.array(keys))
     assert murmur2_column(column).tolist() == expected
     for count in (7, 1000):
         assert partitions_of_keys(column, count).tolist() == [
@@ -113,6 +113,6 @@ def test_murmur2_equals_the_java_clients_for_every_length() -> None:
 @pytest.mark.parametrize("partition_count", [int(count) for count in GOLDEN["placement"]])
 def test_placement_of_100000_keys_equals_the_java_clients(partition_count: int) -> None:
     keys = [hashlib.sha512(b"%d" % number).digest()[: number % 41] for number in range(100_000)]
-    partitions = partitions_of_keys(BytesColumn.from_arrow(pa.array(keys), "key"), partition_count)
+    partitions = partitions_of_keys(BytesColumn.from_arrow(pa.array(keys)), partition_count)
     digest = hashlib.sha256(partitions.astype(">i4").tobytes()).hexdigest()
     assert digest == GOLDEN["placement"][str(partition_count)]

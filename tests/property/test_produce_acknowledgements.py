@@ -101,6 +101,19 @@ def test_a_broken_answer_is_never_taken_for_a_good_one(case: tuple[int, dict[str
     assert found is None or found == _by_rows(version, bytes(frame))
 
 
+@pytest.mark.parametrize("version", [9, PRODUCE.version_max])
+def test_one_wrong_byte_anywhere_is_never_taken_for_a_good_answer(version: int) -> None:
+    topic = {"name": "t"} if version < 13 else {"topic_id": bytes(range(16))}
+    topics = [{**topic, "partition_responses": [{"index": 3}]}, {**topic, "partition_responses": []}]
+    frame = _frame(version, {"responses": topics})
+    assert read_acknowledgements(version, frame, CORRELATION_ID) == _by_rows(version, frame)
+    for position in range(len(frame)):
+        for value in (0, 1, 2, 3, 0x7F, 0x80, 0xFF):
+            wrong = frame[:position] + bytes([value]) + frame[position + 1 :]
+            found = read_acknowledgements(version, wrong, CORRELATION_ID)
+            assert found is None or found == _by_rows(version, wrong)
+
+
 @pytest.mark.parametrize("count", [0, 1, 126, 127, 128, 254, 255, 1000])
 def test_one_byte_counts_up_to_126_partitions_and_two_bytes_more(count: int) -> None:
     rows = [{"index": index, "error_code": 0, "base_offset": index * 7} for index in range(count)]

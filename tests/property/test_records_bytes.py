@@ -71,7 +71,7 @@ def test_length_elements_are_the_varints_of_the_lengths(values: list[int]) -> No
 @example([b"k%d" % number for number in range(50)] + [b"long" * 5000, b"odd" * 4321], 0)
 def test_murmur2_of_a_column_equals_the_scalar_hash(keys: list[bytes | None], skipped: int) -> None:
     array = pa.array(keys, pa.binary()).slice(skipped)
-    column = BytesColumn.from_arrow(array, "key")
+    column = BytesColumn.from_arrow(array)
     assert murmur2_column(column).tolist() == [murmur2(key or b"") for key in keys[skipped:]]
 
 

@@ -236,7 +236,7 @@ def test_rows_are_dealt_to_the_topics_they_name(names: list[str], kind: pa.DataT
 
 @given(rows=st.lists(contents, max_size=20), data=st.data())
 def test_taking_rows_of_a_column_picks_those_rows(rows: list[bytes | None], data: st.DataObject) -> None:
-    column = BytesColumn.from_arrow(pa.array(rows, pa.binary()), "key")
+    column = BytesColumn.from_arrow(pa.array(rows, pa.binary()))
     picks = data.draw(st.lists(st.integers(0, len(rows) - 1))) if rows else []
     taken = column.take(np.array(picks, np.int64))
     assert [taken.row(index) for index in range(len(picks))] == [rows[pick] for pick in picks]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from kafka_sink.engine.producer_batch import ProducerBatch
@@ -71,6 +73,7 @@ def test_batch_that_is_exactly_full_closes_at_once() -> None:
     assert counts(append(assembler(batch_bytes_max=full_bytes), [3] * 5)) == [(3, 5)]
     assert counts(append(assembler(batch_bytes_max=full_bytes - 1), [3] * 5)) == [(3, 4)]
     assert counts(append(assembler(batch_bytes_max=full_bytes + 1), [3] * 5)) == []
+    assert counts(append(assembler(batch_bytes_max=full_bytes), [3] * 6)) == [(3, 5)]
     target = assembler(batch_records_max=5)
     assert counts(append(target, [3] * 5)) == [(3, 5)]
     assert (target.open_bytes, target.oldest_opened_ms) == (0, None)
@@ -102,6 +105,30 @@ def test_no_batch_is_planned_beyond_the_request_limit() -> None:
     assert counts(append(target, [0] * 20)) == [(0, 9), (0, 9)]
 
 
+def test_batches_of_records_of_all_sizes_and_times_are_full_and_not_above_the_limit() -> None:
+    generator = random.Random(7)
+    values = [bytes(generator.choice((60, 70, 200))) for _ in range(1000)]
+    partitions = np.array([generator.randrange(3) for _ in values], np.int32)
+    columns = RecordColumns.from_rows([None] * 1000, values)
+    columns = replace(columns, timestamps=np.array([generator.randrange(10**12) for _ in values]))
+    closed = assembler().append("t", columns, partitions, now_ms=0, timestamp_ms=NOW_MS, token=None)
+    sizes = [HEADER_BYTES + batch.encoded.records_bytes for batch in closed]
+    # The next record would have had up to 220 bytes, and the estimate is two or three too high for each.
+    assert 700 < min(sizes) <= max(sizes) <= 1000
+
+
+def test_a_batch_that_the_next_record_closes_says_nothing_of_that_one() -> None:
+    target = assembler()
+    append(target, [0] * 9, token="first")
+    (closed,) = append(target, [0], token="second", timestamps=[NOW_MS + 1])
+    assert [share.token for share in closed.shares] == ["first"]
+    assert closed.encoded.max_timestamp_ms == NOW_MS
+
+
+def test_partitions_above_16_bits_are_told_apart() -> None:
+    assert counts(append(assembler(batch_records_max=2), [2**16, 0, 2**16, 0])) == [(0, 2), (2**16, 2)]
+
+
 def test_refused_call_leaves_nothing_behind() -> None:
     target = assembler(request_bytes_max=200)
     append(target, [0])
@@ -131,7 +158,7 @@ def test_due_batches_close_in_the_order_of_opening() -> None:
 def test_a_batch_that_was_opened_late_for_older_rows_is_due_with_them() -> None:
     target = assembler()
     append(target, [0], now_ms=20)
-    append(target, [1, 2], topic="collected", now_ms=10)
+    append(target, [1, 2], topic="waited", now_ms=10)
     append(target, [1], now_ms=30)
     assert target.oldest_opened_ms == 10
     assert counts(target.close_due(opened_before_ms=10)) == [(1, 1), (2, 1)]
@@ -179,13 +206,25 @@ def test_shares_number_rows_as_the_caller_does() -> None:
 
 def test_rows_without_timestamp_get_that_of_the_call_and_the_header_has_first_and_newest() -> None:
     target = assembler()
-    append(target, [0] * 3, timestamps=[NOW_MS - 5, None, NOW_MS + 70])
+    append(target, [0] * 3, timestamps=[NOW_MS - 5, None, NOW_MS + 60])
+    append(target, [0], timestamps=[NOW_MS + 70])
     append(target, [0], timestamps=[7])
     (batch,) = target.close_all()
     decoded = decode_batch(seal(batch.encoded) + batch.encoded.payload)
-    assert [record.timestamp_ms - NOW_MS for record in decoded.records] == [-5, 0, 70, 7 - NOW_MS]
+    assert [record.timestamp_ms - NOW_MS for record in decoded.records] == [-5, 0, 60, 70, 7 - NOW_MS]
     assert (decoded.base_timestamp_ms, decoded.max_timestamp_ms) == (NOW_MS - 5, NOW_MS + 70)
-    assert decoded.offsets == (0, 1, 2, 3)
+    assert decoded.offsets == (0, 1, 2, 3, 4)
+
+
+def test_bytes_under_a_null_are_not_sent() -> None:
+    starts = pa.py_buffer(np.array([0, 2, 5, 6], np.int32))
+    array = pa.Array.from_buffers(pa.binary(), 3, [pa.py_buffer(b"\x05"), starts, pa.py_buffer(b"aaXXXb")])
+    target = assembler()
+    columns = RecordColumns.from_arrow(pa.table({"key": array, "value": array}))
+    target.append("t", columns, np.zeros(3, np.int32), now_ms=0, timestamp_ms=NOW_MS, token=None)
+    (batch,) = target.close_all()
+    decoded = decode_batch(seal(batch.encoded) + batch.encoded.payload)
+    assert [(record.key, record.value) for record in decoded.records] == [(b"aa", b"aa"), (None, None), (b"b", b"b")]
 
 
 def test_each_topic_has_its_codec() -> None:
@@ -216,6 +255,5 @@ def test_thousands_of_partitions_get_their_rows_in_order() -> None:
 
 def test_open_batches_do_not_keep_the_bytes_of_others_alive() -> None:
     target = assembler(batch_bytes_max=500_000, request_bytes_max=500_000)
-    append(target, [0] * 4000 + [1])
-    (batch,) = [batch for batch in target._open.values() if batch.partition == 1]
-    assert [type(section) for section in batch.sections] == [bytes]
+    append(target, [0] + [1] * 4000)
+    assert [type(section) for batch in target._open.values() for section in batch.sections] == [bytes, bytes]

@@ -49,6 +49,23 @@ def test_fixed_size_and_dictionary_and_run_end_columns_give_their_rows() -> None
         assert rows_of(columns.value, 3) == expected
 
 
+class Tagged(pa.ExtensionType):
+    def __init__(self) -> None:
+        super().__init__(pa.string(), "tests.tagged")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, _storage: pa.DataType, _serialized: bytes) -> Tagged:
+        return cls()
+
+
+def test_an_extension_type_is_read_as_what_it_is_stored_as() -> None:
+    array = pa.ExtensionArray.from_storage(Tagged(), pa.array(["x", None, "y"])).slice(1)
+    assert rows_of(RecordColumns.from_arrow(pa.table({"value": array})).value, 2) == [None, b"y"]
+
+
 def test_an_array_that_arrow_cannot_read_is_refused() -> None:
     """Also a dictionary whose rows take more than 2 GiB; that takes too long here."""
     outside = pa.DictionaryArray.from_arrays(pa.array([0, 7]), pa.array(["a"]), safe=False)
@@ -84,6 +101,9 @@ def test_bytes_under_a_null_are_never_read() -> None:
     columns = RecordColumns.from_arrow(pa.table({"key": array, "value": array}))
     assert rows_of(columns.key, 3) == [b"aa", None, b"b"]
     assert columns.sizes.tolist() == [1 + 2 + 1 + 2 + 1, 3, 1 + 1 + 1 + 1 + 1]  # type: ignore[union-attr]
+    # As large values are read, which are not copied.
+    assert columns.key is not None
+    assert [bytes(view) for view in columns.key.views(np.array([2, 1, 0]))] == [b"b", b"", b"aa"]
 
 
 def test_slices_and_chunks_give_the_rows_they_show() -> None:
@@ -176,6 +196,34 @@ def test_null_header_or_header_key_is_refused_by_row(entry: Any) -> None:
         RecordColumns.from_arrow(table)
     assert (caught.value.row, caught.value.column) == (2, "headers")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("keys", "nulls", "text"),
+    [
+        ([b"a", b"", None, None], [], "a header whose key is null"),
+        ([b"a", b"", b"\xff", b"\xff"], [], "a header whose key is no text in UTF-8"),
+        ([b"a", b"", b"b", b"c"], [2, 3], "a null header"),
+    ],
+)
+def test_the_first_row_with_a_bad_header_is_named_after_headers_that_belong_to_nobody(
+    keys: list[bytes | None], nulls: list[int], text: str
+) -> None:
+    names = pa.array(keys, pa.binary()).view(pa.string())
+    is_null = pa.array([index in nulls for index in range(4)])
+    entries = pa.StructArray.from_arrays([names, pa.array([b"v"] * 4)], fields=list(ENTRY), mask=is_null)
+    is_nobodys = pa.array([True, False, False, False])
+    lists = pa.ListArray.from_arrays(pa.array(range(5), pa.int32()), entries, mask=is_nobodys)
+    with pytest.raises(DataError, match=f"column headers has {text} in row 2"):
+        RecordColumns.from_arrow(pa.table({"value": pa.array([b"v"] * 4), "headers": lists}))
+
+
+def test_bytes_under_a_null_header_value_are_never_read() -> None:
+    starts = pa.py_buffer(np.array([0, 2, 5], np.int32))
+    values = pa.Array.from_buffers(pa.binary(), 2, [pa.py_buffer(b"\x01"), starts, pa.py_buffer(b"aaXXX")])
+    headers = pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), pa.array(["a", "b"]), values)
+    columns = RecordColumns.from_arrow(pa.table({"value": pa.array([b"v"]), "headers": headers}))
+    assert rows_of(columns.headers, 1) == [encode_headers([("a", b"aa"), ("b", None)])]
 
 
 MOMENT_MS = 1_700_000_000_123
@@ -278,7 +326,7 @@ def test_of_two_columns_of_one_name_none_is_chosen() -> None:
 
 
 def test_topic_comes_from_the_option_before_the_column() -> None:
-    table = pa.table({"value": pa.array([b"a", b"b"]), "topic": pa.array(["x", None])})
+    table = pa.table({"value": pa.array([b"a", b"b"]), "topic": pa.array(["", None])})
     assert [topic for topic, _ in columns_by_topic(table, topic="option")] == ["option"]
     with pytest.raises(DataError, match="null topic in row 1") as caught:
         columns_by_topic(table, topic=None)
@@ -291,9 +339,33 @@ def test_rows_of_one_topic_are_not_copied_and_rows_of_two_keep_their_numbers() -
     table = pa.table({"value": pa.array([b"a", b"b", b"c"]), "topic": pa.array(["x", "x", "x"])})
     ((topic, columns),) = columns_by_topic(table, topic=None)
     assert (topic, rows_of(columns.value, 3)) == ("x", [b"a", b"b", b"c"])
+    assert columns.value is not None
+    assert columns.value.data.ctypes.data == table["value"].chunk(0).buffers()[2].address
     table = table.set_column(1, "topic", pa.array(["x", "y", "x"]))
     dealt = [(topic, columns.row_ids.tolist()) for topic, columns in columns_by_topic(table, topic=None)]
     assert dealt == [("x", [0, 2]), ("y", [1])]
+
+
+def test_rows_of_two_topics_keep_all_that_is_said_of_them() -> None:
+    table = pa.table(
+        {
+            "topic": ["x", "y", "x"], "key": [b"a", b"b", b"c"], "value": [b"1", b"2", b"3"], "timestamp": [1, 2, 3],
+            "partition": [4, 5, 6], "headers": pa.array([[("h", b"")], [], [("i", b"")]], pa.map_("string", "binary")),
+        }
+    )  # fmt: skip
+    _, columns = columns_by_topic(table, topic=None)[0]
+    assert (rows_of(columns.key, 2), rows_of(columns.value, 2)) == ([b"a", b"c"], [b"1", b"3"])
+    assert rows_of(columns.headers, 2) == [encode_headers([(name, b"")]) for name in ("h", "i")]
+    assert columns.timestamps is not None and columns.timestamps.tolist() == [1, 3]
+    assert columns.partitions is not None and columns.partitions.tolist() == [4, 6]
+
+
+def test_a_topic_that_is_not_utf_8_is_refused_by_row() -> None:
+    starts = pa.py_buffer(np.array([0, 1, 2], np.int32))
+    topics = pa.Array.from_buffers(pa.string(), 2, [None, starts, pa.py_buffer(b"x\xff")])
+    with pytest.raises(DataError, match="the topic of row 1 is not UTF-8") as caught:
+        columns_by_topic(pa.table({"value": [b"a", b"b"], "topic": topics}), topic=None)
+    assert (caught.value.row, caught.value.column) == (1, "topic")
 
 
 def test_rows_of_two_topics_keep_their_contents_with_nulls_and_nothing_and_bytes_under_a_null() -> None:
@@ -326,7 +398,7 @@ def test_a_column_dealt_to_topics_takes_its_own_size_of_memory_once() -> None:
 
 
 def test_record_above_the_request_limit_is_refused_by_row_size_and_limit() -> None:
-    table = pa.table({"value": pa.array([b"x" * 10, b"secret" * 100, b"x"])})
+    table = pa.table({"value": pa.array([b"x" * 599, b"secret" * 100, b"x"])})
     columns = RecordColumns.from_arrow(table)
     size = 61 + 21 + 1 + 2 + 600 + 1
     columns.check_record_sizes(size)

@@ -24,7 +24,7 @@ def all_random() -> bytes:
     return RANDOM.randbytes(100)
 
 
-def assembler(codec: str = "lz4", open_bytes_max: int | None = None) -> Assembler[ProducerBatch]:
+def assembler(codec: str = "lz4", open_bytes_max: int = 10**9) -> Assembler[ProducerBatch]:
     return Assembler(
         new_batch=ProducerBatch,
         batch_bytes_max=BATCH_BYTES,
@@ -77,6 +77,16 @@ def test_open_batches_share_the_memory() -> None:
     # When the last of the four batches is closed, only three share the memory.
     assert 0.9 * 15_000 < max(before for before, _ in four) <= 20_000
     assert max(before for before, _ in forty) <= BATCH_BYTES
+
+
+def test_a_batch_that_is_above_its_share_meanwhile_is_closed_and_gets_no_more_rows() -> None:
+    target = assembler(open_bytes_max=80_000)
+    filled(target, [b"v" * 100] * 20_000)
+    target.close_all()
+    assert filled(target, [b"v" * 100] * 300) == []
+    filled(target, [b"v" * 100] * 10, partitions=10)
+    assert [batch.encoded.record_count for batch in filled(target, [b"v" * 100] * 2)] == [301]
+    assert [batch.encoded.record_count for batch in target.close_all()] == [1] * 9 + [2]
 
 
 def test_data_that_shrinks_less_makes_smaller_batches_at_once() -> None:

@@ -42,6 +42,11 @@ def test_the_arrow_type_of_a_column_changes_nothing(kind: pa.DataType) -> None:
     assert digest(rows(*values, kind=kind)) == digest(rows(b"one", b"two"))  # type: ignore[arg-type]
 
 
+def test_keys_and_values_do_not_stand_for_each_other() -> None:
+    assert digest(rows(b"one", keys=(b"two",))) != digest(rows(b"two", keys=(b"one",)))
+    assert digest(rows(b"one")) == digest(rows(b"one", keys=(b"",))) != digest(rows(b"one", keys=(b"one",)))
+
+
 def test_no_rows_and_columns_without_bytes_have_a_digest_too() -> None:
     assert digest() == digest(rows()) == 0
     assert 0 <= digest(rows(b"x" * 100, keys=(b"\xff" * 9,))) < 2**63

@@ -68,9 +68,9 @@ def test_partition_of_a_row_beats_key_and_partitioner() -> None:
 
 
 def test_partition_that_the_topic_lacks_is_refused_by_row() -> None:
-    with pytest.raises(DataError, match="row 1 names partition 4; topic t has 4") as caught:
-        router().route("t", columns([None, None], [3, 4]), FOUR)
-    assert (caught.value.row, caught.value.column) == (1, "partition")
+    with pytest.raises(DataError, match="row 2 names partition 4; topic t has 4") as caught:
+        router().route("t", columns([None] * 3, [3, 3, 4]).slice(1, 3), FOUR)
+    assert (caught.value.row, caught.value.column) == (2, "partition")
 
 
 def test_unkeyed_rows_stay_until_the_next_would_not_fit_and_then_move_on() -> None:
@@ -87,9 +87,11 @@ def test_a_stay_goes_on_in_the_next_call_and_each_topic_has_its_own() -> None:
     assert one.route("t", columns([None] * 20, value=b"v" * 31), FOUR).tolist() == [0] * 14 + [2] * 6
 
 
+@pytest.mark.parametrize("hours", [0, 1])
 @pytest.mark.parametrize("value_bytes", [0, 7, 100, 900])
-def test_a_stay_fills_exactly_one_batch_of_the_assembler(value_bytes: int) -> None:
+def test_a_stay_fills_exactly_one_batch_of_the_assembler(value_bytes: int, hours: int) -> None:
     rows = columns([None] * 200, value=b"v" * value_bytes)
+    rows = replace(rows, timestamps=np.arange(200) * 3_600_000 * hours)
     partitions = router(random_number=numbers(*((index + 0.5) / 200 for index in range(200)))).route(
         "t", rows, PartitionView(200, tuple(range(200)))
     )
@@ -118,6 +120,12 @@ def test_null_keys_among_keys_stick_and_keyed_rows_do_not_use_up_the_stay() -> N
 def test_rows_with_a_partition_do_not_use_up_the_stay() -> None:
     rows = columns([None] * 40, [3 if index < 30 else None for index in range(40)], value=b"v" * 31)
     assert router().route("t", rows, FOUR).tolist() == [3] * 30 + [0] * 10
+
+
+def test_of_rows_with_and_without_partition_and_key_those_without_either_use_up_the_stay() -> None:
+    keys: list[bytes | None] = [b"k" * 500] * 10 + [None, b"a"] * 5
+    rows = columns(keys, [3] * 10 + [None] * 10)
+    assert router().route("t", rows, FOUR).tolist() == [3] * 10 + [0, java_partition(b"a", 4)] * 5
 
 
 def test_ignored_keys_are_placed_like_no_keys() -> None:
@@ -213,6 +221,13 @@ def test_callable_sees_whole_columns_and_its_answer_counts() -> None:
 def test_wrong_answer_of_a_callable_is_refused(answer: list[Any], text: str) -> None:
     with pytest.raises(DataError, match=text):
         router(lambda *_: answer).route("t", columns([None, None]), FOUR)
+
+
+def test_a_callable_is_not_refused_for_a_row_that_names_its_partition() -> None:
+    one = router(lambda *_: [9, 1, 4])
+    assert one.route("t", columns([None] * 3, [3, None, 2]), FOUR).tolist() == [3, 1, 2]
+    with pytest.raises(DataError, match="the partitioner chose 4 for row 3"):
+        one.route("t", columns([None] * 4, [0, 3, None, None]).slice(1, 4), FOUR)
 
 
 def test_unknown_partitioner_is_refused_with_the_known_ones() -> None:

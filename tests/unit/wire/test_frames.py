@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
-from kafka_sink.wire.apis import API_VERSIONS, INIT_PRODUCER_ID, METADATA, SASL_HANDSHAKE
+from kafka_sink.wire.apis import API_VERSIONS, INIT_PRODUCER_ID, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafka_sink.wire.frames import (
     FrameBuffer,
     decode_request_header,
@@ -44,6 +44,11 @@ def test_an_unsupported_version_answer_to_api_versions_is_read_as_version_0() ->
         body = decode_response(API_VERSIONS, asked, frame, 5)
         assert body["error_code"] == 35 and body["api_keys"] == answer["api_keys"]
         assert body["finalized_features_epoch"] == -1 and body["supported_features"] == []
+
+
+def test_that_error_in_an_answer_of_another_api_does_not_change_its_version() -> None:
+    frame = encode_response(SASL_AUTHENTICATE, 2, 5, {"error_code": 35, "error_message": "no"})[4:]
+    assert decode_response(SASL_AUTHENTICATE, 2, frame, 5)["error_message"] == "no"
 
 
 def test_features_of_the_cluster_are_read_from_tagged_fields() -> None:

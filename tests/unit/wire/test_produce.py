@@ -15,9 +15,14 @@ TOPIC_ID = bytes(range(16))
 HEADER = b"h" * 61
 TOPICS: list[Any] = [
     ("orders", TOPIC_ID, [(0, HEADER, b"first"), (7, HEADER, b"s" * 20_000)]),
-    ("größe", bytes(16), [(1, HEADER, memoryview(b"third")), (2, HEADER, bytearray(b""))]),
+    ("größe", bytes(16), [(1, HEADER, b"third"), (2, HEADER, b"")]),
 ]
 VERSIONS = range(PRODUCE.version_min, PRODUCE.version_max + 1)
+
+
+def many(count: int) -> list[Any]:
+    """So many topics, with so many batches in the first one."""
+    return [("first", TOPIC_ID, [(0, HEADER, b"x")] * count), *[("other", TOPIC_ID, [])] * (count - 1)]
 
 
 def joined(version: int, topics: list[Any], transactional_id: str | None = None, acks: int = -1) -> bytes:
@@ -26,7 +31,7 @@ def joined(version: int, topics: list[Any], transactional_id: str | None = None,
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("topics", [[], TOPICS[:1], TOPICS, [("empty", TOPIC_ID, [])]])
+@pytest.mark.parametrize("topics", [[], TOPICS[:1], TOPICS, [("empty", TOPIC_ID, [])], many(126), many(127), many(300)])
 @pytest.mark.parametrize(("transactional_id", "acks"), [(None, 1), ("payments", -1)])
 def test_the_frame_equals_that_of_the_table(
     version: int, topics: list[Any], transactional_id: str | None, acks: int
@@ -52,7 +57,7 @@ def test_the_frame_is_read_by_the_generic_decoder(version: int) -> None:
     assert (api_key, read_version, correlation_id, client_id) == (0, version, 99, "me")
     body = PRODUCE.decode_request(version, frame[4 + offset :])
     batches = [partition["records"] for topic in body["topic_data"] for partition in topic["partition_data"]]
-    assert batches == [HEADER + bytes(payload) for _, _, parts in TOPICS for _, _, payload in parts]
+    assert batches == [HEADER + payload for _, _, parts in TOPICS for _, _, payload in parts]
 
 
 def test_payloads_are_the_very_objects_that_were_given() -> None:
