@@ -92,6 +92,8 @@ class EmbeddedBroker:
         self._selector = selectors.DefaultSelector()
         self._wake_receiver, self._wake_sender = socket.socketpair()
         self._listeners: dict[int, socket.socket] = {}
+        # Of stopped brokers: bound, so that nobody else gets the port meanwhile, and not listening.
+        self._reserved: dict[int, socket.socket] = {}
         self._peers: dict[int, Peer] = {}
         self._connection_count = 0
         self._thread: threading.Thread | None = None
@@ -182,11 +184,16 @@ class EmbeddedBroker:
         with self.control() as core:
             listener = self._listeners.pop(node_id)
             self._selector.unregister(listener)
+            address = listener.getsockname()
             listener.close()
+            self._reserved[node_id] = reserved = socket.socket(listener.family)
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.bind(address)
             core.stop_broker(node_id, is_crash=is_crash)
 
     def start_broker(self, node_id: int) -> None:
         with self.control() as core:
+            self._reserved.pop(node_id).close()
             self._listen(node_id)
             core.start_broker(node_id)
 
@@ -335,7 +342,7 @@ class EmbeddedBroker:
     def _close_sockets(self) -> None:
         for peer in list(self._peers.values()):
             self._drop(peer)
-        for listener in self._listeners.values():
+        for listener in (*self._listeners.values(), *self._reserved.values()):
             listener.close()
         self._selector.close()
         self._wake_receiver.close()

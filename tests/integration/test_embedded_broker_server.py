@@ -292,3 +292,18 @@ def test_injected_faults_are_survived_and_counted(embedded_kafka: EmbeddedBroker
     write(embedded_kafka.bootstrap_servers, "t", [b"x"], **{"enable.idempotence": True})
     assert embedded_kafka.do(lambda core: core.faults.fired) == 3
     assert read(embedded_kafka.bootstrap_servers, "t", 1) == [b"x"]
+
+
+def test_nobody_else_gets_the_port_of_a_broker_that_is_stopped() -> None:
+    with EmbeddedBroker(brokers=2) as kafka:
+        port = kafka.do(lambda core: core.cluster.brokers[2].port)
+        kafka.stop_broker(2)
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", port))
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=10)
+        kafka.start_broker(2)
+        socket.create_connection(("127.0.0.1", port), timeout=10).close()
+        kafka.stop_broker(2)
+    with socket.create_server(("127.0.0.1", port)):
+        pass  # free again
