@@ -66,6 +66,9 @@ def test_each_row_is_there_once_wherever_in_a_commit_the_driver_is_killed(
         assert is_killed(number, api, where=where)
     print(f"\n{stream.kafka.version}, {side}: {len(hits)} kills: {', '.join(hits)}")
     found = Counter(hits)
+    # The decision, each task's commit, and the done record.
+    assert found["Produce of the driver"] >= 2 and found["EndTxn of the driver"] >= 2
+    assert found["EndTxn of a task"] >= TASKS
     assert is_warm or found["InitProducerId of the driver"] >= 1
     stream.check()
 
