@@ -137,8 +137,8 @@ def _answer(call: Call, responses: list[Answer]) -> None:
 # ---- ListOffsets and similar ----
 
 
-def on_list_offsets(call: Call) -> None:
-    call.answer({"topics": by_partition(call.body["topics"], partial(_offset, call))})
+def on_list_offsets(call: Call) -> Answer:
+    return {"topics": by_partition(call.body["topics"], partial(_offset, call))}
 
 
 def _offset(call: Call, topic: str, asked: Mapping[str, Any]) -> Answer:
@@ -168,7 +168,7 @@ def _place_in_log(log: PartitionLog, asked_ms: int, limit: int) -> tuple[int, in
     return log.offset_for_timestamp(asked_ms, limit) or (-1, -1)
 
 
-def on_offset_for_leader_epoch(call: Call) -> None:
+def on_offset_for_leader_epoch(call: Call) -> Answer:
     is_follower = call.is_allowed(acl.CLUSTER_ACTION, acl.CLUSTER)
 
     def end_of_epoch(topic: str, asked: Mapping[str, Any]) -> Answer:
@@ -181,11 +181,11 @@ def on_offset_for_leader_epoch(call: Call) -> None:
         leader_epoch, end_offset = view.log.last_epoch_end(asked["leader_epoch"])
         return {"leader_epoch": leader_epoch, "end_offset": end_offset}
 
-    call.answer({"topics": by_partition(call.body["topics"], end_of_epoch, topic="topic", index="partition")})
+    return {"topics": by_partition(call.body["topics"], end_of_epoch, topic="topic", index="partition")}
 
 
-def on_describe_producers(call: Call) -> None:
-    call.answer({"topics": by_partition(call.body["topics"], partial(_producers, call), asked="partition_indexes")})
+def on_describe_producers(call: Call) -> Answer:
+    return {"topics": by_partition(call.body["topics"], partial(_producers, call), asked="partition_indexes")}
 
 
 def _producers(call: Call, topic: str, index: int) -> Answer:

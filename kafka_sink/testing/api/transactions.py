@@ -231,12 +231,12 @@ def _commit_offsets(call: Call, offsets: dict[TopicPartition, CommittedOffset]) 
 # ---- listing ----
 
 
-def on_describe_transactions(call: Call) -> None:
+def on_describe_transactions(call: Call) -> Answer:
     states = [
         {"transactional_id": one, "producer_id": -1, **answer_or_error(_describe, call, one)}
         for one in call.body["transactional_ids"]
     ]
-    call.answer({"transaction_states": states})
+    return {"transaction_states": states}
 
 
 def _describe(call: Call, transactional_id: str) -> Answer:
@@ -259,7 +259,7 @@ def _describe(call: Call, transactional_id: str) -> Answer:
     }
 
 
-def on_list_transactions(call: Call) -> None:
+def on_list_transactions(call: Call) -> Answer:
     """Lists ids that this broker coordinates."""
     call.check_fault()
     body = call.body
@@ -289,4 +289,4 @@ def on_list_transactions(call: Call) -> None:
                 }
             )
     unknown = [one for one in body["state_filters"] if one not in known_states]
-    call.answer({"error_code": 0, "unknown_state_filters": unknown, "transaction_states": found})
+    return {"error_code": 0, "unknown_state_filters": unknown, "transaction_states": found}
