@@ -48,7 +48,7 @@ from kafka_sink.testing.transaction_state import (
 )
 
 Done = Callable[[Code], None]
-# Called with a code and, if it succeeded and the version has them, with producer id and epoch.
+# Called with a code and, if it succeeded, with producer id and epoch.
 DoneWithProducer = Callable[..., None]
 MARKER_RETRY_MS = 20
 
@@ -183,10 +183,8 @@ class TransactionCoordinator:
         may_end = self._may_end_with_bump if version >= 2 else self._may_end_without_bump
         if may_end(transaction, claim, is_commit):
             self._decide(transaction, self._prepare(record, is_commit, version), done)
-        elif version >= 2:
-            done(Code.NONE, record.producer_id, record.producer_epoch)
         else:
-            done(Code.NONE)
+            done(Code.NONE, record.producer_id, record.producer_epoch)
 
     @staticmethod
     def _may_end_without_bump(transaction: CoordinatedTransaction, claim: ProducerClaim, is_commit: bool) -> bool:
@@ -247,8 +245,8 @@ class TransactionCoordinator:
 
     def _decide(self, transaction: CoordinatedTransaction, after: TransactionRecord, done: DoneWithProducer) -> None:
         def on_appended(code: Code) -> None:
-            following = self._send_markers(transaction) if code is Code.NONE else None
-            if following is not None and after.version >= 2:
+            if code is Code.NONE:
+                following = self._send_markers(transaction)
                 done(code, following.producer_id, following.producer_epoch)
             else:
                 done(code)

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from kafka_sink.testing import acl
-from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition
+from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition, current_leader, leader_endpoints
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.cluster import View
 from kafka_sink.testing.errors import Code, Refused
@@ -52,8 +52,7 @@ def view_of(call: Call, topic: str, index: int, current_leader_epoch: int) -> Vi
 
 def on_fetch(call: Call) -> None:
     if call.body["session_id"] != 0:
-        call.answer({"error_code": Code.FETCH_SESSION_ID_NOT_FOUND, "responses": []})
-        return
+        raise Refused(Code.FETCH_SESSION_ID_NOT_FOUND)
     body = call.body
     names = {topic["topic"] for topic in body["topics"]}
     forbidden = frozenset(one for one in names if not call.is_allowed(acl.READ, acl.TOPIC, one))
@@ -82,7 +81,7 @@ def _read(call: Call, forbidden: frozenset[str]) -> tuple[list[Answer], int, boo
             bytes_max = min(left, one["partition_max_bytes"])
             told = answer_or_error(_read_partition, call, forbidden, topic["topic"], one, bytes_max, size == 0)
             if told.get("error_code") is Code.NOT_LEADER_OR_FOLLOWER and call.version >= 12:
-                told.update(_current_leader(call, topic["topic"], one["partition"]))
+                told.update(current_leader(call, topic["topic"], one["partition"]))
             partitions.append({"partition_index": one["partition"], "high_watermark": -1, "records": b"", **told})
             has_error = has_error or bool(told.get("error_code"))
             taken = len(told.get("records") or b"")
@@ -119,18 +118,9 @@ def _read_partition(
     }
 
 
-def _current_leader(call: Call, topic: str, index: int) -> Answer:
-    cluster = call.core.cluster
-    partition = cluster.partition(topic, index)
-    if partition is None or partition.leader_id not in cluster.brokers:
-        return {}
-    return {"current_leader": {"leader_id": partition.leader_id, "leader_epoch": partition.leader_epoch}}
-
-
 def _answer(call: Call, responses: list[Answer]) -> None:
-    told = [one["current_leader"] for topic in responses for one in topic["partitions"] if "current_leader" in one]
-    leaders = dict.fromkeys(one["leader_id"] for one in told)
-    endpoints = call.core.endpoints(leaders) if call.version >= 16 else []
+    partitions = [one for topic in responses for one in topic["partitions"]]
+    endpoints = leader_endpoints(call, partitions) if call.version >= 16 else []
     call.answer({"responses": responses, "node_endpoints": endpoints})
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from kafka_sink.testing import acl
-from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition
+from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition, visible_by_topic
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.groups import EMPTY, CommittedOffset, Group, Member
@@ -133,9 +133,7 @@ def on_offset_commit(call: Call) -> Answer:
             call.check_allowed(acl.READ, acl.TOPIC, topic)
         if refused is not None:
             raise refused
-        partition = (topic, asked["partition_index"])
-        if call.core.cluster.partition(*partition) is None:
-            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        partition = call.core.cluster.known_partition(topic, asked["partition_index"]).key
         offset = parse_committed_offset(asked)
         if len(offset.metadata) > call.core.settings.number("offset.metadata.max.bytes"):
             raise Refused(Code.OFFSET_METADATA_TOO_LARGE)
@@ -165,11 +163,8 @@ def _offsets(call: Call, group_id: str, asked: list[dict[str, Any]] | None) -> A
     _check_coordinator(call, group_id, acl.DESCRIBE)
     group = call.core.groups.groups.get(group_id, Group(group_id))
     if asked is None:
-        by_topic: dict[str, list[int]] = {}
-        for topic, index in group.offsets:
-            if call.is_allowed(acl.DESCRIBE, acl.TOPIC, topic):
-                by_topic.setdefault(topic, []).append(index)
-        asked = [{"name": name, "partition_indexes": indexes} for name, indexes in by_topic.items()]
+        visible = visible_by_topic(call, group.offsets)
+        asked = [{"name": name, "partition_indexes": indexes} for name, indexes in visible.items()]
     offset = partial(_offset, call, group)
     return {"topics": by_partition(asked, offset, asked="partition_indexes", committed_offset=-1)}
 

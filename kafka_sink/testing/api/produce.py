@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kafka_sink.testing import acl
-from kafka_sink.testing.api.parts import Answer
+from kafka_sink.testing.api.parts import Answer, current_leader, leader_endpoints
 from kafka_sink.testing.batches import (
     Batch,
     check_envelope,
@@ -118,8 +118,7 @@ class ProduceRound:
         if not part.topic and self.call.version > VERSION_ADDS_PARTITIONS:
             raise Refused(Code.UNKNOWN_TOPIC_ID)
         self.call.check_allowed(acl.WRITE, acl.TOPIC, part.topic)
-        if self.call.core.cluster.partition(part.topic, part.index) is None:
-            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        self.call.core.cluster.known_partition(part.topic, part.index)
         part.data = sole_batch(part.data, self.call.version)
         codecs = self.call.core.settings.quirk.codecs
         if codecs is not None and parse_batch(part.data).codec not in codecs:
@@ -214,9 +213,7 @@ class ProduceRound:
         acks = self.call.body["acks"]
         if acks not in (-1, 0, 1):
             raise Refused(Code.INVALID_REQUIRED_ACKS)
-        topic = cluster.topics.get(part.topic)
-        if topic is None:
-            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        topic = cluster.known_topic(part.topic)
         if topic.is_internal and self.call.client_id != ADMIN_CLIENT_ID:
             raise Refused(Code.INVALID_TOPIC_EXCEPTION)
         part.partition = cluster.find_led_partition(part.topic, part.index, self.call.broker_id)
@@ -270,17 +267,14 @@ class ProduceRound:
                 self.call.finish()
             return
         topics: dict[tuple[str, bytes], list[Answer]] = {}
-        leaders: dict[int, None] = {}
-        for part in self.parts:
-            entry = self._partition_answer(part)
-            if part.code is Code.NOT_LEADER_OR_FOLLOWER and self.call.version >= 10:
-                entry["current_leader"] = self._current_leader(part, leaders)
+        entries = [self._partition_answer(part) for part in self.parts]
+        for part, entry in zip(self.parts, entries, strict=True):
             topics.setdefault((part.topic, part.topic_id), []).append(entry)
         responses = [
-            {"name": name, "topic_id": topic_id, "partition_responses": entries}
-            for (name, topic_id), entries in topics.items()
+            {"name": name, "topic_id": topic_id, "partition_responses": theirs}
+            for (name, topic_id), theirs in topics.items()
         ]
-        self.call.answer({"responses": responses, "node_endpoints": self.call.core.endpoints(leaders)})
+        self.call.answer({"responses": responses, "node_endpoints": leader_endpoints(self.call, entries)})
 
     def _partition_answer(self, part: Part) -> Answer:
         entry: Answer = {"index": part.index, "error_code": part.code, "base_offset": -1}
@@ -293,14 +287,6 @@ class ProduceRound:
                 log_append_time_ms=part.appended.append_time_ms,
                 log_start_offset=part.log_start_offset,
             )
+        if part.code is Code.NOT_LEADER_OR_FOLLOWER and self.call.version >= 10:
+            entry.update(current_leader(self.call, part.topic, part.index))
         return entry
-
-    def _current_leader(self, part: Part, leaders: dict[int, None]) -> dict[str, int]:
-        cluster = self.call.core.cluster
-        partition = cluster.partition(part.topic, part.index)
-        if partition is None:
-            return {"leader_id": -1, "leader_epoch": -1}
-        leader_id, leader_epoch = cluster.leader_as_seen_by(self.call.broker_id, partition)
-        if leader_id in cluster.brokers:
-            leaders[leader_id] = None
-        return {"leader_id": leader_id, "leader_epoch": leader_epoch}

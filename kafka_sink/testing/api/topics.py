@@ -140,12 +140,9 @@ def _configs(call: Call, kind: int, name: str) -> list[Answer]:
     settings = call.core.settings
     if kind == RESOURCE_TOPIC:
         call.check_allowed(acl.DESCRIBE_CONFIGS, acl.TOPIC, name)
-        topic = call.core.cluster.topics.get(name)
-        if topic is None:
-            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
-        own = topic.configs
+        topic = call.core.cluster.known_topic(name)
         return [
-            _config(one, topic.config.text(one), SOURCE_TOPIC if one in own else _source(call, default))
+            _config(one, topic.config.text(one), SOURCE_TOPIC if one in topic.configs else _source(call, default))
             for one, default in TOPIC_DEFAULTS.items()
         ]
     if kind == RESOURCE_BROKER:
