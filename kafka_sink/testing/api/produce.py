@@ -23,8 +23,7 @@ from kafka_sink.testing import acl
 from kafka_sink.testing.api.parts import Answer, current_leader, leader_endpoints
 from kafka_sink.testing.batches import (
     Batch,
-    check_envelope,
-    check_header,
+    check_batch,
     has_transactional_batch,
     parse_batch,
     sole_batch,
@@ -119,10 +118,7 @@ class ProduceRound:
             raise Refused(Code.UNKNOWN_TOPIC_ID)
         self.call.check_allowed(acl.WRITE, acl.TOPIC, part.topic)
         self.call.core.cluster.known_partition(part.topic, part.index)
-        part.data = sole_batch(part.data, self.call.version)
-        codecs = self.call.core.settings.quirk.codecs
-        if codecs is not None and parse_batch(part.data).codec not in codecs:
-            raise Refused(Code.UNSUPPORTED_COMPRESSION_TYPE)
+        part.data = sole_batch(part.data, self.call.version, self.call.core.settings.quirk.codecs)
 
     # ---- the transaction ----
 
@@ -221,8 +217,7 @@ class ProduceRound:
             raise Refused(Code.NOT_ENOUGH_REPLICAS)
         log = part.partition.log
         part.log_start_offset = log.start_offset
-        batch = check_envelope(part.data, topic.config.number("max.message.bytes"))
-        check_header(batch)
+        batch = check_batch(part.data, topic.config.number("max.message.bytes"))
         part.appended = log.append(
             batch, topic.config, leader_epoch=part.partition.leader_epoch, now_ms=self.call.now_ms, guard=part.guard
         )

@@ -90,11 +90,10 @@ def _delete(call: Call, name: str | None, topic_id: bytes) -> Answer:
             call.check_fault(name)
             if not _may_delete(call, acl.DESCRIBE, name):
                 raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
-        known = cluster.topics.get(name)
-        if known is not None and not _may_delete(call, acl.DELETE, name):
+        known = cluster.known_topic(name)
+        if not _may_delete(call, acl.DELETE, name):
             raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
         cluster.delete_topic(name)
-        assert known is not None
         answer.update(name=name, topic_id=known.topic_id)
     except Refused as refusal:
         answer["error_code"] = refusal.code
