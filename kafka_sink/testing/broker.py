@@ -144,7 +144,7 @@ class BrokerCluster:
 
     def endpoints(self, node_ids: Iterable[int]) -> list[dict[str, Any]]:
         brokers = [self.cluster.brokers[node_id] for node_id in node_ids]
-        return [{"node_id": one.node_id, "host": one.host, "port": one.port, "rack": one.rack} for one in brokers]
+        return [{"node_id": one.node_id, "host": one.host, "port": one.port} for one in brokers]
 
     def send(self, connection_id: int, data: bytes) -> None:
         """Sends the response to the request in progress; empty if it has none."""

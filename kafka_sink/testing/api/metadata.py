@@ -137,10 +137,7 @@ def on_describe_cluster(call: Call) -> Answer:
     cluster = call.core.cluster
     if call.body["endpoint_type"] != 1:
         raise Refused(Code.INVALID_REQUEST)
-    brokers = [
-        {"broker_id": broker.node_id, "host": broker.host, "port": broker.port, "rack": broker.rack}
-        for broker in cluster.alive
-    ]
+    brokers = [{"broker_id": one.node_id, "host": one.host, "port": one.port} for one in cluster.alive]
     ids = {"cluster_id": cluster.cluster_id, "controller_id": cluster.controller_id}
     return {"error_code": 0, **ids, "brokers": brokers}
 

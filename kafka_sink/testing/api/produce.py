@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from kafka_sink.testing import acl
 from kafka_sink.testing.api.parts import Answer, current_leader, leader_endpoints
@@ -32,7 +33,7 @@ from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.log import Appended
 from kafka_sink.testing.producer_state import Guard
-from kafka_sink.testing.topics import TRANSACTION_TOPIC, Partition
+from kafka_sink.testing.topics import Partition
 from kafka_sink.testing.transactions import ProducerClaim
 
 ADMIN_CLIENT_ID = "__admin_client"
@@ -141,15 +142,9 @@ class ProduceRound:
         if not asked:
             self._append_all()
             return
-        keys = tuple(part.key for part in asked)
         claim = ProducerClaim(call.body["transactional_id"], *next(iter(producers)))
-        code = core.cluster.coordinator_trouble(TRANSACTION_TOPIC, claim.transactional_id)
-        if code is not Code.NONE:
-            self._on_asked(asked, dict.fromkeys(keys, code))
-        elif adds:
-            core.coordinator.add_partitions(claim, keys, 2, lambda code: self._on_added(asked, code))
-        else:
-            self._on_asked(asked, core.coordinator.verify(claim, keys))
+        keys = tuple(part.key for part in asked)
+        core.coordinator.admit(claim, keys, adds=adds, done=partial(self._on_asked, asked, adds))
 
     def _has_to_ask(self, part: Part, batch: Batch, adds: bool) -> bool:
         try:
@@ -165,18 +160,14 @@ class ProduceRound:
         part.guard = producers.new_guard(batch, starts_at_zero=adds)
         return True
 
-    def _on_added(self, asked: list[Part], code: Code) -> None:
-        settings = self.call.core.settings
-        patience_ms = min(
-            settings.number("add.partitions.to.txn.retry.backoff.max.ms"), settings.number("request.timeout.ms")
-        )
-        if code is Code.CONCURRENT_TRANSACTIONS and self.call.now_ms - self.started_ms < patience_ms:
-            backoff_ms = max(settings.number("add.partitions.to.txn.retry.backoff.ms"), 1)
+    def _on_asked(self, asked: list[Part], adds: bool, codes: Mapping[tuple[str, int], Code]) -> None:
+        number = self.call.core.settings.number
+        patience_ms = min(number("add.partitions.to.txn.retry.backoff.max.ms"), number("request.timeout.ms"))
+        may_wait = adds and self.call.now_ms - self.started_ms < patience_ms
+        if may_wait and Code.CONCURRENT_TRANSACTIONS in codes.values():
+            backoff_ms = max(number("add.partitions.to.txn.retry.backoff.ms"), 1)
             self.call.core.schedule.after(backoff_ms, self._ask_coordinator)
-        else:
-            self._on_asked(asked, {part.key: code for part in asked})
-
-    def _on_asked(self, asked: list[Part], codes: Mapping[tuple[str, int], Code]) -> None:
+            return
         for part in asked:
             part.code = self._code_for_version(codes[part.key])
         self._append_all()

@@ -156,7 +156,7 @@ def on_end_txn(call: Call) -> None:
 
 def on_txn_offset_commit(call: Call) -> None:
     """Served by the group's coordinator; from v5 on it adds its partition to the transaction itself."""
-    body, cluster, coordinator = call.body, call.core.cluster, call.core.coordinator
+    body, cluster = call.body, call.core.cluster
     group_id, claim = body["group_id"], _claim(call)
     offsets = {
         (topic["name"], one["partition_index"]): parse_committed_offset(one)
@@ -191,15 +191,14 @@ def on_txn_offset_commit(call: Call) -> None:
     except Refused as refusal:
         answer(refusal.code)
         return
-    trouble = cluster.coordinator_trouble(TRANSACTION_TOPIC, claim.transactional_id)
     partition = cluster.coordinator_partition(OFFSETS_TOPIC, group_id).key
-    if trouble is not Code.NONE:
-        answer(trouble)
-    elif call.version >= VERSION_TXN_OFFSET_COMMIT_ADDS:
-        coordinator.add_partitions(claim, (partition,), 2, answer)
-    else:
-        code = coordinator.verify(claim, (partition,))[partition]
-        answer(Code.INVALID_TXN_STATE if code is Code.TRANSACTION_ABORTABLE else code)
+
+    def on_asked(codes: Mapping[TopicPartition, Code]) -> None:
+        is_abortable = codes[partition] is Code.TRANSACTION_ABORTABLE
+        answer(Code.INVALID_TXN_STATE if is_abortable else codes[partition])
+
+    adds = call.version >= VERSION_TXN_OFFSET_COMMIT_ADDS
+    call.core.coordinator.admit(claim, (partition,), adds=adds, done=on_asked)
 
 
 def _check_offsets(call: Call, offsets: Iterable[TopicPartition]) -> dict[TopicPartition, Code]:
