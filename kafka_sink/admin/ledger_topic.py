@@ -18,14 +18,14 @@ from collections.abc import Iterator, Mapping
 
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.configs import ConfigAnswer, found_or_raise, number_of
+from kafka_sink.client.cluster import UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.error_table.brokers import LEDGER_FORGETS
 from kafka_sink.errors import BrokerError, ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.io.warn_once import warn_once
-from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.options.sink_options import SinkOptions, TopicPlan
 
 _LOGGER = logging.getLogger("kafka_sink")
-UNKNOWN_TOPIC = 3
 LEDGER_PARTITION = 0
 REPLICAS_WANTED = 3
 IN_SYNC_WANTED = 2
@@ -77,9 +77,9 @@ def check_ledger_configs(client: Client, wanted: LedgerOptions, configs: ConfigA
     if _is_missing(client, topic, configs):
         if not wanted.ledger_is_created:
             raise ConfigError(missing_ledger_text(topic))
-        factor, defaults = new_ledger_config(client, wanted)
-        client.create_topic(topic, 1, factor, defaults)
-        _LOGGER.info("created the ledger topic %s (replication factor %d)", topic, factor)
+        plan = new_ledger_plan(client, wanted)
+        client.create_topic(topic, plan)
+        _LOGGER.info("created the ledger topic %s (replication factor %d)", topic, plan.replication_factor)
         return
     configs = found_or_raise(configs)
     if configs is not None:
@@ -95,7 +95,7 @@ def _is_missing(client: Client, topic: str, configs: ConfigAnswer) -> bool:
         from kafka_sink.admin.topics import topic_state
 
         return topic_state(client, topic) is None
-    return isinstance(configs, BrokerError) and configs.code == UNKNOWN_TOPIC
+    return isinstance(configs, BrokerError) and configs.code == UNKNOWN_TOPIC_OR_PARTITION
 
 
 def missing_ledger_text(topic: str) -> str:
@@ -105,8 +105,7 @@ def missing_ledger_text(topic: str) -> str:
     )
 
 
-def new_ledger_config(client: Client, wanted: LedgerOptions) -> tuple[int, dict[str, str]]:
-    """Replicas and configuration for a new one."""
+def new_ledger_plan(client: Client, wanted: LedgerOptions) -> TopicPlan:
     factor = wanted.ledger_replication_factor
     if factor == -1:
         factor = min(REPLICAS_WANTED, ledger_counts(client, wanted.ledger_topic)[0])
@@ -114,7 +113,7 @@ def new_ledger_config(client: Client, wanted: LedgerOptions) -> tuple[int, dict[
     if factor >= REPLICAS_WANTED:
         configs[IN_SYNC] = str(IN_SYNC_WANTED)
     configs |= dict(wanted.ledger_configs)
-    return factor, {name: value for name, value in configs.items() if value}
+    return TopicPlan(1, factor, tuple((name, value) for name, value in configs.items() if value))
 
 
 def ledger_counts(client: Client, topic: str) -> tuple[int, int | None]:

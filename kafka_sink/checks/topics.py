@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kafka_sink.admin.client import Client, new_topic_row, topic_row
+from kafka_sink.admin.client import Client, new_topic_row, topic_query, topic_row
 from kafka_sink.admin.configs import number_of
-from kafka_sink.admin.topics import TopicState, differences, topic_query, topic_state
+from kafka_sink.admin.topics import TopicState, differences, topic_state
 from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.client.admin_request import Controller
@@ -132,8 +132,11 @@ def _missing(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResul
 
 def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:
     """Sends a validate-only request: permission, configuration and replicas are checked, nothing is created."""
-    row = new_topic_row(topic, plan.partitions, plan.replication_factor, dict(plan.configs))
-    body = {"topics": [row], "timeout_ms": client.options.request_timeout_ms, "validate_only": True}
+    body = {
+        "topics": [new_topic_row(topic, plan)],
+        "timeout_ms": client.options.request_timeout_ms,
+        "validate_only": True,
+    }
     try:
         (answer,) = client.ask(Controller(), CREATE_TOPICS, body, changes_nothing=True)["topics"]
     except KafkaSinkError as error:

@@ -20,13 +20,14 @@ import pyarrow as pa
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.ledger_topic import LEDGER_PARTITION, PlainLedger, check_ledger_topic
 from kafka_sink.admin.topic_reader import PartitionReader
+from kafka_sink.admin.topics import TopicState, topic_state
 from kafka_sink.cli.brokers import producer_options
 from kafka_sink.cli.report import DONE, Report, confirm, table
 from kafka_sink.cli.sink_client import NotAnswered
 from kafka_sink.cli.streams import print_error, write_error
-from kafka_sink.client.admin_request import AnyBroker
+from kafka_sink.client.cluster import NO_TOPIC_ID
 from kafka_sink.error_table.commits import REPLAY_IN_DOUBT, REPLAY_WRONG
-from kafka_sink.errors import BrokerError, ConfigError, DataError, KafkaSinkError, OperationTimeout, copy_error
+from kafka_sink.errors import ConfigError, DataError, KafkaSinkError, OperationTimeout, copy_error
 from kafka_sink.exactly_once.identity import check_sink_id
 from kafka_sink.exactly_once.replay_progress import RUN_PREFIX, ReplayListing, ReplayProgress, encode_progress
 from kafka_sink.exactly_once.session import DeliverySettings
@@ -35,12 +36,10 @@ from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.producer import Producer
 from kafka_sink.records.dead_letter import REASON, parse_dead_letter, unreplayable_reason
 from kafka_sink.records.scalar import Record
-from kafka_sink.wire.apis import METADATA
 
 FILTERS = ("reason", "topic", "partition", "row", "query.id", "batch.id", "spark.partition")
 NO_LETTER = "no dead letter of this sink"
 OTHER = "left out by --filter"
-UNKNOWN_TOPIC = 3
 TOLD_EVERY_S = 5.0
 # How long a run that ends by an error or by Ctrl-C waits for the abort of its transaction.
 ABORT_S = 5.0
@@ -114,14 +113,12 @@ class ReplaySession:
 
     def plan(self) -> Plan:
         self.client.reach(self._patience_ms)
-        topics = self._topics(self.source, self.target, self.ledger_topic)
-        for name, option in ((self.source, "--from"), (self.target, "--to")):
-            if topics[name] is None:
-                raise ConfigError(f"{option} {name}: there is no such topic in this cluster", REPLAY_WRONG)
-        source_id, partitions = topics[self.source] or ("", ())
-        known = {} if topics[self.ledger_topic] is None else self.list_replays()
+        source = self._existing_topic("--from", self.source)
+        self._existing_topic("--to", self.target)
+        source_id = "" if source.topic_id == NO_TOPIC_ID else source.topic_id.hex()
+        known = {} if topic_state(self.client, self.ledger_topic) is None else self.list_replays()
         progress = self.resume(known.get(self.name), source_id)
-        extents = {partition: self._extent(partition, progress) for partition in partitions}
+        extents = {partition: self._extent(partition, progress) for partition in range(len(source.replicas))}
         others = [
             each
             for name, each in sorted(known.items())
@@ -180,21 +177,11 @@ class ReplaySession:
             )
         return max(first, read_to), end
 
-    def _topics(self, *names: str) -> dict[str, tuple[str, tuple[int, ...]] | None]:
-        """Id and partitions of each; None: it does not exist. The request does not create topics."""
-        body = {"topics": [{"name": name} for name in dict.fromkeys(names)], "allow_auto_topic_creation": False}
-        answer = self.client.ask(AnyBroker(), METADATA, body, changes_nothing=True)
-        found: dict[str, tuple[str, tuple[int, ...]] | None] = dict.fromkeys(names)
-        for row in answer["topics"]:
-            if row["error_code"] == UNKNOWN_TOPIC:
-                continue
-            if row["error_code"]:
-                text = f"topic {row['name']} cannot be looked at (Metadata answers {row['error_code']})"
-                raise BrokerError(text, code=row["error_code"], api=METADATA.name, topic=row["name"])
-            topic_id = row.get("topic_id") or bytes(16)
-            partitions = tuple(sorted(each["partition_index"] for each in row["partitions"]))
-            found[row["name"]] = (topic_id.hex() if any(topic_id) else "", partitions)
-        return found
+    def _existing_topic(self, option: str, name: str) -> TopicState:
+        state = topic_state(self.client, name)
+        if state is None:
+            raise ConfigError(f"{option} {name}: there is no such topic in this cluster", REPLAY_WRONG)
+        return state
 
     # ---- writing ---------------------------------------------------------------------------------------------------
 

@@ -12,10 +12,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kafka_sink.admin.client import Client
+from kafka_sink.admin.client import Client, topic_query
+from kafka_sink.admin.topics import topic_state
 from kafka_sink.cli.brokers import producer_options
 from kafka_sink.error_table.commits import NO_LEDGER, NO_SUCH_SINK, NOT_HAD
-from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
+from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.exactly_once.commit_step import PartT
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import (
@@ -35,7 +36,6 @@ from kafka_sink.exactly_once.set_aside import AsideVerdict, SetAside
 from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.wire.apis import METADATA
 
-UNKNOWN_TOPIC = 3
 LOOK_AGAIN_S = 0.05
 
 
@@ -76,14 +76,7 @@ class SinkClient:
 
     def has_ledger(self) -> bool:
         self.client.reach(self._patience_ms)
-        try:
-            if self.client.topic_configs(self.ledger_topic, ["cleanup.policy"]) is None:
-                self.client.describe_topic(self.ledger_topic, create=False)
-        except BrokerError as error:
-            if error.code != UNKNOWN_TOPIC:
-                raise
-            return False
-        return True
+        return topic_state(self.client, self.ledger_topic) is not None
 
     def check_ledger(self) -> None:
         if not self.has_ledger():
@@ -134,8 +127,7 @@ class SinkClient:
         """High watermark and last stable offset of each partition, and why some are missing."""
         if not topics:
             return {}, ""
-        body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
-        rows = self.client.ask_metadata(body)["topics"]
+        rows = self.client.ask_metadata(topic_query(*topics))["topics"]
         partitions = [(row["name"], each["partition_index"]) for row in rows for each in row["partitions"]]
         troubles = [
             f"{row['name']}: {describe_answer(METADATA.name, row['error_code'])}" for row in rows if row["error_code"]
