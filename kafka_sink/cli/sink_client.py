@@ -33,6 +33,7 @@ from kafka_sink.exactly_once.preflight import ONGOING, DescribeTransactions, Tra
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.exactly_once.set_aside import AsideVerdict, SetAside
+from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.wire.apis import METADATA
 
@@ -45,23 +46,37 @@ class NotAnswered(KafkaSinkError):
     default_entry = NOT_HAD
 
 
-class SinkClient:
+class ClusterSession:
+    """A client that asks for as long as --timeout says."""
+
+    def __init__(self, given: argparse.Namespace, options: ProducerOptions) -> None:
+        self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
+        self.options = options
+        self._patience_ms: int = given.timeout * 1000
+        self.client = Client(replace(options, max_block_ms=self._patience_ms))
+
+    def close(self) -> None:
+        self.client.close()
+
+    def run_step(self, part: PartT, what: str) -> PartT:
+        finished = self.client.run_step(part)
+        if finished.failure is not None:
+            raise NotAnswered(f"{what} was not available: {finished.failure}")
+        return finished
+
+
+class SinkClient(ClusterSession):
     def __init__(self, given: argparse.Namespace) -> None:
         self.sink_id: str | None = None
         if given.checkpoint is not None:
             self.sink_id = sink_id_of_checkpoint(given.checkpoint)
         elif given.sink_id is not None:
             self.sink_id = check_sink_id(given.sink_id)
-        self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
         options = producer_options(given)
-        self._patience_ms: int = given.timeout * 1000
         # If a broker accepts a request but does not answer, there must be time to try another one.
-        request_ms = min(options.request_timeout_ms, self._patience_ms // 2)
-        self.client = Client(replace(options, max_block_ms=self._patience_ms, request_timeout_ms=request_ms))
+        request_ms = min(options.request_timeout_ms, given.timeout * 1000 // 2)
+        super().__init__(given, replace(options, request_timeout_ms=request_ms))
         self._known_settings: DeliverySettings | None = None
-
-    def close(self) -> None:
-        self.client.close()
 
     @property
     def named_sink(self) -> str:
@@ -88,16 +103,20 @@ class SinkClient:
 
     def list_decisions(self) -> list[Listed]:
         """Decisions of the given sink, or of all."""
-        found = self._run_step(LedgerListing(self.settings(), self.sink_id, self.client.now_ms()), "the ledger").listed
-        assert found is not None
-        return found
+        return self._list_decisions_of(self.sink_id)
 
-    def check_sink_is_known(self) -> None:
-        """Nothing may be reported as fine for a misspelled sink."""
-        if self.list_decisions():
-            return
-        listing = LedgerListing(self.settings(), None, self.client.now_ms())
-        known = sorted({each.sink_id for each in self._run_step(listing, "the ledger").listed or ()})
+    def _list_decisions_of(self, sink_id: str | None) -> list[Listed]:
+        listing = self.run_step(LedgerListing(self.settings(), sink_id, self.client.now_ms()), "the ledger")
+        assert listing.listed is not None
+        return listing.listed
+
+    def known_decisions(self) -> list[Listed]:
+        """Like `list_decisions`. Nothing may be reported as fine for a missing ledger or a misspelled sink."""
+        self.check_ledger()
+        found = self.list_decisions()
+        if found or self.sink_id is None:
+            return found
+        known = sorted({each.sink_id for each in self._list_decisions_of(None)})
         nearest = difflib.get_close_matches(self.named_sink, known, 1)
         hint = f"; did you mean {nearest[0]}?" if nearest else "; `pykafka-sink ledger` shows those that it knows"
         raise ConfigError(f"the ledger {self.ledger_topic} has no record of sink {self.named_sink}{hint}", NO_SUCH_SINK)
@@ -107,11 +126,11 @@ class SinkClient:
         decision. A driver claims its ledger before it decides anything, so a driver that is known to the brokers but
         not to this ledger has another one. A sink that never had a driver has no decisions."""
         for sink_id in sorted(_sink_ids_of(self.list_open_transactions().found)):
-            state = self._run_step(LedgerRead(self.settings(), sink_id, self.client.now_ms()), "the ledger").state
+            state = self.run_step(LedgerRead(self.settings(), sink_id, self.client.now_ms()), "the ledger").state
             if state is not None and (state.newest or state.claims):
                 continue
             driver = DescribeTransactions(self.settings(), [driver_transactional_id(sink_id)], self.client.now_ms())
-            if self._run_step(driver, "the id of the sink's driver").found:
+            if self.run_step(driver, "the id of the sink's driver").found:
                 raise ConfigError(
                     f"the ledger {self.ledger_topic} has no record of sink {sink_id}, but the brokers know a driver of "
                     "it: its decisions are in another ledger, or this ledger was emptied. Open transactions may be "
@@ -121,7 +140,7 @@ class SinkClient:
 
     def list_open_transactions(self) -> TransactionListing:
         listing = TransactionListing(self.settings(), self.sink_id, self.client.now_ms())
-        return self._run_step(listing, "the list of transactions")
+        return self.run_step(listing, "the list of transactions")
 
     def list_log_ends(self, topics: Sequence[str]) -> tuple[dict[tuple[str, int], tuple[int, int]], str]:
         """High watermark and last stable offset of each partition, and why some are missing."""
@@ -134,7 +153,7 @@ class SinkClient:
         ]
         if not partitions:
             return {}, "; ".join(troubles[:1])
-        found = self._run_step(LogEnds(self.settings(), partitions, self.client.now_ms()), "the ends of the logs")
+        found = self.run_step(LogEnds(self.settings(), partitions, self.client.now_ms()), "the ends of the logs")
         ends = {where: (found.end[where], found.stable[where]) for where in found.end if where in found.stable}
         return ends, "; ".join(filter(None, (*troubles[:1], found.last_trouble)))
 
@@ -146,12 +165,6 @@ class SinkClient:
             if all(one.state == ONGOING for one in left.found) or self.client.now_ms() >= give_up_ms:
                 return left
             time.sleep(LOOK_AGAIN_S)
-
-    def _run_step(self, part: PartT, what: str) -> PartT:
-        finished = self.client.run_step(part)
-        if finished.failure is not None:
-            raise NotAnswered(f"{what} was not available: {finished.failure}")
-        return finished
 
     def is_elsewhere(self, record: LedgerRecord) -> bool:
         """Decided in another cluster, of which this ledger is a copy: it cannot be finished here."""
