@@ -278,18 +278,11 @@ class Client:
             f"no broker has answered within {self._limit_text(timeout_ms)}: {self._describe_failures()}", NO_BROKER
         )
 
-    def features(self) -> dict[str, int]:
-        """Finalised features and their levels, such as transaction.version. Empty before they existed."""
-        rows = self._ask_versions().get("finalized_features") or ()
-        return {row["name"]: row["max_version_level"] for row in rows}
-
     def list_apis(self) -> frozenset[int]:
         """API keys that one of the brokers supports."""
-        return frozenset(row["api_key"] for row in self._ask_versions()["api_keys"])
-
-    def _ask_versions(self) -> Mapping[str, Any]:
         limit_ms = self.options.max_block_ms
-        return self.ask(AnyBroker(), API_VERSIONS, ABOUT_US, timeout_ms=limit_ms, changes_nothing=True)
+        answer = self.ask(AnyBroker(), API_VERSIONS, ABOUT_US, timeout_ms=limit_ms, changes_nothing=True)
+        return frozenset(row["api_key"] for row in answer["api_keys"])
 
     def answers_of_all(self, api: Api, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
         """The responses of all reachable brokers, to a request that changes nothing."""

@@ -132,7 +132,8 @@ def check_cleanup_policy(topic: str, configs: Mapping[str, str | None]) -> None:
     if policy not in ("compact", None):
         raise ConfigError(
             f"the ledger topic {topic} has {CLEANUP}={policy}: decisions would be deleted with age, and batches "
-            f"delivered twice. Set it right ({_alter(topic, CLEANUP, 'compact')}), or choose another ledger.topic",
+            f"delivered twice. Set it right ({alter_command(topic, CLEANUP, 'compact')}), or choose another "
+            "ledger.topic",
             LEDGER_FORGETS,
         )
 
@@ -150,19 +151,19 @@ def troubles(topic: str, configs: Mapping[str, str | None], replicas: int | None
     if (replicas or 0) >= REPLICAS_WANTED and in_sync is not None and in_sync < IN_SYNC_WANTED:
         yield (
             f"the ledger topic {topic} has {IN_SYNC}={in_sync}: a decision may be acknowledged by one broker "
-            f"alone, and be lost with it. {_alter(topic, IN_SYNC, str(IN_SYNC_WANTED))}"
+            f"alone, and be lost with it. {alter_command(topic, IN_SYNC, IN_SYNC_WANTED)}"
         )
     if configs.get(UNCLEAN) == "true":
         yield (
             f"the ledger topic {topic} has {UNCLEAN}=true: a broker that has missed decisions may become its leader. "
-            f"{_alter(topic, UNCLEAN, 'false')}"
+            f"{alter_command(topic, UNCLEAN, 'false')}"
         )
     if message_bytes is not None and message_bytes < MESSAGE_BYTES_WANTED:
         yield (
             f"the ledger topic {topic} has {MESSAGE_BYTES}={message_bytes}: a decision about many tasks does "
-            f"not fit, and its batch is aborted. {_alter(topic, MESSAGE_BYTES, '1048588')}"
+            f"not fit, and its batch is aborted. {alter_command(topic, MESSAGE_BYTES, '1048588')}"
         )
 
 
-def _alter(topic: str, name: str, value: str) -> str:
+def alter_command(topic: str, name: str, value: object) -> str:
     return f"kafka-configs --alter --entity-type topics --entity-name {topic} --add-config {name}={value}"

@@ -18,7 +18,7 @@ from kafka_sink.errors import KafkaSinkError
 from kafka_sink.exactly_once.ledger import LedgerRecord
 from kafka_sink.exactly_once.preflight import TransactionDescription
 from kafka_sink.frozen import frozen
-from kafka_sink.metrics.notebook import mean_s, sink_metrics
+from kafka_sink.metrics.notebook import mean_commit_s, sink_metrics
 from kafka_sink.metrics.stream_figures import StreamFigures
 
 # A screen has no more room; the others are summed.
@@ -112,7 +112,7 @@ def _pace(record: LedgerRecord, now: Snapshot, before: Snapshot | None) -> str:
 
 def _commit_word(record: LedgerRecord, now: Snapshot) -> str:
     for figures in now.figures:
-        if figures.query_id == record.key.query_id and (seconds := mean_s(figures, "commit_seconds")):
+        if figures.query_id == record.key.query_id and (seconds := mean_commit_s(figures)):
             return f"{seconds * 1000:.0f} ms"
     return "-"
 

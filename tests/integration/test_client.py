@@ -143,7 +143,7 @@ def test_prepared_transactions_are_ended_on_all_their_coordinators_at_once(relea
 
 
 def test_features_configurations_and_topics_are_told(kafka: EmbeddedBroker, client: Client) -> None:
-    assert client.features()["transaction.version"] == 2
+    assert client.transaction_support().transaction_version == 2
     assert client.broker_configs(["transaction.max.timeout.ms", "no.such.name"]) == {
         "transaction.max.timeout.ms": "900000"
     }
@@ -402,7 +402,7 @@ def test_an_interrupt_in_the_middle_leaves_a_client_that_goes_on(
     assert answer.bodies[0]["error_code"] == 0
 
 
-@pytest.mark.parametrize("ask", [Client.features, lambda client: client.answers_by_broker(API_VERSIONS, ABOUT_US)])
+@pytest.mark.parametrize("ask", [Client.list_apis, lambda client: client.answers_by_broker(API_VERSIONS, ABOUT_US)])
 def test_an_interrupt_between_two_turns_leaves_no_response_for_the_next_call(
     client: Client, ask: Callable[[Client], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

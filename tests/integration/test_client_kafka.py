@@ -46,9 +46,9 @@ def test_a_prepared_transaction_is_described_listed_and_ended(kafka: KafkaCluste
         assert client.topic_configs(topic_name, ["retention.ms"]) == {"retention.ms": "86400000"}
         found = client.broker_configs(["transaction.max.timeout.ms"])
         assert found == {"transaction.max.timeout.ms": "900000"}
-        is_version_2 = client.features().get("transaction.version", 0) >= 2
+        version = client.transaction_support().transaction_version
         receipt = prepared(servers, topic_name, topic_name, b"a", b"b")
-        assert receipt.transaction_version == (2 if is_version_2 else 1)
+        assert receipt.transaction_version == version
         body = {"transactional_ids": [topic_name]}
         (states, listed) = answers_to(
             client,
@@ -158,7 +158,7 @@ def committed(client: Client, servers: str, topic: str, sink_id: str, *, visible
     ledger = f"ledger-of-{sink_id}"
     client.create_topic(ledger, TopicPlan(1, 1, (("cleanup.policy", "compact"),)))
     client.create_topic(topic, TopicPlan(2, 1))
-    transaction_version = 2 if client.features().get("transaction.version", 0) >= 2 else 1
+    transaction_version = client.transaction_support().transaction_version
     receipts = [task(servers, topic, sink_id, number, 20) for number in range(2)]
     assert read_topic(servers, topic, settle_timeout_s=0) == []
     settings = DeliverySettings(ledger_topic=ledger, transaction_version=transaction_version, visible_ms=visible_ms)
