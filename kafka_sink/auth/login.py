@@ -19,7 +19,7 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sasl_rules import EXTENSION, MODULES, NEEDS
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange
 from kafka_sink.security.jaas import parse_jaas
-from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, Exchange
+from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER
 from kafka_sink.security.oauthbearer import OAuthBearerExchange
 from kafka_sink.security.passwords import password_exchange
 from kafka_sink.security.reference import is_reference
@@ -43,7 +43,9 @@ def sasl_authenticator(options: ProducerOptions) -> Authenticator:
 
         tokens = token_source(options, module_options)
         return lambda _host: OAuthBearerExchange(tokens.current(), _extensions(module_options()))
-    return lambda _host: _password_exchange(options.sasl_mechanism, read_password(options))
+    return lambda _host: password_exchange(
+        options.sasl_mechanism, read_password(options), nonce=secrets.token_urlsafe(NONCE_BYTES)
+    )
 
 
 def _extensions(named: Mapping[str, str]) -> dict[str, str]:
@@ -61,16 +63,6 @@ def read_password(options: ProducerOptions) -> Mapping[str, str]:
         "username": resolve_references("sasl.username", options.sasl_username),
         "password": resolve_references("sasl.password", options.sasl_password),
     }
-
-
-def _password_exchange(mechanism: str, named: Mapping[str, str]) -> Exchange:
-    return password_exchange(
-        mechanism,
-        named.get("username", ""),
-        named.get("password", ""),
-        secrets.token_urlsafe(NONCE_BYTES),
-        is_token=named.get("tokenauth", "").lower() == "true",
-    )
 
 
 def read_login_options(options: ProducerOptions) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.values import JWT_BEARER, contradiction_error, missing_error
 from kafka_sink.security.jaas import parse_jaas
-from kafka_sink.security.kerberos import KRB5_OPTIONS, KRB5_SILENT, kerberos_login
+from kafka_sink.security.kerberos import kerberos_login
 from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN
 from kafka_sink.security.reference import is_reference
 
@@ -28,22 +28,21 @@ MODULES = {
     "IAMLoginModule": (AWS_MSK_IAM,),
     "Krb5LoginModule": (GSSAPI,),
 }
+# Those of a Kerberos login from the second line on have no meaning outside a JVM, or are refused when they are set.
 _MODULE_OPTIONS: dict[str, set[str]] = {
     "PlainLoginModule": {"username", "password"},
     "ScramLoginModule": {"username", "password", "tokenauth"},
     "OAuthBearerLoginModule": {"clientId", "clientSecret", "scope"},
     "IAMLoginModule": {
-        "awsProfileName",
-        "awsRoleArn",
-        "awsRoleSessionName",
-        "awsRoleExternalId",
-        "awsStsRegion",
-        "awsRoleAccessKeyId",
-        "awsRoleSecretAccessKey",
-        "awsRoleSessionToken",
+        "awsProfileName", "awsRoleArn", "awsRoleSessionName", "awsRoleExternalId", "awsStsRegion", "awsRoleAccessKeyId",
+        "awsRoleSecretAccessKey", "awsRoleSessionToken",
     },
-    "Krb5LoginModule": KRB5_OPTIONS | KRB5_SILENT,
-}
+    "Krb5LoginModule": {
+        "useKeyTab", "keyTab", "principal", "useTicketCache", "ticketCache", "serviceName",
+        "storeKey", "doNotPrompt", "refreshKrb5Config", "debug", "useFirstPass", "tryFirstPass", "storePass",
+        "clearPass", "isInitiator", "renewTGT",
+    },
+}  # fmt: skip
 EXTENSION = "extension_"
 
 
