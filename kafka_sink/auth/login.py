@@ -16,9 +16,8 @@ from kafka_sink.error_table.brokers import LOGIN_OPTIONS
 from kafka_sink.errors import ConfigError
 from kafka_sink.io.files import resolve_references
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.sasl_rules import EXTENSION, MODULES, NEEDS
+from kafka_sink.options.sasl_rules import EXTENSION, NEEDS, read_module
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange
-from kafka_sink.security.jaas import parse_jaas
 from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER
 from kafka_sink.security.oauthbearer import OAuthBearerExchange
 from kafka_sink.security.passwords import password_exchange
@@ -75,9 +74,5 @@ def read_login_options(options: ProducerOptions) -> Mapping[str, str]:
         return {}
     if is_reference(text):
         text = resolve_references("sasl.jaas.config", text)
-    module = parse_jaas(text)
-    if options.sasl_mechanism not in MODULES.get(module.name, ()):
-        raise ConfigError(
-            f"sasl.jaas.config names {module.name}, which does not fit {options.sasl_mechanism}", LOGIN_OPTIONS
-        )
+    module = read_module(text, options.sasl_mechanism)
     return {name: resolve_references("sasl.jaas.config", value) for name, value in module.options.items()}
