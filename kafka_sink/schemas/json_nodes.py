@@ -15,13 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_sink.frozen import frozen
+from kafka_sink.records.arrays import read_flags, read_lists, read_numbers, valid_mask
 from kafka_sink.records.bytes_column import BytesColumn, to_plain
-from kafka_sink.records.varint import Array
-from kafka_sink.schemas.arrays import read_flags, read_lists, read_numbers, valid_mask
-from kafka_sink.schemas.json_text import encode_base64, escape_strings, format_times
-from kafka_sink.schemas.misfit import MisfitScope
-from kafka_sink.schemas.node import Numbers, ValueNode, refuse_invalid_utf8
-from kafka_sink.schemas.pieces import (
+from kafka_sink.records.pieces import (
     Elements,
     Piece,
     bytes_elements,
@@ -30,6 +26,10 @@ from kafka_sink.schemas.pieces import (
     join_pieces,
     mask_pieces,
 )
+from kafka_sink.records.varint import Array
+from kafka_sink.schemas.json_text import encode_base64, escape_strings, format_times
+from kafka_sink.schemas.misfit import MisfitScope
+from kafka_sink.schemas.node import Numbers, ValueNode, refuse_invalid_utf8
 
 NULL_REFUSED = "is null, and the schema requires it"
 ITEM_NULL_REFUSED = "is null, and the schema has no null there"

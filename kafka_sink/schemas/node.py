@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
+from kafka_sink.records.arrays import read_numbers
 from kafka_sink.records.bytes_column import BytesColumn
+from kafka_sink.records.pieces import Piece
 from kafka_sink.records.varint import Array
-from kafka_sink.schemas.arrays import read_numbers
 from kafka_sink.schemas.misfit import MisfitScope
-from kafka_sink.schemas.pieces import Piece
 
 UNITS_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 _MS_PER_DAY = 86_400_000

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
+from kafka_sink.records.arrays import read_flags, read_float_words, read_lists, read_numbers, valid_mask
 from kafka_sink.records.bytes_column import BytesColumn, to_plain
+from kafka_sink.records.pieces import Piece, bytes_elements, constant_piece, join_pieces, mask_pieces
 from kafka_sink.records.varint import Array, VarintField, encode_unsigned_varints, zigzag
-from kafka_sink.schemas.arrays import read_flags, read_float_words, read_lists, read_numbers, valid_mask
 from kafka_sink.schemas.misfit import MisfitScope
 from kafka_sink.schemas.node import Numbers, ValueNode, refuse_invalid_utf8, symbol_numbers
-from kafka_sink.schemas.pieces import Piece, bytes_elements, constant_piece, join_pieces, mask_pieces
 
 NULL_REFUSED = "is null, and Protobuf has no null in a repeated field or a map"
 REQUIRED = "is null, and the field is required"
