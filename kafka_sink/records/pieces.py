@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
+from kafka_sink.records.arrays import read_bytes
 from kafka_sink.records.bytes_column import BytesColumn, TooManyBytes
 from kafka_sink.records.taking import take_elements
 from kafka_sink.records.varint import (
@@ -142,7 +143,7 @@ def join_pieces(pieces: Sequence[Piece], row_count: int) -> Flat:
     if sum([column.bytes_max for column in columns]) > BYTES_MAX:
         raise TooManyBytes
     if len(columns) == 1 and first.indices is None and first.present is None and not first.is_constant:
-        return _to_flat(first.array, 1)
+        return Flat(*read_bytes(first.array))
     parts = []
     interleaved = np.empty((row_count, len(columns)), np.int32)
     used = 0
@@ -156,7 +157,8 @@ def join_pieces(pieces: Sequence[Piece], row_count: int) -> Flat:
             places[~column.present] = used
             used += 1
     indices = pa.Array.from_buffers(pa.int32(), interleaved.size, [None, pa.py_buffer(interleaved)])
-    return _to_flat(take_elements(pa.concat_arrays(parts), indices), len(columns))
+    data, starts = read_bytes(take_elements(pa.concat_arrays(parts), indices))
+    return Flat(data, starts[:: len(columns)])
 
 
 def _merge_neighbours(pieces: Sequence[Piece], row_count: int) -> list[Elements]:
@@ -185,13 +187,3 @@ def _merge_neighbours(pieces: Sequence[Piece], row_count: int) -> list[Elements]
             columns.append(piece)
         is_after_constant = is_constant
     return columns
-
-
-def _to_flat(array: pa.Array, step: int) -> Flat:
-    """Joins every `step` elements into one row."""
-    _, starts_buffer, data_buffer = array.buffers()
-    if starts_buffer is None:  # Arrow may omit the buffers of an empty array
-        return Flat(np.empty(0, np.uint8), np.zeros(1, np.int32))
-    starts = np.frombuffer(starts_buffer, np.int32)[array.offset : array.offset + len(array) + 1 : step]
-    data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
-    return Flat(data, starts)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -65,9 +64,9 @@ def encode_integer(numbers: Numbers, array: pa.Array, scope: MisfitScope) -> lis
     return list(encode_varints(numbers.read(array, scope)))
 
 
-def encode_float(dtype: Any, size: int, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-    """`dtype` is that of the array, `size` 4 or 8."""
-    return [VarintField(read_float_words(array, dtype, size), size, size)]
+def encode_float(size: int, array: pa.Array, scope: MisfitScope) -> list[Piece]:
+    """`size` is 4 or 8."""
+    return [VarintField(read_float_words(array, size), size, size)]
 
 
 def encode_text(array: pa.Array, scope: MisfitScope) -> list[Piece]:

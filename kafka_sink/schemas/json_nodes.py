@@ -8,7 +8,6 @@ microseconds if they are not 0 (Spark truncates them). The scalar reference is t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -64,10 +63,10 @@ def encode_number(array: pa.Array, scope: MisfitScope) -> list[Piece]:
     return [_cast_to_text(array)]
 
 
-def encode_float(dtype: Any, is_strict: bool, is_key: bool, array: pa.Array, scope: MisfitScope) -> list[Piece]:
+def encode_float(is_strict: bool, is_key: bool, array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """`is_strict`: a non-finite number does not fit, because the JSON schema requires a number. `is_key`: of a map; the
     map writes the quotes."""
-    numbers = read_numbers(array, dtype)
+    numbers = read_numbers(array)
     finite = np.isfinite(numbers)
     is_whole = (np.floor(numbers) == numbers) & finite
     if (np.abs(numbers, where=is_whole, out=np.zeros(len(numbers))) >= _NO_EXPONENT_BELOW).any():

@@ -7,7 +7,6 @@ length-delimited, so it is encoded first and written to the outer one as bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,9 +56,9 @@ def encode_fixed(numbers: Numbers, size: int, array: pa.Array, scope: MisfitScop
     return [VarintField(words, size, size)], read == 0
 
 
-def encode_float(dtype: Any, size: int, array: pa.Array, scope: MisfitScope) -> Content:
+def encode_float(size: int, array: pa.Array, scope: MisfitScope) -> Content:
     """-0.0 is not 0: it is written."""
-    words = read_float_words(array, dtype, size)
+    words = read_float_words(array, size)
     return [VarintField(words, size, size)], words == 0
 
 
@@ -189,7 +188,7 @@ def encode_message(
 def encode_moment(units_per_second: int, is_duration: bool, array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """google.protobuf.Timestamp and Duration: seconds and nanoseconds. Nanoseconds of a Timestamp are never negative,
     those of a Duration have the sign of its seconds."""
-    numbers = read_numbers(array, np.int64)
+    numbers = read_numbers(array)
     seconds = numbers // units_per_second
     rest = numbers - seconds * units_per_second
     if is_duration:
