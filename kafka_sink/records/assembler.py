@@ -146,10 +146,11 @@ class Assembler(Generic[B]):
         """Up to eight times larger if each partition would get few rows, or if values are too large to be copied."""
         if columns.has_large_values:
             return 8 * self._chunk_bytes
-        if not columns.row_count:
+        row_count = len(partitions)
+        if not row_count:
             return self._chunk_bytes
         partition_count = int(largest(partitions)) + 1
-        wanted_bytes = ROWS_PER_PARTITION * partition_count * (columns.bytes_max // columns.row_count)
+        wanted_bytes = ROWS_PER_PARTITION * partition_count * (columns.bytes_max // row_count)
         return max(self._chunk_bytes, min(wanted_bytes, 8 * self._chunk_bytes))
 
     # ---- planning --------------------------------------------------------------------------------------------------
@@ -201,13 +202,13 @@ class Assembler(Generic[B]):
         counts = np.array([piece.stop - piece.start for piece in pieces])
         firsts = np.array([piece.first_record for piece in pieces])
         bases, newest = chunk.timestamps_of(pieces, starts)
+        row_ids = chunk.columns.row_ids if chunk.order is None else chunk.columns.row_ids[chunk.order]
         encoded = encode_rows(
             chunk.columns,
             chunk.order,
             timestamp_deltas=chunk.timestamp_deltas(bases, counts),
-            offset_deltas=np.arange(chunk.row_count) - np.repeat(starts - firsts, counts),
+            offset_deltas=np.arange(len(row_ids)) - np.repeat(starts - firsts, counts),
         )
-        row_ids = chunk.columns.row_ids if chunk.order is None else chunk.columns.row_ids[chunk.order]
         closed = []
         for piece, base_timestamp_ms, max_timestamp_ms in zip(pieces, bases, newest, strict=True):
             batch = piece.batch
@@ -287,10 +288,6 @@ class _Chunk:
                 timestamps = oldest
         return cls(columns, order, of_groups, stops, timestamps)
 
-    @property
-    def row_count(self) -> int:
-        return self.columns.row_count
-
     def record_ends(self, batches: list[_OpenBatch | None], records_max: int) -> Array:
         """Upper bounds of cumulative record sizes, in sorted order; one element more than rows."""
         known = [batch.base_timestamp_ms for batch in batches if batch is not None]
@@ -300,8 +297,8 @@ class _Chunk:
             known += [int(self.timestamps.min()), int(self.timestamps.max())]
         sizes = self.columns.record_sizes(timestamp_span_ms=max(known) - min(known), records_max=records_max)
         if isinstance(sizes, int):
-            return np.arange(self.row_count + 1) * sizes
-        ends = np.zeros(self.row_count + 1, np.int64)
+            return np.arange(self.columns.row_count + 1) * sizes
+        ends = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes if self.order is None else sizes[self.order], out=ends[1:])
         return ends
 

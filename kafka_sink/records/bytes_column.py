@@ -15,14 +15,19 @@ import pyarrow as pa
 from kafka_sink.error_table.writes import COLUMN_TYPE
 from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
+from kafka_sink.records.arrays import OFFSET_TYPES, read_bytes, valid_mask
 from kafka_sink.records.taking import take_elements
 from kafka_sink.records.varint import Array, binary_array, largest, length_varint_sizes, smallest
 
 STRING_TYPES = "string, large_string or string_view"
 BYTES_TYPES = f"binary, large_binary, binary_view, fixed_size_binary, {STRING_TYPES}"
-_SMALL_TYPES, _LARGE_TYPES = (pa.binary(), pa.string()), (pa.large_binary(), pa.large_string())
 _TEXT_TYPES = (pa.string(), pa.large_string(), pa.string_view())
 _BINARY_TYPES = (pa.binary(), pa.large_binary(), pa.binary_view())
+
+
+class TooManyBytes(DataError):
+    def __init__(self) -> None:
+        super().__init__("a column of 2 GiB and more cannot be encoded at once: send fewer rows")
 
 
 @frozen
@@ -43,21 +48,13 @@ class BytesColumn:
     def from_arrow(cls, array: pa.Array) -> BytesColumn:
         """The type is one that `check_bytes_type` accepts."""
         array = to_plain(array)
-        kind = array.type
-        if pa.types.is_null(kind):
-            count = len(array)
-            return cls.of(np.empty(0, np.uint8), np.zeros(count + 1, np.int32), np.full(count, -1, np.int32))
-        if kind not in _SMALL_TYPES + _LARGE_TYPES:
+        if array.type not in OFFSET_TYPES:
             array = array.cast(pa.large_binary())
-        _, starts_buffer, data_buffer = array.buffers()
-        if starts_buffer is None or not len(array):  # the buffers of an empty array may be missing, or empty
-            return cls.of(np.empty(0, np.uint8), np.zeros(1, np.int32), np.empty(0, np.int32))
-        starts = np.frombuffer(starts_buffer, np.int32 if kind in _SMALL_TYPES else np.int64)
-        starts = starts[array.offset : array.offset + len(array) + 1]
-        data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
-        lengths = np.diff(starts)
-        if array.null_count:
-            lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
+        data, starts = read_bytes(array)
+        lengths = starts[1:] - starts[:-1]
+        valid = valid_mask(array)
+        if valid is not None:
+            lengths[~valid] = -1
         return cls.of(data, starts, lengths)
 
     @classmethod
@@ -98,12 +95,12 @@ class BytesColumn:
         return BytesColumn.of(taken.data, taken.starts, self.lengths[rows])
 
     def elements(self) -> pa.Array:
-        """The rows as a plain Arrow array without nulls. Raises `DataError` from 2 GiB on."""
+        """The rows as a plain Arrow array without nulls. Raises `TooManyBytes` from 2 GiB on."""
         if self.starts.dtype == np.int32:
             return binary_array(pa.py_buffer(self.data), np.ascontiguousarray(self.starts))
         first, last = int(self.starts[0]), int(self.starts[-1])
         if last - first >= 2**31:
-            raise DataError("a column of 2 GiB and more cannot be encoded at once: send fewer rows")
+            raise TooManyBytes
         return binary_array(pa.py_buffer(self.data[first:last]), (self.starts - first).astype(np.int32))
 
     def views(self, rows: Array) -> list[memoryview]:

@@ -152,9 +152,9 @@ class RecordColumns:
     @property
     def bytes_max(self) -> int:
         """Upper bound of the size of all records together, before compression and without batch headers."""
-        sizes = self.sizes
-        total = sizes * self.row_count if isinstance(sizes, int) else int(sizes.sum())
-        return total + RECORD_OVERHEAD_BYTES_MAX * self.row_count
+        row_count = len(self.row_ids)
+        total = self.sizes * row_count if isinstance(self.sizes, int) else int(self.sizes.sum())
+        return total + RECORD_OVERHEAD_BYTES_MAX * row_count
 
     def check_record_sizes(self, request_bytes_max: int, buffer_bytes_max: int | None = None) -> None:
         """Each record must fit a request of its own (Java's client uses the same size), and the memory for records."""

@@ -7,9 +7,9 @@ batches.
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 
+from kafka_sink.records.arrays import OFFSET_TYPES, read_bytes
 from kafka_sink.records.checksum import crc32c
 
 DIGESTED = ("key", "value")
@@ -33,16 +33,7 @@ class RowDigest:
 
 def _extend_checksum(checksum: int, column: pa.Array) -> int:
     """A column that is neither binary nor text does not change it."""
-    kind = column.type
-    if pa.types.is_binary(kind) or pa.types.is_string(kind):
-        starts_type = np.int32
-    elif pa.types.is_large_binary(kind) or pa.types.is_large_string(kind):
-        starts_type = np.int64
-    else:  # Spark sends no other types
+    if column.type not in OFFSET_TYPES:  # Spark sends no other types
         return checksum
-    _, starts_buffer, data = column.buffers()
-    if starts_buffer is None or data is None:
-        return checksum
-    starts = np.frombuffer(starts_buffer, starts_type)
-    first, last = int(starts[column.offset]), int(starts[column.offset + len(column)])
-    return crc32c(memoryview(data)[first:last], checksum)
+    data, starts = read_bytes(column)
+    return crc32c(data[int(starts[0]) : int(starts[-1])].data, checksum)

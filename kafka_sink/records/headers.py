@@ -7,19 +7,22 @@ error. Spark's strings may hold any bytes, and some readers end at a key that th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 
 from kafka_sink.error_table.writes import ROW_HEADERS
 from kafka_sink.errors import DataError
+from kafka_sink.records.arrays import read_lists, valid_mask
 from kafka_sink.records.bytes_column import BytesColumn, check_bytes_type, plain_type, to_plain, wrong_type_error
-from kafka_sink.records.taking import take_elements
-from kafka_sink.records.varint import Array, largest, length_elements
+from kafka_sink.records.pieces import bytes_elements, join_pieces, length_elements, mask_pieces
+from kafka_sink.records.varint import Array, largest
 
 COLUMN = "headers"
 HEADERS_TYPES = "list<struct<key: string, value: binary>> and map<string, binary or string>"
 ASCII_MAX = 127
-_EMPTY = pa.array([b""], pa.binary())
 
 
 def check_headers_type(kind: pa.DataType) -> None:
@@ -44,39 +47,22 @@ def check_headers_type(kind: pa.DataType) -> None:
 def encode_header_column(array: pa.Array, first_row: int) -> BytesColumn:
     """`first_row` is the number of the first one in errors."""
     array = to_plain(array)
-    if array.null_count == len(array):
-        return _no_headers(len(array))
-    list_starts = array.offsets.to_numpy()
-    first, last = int(list_starts[0]), int(list_starts[-1])
-    counts = np.diff(list_starts)
-    if array.null_count:
-        counts[array.is_null().to_numpy(zero_copy_only=False)] = 0
-    row_count, header_count = len(array), int(counts.sum())
-    if header_count == 0:
+    row_count = len(array)
+    if array.null_count == row_count:
         return _no_headers(row_count)
-    # Maps header i (over all rows) to its row and its position in the list's values; under null lists there may be
-    # values that belong to no row.
-    ends = np.cumsum(counts)
-    rows = np.repeat(np.arange(row_count), counts)
-    sources = np.arange(header_count) + np.repeat(list_starts[:-1] - first - (ends - counts), counts)
-    keys, values = _split_entries(array, first, last, sources, rows, first_row)
-
-    count_elements, count_index = length_elements(counts)
-    key_lengths, key_length_index = length_elements(keys.lengths)
-    value_lengths, value_length_index = length_elements(values.lengths)
-    parts = [count_elements, key_lengths, keys.elements(), value_lengths, values.elements(), _EMPTY]
-    bases = np.cumsum([0, *(len(part) for part in parts)])
-
-    # Each row has one element (the count) and four per header.
-    index = np.empty(row_count + 4 * header_count, np.int64)
-    row_positions = np.arange(row_count) + 4 * (ends - counts)
-    positions = 4 * np.arange(header_count) + rows + 1
-    index[row_positions] = bases[0] + count_index
-    index[positions] = bases[1] + key_length_index[sources]
-    index[positions + 1] = bases[2] + sources
-    index[positions + 2] = bases[3] + value_length_index[sources]
-    index[positions + 3] = np.where(values.lengths[sources] < 0, bases[5], bases[4] + sources)
-    return _take_rows(parts, index, row_positions)
+    valid = valid_mask(array)
+    offsets, parts = read_lists(array)
+    counts = np.diff(offsets)
+    if valid is not None:
+        counts[~valid] = 0
+    if not counts.any():
+        return _no_headers(row_count)
+    # Under null lists there may be headers that belong to no row.
+    keys, values = _read_entries(array.type, parts, partial(_refuse, offsets, valid, first_row))
+    pieces = [part for column in (keys, values) for part in (length_elements(column.lengths), bytes_elements(column))]
+    entries = join_pieces(pieces, len(keys)).elements(offsets)
+    rows = join_pieces([length_elements(counts), *mask_pieces([entries], valid)], row_count)
+    return BytesColumn.of(rows.data, rows.starts, np.diff(rows.starts))
 
 
 def _no_headers(row_count: int) -> BytesColumn:
@@ -85,32 +71,22 @@ def _no_headers(row_count: int) -> BytesColumn:
     )
 
 
-def _take_rows(parts: list[pa.Array], index: Array, row_positions: Array) -> BytesColumn:
-    """The indexed elements of `parts`; each row has those from its position to the next row's."""
-    joined = take_elements(pa.concat_arrays(parts), pa.array(index))
-    _, starts_buffer, data_buffer = joined.buffers()
-    element_starts = np.frombuffer(starts_buffer, np.int32)
-    starts = np.append(element_starts[row_positions], element_starts[len(index)])
-    return BytesColumn.of(np.frombuffer(data_buffer, np.uint8), starts, np.diff(starts))
-
-
-def _split_entries(
-    array: pa.Array, first: int, last: int, sources: Array, rows: Array, first_row: int
+def _read_entries(
+    kind: pa.DataType, parts: list[pa.Array], refuse: Callable[[Array, str], None]
 ) -> tuple[BytesColumn, BytesColumn]:
-    if pa.types.is_map(array.type):
-        keys, values = array.keys.slice(first, last - first), array.items.slice(first, last - first)
-    else:
-        entries = array.values.slice(first, last - first)
-        if entries.null_count:
-            _refuse(entries.is_null().to_numpy(zero_copy_only=False)[sources], rows, first_row, "a null header")
-        key_index, value_index = _key_and_value_index(entries.type)
-        keys, values = entries.field(key_index), entries.field(value_index)
-    key_column = BytesColumn.from_arrow(keys)
-    if key_column.has_nulls:
-        _refuse(key_column.lengths[sources] < 0, rows, first_row, "a header whose key is null")
-    if int(largest(key_column.data, initial=0)) > ASCII_MAX:
-        _refuse(~_find_utf8(key_column)[sources], rows, first_row, "a header whose key is no text in UTF-8")
-    return key_column, BytesColumn.from_arrow(values)
+    """Keys and values of all headers."""
+    if not pa.types.is_map(kind):
+        (entries,) = parts
+        valid = valid_mask(entries)
+        if valid is not None:
+            refuse(~valid, "a null header")
+        parts = [entries.field(index) for index in _key_and_value_index(entries.type)]
+    keys, values = BytesColumn.from_arrow(parts[0]), BytesColumn.from_arrow(parts[1])
+    if keys.has_nulls:
+        refuse(keys.lengths < 0, "a header whose key is null")
+    if int(largest(keys.data, initial=0)) > ASCII_MAX:
+        refuse(~_find_utf8(keys), "a header whose key is no text in UTF-8")
+    return keys, values
 
 
 def _find_utf8(names: BytesColumn) -> Array:
@@ -125,8 +101,10 @@ def _key_and_value_index(entry_type: pa.StructType) -> tuple[int, int]:
     return (1, 0) if names == ["value", "key"] else (0, 1)
 
 
-def _refuse(is_bad: Array, rows: Array, first_row: int, what: str) -> None:
-    bad = np.flatnonzero(is_bad)
-    if len(bad):
-        row = first_row + int(rows[bad[0]])
+def _refuse(offsets: Array, valid: Array | None, first_row: int, is_bad: Array, what: str) -> None:
+    rows = np.searchsorted(offsets, np.flatnonzero(is_bad), side="right") - 1
+    if valid is not None:
+        rows = rows[valid[rows]]
+    if len(rows):
+        row = first_row + int(rows[0])
         raise DataError(f"column {COLUMN} has {what} in row {row}", ROW_HEADERS, row=row, column=COLUMN)

@@ -6,7 +6,7 @@ the columns of that matrix; if keys end at different words, a step is computed f
 word. Longer keys take another round per 32 bytes. Once few keys are left (short keys with some very long ones), they
 are hashed one by one.
 
-Arithmetic is modulo 2**32: uint32 arrays wrap silently.
+Arithmetic is modulo 2**32: uint32 arrays wrap silently. The scalar reference is tests/property/slow_murmur2.py.
 """
 
 from __future__ import annotations
@@ -27,30 +27,6 @@ WINDOW_WORDS = WINDOW_BYTES // WORD_BYTES
 _FEW_KEYS = 32
 _M = np.uint32(MULTIPLIER)
 _TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
-
-
-def murmur2(content: bytes) -> int:
-    """The scalar reference: the hash of one key, unsigned."""
-    hashed = SEED ^ len(content)
-    whole_bytes = len(content) - len(content) % WORD_BYTES
-    for position in range(0, whole_bytes, WORD_BYTES):
-        word = int.from_bytes(content[position : position + WORD_BYTES], "little")
-        hashed = _mix_word(hashed, word)
-    hashed = _mix_tail(hashed, content[whole_bytes:])
-    hashed ^= hashed >> 13
-    hashed = hashed * MULTIPLIER & MASK
-    return hashed ^ hashed >> 15
-
-
-def _mix_word(hashed: int, word: int) -> int:
-    word = word * MULTIPLIER & MASK
-    word ^= word >> 24
-    word = word * MULTIPLIER & MASK
-    return (hashed * MULTIPLIER & MASK) ^ word
-
-
-def _mix_tail(hashed: int, tail: bytes) -> int:
-    return (hashed ^ int.from_bytes(tail, "little")) * MULTIPLIER & MASK if tail else hashed
 
 
 def murmur2_column(column: BytesColumn) -> Array:
@@ -120,7 +96,7 @@ def _hash_rest(hashed: int, rest: Array) -> int:
     for word in words.tolist():
         hashed = (hashed * MULTIPLIER & MASK) ^ word
     tail = rest[whole_bytes:].tobytes()
-    return _mix_tail(hashed, tail)
+    return (hashed ^ int.from_bytes(tail, "little")) * MULTIPLIER & MASK if tail else hashed
 
 
 def _mix_words(hashed: Array, words: Array) -> None:

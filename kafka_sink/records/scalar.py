@@ -137,7 +137,7 @@ def encode_batch(records: Sequence[Record], codec: Compressor) -> EncodedBatch:
 # ---- decoding --------------------------------------------------------------------------------------------------
 
 
-class _Reader:
+class Reader:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.position = 0
@@ -147,6 +147,10 @@ class _Reader:
         return len(self.data) - self.position
 
     def read_varint(self, bits: int) -> int:
+        unsigned = self.read_unsigned_varint(bits)
+        return (unsigned >> 1) ^ -(unsigned & 1)
+
+    def read_unsigned_varint(self, bits: int) -> int:
         unsigned = shift = 0
         while True:
             if self.position >= len(self.data):
@@ -161,7 +165,7 @@ class _Reader:
                 raise RemoteProtocolError(f"varint is longer than {bits} bits allow")
         if unsigned >> bits:
             raise RemoteProtocolError(f"varint is larger than {bits} bits")
-        return (unsigned >> 1) ^ -(unsigned & 1)
+        return unsigned
 
     def take(self, size: int) -> bytes:
         if not 0 <= size <= self.remaining:
@@ -190,10 +194,10 @@ def decode_records(content: bytes, count: int, base_timestamp_ms: int) -> list[t
     """The uncompressed records section as (offset delta, record)."""
     if not 0 <= count <= len(content) // layout.RECORD_BYTES_MIN:
         raise RemoteProtocolError(f"batch names {count} records in {len(content)} bytes")
-    section = _Reader(content)
+    section = Reader(content)
     decoded = []
     for _ in range(count):
-        reader = _Reader(section.take(section.read_varint(32)))
+        reader = Reader(section.take(section.read_varint(32)))
         reader.take(1)  # attributes: unused
         timestamp_ms = base_timestamp_ms + reader.read_varint(64)
         offset_delta = reader.read_varint(32)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafka_sink.records.scalar import encode_varint, zigzag_number
+from kafka_sink.records.scalar import encode_varint
 
 Array = NDArray[Any]
 
@@ -48,7 +48,7 @@ def zigzag(values: Array) -> Array:
 
 def varint_size(value: int) -> int:
     """The size in bytes of one signed number's varint."""
-    return _unsigned_varint_size(zigzag_number(value))
+    return (value ^ value >> 63).bit_length() // 7 + 1
 
 
 def length_varint_sizes(lengths: Array) -> Array:
@@ -174,27 +174,6 @@ _TABLE = _encode_words(np.arange(1 << 15, dtype=np.uint64), (1 << 15) - 1)
 _TABLE_WORDS: Array = np.asarray(_TABLE.words)
 _TABLE_COUNTS: Array = np.asarray(_TABLE.counts)
 
-# The varints of the lengths -1, 0, 1, ... as elements of an Arrow array: gathered by index, they need no packing.
-_LENGTHS_COUNT = 1 << 13
-
-
-def _length_table() -> pa.Array:
-    flat, starts = pack(encode_varints(np.arange(-1, _LENGTHS_COUNT - 1)), _LENGTHS_COUNT)
-    return binary_array(pa.py_buffer(flat), starts)
-
 
 def binary_array(data: pa.Buffer, starts: Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(starts) - 1, [None, pa.py_buffer(starts), data])
-
-
-_LENGTH_TABLE = _length_table()
-
-
-def length_elements(lengths: Array) -> tuple[pa.Array, Array]:
-    """Varints of lengths (-1 and up) as a small Arrow array of the distinct ones, and each row's index into it."""
-    longest = int(largest(lengths, initial=-1))
-    if longest < _LENGTHS_COUNT - 1:
-        return _LENGTH_TABLE.slice(0, longest + 2), lengths + 1
-    distinct, index = np.unique(lengths, return_inverse=True)
-    flat, starts = pack(encode_varints(distinct), len(distinct))
-    return binary_array(pa.py_buffer(flat), starts), index

@@ -86,7 +86,7 @@ class AvroSchema:
         """`references`: name to text of every referenced schema."""
         references = dict(references or {})
         names: dict[str, AvroType] = {}
-        _read_references(dict(references), names)
+        _read_references(references, names)
         found = _parse_json(text)
         kind = _Reader(names).read(found, "", 0)
         text = json.dumps(found, separators=(",", ":"), ensure_ascii=False)
@@ -106,22 +106,21 @@ def check_name(name: Any) -> None:
         raise invalid_schema(f"{name!r} is no name in Avro: letters, digits and underscores, no digit first")
 
 
-def _read_references(waiting: dict[str, str], names: dict[str, AvroType]) -> None:
+def _read_references(texts: Mapping[str, str], names: dict[str, AvroType]) -> None:
     """In any order: one may refer to another."""
-    while waiting:
-        problem: ConfigError | None = None
-        for name in list(waiting):
+    while texts:
+        problems: dict[str, ConfigError] = {}
+        for name, text in texts.items():
             known = dict(names)
             try:
-                _Reader(known).read(_parse_json(waiting[name]), "", 0)
+                _Reader(known).read(_parse_json(text), "", 0)
+                names.update(known)
             except ConfigError as error:
-                problem = error
-                continue
-            names.update(known)
-            del waiting[name]
-            break
-        else:
-            raise invalid_schema(f"the schemas that are referred to cannot be read ({', '.join(waiting)}): {problem}")
+                problems[name] = error
+        if len(problems) == len(texts):
+            *_, problem = problems.values()
+            raise invalid_schema(f"the schemas that are referred to cannot be read ({', '.join(texts)}): {problem}")
+        texts = {name: texts[name] for name in problems}
 
 
 def _parse_json(text: str) -> Any:

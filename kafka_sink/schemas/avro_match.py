@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
@@ -18,7 +17,7 @@ from kafka_sink.schemas.avro_default import encode_default
 from kafka_sink.schemas.decimals import PRECISION_MAX
 from kafka_sink.schemas.derive import derive_scalar
 from kafka_sink.schemas.naming import Problems, find_columns, is_bytes, is_list, is_text, join_path
-from kafka_sink.schemas.node import Numbers, ValueNode, days, integer_dtype, integers, timestamps
+from kafka_sink.schemas.node import Numbers, ValueNode, days, integers, is_float, timestamps
 
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 # What can be written as a type: the second half of an error text.
@@ -156,12 +155,8 @@ def _match_integer(kind: pa.DataType, schema: AvroType) -> Numbers | None:
 
 def _match_float(kind: pa.DataType, size: int) -> ValueNode | None:
     """Only without loss of precision."""
-    if pa.types.is_float32(kind) or (pa.types.is_float64(kind) and size == 8):
-        return partial(nodes.encode_float, np.float32 if pa.types.is_float32(kind) else np.float64, size)
-    dtype = integer_dtype(kind)
-    if dtype is None or np.dtype(dtype).itemsize > size // 2:
-        return None
-    return partial(nodes.encode_float, dtype, size)
+    fits = is_float(kind, size) or (pa.types.is_integer(kind) and kind.bit_width <= 4 * size)
+    return partial(nodes.encode_float, size) if fits else None
 
 
 def _match_decimal(kind: pa.DataType, schema: AvroType) -> ValueNode | None:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_sink.frozen import frozen
+from kafka_sink.records.arrays import read_flags, read_float_words, read_lists, valid_mask
 from kafka_sink.records.bytes_column import BytesColumn, to_plain
+from kafka_sink.records.pieces import Elements, Piece, bytes_elements, constant_piece, join_pieces, mask_pieces
 from kafka_sink.records.varint import VarintField, encode_varints
-from kafka_sink.schemas.arrays import read_flags, read_float_words, read_lists, valid_mask
 from kafka_sink.schemas.decimals import encode_fixed_decimal, encode_shortest_decimal, read_halves
 from kafka_sink.schemas.misfit import MisfitScope
 from kafka_sink.schemas.node import Numbers, ValueNode, refuse_invalid_utf8, symbol_numbers
-from kafka_sink.schemas.pieces import Elements, Piece, bytes_elements, constant_piece, join_pieces, mask_pieces
 
 NULL_REFUSED = "is null, and the schema has no null there"
 # Branches of a union whose index is one byte.
@@ -65,9 +64,9 @@ def encode_integer(numbers: Numbers, array: pa.Array, scope: MisfitScope) -> lis
     return list(encode_varints(numbers.read(array, scope)))
 
 
-def encode_float(dtype: Any, size: int, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-    """`dtype` is that of the array, `size` 4 or 8."""
-    return [VarintField(read_float_words(array, dtype, size), size, size)]
+def encode_float(size: int, array: pa.Array, scope: MisfitScope) -> list[Piece]:
+    """`size` is 4 or 8."""
+    return [VarintField(read_float_words(array, size), size, size)]
 
 
 def encode_text(array: pa.Array, scope: MisfitScope) -> list[Piece]:

@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
+from kafka_sink.records.arrays import read_numbers, valid_mask
+from kafka_sink.records.pieces import Piece, choice
 from kafka_sink.records.varint import Array, VarintField
-from kafka_sink.schemas.arrays import read_numbers, valid_mask
 from kafka_sink.schemas.misfit import MisfitScope
-from kafka_sink.schemas.pieces import Piece, choice
 
 PRECISION_MAX = 38
 

@@ -10,14 +10,13 @@ import json
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas import json_nodes as nodes
 from kafka_sink.schemas.json_text import format_dates, format_intervals, format_timestamps
 from kafka_sink.schemas.naming import Problems, column_text, is_bytes, is_list, is_text, join_path, spark_name
-from kafka_sink.schemas.node import ValueNode, days, integer_dtype, timestamps
+from kafka_sink.schemas.node import ValueNode, days, is_float, timestamps
 
 
 def match_json(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> ValueNode:
@@ -38,7 +37,7 @@ def json_type(kind: pa.DataType) -> str:
         return "array"
     if types.is_boolean(kind) or types.is_null(kind):
         return "boolean" if types.is_boolean(kind) else "null"
-    if integer_dtype(kind) is not None:
+    if types.is_integer(kind):
         return "integer"
     return "number" if types.is_floating(kind) or types.is_decimal(kind) else "string"
 
@@ -123,10 +122,10 @@ def _match_scalar(kind: pa.DataType, *, is_strict: bool, is_key: bool = False) -
         return nodes.encode_null
     if types.is_boolean(kind):
         return nodes.encode_boolean
-    if integer_dtype(kind) is not None or types.is_decimal(kind):
+    if types.is_integer(kind) or types.is_decimal(kind):
         return nodes.encode_number
-    if types.is_float32(kind) or types.is_float64(kind):
-        return partial(nodes.encode_float, np.float32 if types.is_float32(kind) else np.float64, is_strict, is_key)
+    if is_float(kind):
+        return partial(nodes.encode_float, is_strict, is_key)
     if is_text(kind):
         return nodes.encode_text
     if is_bytes(kind):

@@ -8,20 +8,15 @@ microseconds if they are not 0 (Spark truncates them). The scalar reference is t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_sink.frozen import frozen
+from kafka_sink.records.arrays import read_flags, read_lists, read_numbers, valid_mask
 from kafka_sink.records.bytes_column import BytesColumn, to_plain
-from kafka_sink.records.varint import Array
-from kafka_sink.schemas.arrays import read_flags, read_lists, read_numbers, valid_mask
-from kafka_sink.schemas.json_text import encode_base64, escape_strings, format_times
-from kafka_sink.schemas.misfit import MisfitScope
-from kafka_sink.schemas.node import Numbers, ValueNode, refuse_invalid_utf8
-from kafka_sink.schemas.pieces import (
+from kafka_sink.records.pieces import (
     Elements,
     Piece,
     bytes_elements,
@@ -30,6 +25,10 @@ from kafka_sink.schemas.pieces import (
     join_pieces,
     mask_pieces,
 )
+from kafka_sink.records.varint import Array
+from kafka_sink.schemas.json_text import encode_base64, escape_strings, format_times
+from kafka_sink.schemas.misfit import MisfitScope
+from kafka_sink.schemas.node import Numbers, ValueNode, refuse_invalid_utf8
 
 NULL_REFUSED = "is null, and the schema requires it"
 ITEM_NULL_REFUSED = "is null, and the schema has no null there"
@@ -64,10 +63,10 @@ def encode_number(array: pa.Array, scope: MisfitScope) -> list[Piece]:
     return [_cast_to_text(array)]
 
 
-def encode_float(dtype: Any, is_strict: bool, is_key: bool, array: pa.Array, scope: MisfitScope) -> list[Piece]:
+def encode_float(is_strict: bool, is_key: bool, array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """`is_strict`: a non-finite number does not fit, because the JSON schema requires a number. `is_key`: of a map; the
     map writes the quotes."""
-    numbers = read_numbers(array, dtype)
+    numbers = read_numbers(array)
     finite = np.isfinite(numbers)
     is_whole = (np.floor(numbers) == numbers) & finite
     if (np.abs(numbers, where=is_whole, out=np.zeros(len(numbers))) >= _NO_EXPONENT_BELOW).any():

@@ -10,17 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_sink.records.bytes_column import BytesColumn
-from kafka_sink.records.varint import Array, VarintField, binary_array
-from kafka_sink.schemas.pieces import (
+from kafka_sink.records.bytes_column import BytesColumn, TooManyBytes
+from kafka_sink.records.pieces import (
     BYTES_MAX,
     Elements,
     Piece,
-    TooManyBytes,
     bytes_elements,
     choice,
     constant_elements,
 )
+from kafka_sink.records.varint import Array, VarintField, binary_array
 
 US_PER_DAY = 86_400_000_000
 # Days close together are looked up in a cached table of some years; others are formatted once each.

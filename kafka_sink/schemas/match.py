@@ -11,8 +11,9 @@ import pyarrow as pa
 from kafka_sink.error_table.writes import ROW_TOO_LARGE
 from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
-from kafka_sink.records.bytes_column import plain_type, to_plain
-from kafka_sink.schemas.arrays import valid_mask
+from kafka_sink.records.arrays import valid_mask
+from kafka_sink.records.bytes_column import TooManyBytes, plain_type, to_plain
+from kafka_sink.records.pieces import Piece, constant_piece, join_pieces, mask_pieces
 from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.schemas.avro_match import match_avro
 from kafka_sink.schemas.json_match import match_json
@@ -20,7 +21,6 @@ from kafka_sink.schemas.jsonschema import JsonSchema
 from kafka_sink.schemas.misfit import Misfit, MisfitScope, make_errors
 from kafka_sink.schemas.naming import Problems
 from kafka_sink.schemas.node import ValueNode
-from kafka_sink.schemas.pieces import Piece, TooManyBytes, constant_piece, join_pieces, mask_pieces
 from kafka_sink.schemas.protobuf import ProtobufSchema
 from kafka_sink.schemas.protobuf_match import match_protobuf
 

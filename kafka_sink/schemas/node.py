@@ -7,17 +7,16 @@ Each format has its own nodes. They are functions; what they need to know of the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
+from kafka_sink.records.arrays import read_numbers
 from kafka_sink.records.bytes_column import BytesColumn
+from kafka_sink.records.pieces import Piece
 from kafka_sink.records.varint import Array
-from kafka_sink.schemas.arrays import read_numbers
 from kafka_sink.schemas.misfit import MisfitScope
-from kafka_sink.schemas.pieces import Piece
 
 UNITS_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 _MS_PER_DAY = 86_400_000
@@ -28,10 +27,9 @@ ValueNode = Callable[[pa.Array, MisfitScope], list[Piece]]
 
 @frozen
 class Numbers:
-    """How whole numbers are read from an Arrow array: `dtype` of the array; multiplied or divided (rounding down) to
-    change their unit; outside of [low, high] they do not fit."""
+    """How whole numbers are read from an array: multiplied or divided (rounding down) to change their unit; outside of
+    [low, high] they do not fit."""
 
-    dtype: Any
     multiply: int = 1
     divide: int = 1
     low: int | None = None
@@ -39,8 +37,8 @@ class Numbers:
 
     def read(self, array: pa.Array, scope: MisfitScope) -> Array:
         """As 64-bit numbers; those that do not fit are 0 and misfits."""
-        raw = read_numbers(array, self.dtype)
-        if self.dtype is np.uint64:
+        raw = read_numbers(array)
+        if raw.dtype == np.uint64:
             scope.refuse(raw > np.uint64(2**63 - 1), "is above what 64 bits with a sign can hold")
         numbers: Array = raw.astype(np.int64)
         if self.divide > 1:
@@ -60,38 +58,27 @@ class Numbers:
         return np.where(is_bad, 0, numbers)
 
 
-_INTEGERS = {
-    "int8": np.int8, "int16": np.int16, "int32": np.int32, "int64": np.int64,
-    "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32, "uint64": np.uint64,
-}  # fmt: skip
-
-
-def integer_dtype(kind: pa.DataType) -> Any:
-    """None if the type is not an integer."""
-    return _INTEGERS.get(str(kind))
-
-
 def integers(kind: pa.DataType, bits: int = 64) -> Numbers | None:
-    """A column of whole numbers for a signed type with `bits`."""
-    dtype = integer_dtype(kind)
-    if dtype is None:
+    """A column of whole numbers for a signed type with `bits`. None: it has no such numbers."""
+    if not pa.types.is_integer(kind):
         return None
-    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
-    limits = np.iinfo(dtype)
-    if bits == 64 or (low <= limits.min and limits.max <= high):
-        return Numbers(dtype)
-    return Numbers(dtype, low=low, high=high)
+    has_all = bits == 64 or kind.bit_width < bits or kind == pa.int32()
+    return Numbers() if has_all else Numbers(low=-(2 ** (bits - 1)), high=2 ** (bits - 1) - 1)
+
+
+def is_float(kind: pa.DataType, size: int = 8) -> bool:
+    """Which fits a float of `size` bytes."""
+    return bool(pa.types.is_float32(kind) or (pa.types.is_float64(kind) and size == 8))
 
 
 def timestamps(kind: pa.DataType, unit: str) -> Numbers:
     """A timestamp, a duration or a time of day in another unit."""
-    is_narrow = pa.types.is_time32(kind)
     has, wants = UNITS_PER_SECOND[kind.unit], UNITS_PER_SECOND[unit]
-    return Numbers(np.int32 if is_narrow else np.int64, max(1, wants // has), max(1, has // wants))
+    return Numbers(max(1, wants // has), max(1, has // wants))
 
 
 def days(kind: pa.DataType) -> Numbers:
-    return Numbers(np.int32) if pa.types.is_date32(kind) else Numbers(np.int64, divide=_MS_PER_DAY)
+    return Numbers() if pa.types.is_date32(kind) else Numbers(divide=_MS_PER_DAY)
 
 
 def refuse_invalid_utf8(array: pa.Array, scope: MisfitScope) -> pa.Array:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 
+from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.records.scalar import Reader
 from kafka_sink.schemas.naming import invalid_schema, join_path
 from kafka_sink.schemas.protobuf import ProtoField, ProtoMessage, ProtoType, make_enum, make_field
 
@@ -27,7 +29,7 @@ def read_descriptor_set(content: bytes) -> tuple[str, list[ProtoType], list[Prot
     try:
         files = _Message(content).contents(1)
         types = [_FileReader(_Message(file)).types for file in files]
-    except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
+    except (RemoteProtocolError, ValueError, LookupError, TypeError, RecursionError):
         raise invalid_schema("this is no FileDescriptorSet: write one with protoc --include_imports") from None
     if not files:
         raise invalid_schema("the FileDescriptorSet has no file in it")
@@ -39,19 +41,12 @@ class _Message:
 
     def __init__(self, content: bytes) -> None:
         self._values: dict[int, list[bytes | int]] = {}
-        position = 0
-        while position < len(content):
-            tag, position = _read_varint(content, position)
+        reader = Reader(content)
+        while reader.remaining:
+            tag = reader.read_unsigned_varint(64)
             wire = tag & 7
-            value, after = _read_varint(content, position) if wire in (0, 2) else ({1: 8, 5: 4}[wire], position)
-            if wire == 0:
-                self._values.setdefault(tag >> 3, []).append(value)
-                position = after
-            else:
-                position = after + value
-                self._values.setdefault(tag >> 3, []).append(content[after:position])
-            if position > len(content):
-                raise ValueError
+            value = reader.read_unsigned_varint(64) if wire in (0, 2) else {1: 8, 5: 4}[wire]
+            self._values.setdefault(tag >> 3, []).append(reader.take(value) if wire else value)
 
     def __contains__(self, number: int) -> bool:
         return number in self._values
@@ -77,19 +72,6 @@ class _Message:
 
     def features(self) -> dict[str, str]:
         return {name: words[self.number(number)] for number, (name, words) in _FEATURES.items() if number in self}
-
-
-def _read_varint(content: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = content[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-        if shift > 63:
-            raise ValueError
 
 
 class _FileReader:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.records.scalar import encode_unsigned_varint
 from kafka_sink.schemas import protobuf_nodes as nodes
 from kafka_sink.schemas.naming import Problems, find_columns, is_bytes, is_list, is_text, join_path, spark_name
-from kafka_sink.schemas.node import UNITS_PER_SECOND, Numbers, ValueNode, integer_dtype, integers
+from kafka_sink.schemas.node import UNITS_PER_SECOND, Numbers, ValueNode, integers, is_float
 from kafka_sink.schemas.protobuf import (
     FIXED,
     LENGTH_DELIMITED,
@@ -101,18 +100,15 @@ class _Matcher:
         return partial(nodes.encode_map, _encode_tag(field), *parts)
 
     def _match_content(self, kind: pa.DataType, field: ProtoField, path: str) -> ContentNode | None:
-        types = pa.types
         if field.type == "message":
             return self._match_message_content(kind, field, path)
         if field.type == "enum":
             return _match_enum(kind, self._types.enums[field.type_name])
         if field.type in ("float", "double"):
             size = FIXED[field.type]
-            if types.is_float32(kind) or (types.is_float64(kind) and size == 8):
-                return partial(nodes.encode_float, np.float32 if types.is_float32(kind) else np.float64, size)
-            return None
+            return partial(nodes.encode_float, size) if is_float(kind, size) else None
         if field.type == "bool":
-            return nodes.encode_boolean if types.is_boolean(kind) else None
+            return nodes.encode_boolean if pa.types.is_boolean(kind) else None
         if field.type == "string":
             return nodes.encode_text if is_text(kind) else None
         if field.type == "bytes":
@@ -165,12 +161,11 @@ def _match_enum(kind: pa.DataType, enum: ProtoEnum) -> ContentNode | None:
 def _match_integer(kind: pa.DataType, name: str) -> ContentNode | None:
     bits = 64 if name.endswith("64") else 32
     numbers = integers(kind, bits)
-    dtype = integer_dtype(kind)
-    if numbers is None or dtype is None:
+    if numbers is None:
         return None
     if name.startswith(("uint", "fixed")):
         # Spark's bigint has at most 63 bits for a positive number.
-        numbers = Numbers(dtype, low=0, high=2 ** min(bits, 63) - 1)
+        numbers = Numbers(low=0, high=2 ** min(bits, 63) - 1)
     if name in FIXED:
         return partial(nodes.encode_fixed, numbers, FIXED[name])
     return partial(nodes.encode_varint, numbers, name.startswith("sint"), None)

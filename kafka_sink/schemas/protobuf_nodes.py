@@ -7,18 +7,17 @@ length-delimited, so it is encoded first and written to the outer one as bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
+from kafka_sink.records.arrays import read_flags, read_float_words, read_lists, read_numbers, valid_mask
 from kafka_sink.records.bytes_column import BytesColumn, to_plain
+from kafka_sink.records.pieces import Piece, bytes_elements, constant_piece, join_pieces, mask_pieces
 from kafka_sink.records.varint import Array, VarintField, encode_unsigned_varints, zigzag
-from kafka_sink.schemas.arrays import read_flags, read_float_words, read_lists, read_numbers, valid_mask
 from kafka_sink.schemas.misfit import MisfitScope
 from kafka_sink.schemas.node import Numbers, ValueNode, refuse_invalid_utf8, symbol_numbers
-from kafka_sink.schemas.pieces import Piece, bytes_elements, constant_piece, join_pieces, mask_pieces
 
 NULL_REFUSED = "is null, and Protobuf has no null in a repeated field or a map"
 REQUIRED = "is null, and the field is required"
@@ -57,9 +56,9 @@ def encode_fixed(numbers: Numbers, size: int, array: pa.Array, scope: MisfitScop
     return [VarintField(words, size, size)], read == 0
 
 
-def encode_float(dtype: Any, size: int, array: pa.Array, scope: MisfitScope) -> Content:
+def encode_float(size: int, array: pa.Array, scope: MisfitScope) -> Content:
     """-0.0 is not 0: it is written."""
-    words = read_float_words(array, dtype, size)
+    words = read_float_words(array, size)
     return [VarintField(words, size, size)], words == 0
 
 
@@ -189,7 +188,7 @@ def encode_message(
 def encode_moment(units_per_second: int, is_duration: bool, array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """google.protobuf.Timestamp and Duration: seconds and nanoseconds. Nanoseconds of a Timestamp are never negative,
     those of a Duration have the sign of its seconds."""
-    numbers = read_numbers(array, np.int64)
+    numbers = read_numbers(array)
     seconds = numbers // units_per_second
     rest = numbers - seconds * units_per_second
     if is_duration:

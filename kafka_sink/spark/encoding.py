@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kafka_sink.admin.side_plan import SidePlan
 from kafka_sink.errors import ConfigError, DataError
-from kafka_sink.schemas.arrays import valid_mask
+from kafka_sink.records.arrays import valid_mask
 from kafka_sink.schemas.match import Encoder, plan
 from kafka_sink.spark.added_headers import AddedHeader, add_headers, set_column
 

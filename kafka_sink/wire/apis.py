@@ -12,7 +12,7 @@ a non-nullable field is an error, as in the Java client.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -38,11 +38,6 @@ class Api:
     name: str
     versions: tuple[int, int]
     flexible: int | None
-    _codecs: dict[tuple[bool, int], Codec] = field(default_factory=dict, repr=False)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Without the compiled codecs, which cannot be pickled."""
-        return Api, (self.key, self.name, self.versions, self.flexible)
 
     @property
     def version_min(self) -> int:
@@ -91,7 +86,7 @@ class Api:
     def _encode(self, is_request: bool, version: int, body: Mapping[str, Any]) -> bytes:
         out = bytearray()
         try:
-            self._codec(is_request, version).write(out, body)
+            _codec(self.key, is_request, version).write(out, body)
         except LocalProtocolError as cause:
             raise LocalProtocolError(f"{self._title(is_request, version)}: {cause}") from None
         return bytes(out)
@@ -100,7 +95,7 @@ class Api:
         self, is_request: bool, version: int, data: bytes, offset: int, ignore_rest: bool = False
     ) -> dict[str, Any]:
         data = bytes(data)
-        codec = self._codec(is_request, version)
+        codec = _codec(self.key, is_request, version)
         try:
             values, position = codec.read(data, offset)
         except RemoteProtocolError as cause:
@@ -113,16 +108,6 @@ class Api:
 
     def _title(self, is_request: bool, version: int) -> str:
         return f"{self.name} {'request' if is_request else 'answer'} v{version}"
-
-    def _codec(self, is_request: bool, version: int) -> Codec:
-        codec = self._codecs.get((is_request, version))
-        if codec is None:
-            if not self.version_min <= version <= self.version_max:
-                title = self._title(is_request, version)
-                raise LocalProtocolError(f"{title}: spoken here are versions {self.version_min} to {self.version_max}")
-            rows = self.request if is_request else self.response
-            codec = self._codecs[is_request, version] = compile_fields(rows, version, self.is_flexible(version))
-        return codec
 
 
 PRODUCE = Api(0, "Produce", versions=(3, 13), flexible=9)
@@ -163,3 +148,12 @@ DESCRIBE_TRANSACTIONS = Api(65, "DescribeTransactions", versions=(0, 0), flexibl
 LIST_TRANSACTIONS = Api(66, "ListTransactions", versions=(0, 2), flexible=0)
 
 APIS: Mapping[int, Api] = MappingProxyType({api.key: api for api in tuple(globals().values()) if isinstance(api, Api)})
+
+
+@cache
+def _codec(api_key: int, is_request: bool, version: int) -> Codec:
+    api = APIS[api_key]
+    if not api.version_min <= version <= api.version_max:
+        title = api._title(is_request, version)
+        raise LocalProtocolError(f"{title}: spoken here are versions {api.version_min} to {api.version_max}")
+    return compile_fields(api.request if is_request else api.response, version, api.is_flexible(version))

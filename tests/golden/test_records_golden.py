@@ -19,8 +19,9 @@ from kafka_sink.records.batch import seal
 from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import CODEC_IDS, make_compressor
-from kafka_sink.records.murmur2 import murmur2, murmur2_column, partitions_of_keys
+from kafka_sink.records.murmur2 import murmur2_column, partitions_of_keys
 from kafka_sink.records.scalar import Record, decode_batch, encode_batch
+from tests.property.slow_murmur2 import murmur2
 
 GOLDEN = json.loads(gzip.decompress((Path(__file__).parent / "records_4.3.1.json.gz").read_bytes()))
 BATCHES = GOLDEN["batches"]

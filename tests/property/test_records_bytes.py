@@ -16,17 +16,18 @@ from kafka_sink.records.batch import CHECKED, HEADER_BYTES, PREFIX, EncodedBatch
 from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import CODEC_IDS, decompress, make_compressor
-from kafka_sink.records.murmur2 import murmur2, murmur2_column
+from kafka_sink.records.murmur2 import murmur2_column
+from kafka_sink.records.pieces import length_elements
 from kafka_sink.records.routing import PartitionView, Router
 from kafka_sink.records.scalar import Record, decode_batch, encode_batch, encode_varint
 from kafka_sink.records.varint import (
     constant_field,
     encode_varints,
-    length_elements,
     length_varint_sizes,
     pack,
     varint_size,
 )
+from tests.property.slow_murmur2 import murmur2
 
 BYTES_MAX = 5000
 numbers = st.integers(0, 63).flatmap(lambda bits: st.integers(-(2**bits), 2**bits - 1))
@@ -60,8 +61,9 @@ def test_fields_stand_side_by_side_whatever_their_lengths(values: list[int], mor
 @given(st.lists(lengths))
 def test_length_elements_are_the_varints_of_the_lengths(values: list[int]) -> None:
     array = np.array(values, np.int64)
-    elements, index = length_elements(array)
-    assert elements.take(pa.array(index, pa.int64())).to_pylist() == [encode_varint(value) for value in values]
+    found = length_elements(array)
+    taken = found.array.take(pa.array(found.indices, pa.int64()))
+    assert taken.to_pylist() == [encode_varint(value) for value in values]
     assert length_varint_sizes(array).tolist() == [len(encode_varint(value)) for value in values]
 
 

@@ -80,6 +80,13 @@ def test_offsets_that_do_not_fit_an_array_are_refused_instead_of_read_somewhere_
             column.elements()
 
 
+def test_headers_that_do_not_fit_an_array_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_sink.records.pieces.BYTES_MAX", 100)
+    headers = pa.array([[("key", b"x" * 60)]] * 2, pa.map_(pa.string(), pa.binary()))
+    with pytest.raises(DataError, match="2 GiB and more"):
+        RecordColumns.from_arrow(pa.table({"value": pa.array([b"v"] * 2), "headers": headers}))
+
+
 @pytest.mark.slow
 def test_chunks_of_more_than_2_gib_together_keep_their_rows() -> None:
     """NumPy 1.26 once computed the offsets in 32 bits."""

@@ -17,8 +17,8 @@ from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from kafka_sink.records.compression import make_compressor
-from kafka_sink.records.murmur2 import murmur2
 from kafka_sink.records.routing import CustomPartitioner, PartitionView, Router
+from tests.property.slow_murmur2 import murmur2
 
 FOUR = PartitionView(4, (0, 1, 2, 3))
 

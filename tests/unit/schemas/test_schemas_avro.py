@@ -274,7 +274,7 @@ def test_slices_are_the_same_rows() -> None:
 def test_misfits_of_later_parts_are_counted_from_the_first_row(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = pa.struct([("x", pa.int64()), ("y", pa.string())])
     array = pa.array([{"x": 2**40 * (number % 2), "y": "b" * 20} for number in range(4)], kind)
-    monkeypatch.setattr("kafka_sink.schemas.pieces.BYTES_MAX", 60)
+    monkeypatch.setattr("kafka_sink.records.pieces.BYTES_MAX", 60)
     found = plan(kind, record(("x", "int"), ("y", "string"))).encode(array, b"", "value")
     assert list(found.misfits) == [1, 3]
     assert "of row 3 is out" in str(found.misfits[3])
@@ -305,9 +305,9 @@ def test_rows_that_are_more_than_a_block_holds_go_in_parts(monkeypatch: pytest.M
     array = pa.array([{"x": "a" * number, "y": "b"} for number in range(50)], kind)
     encoder = plan(kind, derive_avro_schema(kind, "R"))
     whole = encoder.encode(array, b"", "value").array.to_pylist()
-    monkeypatch.setattr("kafka_sink.schemas.pieces.BYTES_MAX", 400)
+    monkeypatch.setattr("kafka_sink.records.pieces.BYTES_MAX", 400)
     assert encoder.encode(array, b"", "value").array.to_pylist() == whole
-    monkeypatch.setattr("kafka_sink.schemas.pieces.BYTES_MAX", 30)
+    monkeypatch.setattr("kafka_sink.records.pieces.BYTES_MAX", 30)
     assert min(encoder.encode(array, b"", "value").misfits) > 10
 
 
@@ -315,9 +315,9 @@ def test_numbers_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     array = pa.array([{"x": 1.0, "y": 2.0}] * 3)
     encoder = plan(array.type, record(("x", "double"), ("y", "double")))
     whole = encoder.encode(array, b"", "value").array.to_pylist()
-    monkeypatch.setattr("kafka_sink.schemas.pieces.BYTES_MAX", 40)
+    monkeypatch.setattr("kafka_sink.records.pieces.BYTES_MAX", 40)
     assert encoder.encode(array, b"", "value").array.to_pylist() == whole
-    monkeypatch.setattr("kafka_sink.schemas.pieces.BYTES_MAX", 10)
+    monkeypatch.setattr("kafka_sink.records.pieces.BYTES_MAX", 10)
     assert list(encoder.encode(array, b"", "value").misfits) == [0, 1, 2]
 
 

@@ -9,6 +9,10 @@ import pyarrow as pa
 
 from kafka_sink.records.varint import Array
 
+# The types with one block of bytes, and offsets of 32 or 64 bits.
+OFFSET_TYPES = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
+_LARGE_IDS = frozenset(kind.id for kind in (pa.large_binary(), pa.large_string(), pa.large_list(pa.null())))
+
 
 def valid_mask(array: pa.Array) -> Array | None:
     """None means that no element is null."""
@@ -19,17 +23,21 @@ def valid_mask(array: pa.Array) -> Array | None:
     return _unpack_bits(array.buffers()[0], array)
 
 
-def read_numbers(array: pa.Array, dtype: Any, width: int = 1) -> Array:
-    """The numbers; undefined under a null. `width` of them are one element."""
-    buffer = array.buffers()[1]
+def read_numbers(array: pa.Array, dtype: Any = None, width: int = 1) -> Array:
+    """The numbers of their own type, those of dates and times as integers; undefined under a null. `width` of them are
+    one element."""
+    buffer, kind = array.buffers()[1], array.type
+    if dtype is None:
+        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+        dtype = kind.to_pandas_dtype() if is_number else f"i{kind.bit_width // 8}"
     if buffer is None:
         return np.zeros(len(array) * width, dtype)
     return np.frombuffer(buffer, dtype)[array.offset * width : (array.offset + len(array)) * width]
 
 
-def read_float_words(array: pa.Array, dtype: Any, size: int) -> Array:
+def read_float_words(array: pa.Array, size: int) -> Array:
     """Numbers as floats of 4 or 8 bytes, each at the low end of a word."""
-    numbers = read_numbers(array, dtype)
+    numbers = read_numbers(array)
     return numbers.astype("<f4").view("<u4").astype(np.uint64) if size == 4 else numbers.astype("<f8").view("<u8")
 
 
@@ -47,13 +55,23 @@ def read_lists(array: pa.Array) -> tuple[Array, list[pa.Array]]:
         first = array.offset * kind.list_size
         return offsets, [array.values.slice(first, len(array) * kind.list_size)]
     children = [array.keys, array.items] if pa.types.is_map(kind) else [array.values]
-    buffer = array.buffers()[1]
-    if buffer is None or not len(array):  # without elements the buffer may be empty
-        return np.zeros(len(array) + 1, np.int64), [child.slice(0, 0) for child in children]
-    dtype = np.int64 if pa.types.is_large_list(kind) else np.int32
-    offsets = np.frombuffer(buffer, dtype)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    offsets = _read_offsets(array).astype(np.int64)
     first, last = int(offsets[0]), int(offsets[-1])
     return offsets - first, [child.slice(first, last - first) for child in children]
+
+
+def read_bytes(array: pa.Array) -> tuple[Array, Array]:
+    """The bytes of a column of `OFFSET_TYPES`, and where each element begins (one more than elements)."""
+    data = array.buffers()[2]
+    return np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8), _read_offsets(array)
+
+
+def _read_offsets(array: pa.Array) -> Array:
+    buffer = array.buffers()[1]
+    if buffer is None or not len(array):  # the buffers of an empty array may be missing, or empty
+        return np.zeros(1, np.int32)
+    dtype = np.int64 if array.type.id in _LARGE_IDS else np.int32
+    return np.frombuffer(buffer, dtype)[array.offset : array.offset + len(array) + 1]
 
 
 def _unpack_bits(buffer: pa.Buffer, array: pa.Array) -> Array:

@@ -4,8 +4,8 @@ A piece holds some bytes of every row. Numbers, lengths and tags are `VarintFiel
 words. Everything longer is `Elements`: strings in Arrow, values that are encoded already (the items of a list are
 contiguous, so a list is a range of them), and constants.
 
-`join_pieces` packs adjacent fields, and then one `take` with an interleaved index puts all elements in row order, as in
-`records/encoder.py`.
+`join_pieces` packs adjacent fields, and then one `take` with an interleaved index puts all elements in row order. That
+is how whole records are made (`encoder`), their headers, and the values that a schema describes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,26 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
-from kafka_sink.records.bytes_column import BytesColumn
+from kafka_sink.records.arrays import read_bytes
+from kafka_sink.records.bytes_column import BytesColumn, TooManyBytes
 from kafka_sink.records.taking import take_elements
-from kafka_sink.records.varint import WORD_BYTES, Array, VarintField, binary_array, constant_field, pack
+from kafka_sink.records.varint import (
+    WORD_BYTES,
+    Array,
+    VarintField,
+    binary_array,
+    constant_field,
+    encode_varints,
+    largest,
+    pack,
+)
 
 # Offsets have 32 bits.
 BYTES_MAX = 2**31 - 1
+LENGTH_BYTES_MAX = 5
 _EMPTY = pa.array([b""], pa.binary())
-
-
-class TooManyBytes(Exception):
-    """The rows may not fit a block; encode fewer at a time."""
+# Lengths from -1 on that have their varint in a table.
+_LENGTHS_COUNT = 1 << 13
 
 
 @frozen
@@ -55,7 +64,7 @@ class Flat:
 
     def elements(self, offsets: Array | None = None) -> Elements:
         """Each row; or the rows [offsets[i], offsets[i + 1]) as one element."""
-        starts = self.starts if offsets is None else np.ascontiguousarray(self.starts[offsets])
+        starts = np.ascontiguousarray(self.starts if offsets is None else self.starts[offsets])
         return Elements(binary_array(pa.py_buffer(self.data), starts), int(self.starts[-1]))
 
 
@@ -72,17 +81,38 @@ def constant_piece(content: bytes, row_count: int) -> Piece:
     return constant_field(content) if len(content) <= WORD_BYTES else constant_elements(content, row_count)
 
 
-def bytes_elements(column: BytesColumn) -> Elements:
-    """The bytes in Arrow; empty for a null."""
+def bytes_elements(column: BytesColumn, order: Array | None = None) -> Elements:
+    """The bytes in Arrow, perhaps in another order; empty for a null."""
     elements = column.elements()
-    present = column.lengths >= 0 if column.has_nulls else None
-    return Elements(elements, int(column.starts[-1]) - int(column.starts[0]), present=present)
+    present = None
+    if column.has_nulls:
+        present = (column.lengths if order is None else column.lengths[order]) >= 0
+    return Elements(elements, int(column.starts[-1]) - int(column.starts[0]), order, present)
+
+
+def length_elements(lengths: Array, order: Array | None = None) -> Elements:
+    """Varints of lengths (-1 and up), as elements of a small array of the different ones: they need no packing."""
+    longest = int(largest(lengths, initial=-1))
+    if longest < _LENGTHS_COUNT - 1:
+        table, indices = _LENGTH_TABLE.slice(0, longest + 2), lengths + 1
+    else:
+        different, indices = np.unique(lengths, return_inverse=True)
+        table = _encode_lengths(different)
+    return Elements(table, LENGTH_BYTES_MAX * len(indices), indices if order is None else indices[order])
+
+
+def _encode_lengths(lengths: Array) -> pa.Array:
+    flat, starts = pack(encode_varints(lengths), len(lengths))
+    return binary_array(pa.py_buffer(flat), starts)
+
+
+_LENGTH_TABLE = _encode_lengths(np.arange(-1, _LENGTHS_COUNT - 1))
 
 
 def choice(contents: Sequence[bytes], indices: Array) -> Elements:
     """One of a few texts in each row."""
     longest = max(len(content) for content in contents)
-    return Elements(pa.array(contents, pa.binary()), longest * len(indices), indices)
+    return Elements(pa.array(contents, pa.binary()), longest * len(indices), indices.astype(np.int32))
 
 
 def mask_pieces(pieces: Sequence[Piece], present: Array | None) -> list[Piece]:
@@ -105,6 +135,7 @@ def _mask_piece(piece: Piece, present: Array) -> Piece:
 
 
 def join_pieces(pieces: Sequence[Piece], row_count: int) -> Flat:
+    """Raises `TooManyBytes` if the rows may not fit a block."""
     columns = _merge_neighbours(pieces, row_count)
     if not columns:
         return Flat(np.empty(0, np.uint8), np.zeros(row_count + 1, np.int32))
@@ -112,25 +143,22 @@ def join_pieces(pieces: Sequence[Piece], row_count: int) -> Flat:
     if sum([column.bytes_max for column in columns]) > BYTES_MAX:
         raise TooManyBytes
     if len(columns) == 1 and first.indices is None and first.present is None and not first.is_constant:
-        return _to_flat(first.array, 1)
+        return Flat(*read_bytes(first.array))
     parts = []
     interleaved = np.empty((row_count, len(columns)), np.int32)
     used = 0
     rows = np.arange(row_count, dtype=np.int32)
-    for number, column in enumerate(columns):
+    for column, places in zip(columns, interleaved.T, strict=True):
         parts.append(column.array)
-        if column.is_constant:
-            column_indices: Array | int = used
-        else:
-            column_indices = used + (rows if column.indices is None else column.indices.astype(np.int32, copy=False))
+        places[:] = used if column.is_constant else used + (rows if column.indices is None else column.indices)
         used += len(column.array)
         if column.present is not None:
             parts.append(_EMPTY)
-            column_indices = np.where(column.present, column_indices, used)
+            places[~column.present] = used
             used += 1
-        interleaved[:, number] = column_indices
     indices = pa.Array.from_buffers(pa.int32(), interleaved.size, [None, pa.py_buffer(interleaved)])
-    return _to_flat(take_elements(pa.concat_arrays(parts), indices), len(columns))
+    data, starts = read_bytes(take_elements(pa.concat_arrays(parts), indices))
+    return Flat(data, starts[:: len(columns)])
 
 
 def _merge_neighbours(pieces: Sequence[Piece], row_count: int) -> list[Elements]:
@@ -159,13 +187,3 @@ def _merge_neighbours(pieces: Sequence[Piece], row_count: int) -> list[Elements]
             columns.append(piece)
         is_after_constant = is_constant
     return columns
-
-
-def _to_flat(array: pa.Array, step: int) -> Flat:
-    """Joins every `step` elements into one row."""
-    _, starts_buffer, data_buffer = array.buffers()
-    if starts_buffer is None:  # Arrow may omit the buffers of an empty array
-        return Flat(np.empty(0, np.uint8), np.zeros(1, np.int32))
-    starts = np.frombuffer(starts_buffer, np.int32)[array.offset : array.offset + len(array) + 1 : step]
-    data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
-    return Flat(data, np.ascontiguousarray(starts))
