@@ -23,7 +23,6 @@ from kafka_sink.client.commands import (
     Connected,
     Disconnect,
     Disconnected,
-    HandedOver,
     NetworkCommand,
     NetworkEvent,
     Notice,
@@ -64,7 +63,8 @@ class NodeSet:
         self._brokers: dict[int, Node] = {}
         # Further connections to brokers.
         self._lanes: dict[int, Node] = {}
-        self._by_connection: dict[int, Node] = {}
+        # Also for metrics of the owner.
+        self.by_connection: dict[int, Node] = {}
         self._next_connection_id = 1
         self.answers: list[Answer] = []
         # Connections append theirs, too.
@@ -121,8 +121,7 @@ class NodeSet:
                 continue
             node = unconnected[0]
             node.take_over(connection, server)
-            self._by_connection[connection.connection_id] = node
-            self.commands.append(HandedOver(connection.connection_id, node.node_id))
+            self.by_connection[connection.connection_id] = node
             self._note_availability(node, now_ms)
 
     def rebootstrap(self, now_ms: int) -> None:
@@ -328,12 +327,12 @@ class NodeSet:
         if isinstance(event, Resolved):
             self._on_resolved(now_ms, event)
             return
-        node = self._by_connection.get(event.connection_id)
+        node = self.by_connection.get(event.connection_id)
         if node is None or node.connection is None:
             return  # closed by us before the event: already handled
         connection = node.connection
         if isinstance(event, Disconnected):
-            del self._by_connection[event.connection_id]  # there is nothing to disconnect
+            del self.by_connection[event.connection_id]  # there is nothing to disconnect
             self._fail(node, now_ms, _failure_of_loss(connection, event.reason))
             return
         if isinstance(event, Connected):
@@ -419,7 +418,7 @@ class NodeSet:
             commands=self.commands,
         )
         node.connected_endpoint = node.endpoint
-        self._by_connection[self._next_connection_id] = node
+        self.by_connection[self._next_connection_id] = node
         self.commands.append(Connect(self._next_connection_id, node.node_id, address, node.endpoint.host))
         self._next_connection_id += 1
 
@@ -454,7 +453,7 @@ class NodeSet:
 
     def _disconnect(self, node: Node) -> None:
         """The shell closes the socket; the caller updates the node."""
-        if node.connection is not None and self._by_connection.pop(node.connection.connection_id, None) is not None:
+        if node.connection is not None and self.by_connection.pop(node.connection.connection_id, None) is not None:
             self.commands.append(Disconnect(node.connection.connection_id))
 
     def _settle(self, node: Node) -> None:
