@@ -173,10 +173,10 @@ class TransactionRequests:
             if transaction.offsets is not None:
                 if (
                     transaction.transaction_version == 1
-                    and transaction.offsets.group_id not in transaction.registered_groups
+                    and transaction.offsets.group.group_id not in transaction.registered_groups
                 ):
-                    return CoordinatorRequest(ADD_OFFSETS_TO_TXN, group_id=transaction.offsets.group_id)
-                return CoordinatorRequest(TXN_OFFSET_COMMIT, GROUP_KEY, group_id=transaction.offsets.group_id)
+                    return CoordinatorRequest(ADD_OFFSETS_TO_TXN, group_id=transaction.offsets.group.group_id)
+                return CoordinatorRequest(TXN_OFFSET_COMMIT, GROUP_KEY, group_id=transaction.offsets.group.group_id)
         if transaction.state in (TransactionState.COMMITTING, TransactionState.ABORTING) and is_quiet:
             return self._end_request()
         return None
@@ -374,10 +374,10 @@ def _offsets(wish: SendOffsets) -> dict[str, Any]:
             }
         )
     return {
-        "group_id": wish.group_id,
-        "generation_id": wish.generation_id,
-        "member_id": wish.member_id,
-        "group_instance_id": wish.group_instance_id,
+        "group_id": wish.group.group_id,
+        "generation_id": wish.group.generation_id,
+        "member_id": wish.group.member_id,
+        "group_instance_id": wish.group.group_instance_id,
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
     }
 
