@@ -303,7 +303,7 @@ class NodeSet:
             node.is_leaving = True
             if node.connection is not None:
                 text = f"connection to {node.title} was closed because the producer was closed"
-                self.answers += node.connection.on_lost(node.connection.active_ms, TransportError(text))
+                self.answers += node.connection.on_lost(TransportError(text))
                 self._disconnect(node)
             node.forget_connection()
 
@@ -338,7 +338,7 @@ class NodeSet:
         if isinstance(event, Connected):
             connection.on_connected(now_ms)
         elif isinstance(event, Written):
-            self.answers += connection.on_written(now_ms)
+            self.answers += connection.on_written()
         else:
             was_ready = connection.state is ConnectionState.READY
             answers = connection.on_received(now_ms, event.data)
@@ -442,7 +442,7 @@ class NodeSet:
             failure = TransportError(f"{failure}; {origin}", failure.entry)
         node.on_failed(now_ms, self._reconnect, failure)
         if connection is not None:
-            self.answers += connection.on_lost(now_ms, failure)
+            self.answers += connection.on_lost(failure)
         self.losses += 1
         self.last_failure = failure
         self.refusal = self.refusal or (failure if _is_final(failure) else None)

@@ -37,6 +37,7 @@ from kafka_sink.errors import (
     TransportError,
 )
 from kafka_sink.frozen import frozen
+from kafka_sink.options import ProducerOptions
 from kafka_sink.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -84,17 +85,15 @@ class TransactionRequests:
     def __init__(
         self,
         transaction: Transaction,
-        *,
-        transaction_timeout_ms: int,
-        request_timeout_ms: int,
+        options: ProducerOptions,
         backoff: Backoff,
         coordinators: dict[tuple[int, str], CoordinatorClient],
     ) -> None:
         """`coordinators`: by type and name of the key. They outlive this producer and save the next one of the same id
         a lookup; if one has moved, the broker answers NOT_COORDINATOR."""
         self._transaction = transaction
-        self._transaction_timeout_ms = transaction_timeout_ms
-        self._request_timeout_ms = request_timeout_ms
+        self._transaction_timeout_ms = options.transaction_timeout_ms
+        self._request_timeout_ms = options.request_timeout_ms
         self._backoff = backoff
         self._coordinators = coordinators
         self.is_waiting = False
