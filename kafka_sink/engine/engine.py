@@ -239,7 +239,7 @@ class Engine:
 
     def _on_answer(self, now_ms: int, answer: Answer) -> None:
         purpose = answer.request.purpose
-        if isinstance(purpose, ProduceRequest):
+        if isinstance(answer.request, ProduceRequest):
             self._production.on_answer(now_ms, answer)
         elif isinstance(purpose, CoordinatorRequest):
             assert self._transaction_requests is not None

@@ -18,7 +18,8 @@ from kafka_sink.wire.produce import TopicBatches, encode_after_head, encode_prod
 
 
 class ProduceRequest(Request):
-    """It is its own `purpose`, so that a response leads to the batches."""
+    """Its type says what it is for. It must not be its own `purpose`: nothing may refer to itself here, or the batches'
+    bytes are freed by the garbage collector, many megabytes late, instead of with the last reference."""
 
     __slots__ = ("_heads", "_options", "batches", "has_current_ids", "topic_ids")
 
@@ -33,7 +34,7 @@ class ProduceRequest(Request):
         version_max: int,
     ) -> None:
         super().__init__(
-            PRODUCE, {}, self, options.request_timeout_ms, version_min, version_max, expects_answer=options.acks != 0
+            PRODUCE, {}, None, options.request_timeout_ms, version_min, version_max, expects_answer=options.acks != 0
         )
         self.batches = batches
         self._options = options
