@@ -211,11 +211,9 @@ class Client:
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
-    def ask(
-        self, target: Target, api: Api, body: Mapping[str, Any], *, timeout_ms: int | None = None, **more: Any
-    ) -> Mapping[str, Any]:
+    def ask(self, target: Target, api: Api, body: Mapping[str, Any], **more: Any) -> Mapping[str, Any]:
         """The response of one broker, like `ask_all`."""
-        return self.ask_all(target, api, body, timeout_ms=timeout_ms, **more)[0]
+        return self.ask_all(target, api, body, **more)[0]
 
     def ask_all(
         self,
@@ -372,10 +370,9 @@ class Client:
             raise error
         return metadata.view.partition_infos(topic)
 
-    def topic_configs(self, topic: str, names: Sequence[str] | None = None) -> dict[str, str | None] | None:
-        """None: the broker does not return them."""
-        (found,) = self._describe_configs(AnyBroker(), [ConfigResource(RESOURCE_TOPIC, topic, names)])
-        return found_or_raise(found)
+    def topic_configs(self, topic: str, names: Sequence[str] | None) -> ConfigAnswer:
+        """All values if `names` is None."""
+        return self._describe_configs(AnyBroker(), [ConfigResource(RESOURCE_TOPIC, topic, names)])[0]
 
     def create_topic(self, name: str, plan: TopicPlan) -> list[PartitionInfo]:
         """Returns its partitions once all have a leader. An existing topic is used as it is."""
