@@ -312,9 +312,9 @@ class Client:
 
     def cluster_id(self) -> str:
         """Empty if the brokers do not return one."""
-        if not self._ensure_open()[1].cluster.brokers:
+        if not self.cluster.brokers:
             self.reach()
-        return self._ensure_open()[1].cluster.cluster_id or ""
+        return self.cluster.cluster_id or ""
 
     def broker_configs(self, names: Sequence[str]) -> dict[str, str | None] | None:
         """The values of one broker; unknown names are left out. None: it does not return them."""
@@ -378,9 +378,7 @@ class Client:
         """Returns its partitions once all have a leader. An existing topic is used as it is."""
         deadline_ms = self.now_ms() + self.options.max_block_ms
         row = new_topic_row(name, plan)
-        attempt = 0
-        while True:
-            attempt += 1
+        for attempt in itertools.count(1):
             error = self._try_create(row, is_first=attempt == 1, left_ms=max(0, deadline_ms - self.now_ms()))
             if error is None:
                 break
@@ -418,8 +416,7 @@ class Client:
         return (self.broker_configs([VERIFICATION]) or {}).get(VERIFICATION) != "false"
 
     def _has_news(self, seen: object) -> bool:
-        view = self._ensure_open()[1].cluster
-        return view is not seen and bool(view.brokers)
+        return self.cluster is not seen and bool(self.cluster.brokers)
 
     def _is_topic_settled(self, topic: str, seen: object) -> bool:
         """Known, or known to be unavailable. Metadata from before the request does not count."""

@@ -54,8 +54,8 @@ def _open_listener(address: str, port: int) -> socket.socket:
 
 def _start(application_folder: str, folder: Path, listener: socket.socket, lock: int) -> None:
     """In a new session: Spark's daemon kills its whole process group."""
-    for ended in [each for each in started_exporters(os.getpid()) if each.poll() is not None]:
-        started_exporters(os.getpid()).remove(ended)
+    started = started_exporters(os.getpid())
+    started[:] = [each for each in started if each.poll() is None]
     jvm = ancestor_called("java")
     command = [
         sys.executable, "-m", "kafka_sink.metrics.exporter", application_folder, str(listener.fileno()), str(jvm or 0),
@@ -67,7 +67,7 @@ def _start(application_folder: str, folder: Path, listener: socket.socket, lock:
             command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             pass_fds=(listener.fileno(), lock),
         )  # fmt: skip
-    started_exporters(os.getpid()).append(child)
+    started.append(child)
 
 
 @cache
