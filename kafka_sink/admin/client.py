@@ -211,11 +211,9 @@ class Client:
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
-    def ask(
-        self, target: Target, api: Api, body: Mapping[str, Any], *, timeout_ms: int | None = None, **more: Any
-    ) -> Mapping[str, Any]:
+    def ask(self, target: Target, api: Api, body: Mapping[str, Any], **more: Any) -> Mapping[str, Any]:
         """The response of one broker, like `ask_all`."""
-        return self.ask_all(target, api, body, timeout_ms=timeout_ms, **more)[0]
+        return self.ask_all(target, api, body, **more)[0]
 
     def ask_all(
         self,
@@ -314,9 +312,9 @@ class Client:
 
     def cluster_id(self) -> str:
         """Empty if the brokers do not return one."""
-        if not self._ensure_open()[1].cluster.brokers:
+        if not self.cluster.brokers:
             self.reach()
-        return self._ensure_open()[1].cluster.cluster_id or ""
+        return self.cluster.cluster_id or ""
 
     def broker_configs(self, names: Sequence[str]) -> dict[str, str | None] | None:
         """The values of one broker; unknown names are left out. None: it does not return them."""
@@ -372,18 +370,15 @@ class Client:
             raise error
         return metadata.view.partition_infos(topic)
 
-    def topic_configs(self, topic: str, names: Sequence[str] | None = None) -> dict[str, str | None] | None:
-        """None: the broker does not return them."""
-        (found,) = self._describe_configs(AnyBroker(), [ConfigResource(RESOURCE_TOPIC, topic, names)])
-        return found_or_raise(found)
+    def topic_configs(self, topic: str, names: Sequence[str] | None) -> ConfigAnswer:
+        """All values if `names` is None."""
+        return self._describe_configs(AnyBroker(), [ConfigResource(RESOURCE_TOPIC, topic, names)])[0]
 
     def create_topic(self, name: str, plan: TopicPlan) -> list[PartitionInfo]:
         """Returns its partitions once all have a leader. An existing topic is used as it is."""
         deadline_ms = self.now_ms() + self.options.max_block_ms
         row = new_topic_row(name, plan)
-        attempt = 0
-        while True:
-            attempt += 1
+        for attempt in itertools.count(1):
             error = self._try_create(row, is_first=attempt == 1, left_ms=max(0, deadline_ms - self.now_ms()))
             if error is None:
                 break
@@ -421,8 +416,7 @@ class Client:
         return (self.broker_configs([VERIFICATION]) or {}).get(VERIFICATION) != "false"
 
     def _has_news(self, seen: object) -> bool:
-        view = self._ensure_open()[1].cluster
-        return view is not seen and bool(view.brokers)
+        return self.cluster is not seen and bool(self.cluster.brokers)
 
     def _is_topic_settled(self, topic: str, seen: object) -> bool:
         """Known, or known to be unavailable. Metadata from before the request does not count."""

@@ -63,12 +63,7 @@ LedgerOptions = SinkOptions | PlainLedger
 def check_ledger_topic(client: Client, wanted: LedgerOptions) -> None:
     """Raises `ConfigError` if it would delete records, or is missing and may not be created."""
     client.reach(topics=[wanted.ledger_topic])
-    configs: ConfigAnswer
-    try:
-        configs = client.topic_configs(wanted.ledger_topic, CHECKED)
-    except BrokerError as error:
-        configs = error
-    check_ledger_configs(client, wanted, configs)
+    check_ledger_configs(client, wanted, client.topic_configs(wanted.ledger_topic, CHECKED))
 
 
 def check_ledger_configs(client: Client, wanted: LedgerOptions, configs: ConfigAnswer) -> None:

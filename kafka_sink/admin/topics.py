@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kafka_sink.admin.client import Client, topic_query, topic_row
+from kafka_sink.admin.configs import found_or_raise
 from kafka_sink.client.cluster import NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.client.metadata import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.client.outcome import describe
@@ -64,12 +65,10 @@ def topic_state(client: Client, name: str, configs: Iterable[str] | None = ()) -
 def _topic_configs(client: Client, name: str, wanted: list[str] | None) -> Mapping[str, str | None] | None:
     if wanted == []:
         return {}
-    try:
-        return client.topic_configs(name, wanted)
-    except BrokerError as error:
-        if error.code != UNKNOWN_TOPIC_OR_PARTITION:
-            raise
+    found = client.topic_configs(name, wanted)
+    if isinstance(found, BrokerError) and found.code == UNKNOWN_TOPIC_OR_PARTITION:
         return None  # this broker does not know it yet, unlike the one before
+    return found_or_raise(found)
 
 
 def create_where_missing(client: Client, name: str, plan: TopicPlan) -> list[str] | None:

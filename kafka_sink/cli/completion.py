@@ -8,7 +8,7 @@ command.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka_sink.cli.report import DONE, Report
@@ -79,113 +79,99 @@ def completion(given: argparse.Namespace) -> Report:
 
 
 @dataclass(frozen=True)
-class OptionWords:
-    """`choices`: the words that may follow; `takes_value` and no choices: anything, or a file."""
-
-    names: tuple[str, ...]
-    help: str
-    takes_value: bool = False
-    takes_file: bool = False
-    choices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class CommandWords:
-    """`path` is empty for the program itself. `commands`: subcommands with their titles."""
+    """`path` is empty for the program itself. `commands`: subcommands with their titles. `choices`: of the positional
+    argument."""
 
     path: tuple[str, ...]
     parser: argparse.ArgumentParser
-    options: tuple[OptionWords, ...] = ()
-    commands: tuple[tuple[str, str], ...] = ()
-    # Choices of the positional argument.
-    choices: tuple[str, ...] = ()
+    options: Sequence[argparse.Action]
+    commands: Sequence[tuple[str, str]]
+    choices: Sequence[str]
 
 
 def command_words(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[CommandWords]:
     """The program and every command below it."""
-    options: list[OptionWords] = []
+    options = [action for action in parser._actions if action.option_strings]
     commands: list[tuple[str, str]] = []
-    choices: tuple[str, ...] = ()
+    choices: list[str] = []
     below: dict[str, argparse.ArgumentParser] = {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             below = dict(action.choices)
             titles = {each.dest: each.help or "" for each in action._choices_actions}
             commands = [(name, titles.get(name, "")) for name in below]
-        elif action.option_strings:
-            options.append(_option(action, parser))
-        elif action.choices is not None:
-            choices = tuple(map(str, action.choices))
-    yield CommandWords(path, parser, tuple(options), tuple(commands), choices)
+        elif not action.option_strings:
+            choices += map(str, action.choices or ())
+    yield CommandWords(path, parser, options, commands, choices)
     for name, inner in below.items():
         yield from command_words(inner, (*path, name))
 
 
-def _option(action: argparse.Action, parser: argparse.ArgumentParser) -> OptionWords:
-    takes_value = action.nargs != 0
-    text = (action.help or "") % {"default": action.default, "prog": parser.prog}
-    return OptionWords(
-        tuple(action.option_strings),
-        text,
-        takes_value,
-        takes_value and action.metavar == FILE,
-        tuple(map(str, action.choices or ())),
-    )
+def _choices(option: argparse.Action) -> str:
+    return " ".join(map(str, option.choices or ()))
+
+
+def _title_of(option: argparse.Action) -> str:
+    return _title((option.help or "") % vars(option))
 
 
 # ---- bash and zsh: a case for each path of commands ------------------------------------------------------------------
 
 
 def bash(commands: Sequence[CommandWords]) -> str:
-    def reply(option: OptionWords) -> str:
+    def reply(option: argparse.Action) -> str:
         if option.choices:
-            return f'COMPREPLY=($(compgen -W "{" ".join(option.choices)}" -- "$word")); return'
-        return "compopt -o default; return" if option.takes_file else "return"
+            return f'COMPREPLY=($(compgen -W "{_choices(option)}" -- "$word")); return'
+        return "compopt -o default; return" if option.metavar == FILE else "return"
 
-    words = [
-        f"""        "{_path(each)}") words="{" ".join(word for word, _ in _words_with_titles(each))}" ;;"""
-        for each in commands
-    ]
-    return _BASH.format(
-        program=PROGRAM, paths=_paths(commands), values=_values(commands, reply), words="\n".join(words)
-    )
+    def words(command: CommandWords) -> str:
+        return f'words="{" ".join(word for word, _ in _words_with_titles(command))}"'
+
+    return _fill(_BASH, commands, reply, words)
 
 
 def zsh(commands: Sequence[CommandWords]) -> str:
-    def reply(option: OptionWords) -> str:
+    def reply(option: argparse.Action) -> str:
         if option.choices:
-            return f"compadd -- {' '.join(option.choices)}; return"
-        return "_files; return" if option.takes_file else "return"
+            return f"compadd -- {_choices(option)}; return"
+        return "_files; return" if option.metavar == FILE else "return"
 
     def titles(command: CommandWords) -> str:
-        return " ".join(_quote(f"{word}:{title}") for word, title in _words_with_titles(command))
+        return f"titles=({' '.join(_quote(f'{word}:{title}') for word, title in _words_with_titles(command))})"
 
-    words = [f"""        "{_path(each)}") titles=({titles(each)}) ;;""" for each in commands]
-    return _ZSH.format(program=PROGRAM, paths=_paths(commands), values=_values(commands, reply), words="\n".join(words))
+    return _fill(_ZSH, commands, reply, titles)
+
+
+def _fill(
+    script: str,
+    commands: Sequence[CommandWords],
+    reply: Callable[[argparse.Action], str],
+    words: Callable[[CommandWords], str],
+) -> str:
+    """`reply`: what follows an option that takes a value; `words`: what may follow a command."""
+    values = []
+    for command in commands:
+        for option in command.options:
+            if option.nargs != 0:
+                pattern = "|".join(f'"{_path(command)} {name}"' for name in option.option_strings)
+                values.append(f"        {pattern}) {reply(option)} ;;")
+    return script.format(
+        program=PROGRAM,
+        paths="|".join(f'"{_path(each)}"' for each in commands if each.path),
+        values="\n".join(values),
+        words="\n".join(f'        "{_path(each)}") {words(each)} ;;' for each in commands),
+    )
 
 
 def _path(command: CommandWords) -> str:
     return "".join(f" {name}" for name in command.path)
 
 
-def _paths(commands: Iterable[CommandWords]) -> str:
-    return "|".join(f'"{_path(each)}"' for each in commands if each.path)
-
-
-def _values(commands: Iterable[CommandWords], reply: Callable[[OptionWords], str]) -> str:
-    lines = []
-    for command in commands:
-        for option in command.options:
-            if option.takes_value:
-                pattern = "|".join(f'"{_path(command)} {name}"' for name in option.names)
-                lines.append(f"        {pattern}) {reply(option)} ;;")
-    return "\n".join(lines)
-
-
 def _words_with_titles(command: CommandWords) -> list[tuple[str, str]]:
     named = [(word, _title(title)) for word, title in command.commands]
     named += [(word, "") for word in command.choices]
-    return named + [(name, _title(option.help)) for option in command.options for name in option.names]
+    return named + [(name, _title_of(option)) for option in command.options for name in option.option_strings]
 
 
 def _title(text: str) -> str:
@@ -209,8 +195,8 @@ def fish(commands: Sequence[CommandWords]) -> str:
         if command.choices:
             lines.append(f"{start} -a {_fish_quote(' '.join(command.choices))}")
         for option in command.options:
-            names = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names]
-            lines.append(f"{start} {' '.join(names)}{_argument(option)} -d {_fish_quote(_title(option.help))}")
+            names = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.option_strings]
+            lines.append(f"{start} {' '.join(names)}{_argument(option)} -d {_fish_quote(_title_of(option))}")
     return _FISH.format(program=PROGRAM, words="\n".join(lines))
 
 
@@ -221,10 +207,10 @@ def _condition(command: CommandWords) -> str:
     return "; and ".join([*seen, *([f"not __fish_seen_subcommand_from {following}"] if following else [])])
 
 
-def _argument(option: OptionWords) -> str:
+def _argument(option: argparse.Action) -> str:
     if option.choices:
-        return f" -xa {_fish_quote(' '.join(option.choices))}"
-    return "" if not option.takes_value else " -rF" if option.takes_file else " -x"
+        return f" -xa {_fish_quote(_choices(option))}"
+    return "" if option.nargs == 0 else " -rF" if option.metavar == FILE else " -x"
 
 
 def _fish_quote(text: str) -> str:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,10 @@ PACE_MS = 10
 BAR_WIDTH = 30
 
 
+# Values from the record with this number on, at most so many.
+Source: TypeAlias = "Callable[[int, int], pa.Array]"
+
+
 class LoadTest:
     """The parameters of `perf`, and its producer."""
 
@@ -46,8 +51,9 @@ class LoadTest:
             raise ConfigError("--warmup-records must be fewer than --num-records", COMMAND_WRONG)
         self.per_second: float = given.throughput
         self.transaction_s: float = given.transaction_duration_ms / 1000
-        rows = ROWS_MAX if self.per_second <= 0 else min(ROWS_MAX, max(1, int(self.per_second * PACE_MS / 1000)))
-        self.source = _make_source(given, rows)
+        paced = ROWS_MAX if self.per_second <= 0 else int(self.per_second * PACE_MS / 1000)
+        self.batch_rows = min(ROWS_MAX, max(1, paced))
+        self.source = _make_source(given)
         own = dict(given.properties_given)
         if given.transactional_id is not None:
             own["transactional.id"] = given.transactional_id
@@ -73,9 +79,9 @@ def _run_load(load: LoadTest, given: argparse.Namespace) -> Report:
     if load.is_transactional:
         load.producer.init_transactions()
         load.producer.begin_transaction()
-    _write(load, load.warm_up_count, warm_up)
+    _write(load, 0, load.warm_up_count, warm_up)
     meter.begin()
-    _write(load, load.record_count - load.warm_up_count, meter)
+    _write(load, load.warm_up_count, load.record_count, meter)
     if load.is_transactional:
         load.producer.commit_transaction()
     content = {"topic": load.topic, "warm_up": warm_up.summary() if load.warm_up_count else None, **meter.summary()}
@@ -90,22 +96,23 @@ def _run_load(load: LoadTest, given: argparse.Namespace) -> Report:
     return Report(DONE, content, lines)
 
 
-def _write(load: LoadTest, count: int, meter: Meter) -> None:
-    """Sends `count` records at the requested rate, and waits until all are acknowledged."""
+def _write(load: LoadTest, first: int, end: int, meter: Meter) -> None:
+    """Sends the records with these numbers at the requested rate, and waits until all are acknowledged."""
     started_s = committed_s = time.monotonic()
-    sent = 0
+    number = first
     with StatusLine() as status:
-        for batch in load.source.batches(count):
+        while number < end:
+            values = load.source(number, min(load.batch_rows, end - number))
             if load.per_second > 0:
-                time.sleep(max(0.0, started_s + sent / load.per_second - time.monotonic()))
+                time.sleep(max(0.0, started_s + (number - first) / load.per_second - time.monotonic()))
             handed_over_s = time.monotonic()
-            future = load.producer.send_arrow(batch, topic=load.topic)
-            byte_count = pc.sum(pc.binary_length(batch.column("value"))).as_py()
+            future = load.producer.send_arrow(pa.record_batch([values], ["value"]), topic=load.topic)
+            byte_count = pc.sum(pc.binary_length(values)).as_py()
             future.add_done_callback(partial(_on_done, meter, byte_count, handed_over_s))
-            sent += batch.num_rows
+            number += len(values)
             meter.check()
             meter.tell_if_due()
-            status.show(_bar(sent * 100 // count))
+            status.show(_bar((number - first) * 100 // (end - first)))
             if load.is_transactional and time.monotonic() - committed_s >= load.transaction_s:
                 load.producer.commit_transaction()
                 load.producer.begin_transaction()
@@ -125,41 +132,15 @@ def _on_done(meter: Meter, byte_count: int, handed_over_s: float, future: ArrowF
 # ---- records ---------------------------------------------------------------------------------------------------------
 
 
-class _Repeated:
-    """Repeated slices of one batch of distinct records."""
-
-    def __init__(self, values: pa.Array, rows: int) -> None:
-        self._values = pa.RecordBatch.from_arrays([values], ["value"])
-        self._rows = min(rows, len(values))
-
-    def batches(self, count: int) -> Iterator[pa.RecordBatch]:
-        start = 0
-        while count:
-            rows = min(count, self._rows, self._values.num_rows - start)
-            yield self._values.slice(start, rows)
-            count -= rows
-            start = (start + rows) % self._values.num_rows
-
-
-class _Rising:
-    """1, 2, 3 and so on as text, continued from call to call."""
-
-    def __init__(self, rows: int) -> None:
-        self._next = 1
-        self._rows = rows
-
-    def batches(self, count: int) -> Iterator[pa.RecordBatch]:
-        end = self._next + count
-        while self._next < end:
-            stop = min(end, self._next + self._rows)
-            values = pa.array(np.arange(self._next, stop)).cast(pa.string())
-            self._next = stop
-            yield pa.RecordBatch.from_arrays([values], ["value"])
-
-
-def _make_source(given: argparse.Namespace, rows: int) -> _Repeated | _Rising:
+def _make_source(given: argparse.Namespace) -> Source:
     if given.payload_monotonic:
-        return _Rising(rows)
+        return lambda start, rows: pa.array(np.arange(start + 1, start + 1 + rows)).cast(pa.string())
+    values = _make_values(given)
+    return lambda start, rows: values.slice(start % len(values), rows)
+
+
+def _make_values(given: argparse.Namespace) -> pa.Array:
+    """Distinct records, which are sent again and again."""
     draw = np.random.default_rng(0)
     if given.record_size is not None:
         size: int = given.record_size
@@ -167,11 +148,11 @@ def _make_source(given: argparse.Namespace, rows: int) -> _Repeated | _Rising:
         letters = draw.integers(ord("A"), ord("Z") + 1, count * size, np.uint8)
         offsets = np.arange(count + 1, dtype=np.int32) * np.int32(size)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(letters)]
-        return _Repeated(pa.Array.from_buffers(pa.binary(), count, buffers), rows)
+        return pa.Array.from_buffers(pa.binary(), count, buffers)
     lines = _lines(given.payload_file, given.payload_delimiter)
     longest = max(len(line) for line in lines)
     count = max(1, min(given.num_records, SOURCE_BYTES // longest))
-    return _Repeated(pa.array(lines, pa.binary()).take(pa.array(draw.integers(0, len(lines), count))), rows)
+    return pa.array(lines, pa.binary()).take(pa.array(draw.integers(0, len(lines), count)))
 
 
 def _lines(name: str, delimiter: str) -> list[bytes]:

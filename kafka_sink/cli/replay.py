@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import mmh3
-import pyarrow as pa
 
 from kafka_sink.admin.ledger_topic import LEDGER_PARTITION, PlainLedger, check_ledger_topic
 from kafka_sink.admin.topic_reader import PartitionReader
@@ -43,7 +42,6 @@ TOLD_EVERY_S = 5.0
 ABORT_S = 5.0
 # A transaction is ended at this size, whatever --batch-size is.
 BATCH_BYTES_MAX = 16 * 1024 * 1024
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 @dataclass(frozen=True)
@@ -256,19 +254,20 @@ class _Writer:
 
     def write(self, records: Sequence[tuple[int, Record]], topic: str, progress: ReplayProgress) -> None:
         self._producer.begin_transaction()
-        if records:
-            self._send(records, topic)
+        for offset, record in records:
+            self._send(offset, record, topic)
         value = encode_progress(replace(progress, wall_ms=int(time.time() * 1000)))
         self._producer.send(self._ledger_topic, value, progress.ledger_key, partition=LEDGER_PARTITION)
         self._producer.commit_transaction()
 
-    def _send(self, records: Sequence[tuple[int, Record]], topic: str) -> None:
+    def _send(self, offset: int, record: Record, topic: str) -> None:
+        # Bytes of a name that are no text, which the sink refuses and another client may have written, become "?".
+        headers = [(name.encode(errors="replace").decode(), said) for name, said in record.headers]
+        # -1 is for a record of an old format without a timestamp.
+        timestamp_ms = record.timestamp_ms if record.timestamp_ms >= 0 else None
         try:
-            self._producer.send_arrow(_columns([record for _, record in records]), topic)
+            self._producer.send(topic, record.value, record.key, headers, timestamp_ms)
         except DataError as error:
-            if error.row is None:
-                raise
-            offset = records[error.row][0]
             raise copy_error(error, f"the letter at offset {offset} cannot be written to {topic}: {error}") from error
 
 
@@ -296,23 +295,6 @@ def _split_parts(
         part.append((offset, record))
         byte_count += len(record.key or b"") + len(record.value or b"")
     yield part, next_offset
-
-
-def _columns(records: Sequence[Record]) -> pa.RecordBatch:
-    # Bytes of a name that are no text, which the sink refuses and another client may have written, become "?".
-    pairs = [
-        [{"key": name.encode(errors="replace").decode(), "value": said} for name, said in record.headers]
-        for record in records
-    ]
-    # -1 is for a record of an old format without a timestamp.
-    times = [record.timestamp_ms if record.timestamp_ms >= 0 else None for record in records]
-    arrays = [
-        pa.array([record.key for record in records], pa.binary()),
-        pa.array([record.value for record in records], pa.binary()),
-        pa.array(pairs, _HEADERS),
-        pa.array(times, pa.int64()),
-    ]
-    return pa.RecordBatch.from_arrays(arrays, ["key", "value", "headers", "timestamp"])
 
 
 # ---- selection -------------------------------------------------------------------------------------------------------

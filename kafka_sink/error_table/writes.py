@@ -6,129 +6,110 @@ from functools import partial
 
 from kafka_sink.error_table.entry import BEFORE, HELD, TASK, ErrorEntry
 
+# Laid out as a table: the first line of an entry is its heading.
+# fmt: off
+
 # ---- 10xx: options ----
 _of_options = partial(ErrorEntry, data=BEFORE, page="options.md")
 
 OPTION_UNKNOWN = _of_options(
-    "PKS-1001",
-    "unknown option",
+    "PKS-1001", "unknown option",
     "The option name is unknown. It may be a typo, a consumer option, or a producer option without its prefix "
     "`kafka.`.",
     "Correct the name; options.md lists all options.",
     ("is not an option of this sink", "is not a producer option", "is an option of consumers"),
 )
 OPTION_INVALID = _of_options(
-    "PKS-1002",
-    "invalid value of an option",
+    "PKS-1002", "invalid value of an option",
     "The value of an option is not one of its valid values.",
     "Set a value that the text describes as valid.",
     ("is not valid: expected", "is empty: expected", "is too short: it must be at least"),
 )
 OPTION_MISSING = _of_options(
-    "PKS-1003",
-    "missing option",
+    "PKS-1003", "missing option",
     "A required option is not set. Some options are always required, others because of another option.",
     "Set the option that the text names. In SQL: INSERT INTO table WITH (`name` = 'value') ...; the options of CREATE "
     "TABLE are not passed to a Python sink.",
     ("bootstrap.servers is missing", "batch.id needs sink.id", "needs the option dead.letter.topic"),
 )
 OPTIONS_CONTRADICT = _of_options(
-    "PKS-1004",
-    "options contradict each other",
+    "PKS-1004", "options contradict each other",
     "The values of two options exclude each other.",
     "Keep one of them, or change one as the text says.",
     ("contradict each other: keep one", "mean the same and have different values"),
 )
 OPTION_NOT_SUPPORTED = _of_options(
-    "PKS-1005",
-    "option not supported",
+    "PKS-1005", "option not supported",
     "Another client has this option, but this sink does not support it.",
     "Use the alternative that the text names.",
-    (
-        "is not supported",
-        "is written as it is, binary as bytes",
-        "is not possible with asyncProgressTrackingEnabled=true",
-    ),
+    ("is not supported", "is written as it is, binary as bytes",
+     "is not possible with asyncProgressTrackingEnabled=true"),
 )
 OPTIONS_WRONG = _of_options(
-    "PKS-1006",
-    "several options are wrong",
+    "PKS-1006", "several options are wrong",
     "More than one option is wrong. The text has one line for each problem.",
     "Correct all of them.",
     ("problems with the options",),
 )
 FUNCTION_UNUSABLE = _of_options(
-    "PKS-1007",
-    "function cannot be loaded",
+    "PKS-1007", "function cannot be loaded",
     "`kafka.partitioner.class`, `summary.listener` or another option names a function that does not exist, or "
     "whose module cannot be loaded, or an object that is not a function.",
     "Install its module on the driver and each executor, or pass it with `--py-files`; the name is `module:function`.",
     ("cannot be imported here", "is no function but a"),
 )
 FILE_UNREADABLE = _of_options(
-    "PKS-1008",
-    "file cannot be read",
+    "PKS-1008", "file cannot be read",
     "A file that an option names does not exist or cannot be read on a host that connects to brokers.",
     "Put the file on the driver and each executor, readable by Spark's user, or ship it with `--files`.",
     ("there is no such file in", "cannot be read:"),
     page="security.md",
 )
 REFERENCE_UNRESOLVED = _of_options(
-    "PKS-1009",
-    "unresolved reference to a secret",
+    "PKS-1009", "unresolved reference to a secret",
     "An option refers to an environment variable or to a key of a file that does not exist on this host.",
     "Set it where connections are opened: on the driver and on each executor.",
     ("which is not there (on this host, in this process)",),
     page="security.md",
 )
 PACKAGE_MISSING = _of_options(
-    "PKS-1010",
-    "package missing",
+    "PKS-1010", "package missing",
     "An option needs an optional package that is not installed.",
     "Install the extra that the text names, on the driver and on each executor.",
     ("needs the package",),
     page="quickstart.md",
 )
 HEADER_OPTION = _of_options(
-    "PKS-1011",
-    "invalid header option",
+    "PKS-1011", "invalid header option",
     "An option header.NAME has no name or an unknown placeholder, or two options set the same header.",
     "Correct the option, or write the header to the column headers.",
     ("a header needs a name", "is no placeholder; there are", "are both set, and a record has one trace"),
     page="headers.md#headers",
 )
 EVENT_OPTION = _of_options(
-    "PKS-1012",
-    "invalid CloudEvents options",
+    "PKS-1012", "invalid CloudEvents options",
     "An attribute is missing, is set twice, or must not be set by the user; or the mode does not support the format.",
     "Set what the text names: every event needs type and source; structured mode needs value.format=json.",
-    (
-        "names of attributes are made of small letters and digits",
-        "puts the data into a JSON object, which value.format=",
-        "it is the same for all rows",
-        "cannot be set: ",
-    ),
+    ("names of attributes are made of small letters and digits",
+     "puts the data into a JSON object, which value.format=", "it is the same for all rows", "cannot be set: "),
     page="headers.md#cloudevents",
 )
 PRESET_UNKNOWN = _of_options(
-    "PKS-1013",
-    "unknown preset",
+    "PKS-1013", "unknown preset",
     "The option preset names a service for which there is no preset.",
     "Choose a preset that the text lists, or none: brokers that behave like Apache Kafka need no preset.",
     ("there is no preset",),
     page="services.md",
 )
 TOPIC_OPTION = _of_options(
-    "PKS-1014",
-    "topic options without a topic to create",
+    "PKS-1014", "topic options without a topic to create",
     "topic.partitions, topic.replication.factor or topic.config.* are set without topic.create=true, or "
     "topic.create=true is set without the option topic.",
     "Set topic.create=true together with topic, or set none of them.",
     ("topic.create=true needs the option topic", "set topic.create=true, or leave it out"),
 )
 TELLING_OPTION = _of_options(
-    "PKS-1015",
-    "metrics or lineage option without effect",
+    "PKS-1015", "metrics or lineage option without effect",
     "An option configures how figures, traces or lineage are sent, but no option sets a destination; or a key would be "
     "sent over a connection without TLS.",
     "Set the option that the text names, or remove this one.",
@@ -139,8 +120,7 @@ TELLING_OPTION = _of_options(
 _of_spark = partial(ErrorEntry, data=BEFORE)
 
 SINK_ONLY = _of_spark(
-    "PKS-1101",
-    "format is for writing only",
+    "PKS-1101", "format is for writing only",
     "The format was used to read.",
     'Read with Spark\'s own format("kafka") and option("kafka.isolation.level", "read_committed").',
     ("pykafka-sink only writes",),
@@ -148,24 +128,21 @@ SINK_ONLY = _of_spark(
     page="quickstart.md",
 )
 MODE_NOT_SUPPORTED = _of_spark(
-    "PKS-1102",
-    "mode not supported",
+    "PKS-1102", "mode not supported",
     "The sink can only append to a topic. Overwrite and the complete mode of streams are not supported.",
     'Batch: mode("append"). Streams: outputMode("append"), or foreachBatch for the rows that changed.',
     ('mode("overwrite") is not supported', 'outputMode("complete") is not supported'),
     page="migration.md",
 )
 SPARK_TOO_OLD = _of_spark(
-    "PKS-1103",
-    "PySpark is too old for streams",
+    "PKS-1103", "PySpark is too old for streams",
     "PySpark 4.0 has no Arrow writer for streams. Batch writes work there, also inside foreachBatch.",
     "Use PySpark 4.1 or newer.",
     ("streaming needs PySpark 4.1 or newer",),
     page="compatibility.md",
 )
 INTERPRETER_WITHOUT_PACKAGE = _of_spark(
-    "PKS-1104",
-    "package missing in Spark's Python interpreter",
+    "PKS-1104", "package missing in Spark's Python interpreter",
     "Spark found the format, but its Python interpreter lacks a package that the format needs.",
     "Install pykafka-sink there, or set PYSPARK_PYTHON (spark.pyspark.python) to an interpreter that has it, on the "
     "driver and on each executor.",
@@ -173,8 +150,7 @@ INTERPRETER_WITHOUT_PACKAGE = _of_spark(
     page="quickstart.md",
 )
 TRIGGER_NOT_SUPPORTED = _of_spark(
-    "PKS-1105",
-    "continuous trigger",
+    "PKS-1105", "continuous trigger",
     "Spark passes no rows of a continuous query to a Python data source, so all rows would be lost.",
     "Use trigger(processingTime=...), trigger(availableNow=True), or none.",
     ("trigger(continuous=...) is not supported",),
@@ -183,16 +159,14 @@ TRIGGER_NOT_SUPPORTED = _of_spark(
     page="parity.md#triggers",
 )
 STREAM_UNNAMED = _of_spark(
-    "PKS-1106",
-    "stream without checkpoint location or sink.id",
+    "PKS-1106", "stream without checkpoint location or sink.id",
     "Exactly-once must identify a stream after a restart, by its checkpoint or by a name.",
     "Set the option checkpointLocation on the writer (Spark does not pass on a session default), or sink.id.",
     ("exactly-once has to know this stream again after a restart",),
     page="exactly-once.md",
 )
 BATCH_UNNAMED = _of_spark(
-    "PKS-1107",
-    "batch number without a query",
+    "PKS-1107", "batch number without a query",
     "The number is not the one that Spark gave this micro-batch; or Spark does not say which query it belongs to, as "
     "inside foreachBatch over Spark Connect or in threads. With a new checkpoint the numbers start again, and new rows "
     "would be mistaken for repeated ones.",
@@ -202,8 +176,7 @@ BATCH_UNNAMED = _of_spark(
     page="exactly-once.md#foreachbatch",
 )
 SPARK_UNEXPECTED = _of_spark(
-    "PKS-1108",
-    "unexpected call by Spark",
+    "PKS-1108", "unexpected call by Spark",
     "Spark called the sink in a way that no tested version of Spark does.",
     "Restart the query, and report the error with the versions of Spark and pykafka-sink.",
     ("Spark did not tell this task its streaming batch", "a writer can only write inside a Spark task"),
@@ -211,8 +184,7 @@ SPARK_UNEXPECTED = _of_spark(
     page="compatibility.md",
 )
 FIGURES_MISSING = _of_spark(
-    "PKS-1109",
-    "no metrics available",
+    "PKS-1109", "no metrics available",
     "kafka_sink.sink_metrics found no metrics: no running application, none on this host, or no endpoint.",
     "Set metrics.prometheus.port on a stream, and pass sink_metrics the address of the driver with that port.",
     ("this session is one of Spark Connect", "this session has no running Spark application", "no figures at"),
@@ -222,32 +194,28 @@ FIGURES_MISSING = _of_spark(
 # ---- 12xx: columns ----
 _of_columns = partial(ErrorEntry, data=BEFORE)
 VALUE_MISSING = _of_columns(
-    "PKS-1201",
-    "no column value",
+    "PKS-1201", "no column value",
     "The DataFrame has no column with exactly this name; names are case-sensitive, so `Value` does not count.",
     'Name the payload: selectExpr("to_json(struct(*)) AS value"), or set value.format to write all columns.',
     ("required column value not found", "no column is left for the value"),
     page="quickstart.md",
 )
 TOPIC_MISSING = _of_columns(
-    "PKS-1202",
-    "no topic",
+    "PKS-1202", "no topic",
     "There is neither an option topic nor a string column topic. If the option is set, the column is ignored.",
     "Set the option topic.",
     ("no topic: set the option topic, or add a string column topic",),
     page="options.md",
 )
 COLUMN_TYPE = _of_columns(
-    "PKS-1203",
-    "unsupported column type",
+    "PKS-1203", "unsupported column type",
     "A column has a type that cannot be written to Kafka directly. The sink never converts silently.",
     "Use the expression that the text suggests, or a format such as value.format=json.",
     ("has the unsupported type", "and the format is"),
     page="schemas.md",
 )
 COLUMN_MISSING = _of_columns(
-    "PKS-1204",
-    "missing column named by an option",
+    "PKS-1204", "missing column named by an option",
     "cloudevents.NAME.column or traceparent.column names a column that the DataFrame does not have. Names are exact.",
     "Correct the name, or add the column to the DataFrame.",
     ("there is no such column",),
@@ -256,24 +224,21 @@ COLUMN_MISSING = _of_columns(
 # ---- 20xx: rows ----
 _of_rows = partial(ErrorEntry, data=TASK, page="quickstart.md")
 ROW_INVALID = _of_rows(
-    "PKS-2001",
-    "row cannot be sent",
+    "PKS-2001", "row cannot be sent",
     "A row, or a record passed to a Producer, contains something that Kafka cannot store.",
     "Fix the row that the text names, or set record.errors=dead-letter or drop.",
     ("is not UTF-8",),
     page="exactly-once.md",
 )
 ROW_WITHOUT_TOPIC = _of_rows(
-    "PKS-2002",
-    "row without a topic",
+    "PKS-2002", "row without a topic",
     "A row has a null in the column topic.",
     "Set the option topic, fill the column, or set record.errors=dead-letter or drop.",
     ("null topic in row",),
     page="options.md",
 )
 ROW_TOO_LARGE = _of_rows(
-    "PKS-2003",
-    "row too large",
+    "PKS-2003", "row too large",
     "A record is larger than the request limit, the buffer, or 2 GiB.",
     "Raise the limit that the text names: kafka.max.request.size (and the topic's max.message.bytes) or "
     "kafka.buffer.memory. Or set record.errors=dead-letter: the dead letter has the key, the headers and the size of "
@@ -282,52 +247,43 @@ ROW_TOO_LARGE = _of_rows(
     page="options.md",
 )
 ROW_HEADERS = _of_rows(
-    "PKS-2004",
-    "invalid headers",
+    "PKS-2004", "invalid headers",
     "A header has a key that is null or not UTF-8, or an element of headers is not a header. Kafka does not allow such "
     "headers.",
     "Filter them out, or set record.errors=dead-letter or drop.",
     ("a header whose key is null", "a header whose key is no text"),
 )
 ROW_PARTITION = _of_rows(
-    "PKS-2005",
-    "partition does not exist",
+    "PKS-2005", "partition does not exist",
     "A row names a partition that the topic does not have. Partitions are numbered from 0.",
     "Correct the column partition, set it to null (the key then decides), or add partitions to the topic.",
     ("names partition", "is no number in 0.."),
 )
 ROW_TIMESTAMP = _of_rows(
-    "PKS-2006",
-    "timestamp out of range",
+    "PKS-2006", "timestamp out of range",
     "A record's timestamp is before 1970, or is not a number of milliseconds.",
     "Correct or remove the column timestamp: a bigint is in milliseconds since 1970, so multiply seconds by 1000.",
     ("Kafka counts milliseconds from 1970 on",),
 )
 ROW_MISFIT = _of_rows(
-    "PKS-2007",
-    "row does not fit its schema",
+    "PKS-2007", "row does not fit its schema",
     "A value of a row does not fit the schema: a null in a required field, a value out of range, or an unknown symbol.",
     "Fix the value or widen the schema; record.errors=dead-letter writes such rows to another topic.",
     page="schemas.md",
 )
 PARTITIONER_FAILED = _of_rows(
-    "PKS-2008",
-    "partitioner failed",
+    "PKS-2008", "partitioner failed",
     "The function of kafka.partitioner.class raised an error, or did not return partitions of the topic.",
     "Fix the function: it gets whole columns and returns one whole number per row.",
     ("the partitioner raised", "the partitioner answered for topic", "the partitioner chose"),
     page="migration.md",
 )
 EVENT_INCOMPLETE = _of_rows(
-    "PKS-2009",
-    "row is not a valid CloudEvent",
+    "PKS-2009", "row is not a valid CloudEvent",
     "A row has no id, source or type (null or empty), a time outside the years 0 to 9999, or a value that is not JSON "
     "although datacontenttype says so.",
     "Fill the column, set cloudevents.datacontenttype to the type of the values, or set record.errors=dead-letter.",
-    (
-        "which every CloudEvent must have",
-        "as a CloudEvent must have",
-        "is no JSON, and datacontenttype says that it is",
-    ),
+    ("which every CloudEvent must have", "as a CloudEvent must have",
+     "is no JSON, and datacontenttype says that it is"),
     page="headers.md#cloudevents",
 )

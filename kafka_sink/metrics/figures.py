@@ -8,9 +8,10 @@ counted by its receipt.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.wire.codes import code
@@ -126,14 +127,10 @@ DELIVERED, ALREADY_DELIVERED, ABORTED, LEFT_OPEN, FAILED = (
 
 
 def sum_counts(counts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    found: Any = Counter()  # by its type for whole numbers only
     for each in counts:
-        if not found:
-            found = dict(each)
-            continue
-        for name, count in each.items():
-            found[name] = found.get(name, 0) + count
-    return found
+        found.update(each)
+    return dict(found)
 
 
 def _difference(after: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:

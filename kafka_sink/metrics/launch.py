@@ -44,24 +44,18 @@ def ensure_exporter(application_folder: str, address: str, port: int) -> str:
 
 
 def _open_listener(address: str, port: int) -> socket.socket:
-    (family, kind, protocol, _, where), *_ = socket.getaddrinfo(
-        address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    listener = socket.socket(family, kind, protocol)
+    (family, *_, where), *_ = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(where)
-        listener.listen(BACKLOG)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
+        # As the kernel does by default: whoever listens at :: is reached by IPv4 as well.
+        return socket.create_server(where, family=family, backlog=BACKLOG, dualstack_ipv6=family == socket.AF_INET6)
+    except OSError as error:
+        raise OSError(error.errno, os.strerror(error.errno or 0)) from None  # its text would name the address again
 
 
 def _start(application_folder: str, folder: Path, listener: socket.socket, lock: int) -> None:
     """In a new session: Spark's daemon kills its whole process group."""
-    for ended in [each for each in started_exporters(os.getpid()) if each.poll() is not None]:
-        started_exporters(os.getpid()).remove(ended)
+    started = started_exporters(os.getpid())
+    started[:] = [each for each in started if each.poll() is None]
     jvm = ancestor_called("java")
     command = [
         sys.executable, "-m", "kafka_sink.metrics.exporter", application_folder, str(listener.fileno()), str(jvm or 0),
@@ -73,7 +67,7 @@ def _start(application_folder: str, folder: Path, listener: socket.socket, lock:
             command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             pass_fds=(listener.fileno(), lock),
         )  # fmt: skip
-    started_exporters(os.getpid()).append(child)
+    started.append(child)
 
 
 @cache

@@ -16,6 +16,7 @@ import fcntl
 import os
 import time
 import zlib
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def note(application_folder: str, report: BatchReport) -> StreamFigures:
             slots.append(_open_slot(path + suffix))
         _lock(slots[0])
         known = _cached_notes(os.getpid()).get(path)
-        found = [_number_and_text(slot) for slot in slots]
+        found = [_number_and_text(os.pread(slot, os.fstat(slot).st_size, 0)) for slot in slots]
         newest, older = max(found), found.index(min(found))
         figures = (known[1] if known is not None and known[0] == newest[0] else _parse(newest)) or stream_of(report)
         figures.take(report)
@@ -126,14 +127,8 @@ def _cached_notes(pid: int) -> dict[str, tuple[int, StreamFigures]]:
 def _read(path: str) -> StreamFigures | None:
     found = [(0, b"")]
     for slot in SLOTS:
-        try:
-            opened = os.open(path + slot, os.O_RDONLY)
-        except OSError:
-            continue
-        try:
-            found.append(_number_and_text(opened))
-        finally:
-            os.close(opened)
+        with suppress(OSError):
+            found.append(_number_and_text(Path(path + slot).read_bytes()))
     return _parse(max(found))
 
 
@@ -144,9 +139,8 @@ def _parse(newest: tuple[int, bytes]) -> StreamFigures | None:
         return None  # another release wrote it
 
 
-def _number_and_text(slot: int) -> tuple[int, bytes]:
+def _number_and_text(content: bytes) -> tuple[int, bytes]:
     """Zero and empty if it is empty or incomplete."""
-    content = os.pread(slot, os.fstat(slot).st_size, 0)
     try:
         number, length, checksum = (int(word) for word in content[:HEADER_BYTES].split())
     except ValueError:

@@ -333,7 +333,7 @@ def test_topics_that_may_not_be_seen_or_made_are_refused_at_once(kafka: Embedded
     with pytest.raises(AuthorizationError, match="needs Create"):
         client.create_topic("new", TopicPlan())
     kafka.inject(Fault("DescribeConfigs", error_code=29))
-    assert client.topic_configs("t") is None
+    assert client.topic_configs("t", None) is None
 
 
 def test_a_topic_that_a_quota_keeps_from_being_created_is_named(kafka: EmbeddedBroker) -> None:

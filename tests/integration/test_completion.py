@@ -46,11 +46,11 @@ def test_every_command_teaches_by_examples_that_can_be_typed(command: CommandWor
 @pytest.mark.parametrize("command", RUNNABLE, ids=by_name)
 def test_every_option_says_what_it_is(command: CommandWords) -> None:
     assert command.parser.description
-    assert [option.names for option in command.options if not option.help] == []
+    assert [option.option_strings for option in command.options if not option.help] == []
 
 
 def test_what_changes_something_can_be_told_not_to_ask() -> None:
-    asking = {by_name(each) for each in RUNNABLE if any("--yes" in option.names for option in each.options)}
+    asking = {by_name(each) for each in RUNNABLE if any("--yes" in option.option_strings for option in each.options)}
     assert {"recover", "resolve", "transactions", "replay"} <= asking
 
 
