@@ -20,7 +20,6 @@ from kafka_sink.security.reference import is_reference
 if TYPE_CHECKING:
     from kafka_sink.options.rules import Draft
 
-NEEDS = "sasl.username and sasl.password, or sasl.jaas.config"
 _MODULES = {
     "PlainLoginModule": (PLAIN,),
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
@@ -64,7 +63,7 @@ def check_sasl(draft: Draft, has_tls: bool) -> None:
     elif mechanism == GSSAPI:
         _check_kerberos(draft, entries)
     elif jaas is None and (values["sasl.username"] is None or values["sasl.password"] is None):
-        raise missing_error(f"sasl.mechanism={mechanism} needs {NEEDS}")
+        raise missing_error(f"sasl.mechanism={mechanism} needs sasl.username and sasl.password, or sasl.jaas.config")
     owners = {"sasl.aws.": AWS_MSK_IAM, "sasl.oauthbearer.": OAUTHBEARER, "sasl.kerberos.": GSSAPI}
     for prefix, owner in owners.items():
         useless = [name for name in named if name.startswith(prefix) and mechanism != owner]

@@ -1,4 +1,4 @@
-"""Reads the expiry of an access token, and when to get the next one. Signatures are checked by brokers, not here.
+"""Reads access tokens and the answers of their endpoints. Signatures are checked by brokers, not here.
 
 A token may be opaque: if it is no JSON web token, or has no expiry, it is used until a broker refuses it or ends the
 session.
@@ -34,19 +34,6 @@ def expiry_s(token: str) -> float | None:
     if isinstance(end, bool) or not isinstance(end, (int, float)) or not 0 < end <= EXPIRY_S_MAX:
         return None
     return float(end)
-
-
-def renewal_s(now_s: float, end_s: float, *, factor: float, jitter: float, least_s: float, buffer_s: float) -> float:
-    """When to get the next token, as the Java client chooses it.
-
-    After a share of its lifetime, but not in the last `buffer_s`, and not before `least_s` have passed; if the lifetime
-    is too short for both, only the share counts.
-    """
-    life_s = max(0.0, end_s - now_s)
-    wanted_s = now_s + life_s * min(1.0, factor + jitter)
-    if least_s + buffer_s >= life_s:
-        return wanted_s
-    return min(max(wanted_s, now_s + least_s), end_s - buffer_s)
 
 
 def parse_token_answer(body: bytes, source: str) -> str:
