@@ -42,11 +42,11 @@ from kafka_sink.registry.framing import BY_GUID, GLUE, NONE
 from kafka_sink.registry.request import LATEST
 from kafka_sink.registry.resolution import SchemaQuery
 from kafka_sink.registry.subject import add_context
+from kafka_sink.security.mechanisms import WITH_PASSWORD
 
 _OPTIONS = {**FORMAT_OPTIONS, **REGISTRY_OPTIONS}
 _ALIASES = {**FORMAT_ALIASES, **REGISTRY_ALIASES}
 _BASIC, _BEARER = f"{REGISTRY}basic.auth.", f"{REGISTRY}bearer.auth."
-_WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 # Options of each token source; all but the scope are required.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     STATIC_TOKEN: ("token",),
@@ -208,10 +208,10 @@ def _parse_login(values: dict[str, Any], of_tls: Mapping[str, str], credentials:
 
 
 def _check_inherited(credentials: str | None, kafka: ProducerOptions) -> None:
-    if credentials == SASL_INHERIT and (not kafka.has_sasl or kafka.sasl_mechanism not in _WITH_PASSWORD):
+    if credentials == SASL_INHERIT and (not kafka.has_sasl or kafka.sasl_mechanism not in WITH_PASSWORD):
         raise missing_error(
             f"{_BASIC}credentials.source={SASL_INHERIT} needs a connection to Kafka with user and password: "
-            f"kafka.sasl.mechanism one of {', '.join(_WITH_PASSWORD)}"
+            f"kafka.sasl.mechanism one of {', '.join(WITH_PASSWORD)}"
         )
     if credentials == SASL_OAUTHBEARER_INHERIT and not (kafka.has_sasl and kafka.sasl_mechanism == "OAUTHBEARER"):
         raise missing_error(
