@@ -23,8 +23,13 @@ from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sasl_rules import EXTENSION
 from kafka_sink.options.values import JWT_BEARER
-from kafka_sink.security.oauthbearer import OAuthBearerExchange
-from kafka_sink.security.token import ANSWER_BYTES_MAX, expiry_s, parse_error_answer, parse_token_answer
+from kafka_sink.security.oauthbearer import (
+    ANSWER_BYTES_MAX,
+    OAuthBearerExchange,
+    expiry_s,
+    parse_error_answer,
+    parse_token_answer,
+)
 
 DEFAULT_TIMEOUT_MS = 10_000
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"

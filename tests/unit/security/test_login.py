@@ -11,10 +11,9 @@ import pytest
 from kafka_sink.auth.renewal import renewal_wait_s
 from kafka_sink.errors import AuthenticationError, ConfigError
 from kafka_sink.options import ProducerOptions
-from kafka_sink.security.oauthbearer import OAuthBearerExchange
+from kafka_sink.security.oauthbearer import OAuthBearerExchange, expiry_s, parse_error_answer, parse_token_answer
 from kafka_sink.security.passwords import password_exchange
 from kafka_sink.security.reference import is_reference, replace_references
-from kafka_sink.security.token import expiry_s, parse_error_answer, parse_token_answer
 
 HOUR_S = 3600.0
 
