@@ -59,9 +59,8 @@ _OF_TOKENS = {"issuer.endpoint.url": "token.endpoint.url", "client.id": "client.
               "token.provider": "token.provider"}  # fmt: skip
 
 
-def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) -> tuple[FormatOptions, tuple[str, ...]]:
-    """`settings`: those for which `is_format_option` is true. `kafka`: options of the Kafka connection. Also returns
-    notices."""
+def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) -> FormatOptions:
+    """`settings`: those for which `is_format_option` is true. `kafka`: options of the Kafka connection."""
     problems = OptionProblems()
     values, named, of_tls = _parse_values(settings, problems)
     problems.raise_any()
@@ -85,7 +84,7 @@ def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) ->
             f"{REGISTRY}url is set, but neither value.format nor key.format is one of {', '.join(sorted(WITH_SCHEMA))}"
         )
     value, key = (_make_side_format(side, values) for side in SIDES)
-    return FormatOptions(registry, value, key), notices
+    return FormatOptions(registry, value, key, notices)
 
 
 def _parse_values(

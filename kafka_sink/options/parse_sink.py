@@ -121,9 +121,9 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
         problems.attempt(_check_exactly_once, producer, of_spark)
     formats = problems.attempt(_parse_format_options, of_formats, producer) if producer is not None else None
-    envelope = problems.attempt(_parse_envelope_options, of_envelope, formats[0], own) if formats is not None else None
+    envelope = problems.attempt(_parse_envelope_options, of_envelope, formats, own)
     problems.raise_any("problems with the options")
-    assert producer is not None and formats is not None, "what was not made has left a problem"
+    assert producer is not None, "what was not made has left a problem"
     by_name = {prefix: tuple(sorted(named.items())) for prefix, named in configs.items()}
     plan = TopicPlan(own["topic.partitions"], own["topic.replication.factor"], by_name[TOPIC_CONFIG])
     return SinkOptions(
@@ -139,10 +139,10 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         partitioner=partitioner,
         checkpoint_location=of_spark.get("checkpointlocation"),
         query_name=of_spark.get("queryname"),
-        formats=formats[0],
+        formats=formats,
         envelope=envelope,
         telemetry=_make_telemetry_options(own),
-        notices=(*notices, *producer.notices, *formats[1]),
+        notices=(*notices, *producer.notices, *(() if formats is None else formats.notices)),
     )
 
 
@@ -162,11 +162,9 @@ def _explain_prefix(text: str) -> str:
     return text
 
 
-def _parse_format_options(
-    of_formats: Mapping[str, str], producer: ProducerOptions
-) -> tuple[FormatOptions | None, tuple[str, ...]]:
+def _parse_format_options(of_formats: Mapping[str, str], producer: ProducerOptions) -> FormatOptions | None:
     if not of_formats:
-        return None, ()
+        return None
     from kafka_sink.options.parse_formats import parse_format_options  # most writes have no format
 
     return parse_format_options(of_formats, producer)
