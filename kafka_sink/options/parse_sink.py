@@ -19,7 +19,7 @@ from kafka_sink.error_table.writes import (
     TOPIC_OPTION,
 )
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.foreign_table import ALIASES, canonical_name
+from kafka_sink.options.foreign_table import canonical_name
 from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
 from kafka_sink.options.parse import OptionProblems, parse_for_edge, select_fields, suggest_name
 from kafka_sink.options.presets import PREFIX, apply_preset
@@ -296,7 +296,7 @@ def _unknown_option_text(given: str) -> str:
         return f"{given} is an option of Kafka as a source: leave it out of the sink"
     if name == "path":
         return "a path means nothing to this sink: call save() or start() without it and set the option topic"
-    if name in OPTIONS or name in ALIASES:
+    if canonical_name(name) in OPTIONS:
         return f"{given!r} is not an option of this sink: did you mean {PREFIX}{name}?"
     hint = suggest_name(name, [*SINK_OPTIONS, *FORMAT_NAMES, *(PREFIX + each for each in OPTIONS)])
     return (
