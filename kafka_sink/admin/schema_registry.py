@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 from kafka_sink.admin.registry_memory import recall, remember
-from kafka_sink.auth.login import read_login_options, read_password
+from kafka_sink.auth.login import read_password
 from kafka_sink.auth.renewal import Renewed
 from kafka_sink.auth.token import token_source
 from kafka_sink.error_table.commits import REGISTRY_LOGIN, SCHEMA_INVALID, SCHEMA_MISSING
@@ -244,7 +244,7 @@ def _token_source(options: RegistryOptions) -> Renewed[str] | None:
     """None: there is no token, or one that is not renewed."""
     sources = {OAUTHBEARER: options.login, CUSTOM: options.login, SASL_OAUTHBEARER_INHERIT: options.kafka}
     source = sources.get(options.credentials or "")
-    return None if source is None else token_source(source, lambda: read_login_options(source))
+    return None if source is None else token_source(source)
 
 
 def _user_and_password(options: RegistryOptions) -> tuple[str, str]:

@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Mapping
 
+from kafka_sink.auth.login import read_login_options
 from kafka_sink.auth.renewal import Renewed
+from kafka_sink.client.authentication import Authenticator
 from kafka_sink.error_table.brokers import AWS_LOGIN
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.io.files import resolve_references
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import AWS_REGION
-from kafka_sink.security.aws_msk_iam import region_of
+from kafka_sink.security.aws_msk_iam import AwsMskIamExchange, region_of
 from kafka_sink.security.mechanisms import AWS_MSK_IAM
 from kafka_sink.security.sigv4 import AwsCredentials
 
 ROLE_SESSION_NAME = "pykafka-sink"
 INSTALL = "pip install 'pykafka-sink[aws]'"
-ModuleOptions = Mapping[str, str]
 # Without this check, a line break at the end of a secret would only show as a wrong signature, at the broker.
 _WORD = re.compile(r"[\x21-\x7E]+")
 
@@ -39,17 +41,11 @@ class AwsRole:
     region: str | None
 
 
-def credentials_source(
-    options: ProducerOptions, module_options: Callable[[], ModuleOptions]
-) -> Renewed[AwsCredentials]:
-    """`module_options`: the current entries of sasl.jaas.config."""
-    return Renewed(
-        lambda: get_credentials(options, module_options()),
-        lambda found: found.end_s,
-        options,
-        what="AWS credentials",
-        is_kept=False,
+def aws_authenticator(options: ProducerOptions) -> Authenticator:
+    credentials = Renewed(
+        lambda: get_credentials(options), lambda found: found.end_s, options, what="AWS credentials", is_kept=False
     )
+    return lambda host: AwsMskIamExchange(credentials.current(), host, find_region(options, host), time.time())
 
 
 def find_region(options: ProducerOptions, host: str) -> str:
@@ -61,7 +57,8 @@ def find_region(options: ProducerOptions, host: str) -> str:
     return found
 
 
-def get_credentials(options: ProducerOptions, module_options: ModuleOptions) -> AwsCredentials:
+def get_credentials(options: ProducerOptions) -> AwsCredentials:
+    module_options = read_login_options(options)
     keys, role = _keys_from_options(options, module_options), _role_from_options(options, module_options)
     if keys is not None and role is None:
         return keys
@@ -72,7 +69,7 @@ def get_credentials(options: ProducerOptions, module_options: ModuleOptions) -> 
     return _require_words("the AWS keys that were found", aws_search.search(options, profile, keys, role))
 
 
-def _keys_from_options(options: ProducerOptions, module_options: ModuleOptions) -> AwsCredentials | None:
+def _keys_from_options(options: ProducerOptions, module_options: Mapping[str, str]) -> AwsCredentials | None:
     key_id, secret = options.sasl_aws_access_key_id, options.sasl_aws_secret_access_key
     if key_id is not None and secret is not None:
         found = AwsCredentials(
@@ -90,7 +87,7 @@ def _keys_from_options(options: ProducerOptions, module_options: ModuleOptions) 
     return _require_words("awsRoleAccessKeyId of sasl.jaas.config and what belongs to it", found)
 
 
-def _role_from_options(options: ProducerOptions, module_options: ModuleOptions) -> AwsRole | None:
+def _role_from_options(options: ProducerOptions, module_options: Mapping[str, str]) -> AwsRole | None:
     arn = module_options.get("awsRoleArn") or options.sasl_aws_role_arn
     if not arn:
         return None

@@ -9,9 +9,9 @@ their life.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from kafka_sink.auth.login import read_login_options
 from kafka_sink.client.authentication import Authenticator
 from kafka_sink.error_table.brokers import KERBEROS_LOGIN
 from kafka_sink.error_table.writes import PACKAGE_MISSING
@@ -43,15 +43,14 @@ _HINTS = {
 _HINT = "check principal, keytab or ticket cache (klist shows them), and krb5.conf"
 
 
-def kerberos_authenticator(options: ProducerOptions, module_options: Callable[[], Mapping[str, str]]) -> Authenticator:
-    """`module_options`: the current entries of sasl.jaas.config."""
+def kerberos_authenticator(options: ProducerOptions) -> Authenticator:
     check_library()
 
     def next_exchange(host: str) -> GssapiExchange:
         principal, keytab = options.sasl_kerberos_principal, options.sasl_kerberos_keytab
         if principal is not None:
             principal = resolve_references("sasl.kerberos.principal", principal)
-        module = None if options.sasl_jaas_config is None else module_options()
+        module = None if options.sasl_jaas_config is None else read_login_options(options)
         login = kerberos_login(options.sasl_kerberos_service_name, principal, keytab, module)
         return GssapiExchange(KerberosContext(login, host))
 

@@ -17,7 +17,6 @@ from typing import Generic, TypeVar
 
 from kafka_sink.errors import KafkaSinkError, TransportError
 from kafka_sink.options import ProducerOptions
-from kafka_sink.security.token import renewal_s
 
 T = TypeVar("T")
 _LOGGER = logging.getLogger("kafka_sink")
@@ -93,20 +92,12 @@ class Renewed(Generic[T]):
         self._set_timer(max(min(grown_ms, self._options.sasl_login_retry_backoff_max_ms) / 1000, RETRY_S_MIN))
 
     def _store(self, value: T) -> None:
-        options, now_s, end_s = self._options, time.time(), self._end_s_of(value)
+        now_s, end_s = time.time(), self._end_s_of(value)
         with self._lock:
             self._value, self._end_s = value, end_s
             self._failures = 0
         if end_s is not None and end_s > now_s:
-            at_s = renewal_s(
-                now_s,
-                end_s,
-                factor=options.sasl_login_refresh_window_factor,
-                jitter=random.random() * options.sasl_login_refresh_window_jitter,
-                least_s=options.sasl_login_refresh_min_period_seconds,
-                buffer_s=options.sasl_login_refresh_buffer_seconds,
-            )
-            self._set_timer(max(at_s - now_s, RENEWAL_S_MIN))
+            self._set_timer(max(renewal_wait_s(self._options, end_s - now_s, random.random()), RENEWAL_S_MIN))
 
     def _set_timer(self, wait_s: float) -> None:
         # It must not keep an unused object alive.
@@ -118,6 +109,20 @@ class Renewed(Generic[T]):
         if former is not None:
             former.cancel()
         timer.start()
+
+
+def renewal_wait_s(options: ProducerOptions, life_s: float, dice: float) -> float:
+    """When to get the next token, as the Java client chooses it.
+
+    After a share of its lifetime, but not in the last seconds of it, and not within a minimum period; if the lifetime
+    is too short for both, only the share counts.
+    """
+    jitter = dice * options.sasl_login_refresh_window_jitter
+    wanted_s = life_s * min(1.0, options.sasl_login_refresh_window_factor + jitter)
+    least_s, buffer_s = options.sasl_login_refresh_min_period_seconds, options.sasl_login_refresh_buffer_seconds
+    if least_s + buffer_s >= life_s:
+        return wanted_s
+    return min(max(wanted_s, least_s), life_s - buffer_s)
 
 
 def _renew(source: weakref.ref[Renewed[T]], get: Callable[[], T]) -> None:

@@ -1,11 +1,11 @@
-"""TLS and SASL, imported only if options need them: they import the option tables, which a Spark task needs for nothing
-else."""
+"""TLS and SASL for connections, each imported only if options need it: every Spark worker imports this module."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from kafka_sink.options import ProducerOptions
+from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER
 
 if TYPE_CHECKING:
     from kafka_sink.client.authentication import Authenticator
@@ -25,6 +25,18 @@ def authenticator(options: ProducerOptions) -> Authenticator | None:
     """None: connections are not authenticated by SASL."""
     if not options.has_sasl:
         return None
-    from kafka_sink.auth.login import sasl_authenticator
+    if options.sasl_mechanism == AWS_MSK_IAM:
+        from kafka_sink.auth.aws import aws_authenticator
 
-    return sasl_authenticator(options)
+        return aws_authenticator(options)
+    if options.sasl_mechanism == GSSAPI:
+        from kafka_sink.auth.kerberos import kerberos_authenticator
+
+        return kerberos_authenticator(options)
+    if options.sasl_mechanism == OAUTHBEARER:
+        from kafka_sink.auth.token import token_authenticator
+
+        return token_authenticator(options)
+    from kafka_sink.auth.login import password_authenticator
+
+    return password_authenticator(options)

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from kafka_sink.auth.login import read_login_options
 from kafka_sink.auth.renewal import Renewed
+from kafka_sink.client.authentication import Authenticator
 from kafka_sink.error_table.brokers import TOKEN_UNUSABLE
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.io import web
@@ -19,8 +21,15 @@ from kafka_sink.io.files import read_file, resolve_references
 from kafka_sink.io.tls import endpoint_context
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.sasl_rules import EXTENSION
 from kafka_sink.options.values import JWT_BEARER
-from kafka_sink.security.token import ANSWER_BYTES_MAX, expiry_s, parse_error_answer, parse_token_answer
+from kafka_sink.security.oauthbearer import (
+    ANSWER_BYTES_MAX,
+    OAuthBearerExchange,
+    expiry_s,
+    parse_error_answer,
+    parse_token_answer,
+)
 
 DEFAULT_TIMEOUT_MS = 10_000
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
@@ -30,10 +39,19 @@ _CREDENTIALS = "sasl.oauthbearer.client.credentials."
 _JWT = "urn:ietf:params:oauth"
 
 
-def token_source(options: ProducerOptions, module_options: Callable[[], Mapping[str, str]]) -> Renewed[str]:
-    """`module_options`: the current entries of sasl.jaas.config."""
+def token_authenticator(options: ProducerOptions) -> Authenticator:
+    tokens = token_source(options)
+    return lambda _host: OAuthBearerExchange(tokens.current(), _extensions(options))
+
+
+def _extensions(options: ProducerOptions) -> dict[str, str]:
+    named = read_login_options(options)
+    return {name.removeprefix(EXTENSION): value for name, value in named.items() if name.startswith(EXTENSION)}
+
+
+def token_source(options: ProducerOptions) -> Renewed[str]:
     provider = options.sasl_oauthbearer_token_provider
-    get = _wrap_provider(provider) if provider is not None else lambda: _fetch_token(options, module_options())
+    get = _wrap_provider(provider) if provider is not None else partial(_fetch_token, options)
     return Renewed(get, expiry_s, options, what="token for OAUTHBEARER", is_kept=True)
 
 
@@ -65,11 +83,11 @@ def _wrap_provider(provider: str | Callable[[], str]) -> Callable[[], str]:
 # ---- a token endpoint ------------------------------------------------------------------------------------------
 
 
-def _fetch_token(options: ProducerOptions, module_options: Mapping[str, str]) -> str:
+def _fetch_token(options: ProducerOptions) -> str:
     url = resolve_references(ENDPOINT, options.sasl_oauthbearer_token_endpoint_url or "")
     web.check_is_safe(ENDPOINT, url)
     source = f"the token endpoint {web.redact_url(url)}"
-    headers, form = _make_request(options, module_options)
+    headers, form = _make_request(options)
     answer = web.ask(
         source,
         partial(endpoint_context, options),
@@ -88,8 +106,9 @@ def _fetch_token(options: ProducerOptions, module_options: Mapping[str, str]) ->
     raise AuthenticationError(f"{text}: check client id, secret and scope", TOKEN_UNUSABLE)
 
 
-def _make_request(options: ProducerOptions, module_options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def _make_request(options: ProducerOptions) -> tuple[dict[str, str], dict[str, str]]:
     """Headers and form."""
+    module_options = read_login_options(options)
     headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
     client_id = options.sasl_oauthbearer_client_credentials_client_id
     scope = options.sasl_oauthbearer_scope or module_options.get("scope")

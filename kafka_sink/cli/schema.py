@@ -64,7 +64,7 @@ def _format(given: argparse.Namespace) -> tuple[RegistryOptions | None, SideForm
     # Never connected to: this command does not know settings that the registry could inherit.
     kafka = parse_producer_options({"bootstrap.servers": "localhost:9092"})
     # Showing must not register.
-    options, _ = parse_format_options({**settings, "auto.register.schemas": "false"}, kafka)
+    options = parse_format_options({**settings, "auto.register.schemas": "false"}, kafka)
     chosen = options.value if given.side == "value" else options.key
     if chosen is None or chosen.format not in ENCODED:
         raise ConfigError(

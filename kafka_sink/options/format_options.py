@@ -71,3 +71,4 @@ class FormatOptions:
     registry: RegistryOptions | None
     value: SideFormat | None
     key: SideFormat | None
+    notices: tuple[str, ...]

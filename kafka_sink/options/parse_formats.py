@@ -42,11 +42,11 @@ from kafka_sink.registry.framing import BY_GUID, GLUE, NONE
 from kafka_sink.registry.request import LATEST
 from kafka_sink.registry.resolution import SchemaQuery
 from kafka_sink.registry.subject import add_context
+from kafka_sink.security.mechanisms import WITH_PASSWORD
 
 _OPTIONS = {**FORMAT_OPTIONS, **REGISTRY_OPTIONS}
 _ALIASES = {**FORMAT_ALIASES, **REGISTRY_ALIASES}
 _BASIC, _BEARER = f"{REGISTRY}basic.auth.", f"{REGISTRY}bearer.auth."
-_WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 # Options of each token source; all but the scope are required.
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     STATIC_TOKEN: ("token",),
@@ -59,9 +59,8 @@ _OF_TOKENS = {"issuer.endpoint.url": "token.endpoint.url", "client.id": "client.
               "token.provider": "token.provider"}  # fmt: skip
 
 
-def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) -> tuple[FormatOptions, tuple[str, ...]]:
-    """`settings`: those for which `is_format_option` is true. `kafka`: options of the Kafka connection. Also returns
-    notices."""
+def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) -> FormatOptions:
+    """`settings`: those for which `is_format_option` is true. `kafka`: options of the Kafka connection."""
     problems = OptionProblems()
     values, named, of_tls = _parse_values(settings, problems)
     problems.raise_any()
@@ -85,7 +84,7 @@ def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) ->
             f"{REGISTRY}url is set, but neither value.format nor key.format is one of {', '.join(sorted(WITH_SCHEMA))}"
         )
     value, key = (_make_side_format(side, values) for side in SIDES)
-    return FormatOptions(registry, value, key), notices
+    return FormatOptions(registry, value, key, notices)
 
 
 def _parse_values(
@@ -208,10 +207,10 @@ def _parse_login(values: dict[str, Any], of_tls: Mapping[str, str], credentials:
 
 
 def _check_inherited(credentials: str | None, kafka: ProducerOptions) -> None:
-    if credentials == SASL_INHERIT and (not kafka.has_sasl or kafka.sasl_mechanism not in _WITH_PASSWORD):
+    if credentials == SASL_INHERIT and (not kafka.has_sasl or kafka.sasl_mechanism not in WITH_PASSWORD):
         raise missing_error(
             f"{_BASIC}credentials.source={SASL_INHERIT} needs a connection to Kafka with user and password: "
-            f"kafka.sasl.mechanism one of {', '.join(_WITH_PASSWORD)}"
+            f"kafka.sasl.mechanism one of {', '.join(WITH_PASSWORD)}"
         )
     if credentials == SASL_OAUTHBEARER_INHERIT and not (kafka.has_sasl and kafka.sasl_mechanism == "OAUTHBEARER"):
         raise missing_error(

@@ -19,7 +19,7 @@ from kafka_sink.error_table.writes import (
     TOPIC_OPTION,
 )
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.foreign_table import ALIASES, canonical_name
+from kafka_sink.options.foreign_table import canonical_name
 from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
 from kafka_sink.options.parse import OptionProblems, parse_for_edge, select_fields, suggest_name
 from kafka_sink.options.presets import PREFIX, apply_preset
@@ -121,9 +121,9 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
         problems.attempt(_check_exactly_once, producer, of_spark)
     formats = problems.attempt(_parse_format_options, of_formats, producer) if producer is not None else None
-    envelope = problems.attempt(_parse_envelope_options, of_envelope, formats[0], own) if formats is not None else None
+    envelope = problems.attempt(_parse_envelope_options, of_envelope, formats, own)
     problems.raise_any("problems with the options")
-    assert producer is not None and formats is not None, "what was not made has left a problem"
+    assert producer is not None, "what was not made has left a problem"
     by_name = {prefix: tuple(sorted(named.items())) for prefix, named in configs.items()}
     plan = TopicPlan(own["topic.partitions"], own["topic.replication.factor"], by_name[TOPIC_CONFIG])
     return SinkOptions(
@@ -139,10 +139,10 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         partitioner=partitioner,
         checkpoint_location=of_spark.get("checkpointlocation"),
         query_name=of_spark.get("queryname"),
-        formats=formats[0],
+        formats=formats,
         envelope=envelope,
         telemetry=_make_telemetry_options(own),
-        notices=(*notices, *producer.notices, *formats[1]),
+        notices=(*notices, *producer.notices, *(() if formats is None else formats.notices)),
     )
 
 
@@ -162,11 +162,9 @@ def _explain_prefix(text: str) -> str:
     return text
 
 
-def _parse_format_options(
-    of_formats: Mapping[str, str], producer: ProducerOptions
-) -> tuple[FormatOptions | None, tuple[str, ...]]:
+def _parse_format_options(of_formats: Mapping[str, str], producer: ProducerOptions) -> FormatOptions | None:
     if not of_formats:
-        return None, ()
+        return None
     from kafka_sink.options.parse_formats import parse_format_options  # most writes have no format
 
     return parse_format_options(of_formats, producer)
@@ -298,7 +296,7 @@ def _unknown_option_text(given: str) -> str:
         return f"{given} is an option of Kafka as a source: leave it out of the sink"
     if name == "path":
         return "a path means nothing to this sink: call save() or start() without it and set the option topic"
-    if name in OPTIONS or name in ALIASES:
+    if canonical_name(name) in OPTIONS:
         return f"{given!r} is not an option of this sink: did you mean {PREFIX}{name}?"
     hint = suggest_name(name, [*SINK_OPTIONS, *FORMAT_NAMES, *(PREFIX + each for each in OPTIONS)])
     return (

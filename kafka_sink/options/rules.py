@@ -16,7 +16,7 @@ from typing import Any
 from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.producer_options import INT_MAX
-from kafka_sink.options.table import OPTIONS, SECURITY_OPTIONS
+from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import TLS_13_SUITES, contradiction_error, conversion_hint, missing_error
 from kafka_sink.security.mechanisms import OAUTHBEARER
 
@@ -162,14 +162,10 @@ def check_security(draft: Draft) -> None:
         and draft.values["sasl.mechanism"] == OAUTHBEARER
         and draft.values["sasl.oauthbearer.token.endpoint.url"] is not None
     )
-    for option in SECURITY_OPTIONS:
-        if is_endpoint_asked and option.name.startswith("ssl.truststore."):
-            continue
-        prefix = option.name.partition(".")[0]
-        is_useless = (prefix in ("ssl", "enable") and not has_tls) or (prefix == "sasl" and not has_sasl)
-        if is_useless and option.name in draft.named:
-            name = draft.named[option.name]
-            draft.notices.append(f"{name} has no effect with security.protocol={protocol}")
+    useless = (() if has_tls else ("ssl.", "enable.ssl.")) + (() if has_sasl else ("sasl.",))
+    for name, spelling in draft.named.items():
+        if name.startswith(useless) and not (is_endpoint_asked and name.startswith("ssl.truststore.")):
+            draft.notices.append(f"{spelling} has no effect with security.protocol={protocol}")
     if has_tls:
         _check_tls(draft)
     if has_sasl:

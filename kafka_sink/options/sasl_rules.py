@@ -14,13 +14,12 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.options.values import JWT_BEARER, contradiction_error, missing_error
 from kafka_sink.security.jaas import LoginModule, parse_jaas
 from kafka_sink.security.kerberos import kerberos_login
-from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN
+from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN, WITH_PASSWORD
 from kafka_sink.security.reference import is_reference
 
 if TYPE_CHECKING:
     from kafka_sink.options.rules import Draft
 
-NEEDS = "sasl.username and sasl.password, or sasl.jaas.config"
 _MODULES = {
     "PlainLoginModule": (PLAIN,),
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
@@ -44,6 +43,14 @@ _MODULE_OPTIONS: dict[str, set[str]] = {
     },
 }  # fmt: skip
 EXTENSION = "extension_"
+# The mechanisms that the options with these prefixes are for.
+_OWNERS: Mapping[str, tuple[str, ...]] = {
+    "sasl.username": WITH_PASSWORD,
+    "sasl.password": WITH_PASSWORD,
+    "sasl.aws.": (AWS_MSK_IAM,),
+    "sasl.oauthbearer.": (OAUTHBEARER,),
+    "sasl.kerberos.": (GSSAPI,),
+}
 
 
 def check_sasl(draft: Draft, has_tls: bool) -> None:
@@ -64,10 +71,9 @@ def check_sasl(draft: Draft, has_tls: bool) -> None:
     elif mechanism == GSSAPI:
         _check_kerberos(draft, entries)
     elif jaas is None and (values["sasl.username"] is None or values["sasl.password"] is None):
-        raise missing_error(f"sasl.mechanism={mechanism} needs {NEEDS}")
-    owners = {"sasl.aws.": AWS_MSK_IAM, "sasl.oauthbearer.": OAUTHBEARER, "sasl.kerberos.": GSSAPI}
-    for prefix, owner in owners.items():
-        useless = [name for name in named if name.startswith(prefix) and mechanism != owner]
+        raise missing_error(f"sasl.mechanism={mechanism} needs sasl.username and sasl.password, or sasl.jaas.config")
+    for prefix, owners in _OWNERS.items():
+        useless = [name for name in named if name.startswith(prefix) and mechanism not in owners]
         draft.notices.extend(f"{named[name]} has no effect with sasl.mechanism={mechanism}" for name in useless)
     if not has_tls:
         secrets = {PLAIN: "the password", OAUTHBEARER: "the token", AWS_MSK_IAM: "what the client signs in with"}
@@ -94,7 +100,7 @@ def read_module(text: str, mechanism: str) -> LoginModule:
 
 def _read_jaas(draft: Draft, text: str, mechanism: str) -> Mapping[str, str]:
     module = read_module(text, mechanism)
-    if mechanism not in (OAUTHBEARER, AWS_MSK_IAM, GSSAPI):
+    if mechanism in WITH_PASSWORD:
         for name in ("username", "password"):
             if not module.options.get(name):
                 raise missing_error(f"sasl.jaas.config: {module.name} needs {name}")
@@ -162,8 +168,6 @@ def _check_kerberos(draft: Draft, entries: Mapping[str, str] | None) -> None:
             "sasl.mechanism=GSSAPI (Kerberos) is the default and nothing is set for it: choose another one "
             f"({others}), or set sasl.kerberos.service.name"
         )
-    useless = [name for name in ("sasl.username", "sasl.password") if values[name] is not None]
-    draft.notices.extend(f"{name} has no effect with sasl.mechanism=GSSAPI" for name in useless)
     if entries is None:
         return
     service, principal, keytab = (values[f"sasl.kerberos.{name}"] for name in ("service.name", "principal", "keytab"))

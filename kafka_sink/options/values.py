@@ -121,13 +121,12 @@ class Text:
         return text if self.bytes_max is None else f"{text}, at most {self.bytes_max} bytes"
 
     def parse(self, name: str, value: object) -> str:
-        if not isinstance(value, str) or NO_TEXT.search(value):
-            raise invalid_value_error(name, value, self.valid)
-        text = value.strip()
-        is_too_long = self.bytes_max is not None and len(text.encode()) > self.bytes_max
-        if is_too_long or not (text or self.empty_allowed):
-            raise invalid_value_error(name, value, self.valid)
-        return text
+        if isinstance(value, str) and not NO_TEXT.search(value):
+            text = value.strip()
+            fits = self.bytes_max is None or len(text.encode()) <= self.bytes_max
+            if fits and (text or self.empty_allowed):
+                return text
+        raise invalid_value_error(name, value, self.valid)
 
 
 ANY_TEXT, NOT_EMPTY = Text(), Text(empty_allowed=False)

@@ -1,11 +1,16 @@
-"""OAUTHBEARER (RFC 7628): a token in one message. The token's source is not known here.
+"""OAUTHBEARER (RFC 7628): a token in one message; and what can be read of a token, and of a token endpoint's answer.
 
-A server that refuses it may send the reason as JSON, which the client answers with a single 0x01; then the refusal
-follows as an error code.
+A server that refuses the token may send the reason as JSON, which the client answers with a single 0x01; then the
+refusal follows as an error code.
+
+Signatures are checked by brokers, not here. A token may be opaque: if it is no JSON web token, or has no expiry, it is
+used until a broker refuses it or ends the session.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Mapping
 
@@ -13,9 +18,14 @@ from kafka_sink.error_table.brokers import LOGIN_OPTIONS, TOKEN_UNUSABLE
 from kafka_sink.errors import AuthenticationError, ConfigError
 
 TOKEN_CHARACTERS_MAX = 128 * 1024
+# The response of a token endpoint: a token and a few fields.
+ANSWER_BYTES_MAX = 2 * TOKEN_CHARACTERS_MAX
+# The year 9999: anything later is an error.
+EXPIRY_S_MAX = 253_402_300_799
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE = re.compile(r"[\x21-\x7E \t\r\n]+")
+_ERROR_WORD = re.compile(r"[\x20-\x21\x23-\x5B\x5D-\x7E]{1,100}")
 
 
 class OAuthBearerExchange:
@@ -48,3 +58,44 @@ class OAuthBearerExchange:
             )
         self._is_refused = bool(challenge)
         return b"\x01" if challenge else None
+
+
+def expiry_s(token: str) -> float | None:
+    """The token's expiry in seconds since 1970; None: unknown."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, RecursionError):
+        return None
+    end = claims.get("exp") if isinstance(claims, dict) else None
+    if isinstance(end, bool) or not isinstance(end, (int, float)) or not 0 < end <= EXPIRY_S_MAX:
+        return None
+    return float(end)
+
+
+def parse_token_answer(body: bytes, source: str) -> str:
+    """The token in the JSON response of a token endpoint (RFC 6749, 5.1). Nothing of it gets into an error text."""
+    if len(body) > ANSWER_BYTES_MAX:
+        raise AuthenticationError(
+            f"{source} answered with more than {ANSWER_BYTES_MAX} bytes: that is no token", TOKEN_UNUSABLE
+        )
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        raise AuthenticationError(f"{source} did not answer with JSON", TOKEN_UNUSABLE) from None
+    token = answer.get("access_token") if isinstance(answer, dict) else None
+    if not isinstance(token, str) or not token.strip():
+        raise AuthenticationError(f"{source} answered without an access_token", TOKEN_UNUSABLE)
+    return token.strip()
+
+
+def parse_error_answer(body: bytes) -> str:
+    """The error code of a token endpoint (RFC 6749, 5.2), such as invalid_client; or empty."""
+    try:
+        answer = json.loads(body[:ANSWER_BYTES_MAX])
+    except (ValueError, RecursionError):
+        return ""
+    word = answer.get("error") if isinstance(answer, dict) else None
+    return word if isinstance(word, str) and _ERROR_WORD.fullmatch(word) else ""

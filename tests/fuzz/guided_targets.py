@@ -19,11 +19,10 @@ from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.properties import parse_properties
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange, region_of
 from kafka_sink.security.jaas import parse_jaas
-from kafka_sink.security.oauthbearer import OAuthBearerExchange
+from kafka_sink.security.oauthbearer import OAuthBearerExchange, expiry_s, parse_error_answer, parse_token_answer
 from kafka_sink.security.reference import replace_references
 from kafka_sink.security.scram import ScramExchange
 from kafka_sink.security.sigv4 import AwsCredentials
-from kafka_sink.security.token import expiry_s, parse_error_answer, parse_token_answer
 from tests.fuzz import fuzz_wire
 from tests.property.wire_values import RandomChoices
 

@@ -241,7 +241,7 @@ def test_a_program_gives_credentials_and_is_run_anew_unless_they_end(tmp_path: P
     program(tmp_path, f"print({json.dumps({**found, 'AccessKeyId': 'AKIDNEXT'})!r})")
     assert b"AKIDNEXT" in new_exchange(HOST).first()
     program(tmp_path, f"print({json.dumps({**found, 'Expiration': '2100-01-01T00:00:00Z'})!r})")
-    assert get_credentials(options(sasl_aws_profile="p"), {}).end_s == 4_102_444_800.0
+    assert get_credentials(options(sasl_aws_profile="p")).end_s == 4_102_444_800.0
     new_exchange = made(options(sasl_aws_profile="p"))
     program(tmp_path, f"print({json.dumps({**found, 'AccessKeyId': 'AKIDNEXT'})!r})")
     assert b"AKIDFIRST" in new_exchange(HOST).first()
@@ -500,7 +500,7 @@ def test_an_instance_is_asked_again_before_its_credentials_end(
     monkeypatch.setattr(botocore.utils.random, "randint", lambda least, _most: least)
     endpoints.life_s = 1000
     given_end_s = time.time() + endpoints.life_s
-    end_s = get_credentials(options(), {}).end_s
+    end_s = get_credentials(options()).end_s
     assert end_s is not None and end_s < given_end_s
 
 

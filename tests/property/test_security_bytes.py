@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kafka_sink.errors import AuthenticationError, ConfigError
 from kafka_sink.security.jaas import parse_jaas
 from kafka_sink.security.kerberos import GssapiExchange
+from kafka_sink.security.oauthbearer import expiry_s, parse_error_answer, parse_token_answer
 from kafka_sink.security.scram import ScramExchange
-from kafka_sink.security.token import expiry_s, parse_error_answer, parse_token_answer
 from tests.security_contexts import WRAPPED, ScriptedContext
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -38,6 +38,6 @@ class RegistrySettings(NamedTuple):
 
 def registry_settings(given: Mapping[str, str], kafka: ProducerOptions) -> RegistrySettings:
     """The registry settings from these options, with a schema for key and value."""
-    options, notices = parse_format_options({"value.format": "avro", "key.format": "avro", **given}, kafka)
+    options = parse_format_options({"value.format": "avro", "key.format": "avro", **given}, kafka)
     assert options.value is not None and options.key is not None
-    return RegistrySettings(options.registry, options.value, options.key, notices)
+    return RegistrySettings(options.registry, options.value, options.key, options.notices)

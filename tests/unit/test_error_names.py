@@ -38,8 +38,8 @@ from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.schemas.misfit import make_errors
 from kafka_sink.schemas.naming import Problems
 from kafka_sink.schemas.spark_types import parse_struct
+from kafka_sink.security.oauthbearer import parse_token_answer
 from kafka_sink.security.reference import replace_references
-from kafka_sink.security.token import parse_token_answer
 from kafka_sink.spark import datasource
 from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.columns import choose_columns

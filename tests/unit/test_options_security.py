@@ -140,6 +140,10 @@ def test_what_can_authenticate_is_taken_without_a_word(settings: dict[str, objec
     [
         ({**PLAIN, SERVICE: "kafka"}, "sasl.kerberos.service.name has no effect with sasl.mechanism=PLAIN"),
         ({**KERBEROS, "sasl.username": "a"}, "sasl.username has no effect with sasl.mechanism=GSSAPI"),
+        (
+            {"sasl.mechanism": "AWS_MSK_IAM", "sasl.password": "b"},
+            "sasl.password has no effect with sasl.mechanism=AWS_MSK_IAM",
+        ),
         ({**KERBEROS, "sasl.kerberos.ticket.renew.jitter": "0.1"}, "each new session takes a valid one"),
         ({**KERBEROS, "sasl.kerberos.min.time.before.relogin": 1}, "no thread renews tickets"),
         ({**KERBEROS, "sasl.jaas.config": f"{KRB5} useTicketCache=true other=x;"}, "without effect on a client: other"),

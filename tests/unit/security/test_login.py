@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from kafka_sink.auth.renewal import renewal_wait_s
 from kafka_sink.errors import AuthenticationError, ConfigError
-from kafka_sink.security.oauthbearer import OAuthBearerExchange
+from kafka_sink.options import ProducerOptions
+from kafka_sink.security.oauthbearer import OAuthBearerExchange, expiry_s, parse_error_answer, parse_token_answer
 from kafka_sink.security.passwords import password_exchange
 from kafka_sink.security.reference import is_reference, replace_references
-from kafka_sink.security.token import expiry_s, parse_error_answer, parse_token_answer, renewal_s
 
 HOUR_S = 3600.0
 
@@ -91,8 +92,12 @@ def test_a_token_that_cannot_be_read_has_no_end(token: str) -> None:
     [(HOUR_S, 60, 300, 2880), (HOUR_S, 60, 1200, 2400), (HOUR_S, 3000, 300, 3000), (100, 60, 300, 80), (0, 60, 300, 0)],
 )
 def test_a_token_is_renewed_when_java_would(life_s: float, least_s: int, buffer_s: int, expected_s: float) -> None:
-    at_s = renewal_s(1000, 1000 + life_s, factor=0.8, jitter=0, least_s=least_s, buffer_s=buffer_s)
-    assert at_s == 1000 + expected_s
+    options = ProducerOptions(
+        bootstrap_servers=(),
+        sasl_login_refresh_min_period_seconds=least_s,
+        sasl_login_refresh_buffer_seconds=buffer_s,
+    )
+    assert renewal_wait_s(options, life_s, 0) == expected_s
 
 
 @pytest.mark.parametrize(
