@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kafka_sink.frozen import frozen
 from kafka_sink.records.arrays import read_bytes
-from kafka_sink.records.bytes_column import BytesColumn, TooManyBytes
+from kafka_sink.records.bytes_column import BYTES_MAX, BytesColumn, TooManyBytes
 from kafka_sink.records.taking import take_elements
 from kafka_sink.records.varint import (
     WORD_BYTES,
@@ -30,8 +30,6 @@ from kafka_sink.records.varint import (
     pack,
 )
 
-# Offsets have 32 bits.
-BYTES_MAX = 2**31 - 1
 LENGTH_BYTES_MAX = 5
 _EMPTY = pa.array([b""], pa.binary())
 # Lengths from -1 on that have their varint in a table.
