@@ -122,12 +122,9 @@ def mask_pieces(pieces: Sequence[Piece], present: Array | None) -> list[Piece]:
 
 def _mask_piece(piece: Piece, present: Array) -> Piece:
     if isinstance(piece, VarintField):
-        words: Array | int = piece.words
-        if isinstance(words, int):
-            words = np.uint64(words)
-        return VarintField(
-            np.where(present, words, np.uint64(0)), np.where(present, piece.counts, 0).astype(np.uint8), piece.count_max
-        )
+        words, counts = np.asarray(piece.words, np.uint64), np.asarray(piece.counts, np.uint8)
+        masked = np.multiply(words, present, dtype=np.uint64), np.multiply(counts, present, dtype=np.uint8)
+        return VarintField(*masked, piece.count_max)
     both = present if piece.present is None else piece.present & present
     return Elements(piece.array, piece.bytes_max, piece.indices, both, piece.is_constant)
 
