@@ -15,8 +15,7 @@ import pyarrow as pa
 from kafka_sink.error_table.writes import COLUMN_TYPE
 from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
-from kafka_sink.records.arrays import OFFSET_TYPES, read_bytes, valid_mask
-from kafka_sink.records.taking import take_elements
+from kafka_sink.records.arrays import OFFSET_TYPES, read_bytes, take_elements, valid_mask
 from kafka_sink.records.varint import Array, binary_array, largest, length_varint_sizes, smallest
 
 # Offsets have 32 bits.

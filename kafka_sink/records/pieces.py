@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
-from kafka_sink.records.arrays import read_bytes
+from kafka_sink.records.arrays import read_bytes, take_elements
 from kafka_sink.records.bytes_column import BYTES_MAX, BytesColumn, TooManyBytes
-from kafka_sink.records.taking import take_elements
 from kafka_sink.records.varint import (
     WORD_BYTES,
     Array,

@@ -46,10 +46,6 @@ def encode_slot(
     return [*encode_varints(np.where(valid, branch, null_branch)), *inner]
 
 
-def encode_null(array: pa.Array, scope: MisfitScope) -> list[Piece]:
-    return []
-
-
 def encode_boolean(array: pa.Array, scope: MisfitScope) -> list[Piece]:
     return [VarintField(read_flags(array).astype(np.uint64), 1, 1)]
 

@@ -46,10 +46,6 @@ def encode_nullable(node: ValueNode, has_null: bool, array: pa.Array, scope: Mis
     return [*mask_pieces([constant_elements(b"null", len(array))], ~valid), *inner]
 
 
-def encode_null(array: pa.Array, scope: MisfitScope) -> list[Piece]:
-    return []
-
-
 def encode_boolean(array: pa.Array, scope: MisfitScope) -> list[Piece]:
     return [choice([b"false", b"true"], read_flags(array).view(np.uint8))]
 

@@ -25,6 +25,10 @@ _MS_PER_DAY = 86_400_000
 ValueNode = Callable[[pa.Array, MisfitScope], list[Piece]]
 
 
+def encode_null(array: pa.Array, scope: MisfitScope) -> list[Piece]:
+    return []
+
+
 def encode_present(
     node: ValueNode, array: pa.Array, scope: MisfitScope, null_refused: str | None = None
 ) -> tuple[list[Piece], Array | None]:
