@@ -38,8 +38,8 @@ def read_numbers(array: pa.Array, dtype: Any = None, width: int = 1) -> Array:
     one element."""
     buffer, kind = array.buffers()[1], array.type
     if dtype is None:
-        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        dtype = kind.to_pandas_dtype() if is_number else f"i{kind.bit_width // 8}"
+        letter = "f" if pa.types.is_floating(kind) else "u" if pa.types.is_unsigned_integer(kind) else "i"
+        dtype = f"{letter}{kind.bit_width // 8}"
     if buffer is None:
         return np.zeros(len(array) * width, dtype)
     return np.frombuffer(buffer, dtype)[array.offset * width : (array.offset + len(array)) * width]
