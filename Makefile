@@ -86,7 +86,8 @@ clean:
 
 $(READY): setup.py constraints.txt
 	@echo "Installing into .venv, once: half a minute with a fast network"
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@# pip comes last: a folder without it is that of an attempt that failed (no python3-venv) or was interrupted.
+	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt pip setuptools wheel
 	@# compat adds a plain path, because Spark finds data sources by searching folders. setuptools warns about it.
 	PYTHONWARNINGS=ignore $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation --config-settings editable_mode=compat -e '.[dev]'

@@ -25,6 +25,7 @@ from kafka_sink.exactly_once.identity import TaskIdentity
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.exactly_once.session import DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.options.sink_options import TopicPlan
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import VERSIONS
 
@@ -68,8 +69,8 @@ class Bench:
         self._producer = Producer({**common, **first})
         self._plain = Producer(common)
         self._client = Client(parse_producer_options(common))
-        self._client.create_topic(TOPIC, PARTITIONS, 1)
-        self._client.create_topic(LEDGER, 1, 1, {"cleanup.policy": "compact"})
+        self._client.create_topic(TOPIC, TopicPlan(PARTITIONS, 1))
+        self._client.create_topic(LEDGER, TopicPlan(1, 1, (("cleanup.policy", "compact"),)))
         self._settings = DeliverySettings(
             ledger_topic=LEDGER,
             transaction_version=self._client.transaction_support(is_sweeping=False).transaction_version,

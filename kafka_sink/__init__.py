@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kafka_sink.checks.finding import CheckReport as CheckReport
     from kafka_sink.checks.run import check as check
     from kafka_sink.client.cluster import PartitionInfo as PartitionInfo
+    from kafka_sink.engine.commands import ConsumerGroup as ConsumerGroup
     from kafka_sink.engine.transaction import TransactionReceipt as TransactionReceipt
     from kafka_sink.errors import AuthenticationError as AuthenticationError
     from kafka_sink.errors import AuthorizationError as AuthorizationError
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from kafka_sink.producer.future import RecordFuture as RecordFuture
     from kafka_sink.producer.future import RecordMetadata as RecordMetadata
     from kafka_sink.producer.interceptors import ProducerRecord as ProducerRecord
-    from kafka_sink.producer.offsets import ConsumerGroup as ConsumerGroup
     from kafka_sink.producer.offsets import OffsetAndMetadata as OffsetAndMetadata
     from kafka_sink.producer.producer import Producer as Producer
     from kafka_sink.spark import register as register
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "checks.finding": "CheckReport",
     "checks.run": "check",
+    "engine.commands": "ConsumerGroup",
     "engine.transaction": "TransactionReceipt",
     "errors": "AuthenticationError AuthorizationError BrokerError BufferExhausted CommitAborted CommitError CommitLost "
     "CommitPending ConfigError DataError DeliveryError "
@@ -65,7 +66,7 @@ _HOMES = {
     "producer.arrow_future": "ArrowFuture ArrowMetadata PartitionRange",
     "producer.future": "RecordFuture RecordMetadata",
     "producer.interceptors": "ProducerRecord",
-    "producer.offsets": "ConsumerGroup OffsetAndMetadata",
+    "producer.offsets": "OffsetAndMetadata",
     "producer.producer": "Producer",
     "spark": "register",
     "client.cluster": "PartitionInfo",

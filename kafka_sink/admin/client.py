@@ -74,6 +74,7 @@ from kafka_sink.exactly_once.commit_step import PartT, Progress, SingleStep
 from kafka_sink.io.clock import Clock
 from kafka_sink.io.network import Network
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
 from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, API_VERSIONS, CREATE_TOPICS, DESCRIBE_CONFIGS, METADATA, Api
 from kafka_sink.wire.codes import code
@@ -114,19 +115,24 @@ def topic_row(api: Api, answer: Mapping[str, Any], topic: str) -> Mapping[str, A
     return row
 
 
-def new_topic_row(name: str, partitions: int, replication_factor: int, configs: Mapping[str, str]) -> dict[str, Any]:
+def topic_query(*names: str) -> dict[str, Any]:
+    """Creates none of them."""
+    return {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
+
+
+def new_topic_row(name: str, plan: TopicPlan) -> dict[str, Any]:
     return {
         "name": name,
-        "num_partitions": partitions,
-        "replication_factor": replication_factor,
+        "num_partitions": plan.partitions,
+        "replication_factor": plan.replication_factor,
         "assignments": [],
-        "configs": [{"name": key, "value": value} for key, value in configs.items()],
+        "configs": [{"name": key, "value": value} for key, value in plan.configs],
     }
 
 
 class Client:
-    def __init__(self, options: ProducerOptions, *, clock: Clock | None = None) -> None:
-        self._clock = clock or Clock()
+    def __init__(self, options: ProducerOptions) -> None:
+        self._clock = Clock()
         self.options = replace(
             options,
             client_id=options.client_id or f"client-{next(_client_numbers)}",
@@ -134,7 +140,7 @@ class Client:
             # Looking up a leader must not create the topic.
             allow_auto_create_topics=False,
         )
-        self.creates_topics = options.allow_auto_create_topics
+        self._creates_topics = options.allow_auto_create_topics
         self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, random.random)
         self._network: Network | None = None
         self._engine: AdminEngine | None = None
@@ -272,18 +278,11 @@ class Client:
             f"no broker has answered within {self._limit_text(timeout_ms)}: {self._describe_failures()}", NO_BROKER
         )
 
-    def features(self) -> dict[str, int]:
-        """Finalised features and their levels, such as transaction.version. Empty before they existed."""
-        rows = self._ask_versions().get("finalized_features") or ()
-        return {row["name"]: row["max_version_level"] for row in rows}
-
     def list_apis(self) -> frozenset[int]:
         """API keys that one of the brokers supports."""
-        return frozenset(row["api_key"] for row in self._ask_versions()["api_keys"])
-
-    def _ask_versions(self) -> Mapping[str, Any]:
         limit_ms = self.options.max_block_ms
-        return self.ask(AnyBroker(), API_VERSIONS, ABOUT_US, timeout_ms=limit_ms, changes_nothing=True)
+        answer = self.ask(AnyBroker(), API_VERSIONS, ABOUT_US, timeout_ms=limit_ms, changes_nothing=True)
+        return frozenset(row["api_key"] for row in answer["api_keys"])
 
     def answers_of_all(self, api: Api, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
         """The responses of all reachable brokers, to a request that changes nothing."""
@@ -345,14 +344,9 @@ class Client:
 
     # ---- topics ----------------------------------------------------------------------------------------------------
 
-    def describe_topic(
-        self, topic: str, *, create: bool | None = None, timeout_ms: int | None = None
-    ) -> list[PartitionInfo]:
-        """The partitions; waits until the topic is known, by default at most max.block.ms.
-
-        `create`: allow brokers with auto.create.topics.enable to create it; default: allow.auto.create.topics.
-        """
-        creates = self.creates_topics if create is None else create
+    def describe_topic(self, topic: str, *, timeout_ms: int | None = None) -> list[PartitionInfo]:
+        """The partitions; waits until the topic is known, by default at most max.block.ms. With
+        allow.auto.create.topics, brokers with auto.create.topics.enable create it."""
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.now_ms() + limit_ms
         metadata = self._begin().metadata
@@ -362,7 +356,7 @@ class Client:
         metadata.want_topic(topic, self.now_ms())
         metadata.request_update()
         while True:
-            if creates:
+            if self._creates_topics:
                 self._ask_to_create(topic, max(0, deadline_ms - self.now_ms()))
             patience_ms = min(deadline_ms, self.now_ms() + CREATION_REPEATED_MS)
             if self._wait_until(lambda: self._is_topic_settled(topic, seen), patience_ms):
@@ -383,19 +377,10 @@ class Client:
         (found,) = self._describe_configs(AnyBroker(), [ConfigResource(RESOURCE_TOPIC, topic, names)])
         return found_or_raise(found)
 
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = -1,
-        replication_factor: int = -1,
-        configs: Mapping[str, str] | None = None,
-    ) -> list[PartitionInfo]:
-        """Returns its partitions once all have a leader. An existing topic is used as it is.
-
-        -1 means the broker's default.
-        """
+    def create_topic(self, name: str, plan: TopicPlan) -> list[PartitionInfo]:
+        """Returns its partitions once all have a leader. An existing topic is used as it is."""
         deadline_ms = self.now_ms() + self.options.max_block_ms
-        row = new_topic_row(name, partitions, replication_factor, configs or {})
+        row = new_topic_row(name, plan)
         attempt = 0
         while True:
             attempt += 1

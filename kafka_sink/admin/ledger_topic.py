@@ -18,14 +18,14 @@ from collections.abc import Iterator, Mapping
 
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.configs import ConfigAnswer, found_or_raise, number_of
+from kafka_sink.client.cluster import UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.error_table.brokers import LEDGER_FORGETS
 from kafka_sink.errors import BrokerError, ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.io.warn_once import warn_once
-from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.options.sink_options import SinkOptions, TopicPlan
 
 _LOGGER = logging.getLogger("kafka_sink")
-UNKNOWN_TOPIC = 3
 LEDGER_PARTITION = 0
 REPLICAS_WANTED = 3
 IN_SYNC_WANTED = 2
@@ -77,9 +77,9 @@ def check_ledger_configs(client: Client, wanted: LedgerOptions, configs: ConfigA
     if _is_missing(client, topic, configs):
         if not wanted.ledger_is_created:
             raise ConfigError(missing_ledger_text(topic))
-        factor, defaults = new_ledger_config(client, wanted)
-        client.create_topic(topic, 1, factor, defaults)
-        _LOGGER.info("created the ledger topic %s (replication factor %d)", topic, factor)
+        plan = new_ledger_plan(client, wanted)
+        client.create_topic(topic, plan)
+        _LOGGER.info("created the ledger topic %s (replication factor %d)", topic, plan.replication_factor)
         return
     configs = found_or_raise(configs)
     if configs is not None:
@@ -95,7 +95,7 @@ def _is_missing(client: Client, topic: str, configs: ConfigAnswer) -> bool:
         from kafka_sink.admin.topics import topic_state
 
         return topic_state(client, topic) is None
-    return isinstance(configs, BrokerError) and configs.code == UNKNOWN_TOPIC
+    return isinstance(configs, BrokerError) and configs.code == UNKNOWN_TOPIC_OR_PARTITION
 
 
 def missing_ledger_text(topic: str) -> str:
@@ -105,8 +105,7 @@ def missing_ledger_text(topic: str) -> str:
     )
 
 
-def new_ledger_config(client: Client, wanted: LedgerOptions) -> tuple[int, dict[str, str]]:
-    """Replicas and configuration for a new one."""
+def new_ledger_plan(client: Client, wanted: LedgerOptions) -> TopicPlan:
     factor = wanted.ledger_replication_factor
     if factor == -1:
         factor = min(REPLICAS_WANTED, ledger_counts(client, wanted.ledger_topic)[0])
@@ -114,7 +113,7 @@ def new_ledger_config(client: Client, wanted: LedgerOptions) -> tuple[int, dict[
     if factor >= REPLICAS_WANTED:
         configs[IN_SYNC] = str(IN_SYNC_WANTED)
     configs |= dict(wanted.ledger_configs)
-    return factor, {name: value for name, value in configs.items() if value}
+    return TopicPlan(1, factor, tuple((name, value) for name, value in configs.items() if value))
 
 
 def ledger_counts(client: Client, topic: str) -> tuple[int, int | None]:
@@ -133,7 +132,8 @@ def check_cleanup_policy(topic: str, configs: Mapping[str, str | None]) -> None:
     if policy not in ("compact", None):
         raise ConfigError(
             f"the ledger topic {topic} has {CLEANUP}={policy}: decisions would be deleted with age, and batches "
-            f"delivered twice. Set it right ({_alter(topic, CLEANUP, 'compact')}), or choose another ledger.topic",
+            f"delivered twice. Set it right ({alter_command(topic, CLEANUP, 'compact')}), or choose another "
+            "ledger.topic",
             LEDGER_FORGETS,
         )
 
@@ -151,19 +151,19 @@ def troubles(topic: str, configs: Mapping[str, str | None], replicas: int | None
     if (replicas or 0) >= REPLICAS_WANTED and in_sync is not None and in_sync < IN_SYNC_WANTED:
         yield (
             f"the ledger topic {topic} has {IN_SYNC}={in_sync}: a decision may be acknowledged by one broker "
-            f"alone, and be lost with it. {_alter(topic, IN_SYNC, str(IN_SYNC_WANTED))}"
+            f"alone, and be lost with it. {alter_command(topic, IN_SYNC, IN_SYNC_WANTED)}"
         )
     if configs.get(UNCLEAN) == "true":
         yield (
             f"the ledger topic {topic} has {UNCLEAN}=true: a broker that has missed decisions may become its leader. "
-            f"{_alter(topic, UNCLEAN, 'false')}"
+            f"{alter_command(topic, UNCLEAN, 'false')}"
         )
     if message_bytes is not None and message_bytes < MESSAGE_BYTES_WANTED:
         yield (
             f"the ledger topic {topic} has {MESSAGE_BYTES}={message_bytes}: a decision about many tasks does "
-            f"not fit, and its batch is aborted. {_alter(topic, MESSAGE_BYTES, '1048588')}"
+            f"not fit, and its batch is aborted. {alter_command(topic, MESSAGE_BYTES, '1048588')}"
         )
 
 
-def _alter(topic: str, name: str, value: str) -> str:
+def alter_command(topic: str, name: str, value: object) -> str:
     return f"kafka-configs --alter --entity-type topics --entity-name {topic} --add-config {name}={value}"

@@ -18,6 +18,7 @@ import logging
 import os
 import random
 import time
+from dataclasses import replace
 from functools import lru_cache, partial
 
 from kafka_sink.admin.registry_memory import recall, remember
@@ -37,10 +38,9 @@ from kafka_sink.options.format_options import (
     SASL_OAUTHBEARER_INHERIT,
     USER_INFO,
     RegistryOptions,
-    SchemaOptions,
+    SideFormat,
 )
 from kafka_sink.registry.answer import ANSWER_BYTES_MAX, RETRIABLE, RegistryAnswer
-from kafka_sink.registry.framing import BY_GUID
 from kafka_sink.registry.request import ACCEPT, CONTENT_TYPE, RegistryRequest
 from kafka_sink.registry.resolution import SchemaQuery, resolve_schema
 from kafka_sink.registry.schema import ResolvedSchema, Schema
@@ -60,7 +60,7 @@ _TEXT_MARKS = frozenset('{"[\n;')
 
 def resolve(
     registry: RegistryOptions | None,
-    options: SchemaOptions,
+    chosen: SideFormat,
     schema: Schema | None,
     *,
     topic: str | None,
@@ -70,54 +70,38 @@ def resolve(
 
     `schema`: the given one, or made from the columns. None: use the registry's.
     """
-    subject = options.subject or _subject(registry, options, topic, record_name)
-    if options.identity is not None and schema is not None and options.text is not None:
-        is_guid = isinstance(options.identity, str)
-        return ResolvedSchema(
-            schema,
-            subject,
-            schema_id=None if is_guid else int(options.identity),
-            guid=str(options.identity) if is_guid else None,
-        )
+    subject = chosen.query.subject or _subject(registry, chosen, topic, record_name)
+    side, identity = chosen.query.side, chosen.query.identity
+    if identity is not None and schema is not None and chosen.text is not None:
+        if isinstance(identity, str):
+            return ResolvedSchema(schema, subject, guid=identity)
+        return ResolvedSchema(schema, subject, schema_id=identity)
     if registry is None:
         if schema is None:
-            raise ConfigError(
-                f"no schema for the {options.side}: set {options.side}.schema or {REGISTRY}url", SCHEMA_MISSING
-            )
+            raise ConfigError(f"no schema for the {side}: set {side}.schema or {REGISTRY}url", SCHEMA_MISSING)
         return ResolvedSchema(schema, subject)
-    query = SchemaQuery(
-        side=options.side,
-        subject=subject,
-        schema=schema,
-        identity=options.identity,
-        version=options.version,
-        registers=options.registers,
-        normalizes=options.normalizes,
-        needs_guid=options.framing in BY_GUID,
-    )
+    query = replace(chosen.query, subject=subject, schema=schema)
     return registry_client(registry, os.getpid()).resolve(query)
 
 
-def _subject(
-    registry: RegistryOptions | None, options: SchemaOptions, topic: str | None, record_name: str | None
-) -> str:
+def _subject(registry: RegistryOptions | None, chosen: SideFormat, topic: str | None, record_name: str | None) -> str:
     if registry is None:
         return ""
-    if options.identity is not None:
+    if chosen.query.identity is not None:
         # An id needs no subject, but each context has its own ids.
         return add_context(registry.context, "")
-    return add_context(registry.context, subject_name(options.strategy, options.side, topic, record_name))
+    return add_context(registry.context, subject_name(chosen.strategy, chosen.query.side, topic, record_name))
 
 
-def schema_text(options: SchemaOptions) -> str | None:
+def schema_text(chosen: SideFormat) -> str | None:
     """The given schema, read from its file if it is one."""
-    if options.text is None or _TEXT_MARKS.intersection(options.text):
-        return options.text
-    name = f"{options.side}.schema"
+    if chosen.text is None or _TEXT_MARKS.intersection(chosen.text):
+        return chosen.text
+    name = f"{chosen.query.side}.schema"
     try:
-        return read_file(name, options.text).decode("utf-8-sig")  # some editors begin a file with this mark
+        return read_file(name, chosen.text).decode("utf-8-sig")  # some editors begin a file with this mark
     except UnicodeDecodeError:
-        raise ConfigError(f"{name}={options.text} is no text in UTF-8", SCHEMA_INVALID) from None
+        raise ConfigError(f"{name}={chosen.text} is no text in UTF-8", SCHEMA_INVALID) from None
 
 
 @lru_cache(maxsize=CLIENTS_MAX)

@@ -49,14 +49,14 @@ def _plan_side(
         plan(kind, None)
         return SidePlan(side, None), None
     given = _read_schema(chosen)
-    if given is None and chosen.schema.identity is None and chosen.schema.version is None:
+    if given is None and chosen.query.identity is None and chosen.query.version is None:
         given = derive_schema(chosen.format, kind, chosen.record_name)
     if given is not None:
         # Before anything is registered.
         plan(kind, given)
     resolved = resolve(
         registry,
-        chosen.schema,
+        chosen,
         None if given is None else registered.Schema(_KINDS[chosen.format], given.text),
         topic=topic,
         record_name=chosen.record_name if given is None else given.fullname,
@@ -64,7 +64,7 @@ def _plan_side(
     schema = _choose_schema(chosen, given, resolved)
     plan(kind, schema)
     framed = make_frame(
-        chosen.schema.framing,
+        chosen.framing,
         side,
         resolved.schema.kind,
         schema_id=resolved.schema_id,
@@ -81,10 +81,10 @@ def derive_schema(format_name: str, kind: pa.DataType, record_name: str | None) 
 
 
 def _read_schema(chosen: SideFormat) -> Schema | None:
-    name = chosen.schema.text
+    name = chosen.text
     if chosen.format == PROTOBUF and name is not None and name.endswith(_DESCRIPTORS):
-        return ProtobufSchema.of_descriptors(read_file(f"{chosen.schema.side}.schema", name), chosen.record_name)
-    text = schema_text(chosen.schema)
+        return ProtobufSchema.of_descriptors(read_file(f"{chosen.query.side}.schema", name), chosen.record_name)
+    text = schema_text(chosen)
     return None if text is None else _parse_schema(chosen, text, {})
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from kafka_sink.admin.client import Client, topic_row
+from kafka_sink.admin.client import Client, topic_query, topic_row
+from kafka_sink.client.cluster import NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from kafka_sink.client.metadata import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.client.outcome import describe
 from kafka_sink.error_table.brokers import TOPIC_NOT_CREATED, TOPIC_NOT_EVERYWHERE
 from kafka_sink.errors import AuthorizationError, BrokerError, ConfigError, OperationTimeout
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.wire.apis import METADATA
 
-UNKNOWN_TOPIC, TOPIC_AUTHORIZATION_FAILED = 3, 29
 # Errors of a topic that is being created, or whose leaders are being elected.
 UNSETTLED = (5, 9)
 LOOK_AGAIN_MS = 20
@@ -31,6 +32,7 @@ class TopicState(NamedTuple):
     in_sync: tuple[tuple[int, ...], ...]
     leaders: tuple[int, ...]
     configs: Mapping[str, str | None] | None
+    topic_id: bytes
 
     @property
     def replication_factor(self) -> int:
@@ -41,7 +43,7 @@ class TopicState(NamedTuple):
 def topic_state(client: Client, name: str, configs: Iterable[str] | None = ()) -> TopicState | None:
     """None: there is no such topic. `configs`: the names to read; None means all."""
     row = topic_row(METADATA, client.ask_metadata(topic_query(name)), name)
-    if row["error_code"] == UNKNOWN_TOPIC:
+    if row["error_code"] == UNKNOWN_TOPIC_OR_PARTITION:
         return None
     if row["error_code"] == TOPIC_AUTHORIZATION_FAILED:
         raise AuthorizationError(
@@ -55,6 +57,7 @@ def topic_state(client: Client, name: str, configs: Iterable[str] | None = ()) -
         tuple(tuple(each["isr_nodes"]) for each in partitions),
         tuple(each["leader_id"] for each in partitions),
         _topic_configs(client, name, None if configs is None else list(configs)),
+        row.get("topic_id") or NO_TOPIC_ID,
     )
 
 
@@ -64,7 +67,7 @@ def _topic_configs(client: Client, name: str, wanted: list[str] | None) -> Mappi
     try:
         return client.topic_configs(name, wanted)
     except BrokerError as error:
-        if error.code != UNKNOWN_TOPIC:
+        if error.code != UNKNOWN_TOPIC_OR_PARTITION:
             raise
         return None  # this broker does not know it yet, unlike the one before
 
@@ -75,7 +78,7 @@ def create_where_missing(client: Client, name: str, plan: TopicPlan) -> list[str
     if state is not None:
         return list(differences(state, plan))
     try:
-        made = client.create_topic(name, plan.partitions, plan.replication_factor, dict(plan.configs))
+        made = client.create_topic(name, plan)
     except BrokerError as error:
         if error.code in INVALID:
             raise ConfigError(str(error), TOPIC_NOT_CREATED) from None
@@ -109,10 +112,6 @@ def wait_on_all_brokers(client: Client, name: str, partitions: int) -> None:
                 TOPIC_NOT_EVERYWHERE,
             )
         client.pause(LOOK_AGAIN_MS)
-
-
-def topic_query(name: str) -> dict[str, Any]:
-    return {"topics": [{"name": name}], "allow_auto_topic_creation": False}
 
 
 def _is_led(row: Mapping[str, Any]) -> bool:

@@ -17,7 +17,8 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.io.files import resolve_references
 from kafka_sink.options import ProducerOptions
-from kafka_sink.security.aws_msk_iam import REGION, region_of
+from kafka_sink.options.values import AWS_REGION
+from kafka_sink.security.aws_msk_iam import region_of
 from kafka_sink.security.mechanisms import AWS_MSK_IAM
 from kafka_sink.security.sigv4 import AwsCredentials
 
@@ -55,7 +56,7 @@ def find_region(options: ProducerOptions, host: str) -> str:
     """The region of a broker."""
     environment = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     found = options.sasl_aws_region or region_of(host) or environment
-    if not found or not REGION.fullmatch(found):
+    if not found or AWS_REGION.convert(found) is None:
         raise ConfigError(f"{AWS_MSK_IAM}: the host name {host} says no region of AWS: set sasl.aws.region", AWS_LOGIN)
     return found
 

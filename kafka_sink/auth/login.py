@@ -16,10 +16,9 @@ from kafka_sink.error_table.brokers import LOGIN_OPTIONS
 from kafka_sink.errors import ConfigError
 from kafka_sink.io.files import resolve_references
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.sasl_rules import EXTENSION, MODULES, NEEDS
+from kafka_sink.options.sasl_rules import EXTENSION, NEEDS, read_module
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange
-from kafka_sink.security.jaas import parse_jaas
-from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, Exchange
+from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER
 from kafka_sink.security.oauthbearer import OAuthBearerExchange
 from kafka_sink.security.passwords import password_exchange
 from kafka_sink.security.reference import is_reference
@@ -43,7 +42,9 @@ def sasl_authenticator(options: ProducerOptions) -> Authenticator:
 
         tokens = token_source(options, module_options)
         return lambda _host: OAuthBearerExchange(tokens.current(), _extensions(module_options()))
-    return lambda _host: _password_exchange(options.sasl_mechanism, read_password(options))
+    return lambda _host: password_exchange(
+        options.sasl_mechanism, read_password(options), nonce=secrets.token_urlsafe(NONCE_BYTES)
+    )
 
 
 def _extensions(named: Mapping[str, str]) -> dict[str, str]:
@@ -63,16 +64,6 @@ def read_password(options: ProducerOptions) -> Mapping[str, str]:
     }
 
 
-def _password_exchange(mechanism: str, named: Mapping[str, str]) -> Exchange:
-    return password_exchange(
-        mechanism,
-        named.get("username", ""),
-        named.get("password", ""),
-        secrets.token_urlsafe(NONCE_BYTES),
-        is_token=named.get("tokenauth", "").lower() == "true",
-    )
-
-
 def read_login_options(options: ProducerOptions) -> Mapping[str, str]:
     """The entries of sasl.jaas.config, references replaced; empty if it is not set.
 
@@ -83,9 +74,5 @@ def read_login_options(options: ProducerOptions) -> Mapping[str, str]:
         return {}
     if is_reference(text):
         text = resolve_references("sasl.jaas.config", text)
-    module = parse_jaas(text)
-    if options.sasl_mechanism not in MODULES.get(module.name, ()):
-        raise ConfigError(
-            f"sasl.jaas.config names {module.name}, which does not fit {options.sasl_mechanism}", LOGIN_OPTIONS
-        )
+    module = read_module(text, options.sasl_mechanism)
     return {name: resolve_references("sasl.jaas.config", value) for name, value in module.options.items()}

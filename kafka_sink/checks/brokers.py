@@ -109,7 +109,9 @@ def listeners(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     if len(alive) == len(answers):
         yield ok("brokers", f"{len(alive)} of {len(answers)} answer, of cluster {client.cluster_id() or '(unnamed)'}")
     offered = {tuple((row["api_key"], row["max_version"]) for row in answer["api_keys"]) for answer in alive}
-    levels = ", ".join(f"{name}={level}" for name, level in sorted(client.features().items())) or "none"
+    # Finalised ones, of the cluster; there are none before Kafka 2.7.
+    rows = next((answer.get("finalized_features") or () for answer in alive), ())
+    levels = ", ".join(sorted(f"{row['name']}={row['max_version_level']}" for row in rows)) or "none"
     if len(offered) > 1:
         text = f"brokers offer different versions of the protocol; features: {levels}"
         advice = "fine during a rolling upgrade; else bring all brokers to one release"

@@ -12,7 +12,7 @@ from typing import Any
 
 from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 
-PYTHON_MIN, PYARROW_MIN, PYSPARK_MIN = (3, 10), (18,), (4, 0)
+PYARROW_MIN, PYSPARK_MIN = (18,), (4, 0)
 PYSPARK_MIN_OF_STREAMS = (4, 1)
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 _ON_SPARK = "pip install 'pykafka-sink[spark]', or run this where the driver runs"
@@ -27,11 +27,7 @@ def environment(session: Any | None) -> Iterator[ProbeResult]:
 
 def versions(python: tuple[int, ...], pyarrow: str | None, pyspark: str | None) -> Iterator[ProbeResult]:
     """`None`: not installed."""
-    said = ".".join(map(str, python))
-    if python < PYTHON_MIN:
-        yield fail("python", f"Python {said}", "use Python 3.10 or newer, also on executors")
-    else:
-        yield ok("python", f"Python {said}")
+    yield ok("python", f"Python {'.'.join(map(str, python))}")
     if pyarrow is None or _numbers(pyarrow) < PYARROW_MIN:
         yield fail("pyarrow", f"pyarrow {pyarrow or 'is not installed'}", f"pip install 'pyarrow>={PYARROW_MIN[0]}'")
     else:

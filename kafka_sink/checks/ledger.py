@@ -11,7 +11,7 @@ from kafka_sink.admin.ledger_topic import (
     check_cleanup_policy,
     ledger_counts,
     missing_ledger_text,
-    new_ledger_config,
+    new_ledger_plan,
     troubles,
 )
 from kafka_sink.admin.topics import topic_state
@@ -22,7 +22,6 @@ from kafka_sink.checks.transactions import settings_of
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.listing import LedgerListing
-from kafka_sink.options.sink_options import TopicPlan
 
 
 def ledger(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
@@ -85,8 +84,7 @@ def _missing(job: CheckedJob, client: Client) -> ProbeResult:
     if not job.options.ledger_is_created:
         text, _, advice = missing_ledger_text(topic).partition(": ")
         return fail("ledger", text, advice)
-    factor, configs = new_ledger_config(client, job.options)
-    trouble = creation_trouble(client, topic, TopicPlan(1, factor, tuple(configs.items())))
+    trouble = creation_trouble(client, topic, new_ledger_plan(client, job.options))
     if trouble is None:
         return ok("ledger", f"{topic} is not there; the first batch makes it, and the brokers agree")
     text = f"{topic} is not there, and cannot be made: {trouble}"

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kafka_sink.admin.client import Client
+from kafka_sink.admin.configs import CLUSTER_AUTHORIZATION_FAILED
 from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.checks.topics import metadata_of
 from kafka_sink.client.admin_request import Coordinator
+from kafka_sink.client.cluster import UNKNOWN_TOPIC_OR_PARTITION
+from kafka_sink.client.metadata import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.client.outcome import describe
 from kafka_sink.errors import AuthorizationError, KafkaSinkError
 from kafka_sink.wire.apis import END_TXN
@@ -21,7 +24,7 @@ from kafka_sink.wire.codes import code
 # Kafka's AclOperation codes, which are bit positions here.
 READ, WRITE = 3, 4
 NOT_TOLD = -(1 << 31)
-UNKNOWN_TOPIC, TOPIC_AUTHORIZATION_FAILED, ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 3, 29, 53, 31
+ID_AUTHORIZATION_FAILED = 53
 # The coordinator does not know the id, so nothing was done.
 NOT_KNOWN = (48, 49, 105)
 # A producer id that no broker has assigned.
@@ -45,7 +48,7 @@ def permissions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 
 def _on_topic(client: Client, topic: str, operations: tuple[int, ...]) -> Iterator[ProbeResult]:
     row = metadata_of(client, topic)
-    if row["error_code"] == UNKNOWN_TOPIC:
+    if row["error_code"] == UNKNOWN_TOPIC_OR_PARTITION:
         return  # reported by another probe
     if row["error_code"] == TOPIC_AUTHORIZATION_FAILED:
         text = f"not authorized for topic {topic}: not even Describe, which Read and Write imply"
@@ -69,7 +72,7 @@ def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     if not job.is_exactly_once(client) or client.transaction_support().missing:
         return
     seen = metadata_of(client, _TRANSACTION_LOG)["error_code"]
-    if seen == UNKNOWN_TOPIC:
+    if seen == UNKNOWN_TOPIC_OR_PARTITION:
         # A coordinator lookup would make the brokers create the transaction state topic.
         text = "no transaction was ever begun in this cluster, so coordinators were not asked"
         yield ok("coordinator", text, "--probe-write begins one, and aborts it")

@@ -60,11 +60,11 @@ def _schemas(job: CheckedJob, schema: Any, formats: FormatOptions) -> Iterator[P
     # Not from the cache: a schema may have been registered since the last check in this process.
     asked = None if formats.registry is None else replace(formats.registry, latest_cache_ttl_sec=0)
     for side, chosen, kind, name in encoded_sides(schema, columns, formats):
-        looked_up = replace(chosen, schema=replace(chosen.schema, registers=False))
+        looked_up = replace(chosen, query=replace(chosen.query, registers=False))
         try:
             plan_side(side, looked_up, asked, arrow_type_from_json(kind.jsonValue(), name), job.options.topic)
         except KafkaSinkError as error:
-            if chosen.schema.registers and _TO_REGISTER in str(error) and _MISFIT not in str(error):
+            if chosen.query.registers and _TO_REGISTER in str(error) and _MISFIT not in str(error):
                 yield ok("schema", f"{side}: not registered yet; the job does it")
             else:
                 yield fail("schema", str(error), f"pykafka-sink schema check --side {side} --help")

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kafka_sink.admin.client import Client, new_topic_row, topic_row
+from kafka_sink.admin.client import Client, new_topic_row, topic_query, topic_row
 from kafka_sink.admin.configs import number_of
-from kafka_sink.admin.topics import TopicState, differences, topic_query, topic_state
+from kafka_sink.admin.ledger_topic import CLEANUP, IN_SYNC, MESSAGE_BYTES, REPLICAS_WANTED, alter_command
+from kafka_sink.admin.topics import TopicState, differences, topic_state
 from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.client.admin_request import Controller
@@ -17,8 +18,6 @@ from kafka_sink.errors import KafkaSinkError
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.wire.apis import CREATE_TOPICS, METADATA
 
-IN_SYNC, MESSAGE_BYTES, CLEANUP = "min.insync.replicas", "max.message.bytes", "cleanup.policy"
-REPLICAS_WANTED = 3
 ALL = -1
 _LOOKED_AT = (IN_SYNC, MESSAGE_BYTES, CLEANUP)
 _AUTO_CREATE = "auto.create.topics.enable"
@@ -72,7 +71,6 @@ def replica_findings(job: CheckedJob, topic: str, state: TopicState, brokers: in
     in_sync = min((len(each) for each in state.in_sync), default=0)
     text = f"{topic}: partitions={len(state.replicas)}, replicas={replicas}"
     yield ok("topic", text + (f", {IN_SYNC}={least}" if least is not None else ""))
-    alter = f"kafka-configs --alter --entity-type topics --entity-name {topic} --add-config {IN_SYNC}="
     if replicas < min(REPLICAS_WANTED, brokers):
         text = f"{topic} has {replicas} replica{'s' if replicas > 1 else ''}, and there are {brokers} brokers"
         advice = "rows are lost with a broker's disk: give it three with kafka-reassign-partitions"
@@ -81,13 +79,15 @@ def replica_findings(job: CheckedJob, topic: str, state: TopicState, brokers: in
         return  # brokers compare the two only if all replicas in sync have to acknowledge
     if in_sync < least:
         text = f"{topic} has a partition with {in_sync} replicas in sync, and {IN_SYNC}={least}: no row is accepted"
-        yield fail("replicas", text, f"start the brokers that are down, or {alter}{max(1, in_sync)}")
+        yield fail(
+            "replicas", text, f"start the brokers that are down, or {alter_command(topic, IN_SYNC, max(1, in_sync))}"
+        )
     elif replicas >= REPLICAS_WANTED and least < 2:
         text = f"{topic} has {IN_SYNC}={least}: a row may be acknowledged by one broker alone"
-        yield warn("replicas", text, f"{alter}2")
+        yield warn("replicas", text, alter_command(topic, IN_SYNC, 2))
     elif 1 < replicas == least:
         text = f"{topic} has {replicas} replicas and {IN_SYNC}={least}: with one broker down no row is accepted"
-        yield warn("replicas", text, f"{alter}{least - 1}")
+        yield warn("replicas", text, alter_command(topic, IN_SYNC, least - 1))
 
 
 def size_findings(job: CheckedJob, topic: str, configs: Mapping[str, str | None]) -> Iterator[ProbeResult]:
@@ -132,8 +132,11 @@ def _missing(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResul
 
 def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:
     """Sends a validate-only request: permission, configuration and replicas are checked, nothing is created."""
-    row = new_topic_row(topic, plan.partitions, plan.replication_factor, dict(plan.configs))
-    body = {"topics": [row], "timeout_ms": client.options.request_timeout_ms, "validate_only": True}
+    body = {
+        "topics": [new_topic_row(topic, plan)],
+        "timeout_ms": client.options.request_timeout_ms,
+        "validate_only": True,
+    }
     try:
         (answer,) = client.ask(Controller(), CREATE_TOPICS, body, changes_nothing=True)["topics"]
     except KafkaSinkError as error:

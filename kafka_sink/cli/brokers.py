@@ -38,8 +38,11 @@ def unique_options(pairs: Sequence[tuple[str, str]], word: str = "--option") -> 
 def read_properties(name: str | None) -> Mapping[str, str]:
     if name is None:
         return {}
+    return parse_properties(read_argument_file("--properties", name).decode(ENCODING))
+
+
+def read_argument_file(argument: str, name: str) -> bytes:
     try:
-        text = Path(name).read_text(ENCODING)
+        return Path(name).read_bytes()
     except OSError as error:
-        raise ConfigError(f"--properties {name} cannot be read: {error.strerror}", COMMAND_WRONG) from None
-    return parse_properties(text)
+        raise ConfigError(f"{argument} {name} cannot be read: {error.strerror}", COMMAND_WRONG) from None

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 import time
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_sink.cli.brokers import producer_options
+from kafka_sink.cli.brokers import producer_options, read_argument_file
 from kafka_sink.cli.perf_meter import Meter
 from kafka_sink.cli.report import DONE, Report
-from kafka_sink.cli.streams import print_text
+from kafka_sink.cli.streams import StatusLine, print_text
 from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.values import TOPIC_NAME
@@ -96,7 +94,7 @@ def _write(load: LoadTest, count: int, meter: Meter) -> None:
     """Sends `count` records at the requested rate, and waits until all are acknowledged."""
     started_s = committed_s = time.monotonic()
     sent = 0
-    with _Bar(count) as bar:
+    with StatusLine() as status:
         for batch in load.source.batches(count):
             if load.per_second > 0:
                 time.sleep(max(0.0, started_s + sent / load.per_second - time.monotonic()))
@@ -107,7 +105,7 @@ def _write(load: LoadTest, count: int, meter: Meter) -> None:
             sent += batch.num_rows
             meter.check()
             meter.tell_if_due()
-            bar.show(sent)
+            status.show(_bar(sent * 100 // count))
             if load.is_transactional and time.monotonic() - committed_s >= load.transaction_s:
                 load.producer.commit_transaction()
                 load.producer.begin_transaction()
@@ -177,10 +175,7 @@ def _make_source(given: argparse.Namespace, rows: int) -> _Repeated | _Rising:
 
 
 def _lines(name: str, delimiter: str) -> list[bytes]:
-    try:
-        content = Path(name).read_bytes()
-    except OSError as error:
-        raise ConfigError(f"--payload-file {name} cannot be read: {error.strerror}", COMMAND_WRONG) from None
+    content = read_argument_file("--payload-file", name)
     found = [line for line in content.split(_unescape(delimiter)) if line]
     if not found:
         raise ConfigError(f"--payload-file {name} holds no record", COMMAND_WRONG)
@@ -198,26 +193,5 @@ def _unescape(delimiter: str) -> bytes:
     return found
 
 
-class _Bar:
-    """A progress bar on standard error, only on a terminal."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._is_shown = sys.stderr.isatty()
-        self._shown = -1
-
-    def __enter__(self) -> _Bar:
-        return self
-
-    def show(self, sent: int) -> None:
-        share = sent * 100 // self._count
-        if self._is_shown and share != self._shown:
-            self._shown = share
-            filled = sent * BAR_WIDTH // self._count
-            sys.stderr.write(f"\r\x1b[K[{'#' * filled}{'-' * (BAR_WIDTH - filled)}] {share:3d} %")
-            sys.stderr.flush()
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+def _bar(percent: int) -> str:
+    return f"[{'#' * (percent * BAR_WIDTH // 100):-<{BAR_WIDTH}}] {percent:3d} %"

@@ -26,10 +26,7 @@ _TRANSACTION_TITLES = ("TRANSACTIONAL ID", "STATE", "AGE", "TIMEOUT", "DECIDED",
 def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
     if given.follow:
         return _follow(sink, given)
-    sink.check_ledger()
-    if sink.sink_id is not None:
-        sink.check_sink_is_known()
-    found = sink.list_decisions()
+    found = sink.known_decisions()
     wall_ms = sink.wall_ms
     records = [each.record for each in found if each.record is not None]
     unreadable = [each for each in found if each.record is None]
@@ -133,21 +130,18 @@ def transactions(sink: SinkClient, _given: object) -> Report:
     is_decided = {name: name in decided or (None if sink_id in unknown else False) for name, sink_id in sinks.items()}
     notes = [*listing.notes, *(f"{unreadable_line(each)}. It may be a decision" for each in unreadable)]
     wall_ms = sink.wall_ms
-    content = {
-        "sink_id": sink.sink_id,
-        "transactions": [_transaction(one, is_decided[one.transactional_id], wall_ms) for one in listing.found],
-        "notes": notes,
-    }
+    told = [_transaction(one, is_decided[one.transactional_id], wall_ms) for one in listing.found]
+    content = {"sink_id": sink.sink_id, "transactions": told, "notes": notes}
     rows = [
         (
-            one.transactional_id,
-            one.state,
-            age_word(wall_ms - one.start_ms),
-            age_word(one.timeout_ms),
-            {True: "yes", False: "no", None: "?"}[is_decided[one.transactional_id]],
-            ", ".join(_partitions(one)) or "none yet",
+            one["transactional_id"],
+            one["state"],
+            age_word(one["age_ms"]),
+            age_word(one["timeout_ms"]),
+            {True: "yes", False: "no", None: "?"}[one["is_decided"]],
+            ", ".join(one["partitions"]) or "none yet",
         )
-        for one in listing.found
+        for one in told
     ]
     nothing = f"no open transaction of {'any sink' if sink.sink_id is None else f'sink {sink.sink_id}'}"
     lines = [*(table(_TRANSACTION_TITLES, rows) if rows else [nothing]), *notes]
@@ -197,9 +191,5 @@ def _transaction(one: TransactionDescription, is_decided: bool | None, wall_ms: 
         "age_ms": max(0, wall_ms - one.start_ms),
         "timeout_ms": one.timeout_ms,
         "is_decided": is_decided,
-        "partitions": _partitions(one),
+        "partitions": [f"{topic}-{partition}" for topic, partition in sorted(one.partitions)],
     }
-
-
-def _partitions(one: TransactionDescription) -> list[str]:
-    return [f"{topic}-{partition}" for topic, partition in sorted(one.partitions)]

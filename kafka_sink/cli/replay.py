@@ -7,7 +7,6 @@ There is no other state: the next run resumes an interrupted one.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,16 +16,16 @@ from dataclasses import dataclass, replace
 import mmh3
 import pyarrow as pa
 
-from kafka_sink.admin.client import Client
 from kafka_sink.admin.ledger_topic import LEDGER_PARTITION, PlainLedger, check_ledger_topic
 from kafka_sink.admin.topic_reader import PartitionReader
+from kafka_sink.admin.topics import TopicState, topic_state
 from kafka_sink.cli.brokers import producer_options
 from kafka_sink.cli.report import DONE, Report, confirm, table
-from kafka_sink.cli.sink_client import NotAnswered
-from kafka_sink.cli.streams import print_error, write_error
-from kafka_sink.client.admin_request import AnyBroker
+from kafka_sink.cli.sink_client import ClusterSession, NotAnswered
+from kafka_sink.cli.streams import StatusLine, print_error
+from kafka_sink.client.cluster import NO_TOPIC_ID
 from kafka_sink.error_table.commits import REPLAY_IN_DOUBT, REPLAY_WRONG
-from kafka_sink.errors import BrokerError, ConfigError, DataError, KafkaSinkError, OperationTimeout, copy_error
+from kafka_sink.errors import ConfigError, DataError, KafkaSinkError, OperationTimeout, copy_error
 from kafka_sink.exactly_once.identity import check_sink_id
 from kafka_sink.exactly_once.replay_progress import RUN_PREFIX, ReplayListing, ReplayProgress, encode_progress
 from kafka_sink.exactly_once.session import DeliverySettings
@@ -35,12 +34,10 @@ from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.producer import Producer
 from kafka_sink.records.dead_letter import REASON, parse_dead_letter, unreplayable_reason
 from kafka_sink.records.scalar import Record
-from kafka_sink.wire.apis import METADATA
 
 FILTERS = ("reason", "topic", "partition", "row", "query.id", "batch.id", "spark.partition")
 NO_LETTER = "no dead letter of this sink"
 OTHER = "left out by --filter"
-UNKNOWN_TOPIC = 3
 TOLD_EVERY_S = 5.0
 # How long a run that ends by an error or by Ctrl-C waits for the abort of its transaction.
 ABORT_S = 5.0
@@ -84,12 +81,11 @@ class Plan:
         return [*lines, "Each record has the key, value, headers and timestamp of its row; the letters stay."]
 
 
-class ReplaySession:
+class ReplaySession(ClusterSession):
     def __init__(self, given: argparse.Namespace) -> None:
         self.source = TOPIC_NAME.parse("--from", given.source)
         self.target = TOPIC_NAME.parse("--to", given.target)
-        self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
-        if len({self.source, self.target, self.ledger_topic}) < 3:
+        if len({self.source, self.target, given.ledger_topic}) < 3:
             raise ConfigError(
                 "--from, --to and --ledger-topic have to be three topics: the records would be among their own "
                 "letters, or be taken for decisions",
@@ -103,25 +99,18 @@ class ReplaySession:
             told = repr((self.source, self.target, sorted(self.filters.items())))
             self.name = f"replay-{mmh3.hash128(told.encode()) >> 64:016x}"
         self.batch_size: int = given.batch_size
-        self._options = producer_options(given)
-        self._patience_ms: int = given.timeout * 1000
-        self.client = Client(replace(self._options, max_block_ms=self._patience_ms))
-
-    def close(self) -> None:
-        self.client.close()
+        super().__init__(given, producer_options(given))
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
     def plan(self) -> Plan:
         self.client.reach(self._patience_ms)
-        topics = self._topics(self.source, self.target, self.ledger_topic)
-        for name, option in ((self.source, "--from"), (self.target, "--to")):
-            if topics[name] is None:
-                raise ConfigError(f"{option} {name}: there is no such topic in this cluster", REPLAY_WRONG)
-        source_id, partitions = topics[self.source] or ("", ())
-        known = {} if topics[self.ledger_topic] is None else self.list_replays()
+        source = self._existing_topic("--from", self.source)
+        self._existing_topic("--to", self.target)
+        source_id = "" if source.topic_id == NO_TOPIC_ID else source.topic_id.hex()
+        known = {} if topic_state(self.client, self.ledger_topic) is None else self.list_replays()
         progress = self.resume(known.get(self.name), source_id)
-        extents = {partition: self._extent(partition, progress) for partition in partitions}
+        extents = {partition: self._extent(partition, progress) for partition in range(len(source.replicas))}
         others = [
             each
             for name, each in sorted(known.items())
@@ -144,11 +133,10 @@ class ReplaySession:
 
     def list_replays(self, claim_offset: int | None = None) -> dict[str, ReplayProgress]:
         """The progress of every replay in the ledger, by name."""
-        settings = DeliverySettings(ledger_topic=self.ledger_topic, request_timeout_ms=self._options.request_timeout_ms)
+        settings = DeliverySettings(ledger_topic=self.ledger_topic, request_timeout_ms=self.options.request_timeout_ms)
         listing = ReplayListing(settings, self.client.now_ms(), claim_offset=claim_offset)
-        read = self.client.run_step(listing)
-        if read.failure is not None or read.found is None:
-            raise NotAnswered(f"the ledger was not available: {read.failure or 'no answer'}")
+        read = self.run_step(listing, "the ledger")
+        assert read.found is not None
         if claim_offset is not None and self.name in read.in_doubt:
             raise NotAnswered(
                 f"the last transaction of replay {self.name} has ended, and its marker in the ledger "
@@ -180,32 +168,22 @@ class ReplaySession:
             )
         return max(first, read_to), end
 
-    def _topics(self, *names: str) -> dict[str, tuple[str, tuple[int, ...]] | None]:
-        """Id and partitions of each; None: it does not exist. The request does not create topics."""
-        body = {"topics": [{"name": name} for name in dict.fromkeys(names)], "allow_auto_topic_creation": False}
-        answer = self.client.ask(AnyBroker(), METADATA, body, changes_nothing=True)
-        found: dict[str, tuple[str, tuple[int, ...]] | None] = dict.fromkeys(names)
-        for row in answer["topics"]:
-            if row["error_code"] == UNKNOWN_TOPIC:
-                continue
-            if row["error_code"]:
-                text = f"topic {row['name']} cannot be looked at (Metadata answers {row['error_code']})"
-                raise BrokerError(text, code=row["error_code"], api=METADATA.name, topic=row["name"])
-            topic_id = row.get("topic_id") or bytes(16)
-            partitions = tuple(sorted(each["partition_index"] for each in row["partitions"]))
-            found[row["name"]] = (topic_id.hex() if any(topic_id) else "", partitions)
-        return found
+    def _existing_topic(self, option: str, name: str) -> TopicState:
+        state = topic_state(self.client, name)
+        if state is None:
+            raise ConfigError(f"{option} {name}: there is no such topic in this cluster", REPLAY_WRONG)
+        return state
 
     # ---- writing ---------------------------------------------------------------------------------------------------
 
     def run(self, plan: Plan, display: Display) -> tuple[ReplayProgress, ReplayProgress]:
         """The progress before and after. That of the plan may be older: another run may have gone on meanwhile."""
         check_ledger_topic(self.client, PlainLedger(self.ledger_topic))
-        if not self._options.enable_idempotence:
+        if not self.options.enable_idempotence:
             raise ConfigError(
                 "a replay writes in transactions: leave enable.idempotence, acks and retries as they are", REPLAY_WRONG
             )
-        with _Writer(replace(self._options, transactional_id=self.name), self.ledger_topic) as writer:
+        with _Writer(replace(self.options, transactional_id=self.name), self.ledger_topic) as writer:
             claim_offset = writer.claim(self.name)
             progress = before = self.resume(self.list_replays(claim_offset).get(self.name), plan.progress.source_id)
             for partition, (planned, end) in plan.extents.items():
@@ -224,7 +202,7 @@ class ReplaySession:
                 if chosen:
                     writer.write(chosen, self.target, progress)
                     committed = progress
-                display.show(progress, partition, part_end)
+                display.show_progress(progress, partition, part_end)
         if progress != committed:
             writer.write([], self.target, progress)
         return progress
@@ -415,34 +393,18 @@ def _content(progress: ReplayProgress) -> dict[str, object]:
     }
 
 
-class Display:
-    """Progress on standard error: one updated line on a terminal, elsewhere occasional lines."""
-
+class Display(StatusLine):
     def __init__(self, plan: Plan, *, is_silent: bool) -> None:
+        super().__init__(is_silent=is_silent, lines_every_s=TOLD_EVERY_S)
         self._extents = plan.extents
         self._left_count = max(1, plan.left_count)
         self._at = {partition: begin for partition, (begin, _) in plan.extents.items()}
         self._written_before = plan.progress.written_count
-        self._is_terminal = sys.stderr.isatty()
-        self._is_silent = is_silent
         self._started_s = time.monotonic()
-        self._told_s = self._started_s
 
-    def __enter__(self) -> Display:
-        return self
-
-    def show(self, progress: ReplayProgress, partition: int, next_offset: int) -> None:
+    def show_progress(self, progress: ReplayProgress, partition: int, next_offset: int) -> None:
         self._at[partition] = next_offset
-        now_s = time.monotonic()
-        if self._is_silent or not (self._is_terminal or now_s - self._told_s >= TOLD_EVERY_S):
-            return
-        self._told_s = now_s
         seen = sum(at - self._extents[which][0] for which, at in self._at.items())
         written = progress.written_count - self._written_before
-        rate = written / max(0.001, now_s - self._started_s)
-        line = f"{seen * 100 // self._left_count:3d} %  {written} written  {rate:,.0f} records/s"
-        write_error(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
-
-    def __exit__(self, *_: object) -> None:
-        if self._is_terminal and not self._is_silent:
-            write_error("\r\x1b[K")
+        rate = written / max(0.001, time.monotonic() - self._started_s)
+        self.show(f"{seen * 100 // self._left_count:3d} %  {written} written  {rate:,.0f} records/s")

@@ -8,13 +8,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from kafka_sink.admin.side_planning import derive_schema, plan_side
-from kafka_sink.cli.brokers import read_options
+from kafka_sink.cli.brokers import read_argument_file, read_options
 from kafka_sink.cli.report import DONE, OPEN, Report
 from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
@@ -79,9 +78,7 @@ def parse_columns(columns: str) -> pa.StructType:
     is_text = any(mark in columns for mark in " {<")
     if not is_text or os.path.isfile(columns):  # unlike the method of a path it never raises
         try:
-            columns = Path(columns).read_text(encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"--columns {columns} cannot be read: {error.strerror}", COMMAND_WRONG) from None
+            columns = read_argument_file("--columns", columns).decode()
         except UnicodeDecodeError:
             raise ConfigError(f"--columns {columns} cannot be read: the file is not UTF-8", COMMAND_WRONG) from None
     return parse_struct(columns)

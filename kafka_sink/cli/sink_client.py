@@ -12,10 +12,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kafka_sink.admin.client import Client
+from kafka_sink.admin.client import Client, topic_query
+from kafka_sink.admin.topics import topic_state
 from kafka_sink.cli.brokers import producer_options
 from kafka_sink.error_table.commits import NO_LEDGER, NO_SUCH_SINK, NOT_HAD
-from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
+from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.exactly_once.commit_step import PartT
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import (
@@ -32,10 +33,10 @@ from kafka_sink.exactly_once.preflight import ONGOING, DescribeTransactions, Tra
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.exactly_once.set_aside import AsideVerdict, SetAside
+from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.wire.apis import METADATA
 
-UNKNOWN_TOPIC = 3
 LOOK_AGAIN_S = 0.05
 
 
@@ -45,23 +46,37 @@ class NotAnswered(KafkaSinkError):
     default_entry = NOT_HAD
 
 
-class SinkClient:
+class ClusterSession:
+    """A client that asks for as long as --timeout says."""
+
+    def __init__(self, given: argparse.Namespace, options: ProducerOptions) -> None:
+        self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
+        self.options = options
+        self._patience_ms: int = given.timeout * 1000
+        self.client = Client(replace(options, max_block_ms=self._patience_ms))
+
+    def close(self) -> None:
+        self.client.close()
+
+    def run_step(self, part: PartT, what: str) -> PartT:
+        finished = self.client.run_step(part)
+        if finished.failure is not None:
+            raise NotAnswered(f"{what} was not available: {finished.failure}")
+        return finished
+
+
+class SinkClient(ClusterSession):
     def __init__(self, given: argparse.Namespace) -> None:
         self.sink_id: str | None = None
         if given.checkpoint is not None:
             self.sink_id = sink_id_of_checkpoint(given.checkpoint)
         elif given.sink_id is not None:
             self.sink_id = check_sink_id(given.sink_id)
-        self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
         options = producer_options(given)
-        self._patience_ms: int = given.timeout * 1000
         # If a broker accepts a request but does not answer, there must be time to try another one.
-        request_ms = min(options.request_timeout_ms, self._patience_ms // 2)
-        self.client = Client(replace(options, max_block_ms=self._patience_ms, request_timeout_ms=request_ms))
+        request_ms = min(options.request_timeout_ms, given.timeout * 1000 // 2)
+        super().__init__(given, replace(options, request_timeout_ms=request_ms))
         self._known_settings: DeliverySettings | None = None
-
-    def close(self) -> None:
-        self.client.close()
 
     @property
     def named_sink(self) -> str:
@@ -76,14 +91,7 @@ class SinkClient:
 
     def has_ledger(self) -> bool:
         self.client.reach(self._patience_ms)
-        try:
-            if self.client.topic_configs(self.ledger_topic, ["cleanup.policy"]) is None:
-                self.client.describe_topic(self.ledger_topic, create=False)
-        except BrokerError as error:
-            if error.code != UNKNOWN_TOPIC:
-                raise
-            return False
-        return True
+        return topic_state(self.client, self.ledger_topic) is not None
 
     def check_ledger(self) -> None:
         if not self.has_ledger():
@@ -95,16 +103,20 @@ class SinkClient:
 
     def list_decisions(self) -> list[Listed]:
         """Decisions of the given sink, or of all."""
-        found = self._run_step(LedgerListing(self.settings(), self.sink_id, self.client.now_ms()), "the ledger").listed
-        assert found is not None
-        return found
+        return self._list_decisions_of(self.sink_id)
 
-    def check_sink_is_known(self) -> None:
-        """Nothing may be reported as fine for a misspelled sink."""
-        if self.list_decisions():
-            return
-        listing = LedgerListing(self.settings(), None, self.client.now_ms())
-        known = sorted({each.sink_id for each in self._run_step(listing, "the ledger").listed or ()})
+    def _list_decisions_of(self, sink_id: str | None) -> list[Listed]:
+        listing = self.run_step(LedgerListing(self.settings(), sink_id, self.client.now_ms()), "the ledger")
+        assert listing.listed is not None
+        return listing.listed
+
+    def known_decisions(self) -> list[Listed]:
+        """Like `list_decisions`. Nothing may be reported as fine for a missing ledger or a misspelled sink."""
+        self.check_ledger()
+        found = self.list_decisions()
+        if found or self.sink_id is None:
+            return found
+        known = sorted({each.sink_id for each in self._list_decisions_of(None)})
         nearest = difflib.get_close_matches(self.named_sink, known, 1)
         hint = f"; did you mean {nearest[0]}?" if nearest else "; `pykafka-sink ledger` shows those that it knows"
         raise ConfigError(f"the ledger {self.ledger_topic} has no record of sink {self.named_sink}{hint}", NO_SUCH_SINK)
@@ -114,11 +126,11 @@ class SinkClient:
         decision. A driver claims its ledger before it decides anything, so a driver that is known to the brokers but
         not to this ledger has another one. A sink that never had a driver has no decisions."""
         for sink_id in sorted(_sink_ids_of(self.list_open_transactions().found)):
-            state = self._run_step(LedgerRead(self.settings(), sink_id, self.client.now_ms()), "the ledger").state
+            state = self.run_step(LedgerRead(self.settings(), sink_id, self.client.now_ms()), "the ledger").state
             if state is not None and (state.newest or state.claims):
                 continue
             driver = DescribeTransactions(self.settings(), [driver_transactional_id(sink_id)], self.client.now_ms())
-            if self._run_step(driver, "the id of the sink's driver").found:
+            if self.run_step(driver, "the id of the sink's driver").found:
                 raise ConfigError(
                     f"the ledger {self.ledger_topic} has no record of sink {sink_id}, but the brokers know a driver of "
                     "it: its decisions are in another ledger, or this ledger was emptied. Open transactions may be "
@@ -128,21 +140,20 @@ class SinkClient:
 
     def list_open_transactions(self) -> TransactionListing:
         listing = TransactionListing(self.settings(), self.sink_id, self.client.now_ms())
-        return self._run_step(listing, "the list of transactions")
+        return self.run_step(listing, "the list of transactions")
 
     def list_log_ends(self, topics: Sequence[str]) -> tuple[dict[tuple[str, int], tuple[int, int]], str]:
         """High watermark and last stable offset of each partition, and why some are missing."""
         if not topics:
             return {}, ""
-        body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
-        rows = self.client.ask_metadata(body)["topics"]
+        rows = self.client.ask_metadata(topic_query(*topics))["topics"]
         partitions = [(row["name"], each["partition_index"]) for row in rows for each in row["partitions"]]
         troubles = [
             f"{row['name']}: {describe_answer(METADATA.name, row['error_code'])}" for row in rows if row["error_code"]
         ]
         if not partitions:
             return {}, "; ".join(troubles[:1])
-        found = self._run_step(LogEnds(self.settings(), partitions, self.client.now_ms()), "the ends of the logs")
+        found = self.run_step(LogEnds(self.settings(), partitions, self.client.now_ms()), "the ends of the logs")
         ends = {where: (found.end[where], found.stable[where]) for where in found.end if where in found.stable}
         return ends, "; ".join(filter(None, (*troubles[:1], found.last_trouble)))
 
@@ -154,12 +165,6 @@ class SinkClient:
             if all(one.state == ONGOING for one in left.found) or self.client.now_ms() >= give_up_ms:
                 return left
             time.sleep(LOOK_AGAIN_S)
-
-    def _run_step(self, part: PartT, what: str) -> PartT:
-        finished = self.client.run_step(part)
-        if finished.failure is not None:
-            raise NotAnswered(f"{what} was not available: {finished.failure}")
-        return finished
 
     def is_elsewhere(self, record: LedgerRecord) -> bool:
         """Decided in another cluster, of which this ledger is a copy: it cannot be finished here."""

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import sys
+import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # Names in a ledger and answers of servers may hold control characters, which a terminal would carry out.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in b"\t\n"}
@@ -55,6 +61,32 @@ def write_error(text: str) -> None:
     with suppress(OSError):
         sys.stderr.write(text)
         sys.stderr.flush()
+
+
+class StatusLine:
+    """One line about progress on standard error: written over and over on a terminal, and cleared at the end;
+    elsewhere a line every `lines_every_s`, or none."""
+
+    def __init__(self, *, is_silent: bool = False, lines_every_s: float = math.inf) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._is_silent = is_silent
+        self._lines_every_s = lines_every_s
+        self._shown = ""
+        self._shown_s = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def show(self, line: str) -> None:
+        now_s = time.monotonic()
+        is_due = self._is_terminal or now_s - self._shown_s >= self._lines_every_s
+        if line != self._shown and is_due and not self._is_silent:
+            self._shown, self._shown_s = line, now_s
+            write_error(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_terminal:
+            self.show("")
 
 
 def _drop_output() -> None:

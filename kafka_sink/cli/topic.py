@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from typing import Any
 
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.topics import TopicState, create_where_missing, topic_state
@@ -51,7 +52,7 @@ def _plan_lines(plan: TopicPlan) -> Iterator[str]:
 
 
 def _topic_report(name: str, state: TopicState, notes: list[str], exit_code: int = DONE) -> Report:
-    partitions = [
+    partitions: list[dict[str, Any]] = [
         {
             "partition": index,
             "leader": leader,
@@ -63,8 +64,8 @@ def _topic_report(name: str, state: TopicState, notes: list[str], exit_code: int
     configs = None if state.configs is None else dict(sorted(state.configs.items()))
     content = {"topic": name, "exists": True, "partitions": partitions, "configs": configs, "notes": notes}
     rows = [
-        (index, leader, " ".join(map(str, state.replicas[index])), " ".join(map(str, state.in_sync[index])))
-        for index, leader in enumerate(state.leaders)
+        (each["partition"], each["leader"], *(" ".join(map(str, each[name])) for name in ("replicas", "in_sync")))
+        for each in partitions
     ]
     told = [f"{key}={value}" for key, value in (configs or {}).items()]
     if configs is None:

@@ -18,7 +18,7 @@ from kafka_sink.errors import KafkaSinkError
 from kafka_sink.exactly_once.ledger import LedgerRecord
 from kafka_sink.exactly_once.preflight import TransactionDescription
 from kafka_sink.frozen import frozen
-from kafka_sink.metrics.notebook import mean_s, sink_metrics
+from kafka_sink.metrics.notebook import mean_commit_s, sink_metrics
 from kafka_sink.metrics.stream_figures import StreamFigures
 
 # A screen has no more room; the others are summed.
@@ -38,8 +38,7 @@ class Snapshot:
 
 
 def watch(sink: SinkClient, given: argparse.Namespace) -> Report:
-    sink.check_ledger()
-    sink.check_sink_is_known()
+    sink.known_decisions()  # raises if there are none
     before: Snapshot | None = None
 
     def look() -> Look:
@@ -87,9 +86,8 @@ def make_look(sink_id: str, now: Snapshot, before: Snapshot | None) -> Look:
     lines += ["", open_text, "", *_partition_lines(now.ends, behind)]
     lines += ["", *now.notes] if now.notes else []
     parts = [
-        f"{batch_word(record.key)} {verdict_word(record)} {age_word(now.at_ms - record.wall_ms)} ago, "
-        f"{record.row_count} rows, {rates[record.key]} rows/s, commit {_commit_word(record, now)}"
-        for record in now.records
+        f"{batch} {verdict} {age} ago, {row_count} rows, {rate} rows/s, commit {commit}"
+        for batch, verdict, row_count, rate, commit, age in rows
     ]
     line = "; ".join([f"sink {sink_id}", *parts, open_text, f"{held} offsets not visible yet", *now.notes])
     return Look(lines, line, _content(sink_id, now, rates, behind))
@@ -114,7 +112,7 @@ def _pace(record: LedgerRecord, now: Snapshot, before: Snapshot | None) -> str:
 
 def _commit_word(record: LedgerRecord, now: Snapshot) -> str:
     for figures in now.figures:
-        if figures.query_id == record.key.query_id and (seconds := mean_s(figures, "commit_seconds")):
+        if figures.query_id == record.key.query_id and (seconds := mean_commit_s(figures)):
             return f"{seconds * 1000:.0f} ms"
     return "-"
 

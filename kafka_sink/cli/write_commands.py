@@ -26,8 +26,6 @@ _EXIT_CODES = {Aside.DONE: DONE, Aside.CHANGED: OPEN, Aside.IN_DOUBT: OPEN, Asid
 
 
 def recover(sink: SinkClient, given: argparse.Namespace) -> Report:
-    sink.check_ledger()
-    sink.check_sink_is_known()
     before = [record for record in _read_records(sink) if record.kind is Kind.INTENT]
     if before and sys.stdin.isatty():
         shown = [read_commands.next_step(record, sink.settings()) for record in before]
@@ -51,7 +49,7 @@ def abort_transactions(sink: SinkClient, given: argparse.Namespace) -> Report:
     sink.check_ledger()
     found = read_commands.transactions(sink, given)
     if found.exit_code == DONE:
-        sink.check_sink_is_known()  # a misspelled sink has no open transactions, either
+        sink.known_decisions()  # a misspelled sink has no open transactions, either
         return Report(DONE, {**found.content, "aborted": []}, found.lines)
     sink.check_ledger_is_theirs()
     confirm(given, [*found.lines, "", "Whatever is not decided will be aborted; a running query would be disturbed."])
@@ -72,8 +70,6 @@ def abort_transactions(sink: SinkClient, given: argparse.Namespace) -> Report:
 
 
 def resolve(sink: SinkClient, given: argparse.Namespace) -> Report:
-    sink.check_ledger()
-    sink.check_sink_is_known()
     records = _read_records(sink)
     lost = [record for record in records if record.kind is Kind.STUCK or sink.is_elsewhere(record)]
     if given.batch is not None:
@@ -117,7 +113,7 @@ def _nothing_lost(sink: SinkClient, given: argparse.Namespace, records: Sequence
 
 
 def _read_records(sink: SinkClient) -> list[LedgerRecord]:
-    found = sink.list_decisions()
+    found = sink.known_decisions()
     for each in found:
         if each.record is None:
             raise RemoteProtocolError(
@@ -150,10 +146,8 @@ def _verdict_report(sink: SinkClient, verdict: CommitResult, exit_code: int, tex
 def set_aside(sink: SinkClient, given: argparse.Namespace) -> Report:
     """Unblocks a sink whose newest record is unreadable. The record's content is unknown, so the possible loss is shown
     before anything is written."""
-    sink.check_ledger()
-    sink.check_sink_is_known()
     unreadable = [
-        each for each in sink.list_decisions() if each.record is None and given.key in (None, each.ledger_key)
+        each for each in sink.known_decisions() if each.record is None and given.key in (None, each.ledger_key)
     ]
     if not unreadable:
         about = "sink " + sink.named_sink if given.key is None else f"key {given.key}"

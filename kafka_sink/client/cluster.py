@@ -40,8 +40,7 @@ class Endpoint:
     rack: str | None = None
 
 
-@frozen
-class PartitionLeader:
+class PartitionLeader(NamedTuple):
     leader_id: int = NO_LEADER
     leader_epoch: int = NO_EPOCH
 
@@ -90,17 +89,15 @@ class ClusterView:
             return ()
         return tuple(sorted(index for index, view in topic_view.partitions.items() if view.leader_id in self.brokers))
 
-    def leader_with_epoch(self, topic: str, partition: int) -> tuple[int, int] | None:
+    def leader_with_epoch(self, topic: str, partition: int) -> PartitionLeader | None:
         """None when there is no leader or when the leader's address is unknown."""
         topic_view = self.topics.get(topic)
         view = None if topic_view is None else topic_view.partitions.get(partition)
-        if view is None or view.leader_id not in self.brokers:
-            return None
-        return view.leader_id, view.leader_epoch
+        return None if view is None or view.leader_id not in self.brokers else view
 
     def leader(self, topic: str, partition: int) -> int | None:
         leader = self.leader_with_epoch(topic, partition)
-        return None if leader is None else leader[0]
+        return None if leader is None else leader.leader_id
 
     def is_leaderless(self, topic: str, partition: int) -> bool:
         """Whether the brokers list the partition without a leader: all of its replicas, or their disks, are down."""
@@ -230,7 +227,7 @@ def _merge_topic(known: TopicView | None, answer: Mapping[str, Any], has_reliabl
 
 
 def _without_leaders(topic_view: TopicView, error_code: int) -> TopicView:
-    leaderless = {index: replace(view, leader_id=NO_LEADER) for index, view in topic_view.partitions.items()}
+    leaderless = {index: view._replace(leader_id=NO_LEADER) for index, view in topic_view.partitions.items()}
     return replace(topic_view, partitions=MappingProxyType(leaderless), error_code=error_code)
 
 

@@ -119,12 +119,4 @@ class RequestObserved:
     throttle_ms: int
 
 
-@frozen
-class HandedOver:
-    """From now on the connection is that of this node: it had been one to a bootstrap server with the same address."""
-
-    connection_id: int
-    node_id: int
-
-
-NetworkCommand = Resolve | Connect | Send | Disconnect | Notice | RequestObserved | HandedOver
+NetworkCommand = Resolve | Connect | Send | Disconnect | Notice | RequestObserved

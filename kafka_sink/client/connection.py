@@ -189,19 +189,19 @@ class Connection:
             self.failure = RemoteProtocolError(f"{self.title} broke the protocol: {error}")
         return answers
 
-    def on_written(self, now_ms: int) -> list[Answer]:
+    def on_written(self) -> list[Answer]:
         """Requests without a response (acks=0) are done when the operating system has taken them."""
         done = [request for request in self.in_flight if not request.expects_answer]
         self.in_flight = deque(request for request in self.in_flight if request.expects_answer)
         self.deadline_ms = min([request.deadline_ms for request in self.in_flight], default=None)
-        return [self._make_answer(request, now_ms) for request in done]
+        return [Answer(request, self.node_id) for request in done]
 
-    def on_lost(self, now_ms: int, failure: KafkaSinkError) -> list[Answer]:
+    def on_lost(self, failure: KafkaSinkError) -> list[Answer]:
         """Fails all requests in flight, in order. Each may have reached the broker."""
         self._transition(ConnectionEvent.LOST)
         lost, self.in_flight = self.in_flight, deque()
         self.deadline_ms = None
-        return [self._make_answer(request, now_ms, failure=failure) for request in lost if request.purpose is not self]
+        return [Answer(request, self.node_id, failure=failure) for request in lost if request.purpose is not self]
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class Connection:
             self._send(request, version, now_ms)
         except (BrokerError, LocalProtocolError) as error:
             # LocalProtocolError: a field that must not be dropped does not exist in this broker's version.
-            return Answer(request, self.node_id, -1, None, error, was_sent=False, latency_ms=0)
+            return Answer(request, self.node_id, failure=error, was_sent=False)
         return None
 
     def _send(self, request: Request, version: int, now_ms: int) -> None:
@@ -274,7 +274,7 @@ class Connection:
             self._on_own_answer(now_ms, request, body)
             return None
         self.has_served = True
-        return Answer(request, self.node_id, request.version, body, None, True, now_ms - request.sent_ms)
+        return Answer(request, self.node_id, body)
 
     def _observe(self, request: Request, throttle_ms: int, now_ms: int) -> None:
         throttle_ms = max(0, throttle_ms)
@@ -286,12 +286,6 @@ class Connection:
             for waiting in self.in_flight:
                 waiting.deadline_ms += mute_ms
         self.commands.append(RequestObserved(self.node_id, api_key, now_ms - request.sent_ms, throttle_ms))
-
-    def _make_answer(
-        self, request: Request, now_ms: int, body: Any = None, failure: KafkaSinkError | None = None
-    ) -> Answer:
-        latency_ms = now_ms - request.sent_ms
-        return Answer(request, self.node_id, request.version, body, failure, was_sent=True, latency_ms=latency_ms)
 
     # ---- negotiation -----------------------------------------------------------------------------------------------
 

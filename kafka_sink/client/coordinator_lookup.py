@@ -90,7 +90,7 @@ class CoordinatorLookup:
         if failure is not None:
             return dict.fromkeys(question.transactional_ids, failure)
         assert answer.body is not None
-        is_batched = answer.version >= FIRST_BATCHED
+        is_batched = answer.request.version >= FIRST_BATCHED
         rows = answer.body["coordinators"] if is_batched else [{**answer.body, "key": question.transactional_ids[0]}]
         results: dict[str, KafkaSinkError | None] = dict.fromkeys(
             question.transactional_ids, RemoteProtocolError("an answer to FindCoordinator leaves out what was asked")

@@ -214,7 +214,7 @@ class Metadata:
             # A broker that has just started and knows no brokers yet, not even itself.
             self._on_failure(now_ms, RemoteProtocolError("a Metadata answer names no broker"))
         else:
-            self._on_body(now_ms, question, body, answer.version)
+            self._on_body(now_ms, question, body, answer.request.version)
 
     def on_leader_hints(self, produce_body: Mapping[str, Any], now_ms: int) -> None:
         """Takes over the leaders that a Produce response names and that were not known yet (KIP-951)."""

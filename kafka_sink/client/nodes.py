@@ -23,7 +23,6 @@ from kafka_sink.client.commands import (
     Connected,
     Disconnect,
     Disconnected,
-    HandedOver,
     NetworkCommand,
     NetworkEvent,
     Notice,
@@ -64,7 +63,8 @@ class NodeSet:
         self._brokers: dict[int, Node] = {}
         # Further connections to brokers.
         self._lanes: dict[int, Node] = {}
-        self._by_connection: dict[int, Node] = {}
+        # Also for metrics of the owner.
+        self.by_connection: dict[int, Node] = {}
         self._next_connection_id = 1
         self.answers: list[Answer] = []
         # Connections append theirs, too.
@@ -121,8 +121,7 @@ class NodeSet:
                 continue
             node = unconnected[0]
             node.take_over(connection, server)
-            self._by_connection[connection.connection_id] = node
-            self.commands.append(HandedOver(connection.connection_id, node.node_id))
+            self.by_connection[connection.connection_id] = node
             self._note_availability(node, now_ms)
 
     def rebootstrap(self, now_ms: int) -> None:
@@ -304,7 +303,7 @@ class NodeSet:
             node.is_leaving = True
             if node.connection is not None:
                 text = f"connection to {node.title} was closed because the producer was closed"
-                self.answers += node.connection.on_lost(node.connection.active_ms, TransportError(text))
+                self.answers += node.connection.on_lost(TransportError(text))
                 self._disconnect(node)
             node.forget_connection()
 
@@ -328,18 +327,18 @@ class NodeSet:
         if isinstance(event, Resolved):
             self._on_resolved(now_ms, event)
             return
-        node = self._by_connection.get(event.connection_id)
+        node = self.by_connection.get(event.connection_id)
         if node is None or node.connection is None:
             return  # closed by us before the event: already handled
         connection = node.connection
         if isinstance(event, Disconnected):
-            del self._by_connection[event.connection_id]  # there is nothing to disconnect
+            del self.by_connection[event.connection_id]  # there is nothing to disconnect
             self._fail(node, now_ms, _failure_of_loss(connection, event.reason))
             return
         if isinstance(event, Connected):
             connection.on_connected(now_ms)
         elif isinstance(event, Written):
-            self.answers += connection.on_written(now_ms)
+            self.answers += connection.on_written()
         else:
             was_ready = connection.state is ConnectionState.READY
             answers = connection.on_received(now_ms, event.data)
@@ -419,7 +418,7 @@ class NodeSet:
             commands=self.commands,
         )
         node.connected_endpoint = node.endpoint
-        self._by_connection[self._next_connection_id] = node
+        self.by_connection[self._next_connection_id] = node
         self.commands.append(Connect(self._next_connection_id, node.node_id, address, node.endpoint.host))
         self._next_connection_id += 1
 
@@ -443,7 +442,7 @@ class NodeSet:
             failure = TransportError(f"{failure}; {origin}", failure.entry)
         node.on_failed(now_ms, self._reconnect, failure)
         if connection is not None:
-            self.answers += connection.on_lost(now_ms, failure)
+            self.answers += connection.on_lost(failure)
         self.losses += 1
         self.last_failure = failure
         self.refusal = self.refusal or (failure if _is_final(failure) else None)
@@ -454,7 +453,7 @@ class NodeSet:
 
     def _disconnect(self, node: Node) -> None:
         """The shell closes the socket; the caller updates the node."""
-        if node.connection is not None and self._by_connection.pop(node.connection.connection_id, None) is not None:
+        if node.connection is not None and self.by_connection.pop(node.connection.connection_id, None) is not None:
             self.commands.append(Disconnect(node.connection.connection_id))
 
     def _settle(self, node: Node) -> None:

@@ -58,15 +58,13 @@ class Request:
 
 @frozen
 class Answer:
-    """Exactly one per request. Either `body` or `failure` is set (neither for a request that expects no answer).
+    """Exactly one per request. At most one of `body` and `failure` is set (none for a request that expects no answer).
 
     `was_sent` False: no byte of the request was sent, so the broker certainly does not know it.
     """
 
     request: Request
     node_id: int
-    version: int
-    body: Any
-    failure: KafkaSinkError | None
-    was_sent: bool
-    latency_ms: int
+    body: Any = None
+    failure: KafkaSinkError | None = None
+    was_sent: bool = True

@@ -18,10 +18,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from math import inf
 
-from kafka_sink.client.cluster import ClusterView
+from kafka_sink.client.cluster import ClusterView, PartitionLeader
 from kafka_sink.engine.producer_batch import ProducerBatch, TopicPartition
-
-Leader = tuple[int, int]
 
 
 class Accumulator:
@@ -104,7 +102,7 @@ class Accumulator:
                 else:
                     is_resting = False
             if is_resting:
-                resting[leader[0]] = resting.get(leader[0], 0) + 1
+                resting[leader.leader_id] = resting.get(leader.leader_id, 0) + 1
         nodes = [node_id for node_id, waiting in self._waiting.items() if len(waiting) > resting.get(node_id, 0)]
         return nodes, leaderless, min(back_off_ends_ms, default=None)
 
@@ -184,16 +182,16 @@ class Accumulator:
         if leader is None:
             self._leaderless[topic_partition] = None
         else:
-            self._waiting.setdefault(leader[0], {})[topic_partition] = None
+            self._waiting.setdefault(leader.leader_id, {})[topic_partition] = None
 
     def _take_out(self, topic_partition: TopicPartition) -> None:
         self._leaderless.pop(topic_partition, None)
         leader = self._cluster.leader_with_epoch(*topic_partition)
         if leader is not None:
-            waiting = self._waiting.get(leader[0], {})
+            waiting = self._waiting.get(leader.leader_id, {})
             waiting.pop(topic_partition, None)
             if not waiting:
-                self._waiting.pop(leader[0], None)
+                self._waiting.pop(leader.leader_id, None)
 
 
 def _candidates(queue: deque[ProducerBatch]) -> Iterator[ProducerBatch]:
@@ -209,7 +207,7 @@ def _is_retried(batch: ProducerBatch) -> bool:
     return batch.attempts > 0 or batch.split_from is not None
 
 
-def _is_backing_off(batch: ProducerBatch, now_ms: int, leader: Leader) -> bool:
+def _is_backing_off(batch: ProducerBatch, now_ms: int, leader: PartitionLeader) -> bool:
     # The back-off was for the old leader; a new one has not refused anything yet.
     return now_ms < batch.retry_at_ms and batch.sent_to == leader
 

@@ -123,7 +123,7 @@ class BatchSender:
             self._on_no_answer(now_ms, request, answer.failure)
         elif answer.body is None:
             for batch in request.batches.values():  # acks=0: sent is all that can be known
-                self._on_acknowledged(batch, UNKNOWN_OFFSET, -1)
+                self._deliver(batch, UNKNOWN_OFFSET, -1)
         else:
             self._on_body(now_ms, request, answer.body)
         if self._delivered:
@@ -184,10 +184,9 @@ class BatchSender:
                 version_max = PRODUCE_FIRST_TOPIC_ID - 1
             else:
                 topic_ids[batch.topic] = topic.topic_id
-            leader = topic.partitions[batch.partition]
             if not batch.attempts:
                 new.append(batch)
-            batch.on_sent((leader.leader_id, leader.leader_epoch))
+            batch.on_sent(topic.partitions[batch.partition])
         if self._busy is not None:
             self._busy.update(batches)
         if new:
@@ -227,7 +226,7 @@ class BatchSender:
             name = topic if isinstance(topic, str) else names.get(topic, "")
             batch = unanswered.pop((name, partition), None)
             if batch is not None:
-                self._on_acknowledged(batch, base_offset, log_append_time_ms)
+                self._deliver(batch, base_offset, log_append_time_ms)
         if unanswered:
             self._on_left_out(now_ms, unanswered)
 
@@ -250,15 +249,11 @@ class BatchSender:
             if not batch.is_done:
                 self._try_again(now_ms, batch, "the broker's answer left this partition out", None)
 
-    def _on_acknowledged(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
-        if not batch.is_done:  # else it was given up meanwhile
-            self._deliver(batch, base_offset, log_append_time_ms)
-
     def _on_partition(self, now_ms: int, batch: ProducerBatch, answer: Mapping[str, Any]) -> None:
         error_code: int = answer["error_code"]
         outcome = produce_outcome(error_code)
         if outcome is ProduceOutcome.ACKED:
-            self._on_acknowledged(batch, answer["base_offset"], answer.get("log_append_time_ms", -1))
+            self._deliver(batch, answer["base_offset"], answer.get("log_append_time_ms", -1))
             return
         batch.on_answered(is_definite=is_definite(error_code))
         if outcome is ProduceOutcome.STATE_LOST:
@@ -273,42 +268,37 @@ class BatchSender:
             self._on_refused(batch, outcome, answer)
 
     def _is_worth_another_try(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> bool:
-        if outcome is ProduceOutcome.OUT_OF_ORDER:
-            return self._survives_gap(batch)
-        if outcome is ProduceOutcome.STATE_LOST:
-            return self._survives_lost_state(batch, answer["log_start_offset"])
+        if outcome is ProduceOutcome.OUT_OF_ORDER and self._sequences is not None:
+            return self._survives_gap(batch, self._sequences)
+        if outcome is ProduceOutcome.STATE_LOST and self._sequences is not None:
+            return self._survives_lost_state(batch, self._sequences, answer["log_start_offset"])
         if outcome is ProduceOutcome.RETRY_ELSEWHERE:
             self.metadata_is_stale = True
             return True
         return outcome is ProduceOutcome.RETRY
 
-    def _survives_gap(self, batch: ProducerBatch) -> bool:
+    def _survives_gap(self, batch: ProducerBatch, sequences: Sequences) -> bool:
         """OUT_OF_ORDER_SEQUENCE_NUMBER. Usually an earlier batch failed first: then resending is enough."""
-        if self._sequences is None:
-            return False
-        self._sequences.on_out_of_order(batch)
-        if not self._sequences.is_gap_before(batch):
-            return True
-        if self._transaction is not None or batch.is_bound_to_its_number:
-            return False
-        self._sequences.mark_for_renumbering(batch.topic_partition)
-        return True
+        sequences.on_out_of_order(batch)
+        return not sequences.is_gap_before(batch) or self._may_renumber(batch, sequences)
 
-    def _survives_lost_state(self, batch: ProducerBatch, log_start_offset: int) -> bool:
+    def _survives_lost_state(self, batch: ProducerBatch, sequences: Sequences, log_start_offset: int) -> bool:
         """UNKNOWN_PRODUCER_ID of old brokers: retention removed all that this producer wrote, or data was lost."""
-        if self._sequences is None:
-            return False
         if log_start_offset < 0 or batch.sequence_was_reset:
             return True
         if self._transaction is None:
-            if batch.is_bound_to_its_number:
-                return False
-            self._sequences.mark_for_renumbering(batch.topic_partition)
-            return True
-        if self._sequences.last_acked_offset(batch.topic_partition) < log_start_offset:
-            self._sequences.restart(batch.topic_partition)
+            return self._may_renumber(batch, sequences)
+        if sequences.last_acked_offset(batch.topic_partition) < log_start_offset:
+            sequences.restart(batch.topic_partition)
             return True
         return False
+
+    def _may_renumber(self, batch: ProducerBatch, sequences: Sequences) -> bool:
+        """If so, the batches of its partition are renumbered as soon as that is safe."""
+        if self._transaction is not None or batch.is_bound_to_its_number:
+            return False
+        sequences.mark_for_renumbering(batch.topic_partition)
+        return True
 
     def _on_refused(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> None:
         error = failure.refused_error(
@@ -345,6 +335,8 @@ class BatchSender:
         self.commands.append(BatchObserved("split", batch))
 
     def _deliver(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
+        if batch.is_done:
+            return  # it was given up meanwhile
         batch.finish()
         del self.incomplete[batch]
         if not self.incomplete:

@@ -53,15 +53,25 @@ class BeginTransaction:
 
 
 @frozen
+class ConsumerGroup:
+    """A member as known to the group coordinator, which rejects offsets of a member that was replaced.
+
+    With only the group id there is no such check.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+@frozen
 class SendOffsets:
     """Consumer offsets that become part of the transaction: (topic, partition) -> (offset, leader epoch, metadata)."""
 
     operation_id: int
-    group_id: str
+    group: ConsumerGroup
     offsets: Mapping[tuple[str, int], tuple[int, int, str]]
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
 
 
 @frozen

@@ -74,14 +74,10 @@ class Engine:
         if options.transactional_id is not None:
             self._transaction = Transaction(options.transactional_id, self._finished)
             self._transaction_requests = TransactionRequests(
-                self._transaction,
-                transaction_timeout_ms=options.transaction_timeout_ms,
-                request_timeout_ms=options.request_timeout_ms,
-                backoff=self._backoff,
-                coordinators=self._coordinators,
+                self._transaction, options, self._backoff, self._coordinators
             )
         elif self._sequences is not None:
-            self._producer_ids = ProducerIdSource(request_timeout_ms=options.request_timeout_ms, backoff=self._backoff)
+            self._producer_ids = ProducerIdSource(options.request_timeout_ms, self._backoff)
         self._production = BatchSender(
             options,
             self._backoff,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from kafka_sink.client.cluster import PartitionLeader
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.records.batch import HEADER_BYTES, EncodedBatch, Share
 
@@ -23,10 +24,6 @@ class ProducerIdentity(NamedTuple):
 
     producer_id: int
     producer_epoch: int
-
-    @property
-    def is_valid(self) -> bool:
-        return self.producer_id >= 0
 
 
 NO_IDENTITY = ProducerIdentity(-1, -1)
@@ -73,7 +70,7 @@ class ProducerBatch:
         self.last_trouble = ""
         self.retry_at_ms = 0
         # The leader of the last send: if the leader has changed since, the batch skips its back-off (KIP-951).
-        self.sent_to: tuple[int, int] | None = None
+        self.sent_to: PartitionLeader | None = None
         self.is_on_wire = False
         self.unknown_sends = 0
         # The last response was "out of order". Its meaning for earlier sends depends on later batches (sequences.py).
@@ -119,7 +116,7 @@ class ProducerBatch:
         """
         return self.whole_may_be_in_log or self.may_arrive_late
 
-    def on_sent(self, leader: tuple[int, int]) -> None:
+    def on_sent(self, leader: PartitionLeader) -> None:
         self.attempts += 1
         self.sent_to = leader
         self.sequence_was_reset = False

@@ -17,7 +17,7 @@ NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 
 
 class ProducerIdSource:
-    def __init__(self, *, request_timeout_ms: int, backoff: Backoff) -> None:
+    def __init__(self, request_timeout_ms: int, backoff: Backoff) -> None:
         self._request_timeout_ms = request_timeout_ms
         self._backoff = backoff
         self._is_waiting = False

@@ -215,7 +215,7 @@ class Sequences:
 
         If the epochs are used up, the identity becomes invalid: the owner must fetch a new producer id and `adopt` it.
         """
-        if not self.to_renumber or not self.identity.is_valid:
+        if not self.to_renumber or self.identity.producer_id < 0:
             return False
         for topic_partition in self.to_renumber:
             _settle_doubts(self._partitions[topic_partition])

@@ -37,6 +37,7 @@ from kafka_sink.errors import (
     TransportError,
 )
 from kafka_sink.frozen import frozen
+from kafka_sink.options import ProducerOptions
 from kafka_sink.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -84,17 +85,15 @@ class TransactionRequests:
     def __init__(
         self,
         transaction: Transaction,
-        *,
-        transaction_timeout_ms: int,
-        request_timeout_ms: int,
+        options: ProducerOptions,
         backoff: Backoff,
         coordinators: dict[tuple[int, str], CoordinatorClient],
     ) -> None:
         """`coordinators`: by type and name of the key. They outlive this producer and save the next one of the same id
         a lookup; if one has moved, the broker answers NOT_COORDINATOR."""
         self._transaction = transaction
-        self._transaction_timeout_ms = transaction_timeout_ms
-        self._request_timeout_ms = request_timeout_ms
+        self._transaction_timeout_ms = options.transaction_timeout_ms
+        self._request_timeout_ms = options.request_timeout_ms
         self._backoff = backoff
         self._coordinators = coordinators
         self.is_waiting = False
@@ -173,10 +172,10 @@ class TransactionRequests:
             if transaction.offsets is not None:
                 if (
                     transaction.transaction_version == 1
-                    and transaction.offsets.group_id not in transaction.registered_groups
+                    and transaction.offsets.group.group_id not in transaction.registered_groups
                 ):
-                    return CoordinatorRequest(ADD_OFFSETS_TO_TXN, group_id=transaction.offsets.group_id)
-                return CoordinatorRequest(TXN_OFFSET_COMMIT, GROUP_KEY, group_id=transaction.offsets.group_id)
+                    return CoordinatorRequest(ADD_OFFSETS_TO_TXN, group_id=transaction.offsets.group.group_id)
+                return CoordinatorRequest(TXN_OFFSET_COMMIT, GROUP_KEY, group_id=transaction.offsets.group.group_id)
         if transaction.state in (TransactionState.COMMITTING, TransactionState.ABORTING) and is_quiet:
             return self._end_request()
         return None
@@ -374,10 +373,10 @@ def _offsets(wish: SendOffsets) -> dict[str, Any]:
             }
         )
     return {
-        "group_id": wish.group_id,
-        "generation_id": wish.generation_id,
-        "member_id": wish.member_id,
-        "group_instance_id": wish.group_instance_id,
+        "group_id": wish.group.group_id,
+        "generation_id": wish.group.generation_id,
+        "member_id": wish.group.member_id,
+        "group_instance_id": wish.group.group_instance_id,
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
     }
 

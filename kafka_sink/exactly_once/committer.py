@@ -417,7 +417,7 @@ class Committer:
             self._deadline_ms += self._settings.margin_ms + self._settings.patience_ms
         # C2 has just looked at them.
         self._end_transactions(now_ms, self._record, are_leaders_known=True)
-        self._listing = open_transactions(self._settings, self._session, now_ms)
+        self._listing = open_transactions(self._settings, now_ms)
 
     def _on_committed(self, now_ms: int, part: CommitTransactions) -> None:
         assert self._record is not None
@@ -502,7 +502,7 @@ class Committer:
     def _sweep(self, now_ms: int) -> None:
         self._move(Phase.SWEEPING)
         self._deadline_ms = now_ms + self._settings.sweep_ms
-        listing = self._listing or open_transactions(self._settings, self._session, now_ms)
+        listing = self._listing or open_transactions(self._settings, now_ms)
         # A list that was requested while these were being committed may have them.
         ended = self._record.transactions if self._listing is not None and self._record is not None else ()
         committed_ids, self._listing = {ending.transactional_id for ending in ended}, None

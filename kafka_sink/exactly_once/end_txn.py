@@ -116,19 +116,19 @@ class CommitTransactions(CommitStep):
         self._endings = endings
         self._witnesses = witnesses
         self._written = partitions_of(receipts)
-        self._next_index = 0
         self._search_offsets: dict[int, int] = {}
         # Since when the log end has been below the witness offset.
         self._short_since_ms: dict[int, int] = {}
         self._stops_retrying = False
-        self._are_leaders_known = are_leaders_known
         # Why EndTxn of a transaction waits: the partition without a leader.
         self._leaderless: dict[int, str] = {}
-        if is_ended:
-            self._next_index = len(endings)
-            for index in range(len(endings)):
+        for index, ending in enumerate(endings):
+            if is_ended:
                 self._begin_search(now_ms, index)
-        self._ask_more(now_ms)
+            elif are_leaders_known or ending in self._written:
+                self._ask_end(now_ms, index, are_leaders_known=are_leaders_known)
+            else:
+                self._ask_partitions(now_ms, index)
 
     @property
     def reason(self) -> str:
@@ -146,16 +146,6 @@ class CommitTransactions(CommitStep):
                 self._ask_end(now_ms, key.number, are_leaders_known=True)
             elif key.purpose == PARTITIONS:
                 self._ask_end(now_ms, key.number, are_leaders_known=True)
-        self._ask_more(now_ms)
-
-    def _ask_more(self, now_ms: int) -> None:
-        """At most `parallel_requests` requests are in flight, however many transactions there are."""
-        while self._next_index < len(self._endings) and self.queue.count < self.settings.parallel_requests:
-            if self._are_leaders_known or self._endings[self._next_index] in self._written:
-                self._ask_end(now_ms, self._next_index, are_leaders_known=self._are_leaders_known)
-            else:
-                self._ask_partitions(now_ms, self._next_index)
-            self._next_index += 1
 
     def _ask_partitions(self, now_ms: int, index: int) -> None:
         ending = self._endings[index]
@@ -193,7 +183,6 @@ class CommitTransactions(CommitStep):
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         self._leaderless.pop(answer.key.number, None)
         super().on_answer(now_ms, answer)
-        self._ask_more(now_ms)
 
     def on_leaderless(self, now_ms: int, answer: AdminResponse) -> None:
         self.last_trouble = self._leaderless[answer.key.number] = str(answer.error)
@@ -343,25 +332,15 @@ class AbortTransactions(CommitStep):
         self.leaderless: dict[str, str] = {}
         self.aborted: list[str] = []
         self.left_open: dict[str, str] = {}
-        self._written = written
         self._endings = list(written)
-        self._next_index = 0
-        self._ask_more(now_ms)
+        for index, ending in enumerate(self._endings):
+            key = RequestKey(ABORT, index)
+            ask_end(self.queue, now_ms, key, ending, commit=False, led_partitions=written[ending])
 
     @property
     def notes(self) -> list[str]:
         left = sorted(self.left_open.items())[:NAMED_MAX]
         return [f"transaction {name} could not be aborted and ends by its time-out: {reason}" for name, reason in left]
-
-    def _ask_more(self, now_ms: int) -> None:
-        while self._next_index < len(self._endings) and self.queue.count < self.settings.parallel_requests:
-            key, ending = RequestKey(ABORT, self._next_index), self._endings[self._next_index]
-            ask_end(self.queue, now_ms, key, ending, commit=False, led_partitions=self._written[ending])
-            self._next_index += 1
-
-    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
-        super().on_answer(now_ms, answer)
-        self._ask_more(now_ms)
 
     def on_leaderless(self, now_ms: int, answer: AdminResponse) -> None:
         if not self._waits_for_leaders:

@@ -108,18 +108,14 @@ class LedgerRecord:
             for entry in self.entries
         ]
 
-    def as_done(self, wall_ms: int) -> LedgerRecord:
-        return replace(self, kind=Kind.DONE, entries=(), outcomes=(), wall_ms=wall_ms)
+    def as_closed(self, kind: Kind, wall_ms: int, *, is_accepted: bool = False) -> LedgerRecord:
+        return replace(self, kind=kind, entries=(), outcomes=(), is_accepted=is_accepted, wall_ms=wall_ms)
 
     def with_outcomes(self, outcomes: Sequence[TransactionOutcome | None], wall_ms: int) -> LedgerRecord:
         known = [outcome for outcome in outcomes if outcome is not None]
         if all(outcome is TransactionOutcome.COMMITTED for outcome in known):
-            return self.as_done(wall_ms)
+            return self.as_closed(Kind.DONE, wall_ms)
         return replace(self, kind=Kind.STUCK, outcomes=tuple(known), wall_ms=wall_ms)
-
-    def as_resolved(self, *, is_accepted: bool, wall_ms: int) -> LedgerRecord:
-        kind = Kind.DONE if is_accepted else Kind.REPLAY
-        return replace(self, kind=kind, entries=(), outcomes=(), is_accepted=is_accepted, wall_ms=wall_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,9 +73,11 @@ class LedgerRead(CommitStep):
     """`claim_offset`: read up to there, whatever the leader's high watermark is; None: up to the high watermark.
 
     `named_sink_id`: the sink id without the query, under which the previous release kept this stream. `is_of_name`:
-    every sink under the name `sink_id`, including those of its queries. `awaits_markers`: wait for the markers of
-    records that are already there.
+    every sink under the name `sink_id`, including those of its queries.
     """
+
+    # Without a claim: wait for the markers of records that are already there.
+    awaits_markers = False
 
     def __init__(
         self,
@@ -86,7 +88,6 @@ class LedgerRead(CommitStep):
         named_sink_id: str = "",
         claim_offset: int | None = None,
         is_of_name: bool = False,
-        awaits_markers: bool = False,
     ) -> None:
         super().__init__(settings)
         self.state: LedgerState | None = None
@@ -97,7 +98,7 @@ class LedgerRead(CommitStep):
         self._claim_key = claim_key(sink_id).encode()
         self._claim_offset = claim_offset
         self._is_of_name = is_of_name
-        self._questions_left = MARKER_QUESTIONS if awaits_markers else 0
+        self._questions_left = MARKER_QUESTIONS if self.awaits_markers and claim_offset is None else 0
         self._begin(now_ms, 0)
 
     def _begin(self, now_ms: int, next_offset: int | None) -> None:
@@ -173,12 +174,12 @@ class LedgerRead(CommitStep):
         elif raw.is_transactional:
             decoded = raw.decode()
             for offset, record in zip(decoded.offsets, decoded.records, strict=True):
-                own_key = self._own_key(record.key)
-                if own_key is not None:
+                ledger_key = decode_key(record.key)
+                if self._is_own(ledger_key):
                     # One byte over the limit is enough for it to be rejected if it is the newest.
                     value = ERASED if record.value is None else record.value[: VALUE_BYTES_MAX + 1]
                     transaction = (raw.producer_id, raw.producer_epoch)
-                    self._waiting.setdefault(transaction, []).append((offset, own_key, value))
+                    self._waiting.setdefault(transaction, []).append((offset, ledger_key, value))
         else:
             decoded = raw.decode()
             for offset, record in zip(decoded.offsets, decoded.records, strict=True):
@@ -196,12 +197,11 @@ class LedgerRead(CommitStep):
         with suppress(RemoteProtocolError):
             self._claims.setdefault(decode_claim(value), offset)
 
-    def _own_key(self, key: bytes | None) -> str | None:
-        text = decode_key(key)
-        sink_id = text.partition("/")[0]
+    def _is_own(self, ledger_key: str) -> bool:
+        sink_id = ledger_key.partition("/")[0]
         if self._is_of_name:
-            return text if belongs_to(sink_id, self._sink_id) else None
-        return text if sink_id == self._sink_id or (text and text == self._named_sink_id) else None
+            return belongs_to(sink_id, self._sink_id)
+        return sink_id == self._sink_id or (ledger_key != "" and ledger_key == self._named_sink_id)
 
     def _keep(self, offset: int, ledger_key: str, value: bytes) -> None:
         if ledger_key not in self._newest:

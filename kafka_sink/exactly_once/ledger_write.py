@@ -1,12 +1,12 @@
 """One record into the ledger in a transaction of the driver's id: C3 and C5.
 
-  RENEWING   version 1, after an own transaction: requests a new epoch with the old one, so that a fenced driver
+  APPENDING  version 1, after an own transaction: requests a new epoch with the old one, so that a fenced driver
              is told so instead of fencing its successor (KIP-360)
-  ADDING     version 1: the ledger's partition becomes part of the transaction
-  PRODUCING  one batch with one record; the same bytes at each try, so a retry is recognised by its sequence
+             version 1: the ledger's partition becomes part of the transaction
+             one batch with one record; the same bytes at each try, so a retry is recognised by its sequence
   HELD       it is in the log; EndTxn is sent when the caller asks for it (`release`)
   ENDING     EndTxn(commit); from the moment it is sent, the record may be committed
-  SEARCHING  the coordinator has forgotten the transaction: search the ledger for its marker, after the record
+             if the coordinator has forgotten the transaction: search the ledger for its marker, after the record
   WRITTEN, NOT_WRITTEN
 
 A write given up before ENDING is certainly not committed: no one else commits this transaction. "Fenced" in response to
@@ -47,12 +47,9 @@ MESSAGE_TOO_LARGE = 10
 
 
 class WriteState(Enum):
-    RENEWING = "renewing"
-    ADDING = "adding"
-    PRODUCING = "producing"
+    APPENDING = "appending"
     HELD = "held"
     ENDING = "ending"
-    SEARCHING = "searching"
     WRITTEN = "written"
     NOT_WRITTEN = "not written"
 
@@ -72,6 +69,7 @@ class LedgerWrite(CommitStep):
         super().__init__(settings)
         assert session.identity is not None, "only a driver that has fenced the others writes"
         self.record = record
+        self.state = WriteState.APPENDING
         self._session = session
         self._identity = session.identity
         self._is_draft = is_draft
@@ -83,16 +81,12 @@ class LedgerWrite(CommitStep):
         self._end_is_in_doubt = False
         # No timestamp: a broker rejects one that is far in the future, and the driver's clock may be wrong.
         self._batch = encode_batch([Record(NO_TIMESTAMP, *self._content())], make_compressor("none"))
-        transaction_version = settings.transaction_version
-        if transaction_version == 1 and session.is_used:
-            self.state = WriteState.RENEWING
-            self._ask_renewal(now_ms)
-        elif transaction_version == 1:
-            self.state = WriteState.ADDING
-            self._ask_add(now_ms)
-        else:
-            self.state = WriteState.PRODUCING
+        if settings.transaction_version == 2:
             self._ask_produce(now_ms)
+        elif session.is_used:
+            self._ask_renewal(now_ms)
+        else:
+            self._ask_add(now_ms)
         session.is_used = True
 
     def _content(self) -> tuple[bytes, bytes | None]:
@@ -111,7 +105,7 @@ class LedgerWrite(CommitStep):
 
     @property
     def may_be_written(self) -> bool:
-        return self.state in (WriteState.ENDING, WriteState.SEARCHING, WriteState.WRITTEN)
+        return self.state in (WriteState.ENDING, WriteState.WRITTEN)
 
     def release(self, now_ms: int) -> None:
         """Sends EndTxn: from here on the record may be committed."""
@@ -222,7 +216,6 @@ class LedgerWrite(CommitStep):
             # is not reliable.
             self._refuse(f"{self._session.transactional_id} has expired and is another producer now", is_fenced=True)
             return
-        self.state = WriteState.ADDING
         self._identity = renewed
         self._ask_add(now_ms)
 
@@ -236,7 +229,6 @@ class LedgerWrite(CommitStep):
         if not self.is_done(now_ms, ADD, ADD_PARTITIONS_TO_TXN, error_code):
             return
         self.queue.drop(ADD)
-        self.state = WriteState.PRODUCING
         self._ask_produce(now_ms)
 
     def _on_produced(self, now_ms: int, body: Mapping[str, Any]) -> None:
@@ -253,7 +245,6 @@ class LedgerWrite(CommitStep):
         error_code = body["error_code"]
         if meaning(END_TXN, error_code) is Meaning.SUPERSEDED:
             if self._end_is_in_doubt:
-                self.state = WriteState.SEARCHING
                 self._begin_search(now_ms, error_code)
             else:
                 self._refuse(self.error_text(END, END_TXN, error_code), is_fenced=True)

@@ -6,14 +6,14 @@ it is shown. A record whose marker is not there yet counts as not written, as ev
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka_sink.client.admin_request import AdminResponse, AllBrokers, Leaders, RequestKey, ResponseKind
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.exactly_once.commit_step import CommitStep, StepChain
 from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity
-from kafka_sink.exactly_once.ledger import LedgerRecord, decode_key
+from kafka_sink.exactly_once.ledger import LedgerRecord
 from kafka_sink.exactly_once.ledger_codec import decode_newest
 from kafka_sink.exactly_once.ledger_read import LedgerRead, Newest, Unmarked
 from kafka_sink.exactly_once.log_scan import (
@@ -51,22 +51,20 @@ class Listed:
 class LedgerListing(LedgerRead):
     """The newest record of each key, of one sink or (None) of all. An unreadable record does not hide the others."""
 
+    awaits_markers = True
+
     def __init__(
         self, settings: DeliverySettings, sink_id: str | None, now_ms: int, *, claim_offset: int | None = None
     ) -> None:
         self.listed: list[Listed] | None = None
         self._is_of_all = sink_id is None
-        is_look = claim_offset is None
-        super().__init__(
-            settings, sink_id or "", now_ms, claim_offset=claim_offset, is_of_name=True, awaits_markers=is_look
-        )
+        super().__init__(settings, sink_id or "", now_ms, claim_offset=claim_offset, is_of_name=True)
 
-    def _own_key(self, key: bytes | None) -> str | None:
+    def _is_own(self, ledger_key: str) -> bool:
         if self._is_of_all:
-            text = decode_key(key)
             # No sink id is empty: a key that begins with a slash is not a decision's.
-            return None if text.startswith("/") else text or None
-        return super()._own_key(key)
+            return bool(ledger_key) and not ledger_key.startswith("/")
+        return super()._is_own(ledger_key)
 
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         self.listed = [_decode_listed(ledger_key, *found[ledger_key]) for ledger_key in sorted(found)]
@@ -80,21 +78,17 @@ def _decode_listed(ledger_key: str, offset: int, value: bytes) -> Listed:
 
 
 class OpenTransactions(CommitStep):
-    """The ids of tasks under which a transaction is open, as far as the brokers report them. `names`: of sinks, or of
-    names with the sinks of their queries; None: of all."""
+    """The ids of tasks under which a transaction is open, as far as the brokers report them. `name`: of a sink, or
+    of the sinks of queries under that name; None: of all."""
 
     def __init__(
-        self,
-        settings: DeliverySettings,
-        names: Collection[str] | None,
-        now_ms: int,
-        states: Sequence[str] = OPEN_STATES,
+        self, settings: DeliverySettings, name: str | None, now_ms: int, states: Sequence[str] = OPEN_STATES
     ) -> None:
         super().__init__(settings)
         self.notes: list[str] = []
         self.ids: dict[str, None] = {}
         self.is_supported = True
-        self._names = names
+        self._name = name
         body = {"state_filters": list(states), "producer_id_filters": []}
         self.queue.ask(now_ms, LIST, AllBrokers(), LIST_TRANSACTIONS, body)
 
@@ -117,9 +111,7 @@ class OpenTransactions(CommitStep):
             return
         for state in body["transaction_states"]:
             identity = parse_task_identity(state["transactional_id"])
-            if identity is not None and (
-                self._names is None or any(belongs_to(identity.sink_id, name) for name in self._names)
-            ):
+            if identity is not None and (self._name is None or belongs_to(identity.sink_id, self._name)):
                 self.ids[state["transactional_id"]] = None
 
 
@@ -128,7 +120,7 @@ class TransactionListing(StepChain):
     ended between the two requests is left out."""
 
     def __init__(self, settings: DeliverySettings, sink_id: str | None, now_ms: int) -> None:
-        listing = OpenTransactions(settings, None if sink_id is None else (sink_id,), now_ms)
+        listing = OpenTransactions(settings, sink_id, now_ms)
         super().__init__(settings, listing)
         self.notes = listing.notes
         self.found: list[TransactionDescription] = []

@@ -177,8 +177,7 @@ def lost_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | Non
     text = (
         f"{_of_record(record)} was decided, but not all of its transactions could be committed, most likely because "
         f"they timed out before the query ran again. {committed} of {len(outcomes)} are committed and visible. "
-        f"{_slots(record, outcomes, TransactionOutcome.LOST, 'Not committed, rows not visible')}"
-        f"{_slots(record, outcomes, TransactionOutcome.UNRESOLVED, 'Ended in a way that can no longer be read')}"
+        f"{_missing(record, outcomes)}"
         "The query stops here until you choose: `pykafka-sink resolve --replay` runs the batch again (rows that are "
         "visible already appear twice), `pykafka-sink resolve --accept` goes on without the missing rows"
     )
@@ -200,8 +199,7 @@ def lost_without_ledger_error(
     text = (
         f"{write} is visible in part: {committed} of "
         f"{len(outcomes)} transactions are committed{f', {open_count} are in doubt ({reason})' if open_count else ''}. "
-        f"{_slots(record, outcomes, TransactionOutcome.LOST, 'Not committed, rows not visible')}"
-        f"{_slots(record, outcomes, TransactionOutcome.UNRESOLVED, 'Ended in a way that can no longer be read')}"
+        f"{_missing(record, outcomes)}"
         "Writing again doubles the visible rows. With the options sink.id and batch.id the write has a ledger and can "
         "be finished or repeated without duplicates"
     )
@@ -233,18 +231,22 @@ def _names(topics: Iterable[str]) -> str:
     return some(sorted(topics), "more") or "no topic"
 
 
-def _slots(
-    record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], wanted: TransactionOutcome, title: str
-) -> str:
-    found = [entry for entry, outcome in zip(record.entries, outcomes, strict=True) if outcome is wanted]
-    if not found:
-        return ""
-    named = [
-        f"Spark partition {entry.spark_task} ({entry.row_count} rows, among others to "
-        f"{entry.topic}-{entry.partition} up to offset {entry.last_offset})"
-        for entry in found
-    ]
-    return f"{title}: {sum(entry.row_count for entry in found)} rows of {some(named, 'more')}. "
+def _missing(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None]) -> str:
+    """The transactions that are not committed, and what became of them."""
+    text = ""
+    for wanted, title in (
+        (TransactionOutcome.LOST, "Not committed, rows not visible"),
+        (TransactionOutcome.UNRESOLVED, "Ended in a way that can no longer be read"),
+    ):
+        found = [entry for entry, outcome in zip(record.entries, outcomes, strict=True) if outcome is wanted]
+        named = [
+            f"Spark partition {entry.spark_task} ({entry.row_count} rows, among others to "
+            f"{entry.topic}-{entry.partition} up to offset {entry.last_offset})"
+            for entry in found
+        ]
+        if found:
+            text += f"{title}: {sum(entry.row_count for entry in found)} rows of {some(named, 'more')}. "
+    return text
 
 
 def _facts(record: LedgerRecord) -> Mapping[str, Any]:

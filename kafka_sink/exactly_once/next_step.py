@@ -133,7 +133,7 @@ def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, bat
     if job.has_transactions:
         return NextStep(Phase.CHECKING)
     # Nothing is to be decided; the record only says that the batch was seen.
-    return NextStep(Phase.RECORDING, intent_of(batch, (), newest).as_done(job.wall_ms))
+    return NextStep(Phase.RECORDING, intent_of(batch, (), newest).as_closed(Kind.DONE, job.wall_ms))
 
 
 def _is_later(one: BatchKey, other: BatchKey) -> bool:
@@ -166,8 +166,9 @@ def _judge_choice(job: Job, ledger: LedgerState, settings: DeliverySettings) -> 
     stuck = [record for record in (*ledger.stuck_records(), *foreign) if job.key in (None, record.key)]
     if len(stuck) != 1:
         return NextStep(Phase.ENDED, conclusion=Conclusion.NOTHING_TO_DO)
-    chosen = stuck[0].as_resolved(is_accepted=job.operation is DriverOperation.ACCEPT, wall_ms=job.wall_ms)
-    return NextStep(Phase.RECORDING, chosen)
+    is_accepted = job.operation is DriverOperation.ACCEPT
+    kind = Kind.DONE if is_accepted else Kind.REPLAY
+    return NextStep(Phase.RECORDING, stuck[0].as_closed(kind, job.wall_ms, is_accepted=is_accepted))
 
 
 def _judge_open(job: Job, ledger: LedgerState) -> NextStep:

@@ -31,7 +31,7 @@ from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, METADATA
 
-DESCRIBE = "describe transactions"
+DESCRIBE, DESCRIBE_AGAIN = RequestKey("describe transactions"), RequestKey("describe transactions", 1)
 LEADERS = RequestKey("find partitions without a leader")
 ONGOING = "Ongoing"
 # A younger driver of the sink aborts what an older run has prepared, before the older run notices that it is fenced.
@@ -65,12 +65,11 @@ class DescribeTransactions(CommitStep):
         self.found: dict[str, TransactionDescription] = {}
         self.is_supported = True
         self._missing = dict.fromkeys(transactional_ids)
-        self._ask(now_ms)
+        self._ask(now_ms, DESCRIBE)
 
-    def _ask(self, now_ms: int) -> None:
+    def _ask(self, now_ms: int, key: RequestKey) -> None:
         ids = tuple(self._missing)
-        body = {"transactional_ids": list(ids)}
-        self.queue.ask(now_ms, RequestKey(DESCRIBE), Coordinators(ids), DESCRIBE_TRANSACTIONS, body)
+        self.queue.ask(now_ms, key, Coordinators(ids), DESCRIBE_TRANSACTIONS, {"transactional_ids": list(ids)})
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         if answer.kind is ResponseKind.UNSUPPORTED:
@@ -133,8 +132,6 @@ class Preflight(DescribeTransactions):
         self._partitions = {(each.topic, each.partition) for receipt in receipts for each in receipt.written}
         self._topic_ids = {(topic, one) for receipt in receipts for topic, one in receipt.topic_ids.items()}
         self._leaderless = ""
-        # The description that is under way is from before the end of a wait.
-        self._is_outdated = False
         topics = sorted({topic for topic, _ in self._partitions})
         if has_ledger:
             topics.append(settings.ledger_topic)
@@ -151,15 +148,11 @@ class Preflight(DescribeTransactions):
         if answer.key == LEADERS:
             CommitStep.on_lost(self, now_ms, answer)
         else:
-            self._is_outdated = False
             super().on_lost(now_ms, answer)
 
     def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
         if answer.key == LEADERS:
             self._on_metadata(now_ms, answer.bodies[0])
-        elif self._is_outdated:
-            self._is_outdated = False
-            self._ask(now_ms)
         else:
             super().on_bodies(now_ms, answer)
 
@@ -175,13 +168,12 @@ class Preflight(DescribeTransactions):
             return
         self.queue.drop(LEADERS)
         if self._leaderless:
-            # The descriptions from before the wait may be out of date.
+            # The descriptions from before the wait may be out of date; so would be one that is still under way.
             self._leaderless = ""
+            self.queue.drop_all()
             self.found.clear()
             self._missing = dict.fromkeys(self._transactional_ids)
-            self._is_outdated = self.queue.is_out(RequestKey(DESCRIBE))
-            if not self._is_outdated:
-                self._ask(now_ms)
+            self._ask(now_ms, DESCRIBE_AGAIN)
 
     def _waits_for_topics(self, now_ms: int, metadata: Mapping[str, Any]) -> bool:
         gone = self._find_gone(metadata)

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.exactly_once.ledger import decode_key
 from kafka_sink.exactly_once.ledger_read import LedgerRead, Newest, Unmarked
 from kafka_sink.exactly_once.session import DeliverySettings
 
@@ -104,16 +103,17 @@ class ReplayListing(LedgerRead):
     """The progress of every replay in a ledger. `claim_offset`: offset of an own record, written after the fence.
     `unreadable`: why a progress cannot be read; it stops its own replay only."""
 
+    awaits_markers = True
+
     def __init__(self, settings: DeliverySettings, now_ms: int, *, claim_offset: int | None = None) -> None:
         self.found: dict[str, ReplayProgress] | None = None
         self.unreadable: dict[str, str] = {}
         # Replays whose newest record has no marker: whether it was committed is unknown.
         self.in_doubt: frozenset[str] = frozenset()
-        super().__init__(settings, "", now_ms, claim_offset=claim_offset, awaits_markers=claim_offset is None)
+        super().__init__(settings, "", now_ms, claim_offset=claim_offset)
 
-    def _own_key(self, key: bytes | None) -> str | None:
-        text = decode_key(key)
-        return text if text.startswith(KEY_PREFIX) else None
+    def _is_own(self, ledger_key: str) -> bool:
+        return ledger_key.startswith(KEY_PREFIX)
 
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         self.in_doubt = frozenset(key.removeprefix(KEY_PREFIX) for key in unmarked)

@@ -22,7 +22,6 @@ from kafka_sink.wire.apis import Api
 class _PendingRequest:
     request: AdminRequest
     due_ms: int
-    is_out: bool = False
     failures: int = 0
     # The partitions that must have a leader when the request is sent again.
     led_partitions: tuple[tuple[str, int], ...] = ()
@@ -32,6 +31,7 @@ class RetryQueue:
     def __init__(self, settings: DeliverySettings) -> None:
         self._settings = settings
         self._open: dict[RequestKey, _PendingRequest] = {}
+        self._out: set[RequestKey] = set()
 
     def ask(
         self,
@@ -51,30 +51,34 @@ class RetryQueue:
         timeout_ms = self._settings.request_timeout_ms
         led_now = () if are_leaders_known else led_partitions
         request = AdminRequest(target, api, body, timeout_ms, *versions, key=key, led_partitions=led_now)
+        self._out.discard(key)
         self._open[key] = _PendingRequest(request, now_ms, led_partitions=led_partitions)
 
     def take_due(self, now_ms: int) -> list[AdminRequest]:
         """The requests to send now, oldest first, and no more in flight than the settings allow."""
-        room = self._settings.parallel_requests - sum(pending.is_out for pending in self._open.values())
         found: list[AdminRequest] = []
-        for pending in self._open.values():
-            if len(found) >= room:
+        for key, pending in self._open.items():
+            if not self._has_room():
                 break
-            if not pending.is_out and pending.due_ms <= now_ms:
-                pending.is_out = True
+            if key not in self._out and pending.due_ms <= now_ms:
+                self._out.add(key)
                 found.append(pending.request)
         return found
 
     def wake_at_ms(self) -> int | None:
         """When the next waiting request is due; None: only responses can cause progress."""
-        return min((pending.due_ms for pending in self._open.values() if not pending.is_out), default=None)
+        if not self._has_room():
+            return None
+        return min((pending.due_ms for key, pending in self._open.items() if key not in self._out), default=None)
+
+    def _has_room(self) -> bool:
+        return len(self._out) < self._settings.parallel_requests
 
     def accept(self, answer: AdminResponse) -> bool:
         """False: no such request is in flight, or its owner has dropped it."""
-        pending = self._open.get(answer.key)
-        if pending is None or not pending.is_out:
+        if answer.key not in self._out:
             return False
-        pending.is_out = False
+        self._out.remove(answer.key)
         return True
 
     def repeat(self, now_ms: int, key: RequestKey, *, find_again: bool = False, soon: bool = False) -> None:
@@ -92,16 +96,18 @@ class RetryQueue:
 
     def drop(self, key: RequestKey) -> None:
         del self._open[key]
+        self._out.discard(key)
 
     def drop_all(self) -> None:
         self._open.clear()
+        self._out.clear()
 
     def waiting_for_retry(self) -> list[RequestKey]:
         """Requests that were answered or lost at least once and are not in flight."""
-        return [key for key, pending in self._open.items() if pending.failures and not pending.is_out]
+        return [key for key, pending in self._open.items() if pending.failures and key not in self._out]
 
     def is_out(self, key: RequestKey) -> bool:
-        return key in self._open and self._open[key].is_out
+        return key in self._out
 
     @property
     def count(self) -> int:

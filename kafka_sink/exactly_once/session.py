@@ -113,10 +113,6 @@ class DriverSession:
     def transactional_id(self) -> str:
         return driver_transactional_id(self.sink_id)
 
-    @property
-    def sink_ids(self) -> frozenset[str]:
-        return frozenset({self.sink_id, self.named_sink_id})
-
     def note_claim(self, ledger: LedgerState, claimed_at: int) -> None:
         """Notes what was there at this run's first claim; later claims are of younger runs."""
         if self.elders is None:

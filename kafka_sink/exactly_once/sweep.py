@@ -93,8 +93,9 @@ def sweep_rule(session: DriverSession, newest: LedgerRecord | None, job: Job) ->
     return replace(rule, since_ms=newest.since_ms, replaced_runs=runs, is_of_label=is_of_label)
 
 
-def open_transactions(settings: DeliverySettings, session: DriverSession, now_ms: int) -> OpenTransactions:
-    listing = OpenTransactions(settings, session.sink_ids, now_ms, [ONGOING])
+def open_transactions(settings: DeliverySettings, now_ms: int) -> OpenTransactions:
+    """Of every sink: the rule of the sweep selects."""
+    listing = OpenTransactions(settings, None, now_ms, [ONGOING])
     if settings.transaction_version == 1 and not settings.brokers_verify:
         listing.notes.append(NOT_VERIFIED)
         listing.queue.drop_all()
@@ -117,27 +118,24 @@ class Sweep(StepChain):
         super().__init__(settings, listing)
         self._rule = rule
         self._committed_ids = committed_ids
-        self._listing = listing
-        self._aborts: AbortTransactions | None = None
-        self._notes: list[str] = []
+        self._notes = listing.notes
         self.go_on(now_ms)
 
     @property
     def notes(self) -> list[str]:
-        left_open = {} if self._aborts is None else self._aborts.left_open
+        left_open = self.part.left_open if isinstance(self.part, AbortTransactions) else {}
         told = [f"transaction {name} was left open: {reason}" for name, reason in sorted(left_open.items())]
-        return self._listing.notes + self._notes + told[:NAMED_MAX]
+        return self._notes + told[:NAMED_MAX]
 
     @property
     def swept(self) -> tuple[str, ...]:
-        return tuple(self._aborts.aborted) if self._aborts is not None else ()
+        return tuple(self.part.aborted) if isinstance(self.part, AbortTransactions) else ()
 
     def after(self, now_ms: int, part: CommitStep) -> CommitStep | None:
         if isinstance(part, OpenTransactions):
             return self._describe(now_ms, part)
         if isinstance(part, DescribeTransactions):
-            self._aborts = self._abort(now_ms, part)
-            return self._aborts
+            return self._abort(now_ms, part)
         return None
 
     def _describe(self, now_ms: int, listing: OpenTransactions) -> DescribeTransactions | None:

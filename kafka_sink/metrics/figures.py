@@ -54,7 +54,7 @@ class TaskFigures(NamedTuple):
 class TaskMeter:
     """Call `begin` again when the task continues with another producer. A task without rows calls nothing."""
 
-    def __init__(self, attempt_number: int = 0) -> None:
+    def __init__(self, attempt_number: int) -> None:
         self.figures: TaskFigures | None = None
         self._attempt_number = attempt_number
         self._began_ms = int(time.time() * 1000)

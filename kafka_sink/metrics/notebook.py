@@ -60,7 +60,7 @@ class SinkMetrics:
                 int(stream.value("rows")),
                 int(stream.value("bytes")),
                 int(stream.value("retried_records")),
-                f"{mean_s(stream, 'commit_seconds'):.3f}",
+                f"{mean_commit_s(stream):.3f}",
                 int(stream.value("open_decisions")),
             )
             for stream in self.streams
@@ -74,8 +74,8 @@ class SinkMetrics:
         return f"<table><tr>{heading}</tr>{body}</table>"
 
 
-def mean_s(stream: StreamFigures, histogram: str) -> float:
-    counts, total = stream.histograms.get(histogram, ([], 0.0))
+def mean_commit_s(stream: StreamFigures) -> float:
+    counts, total = stream.histograms.get("commit_seconds", ([], 0.0))
     return total / sum(counts) if sum(counts) else 0.0
 
 

@@ -6,9 +6,13 @@ Both stay on the driver: tasks get the result of planning, and ask no registry.
 from __future__ import annotations
 
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from kafka_sink.frozen import frozen
 from kafka_sink.options.producer_options import ProducerOptions
+
+if TYPE_CHECKING:
+    from kafka_sink.registry.resolution import SchemaQuery
 
 # Sources of credentials, with Confluent's names.
 USER_INFO, SASL_INHERIT = "USER_INFO", "SASL_INHERIT"
@@ -41,32 +45,23 @@ class RegistryOptions:
 
 
 @frozen
-class SchemaOptions:
-    """How the schema of the key or of the value is found. `text` is a schema, or the name of a file with one.
+class SideFormat:
+    """How the key or the value is written, and how its schema is found.
 
-    `identity` is an id or a GUID, `version` a number or latest.
+    `columns`: those of the record, `*` for all without another meaning; None: a column with the side's name, or else as
+    `*`. `record_name`: the name of a derived schema, or the message of a Protobuf schema.
+
+    `text` is a schema, or the name of a file with one. `query` has no schema, and a subject only if one is named; else
+    `strategy` names it.
     """
 
-    side: str
-    text: str | None
-    identity: int | str | None
-    version: int | str | None
-    strategy: str
-    subject: str | None
-    framing: str
-    registers: bool
-    normalizes: bool
-
-
-@frozen
-class SideFormat:
-    """`columns`: those of the record, `*` for all without another meaning; None: a column with the side's name, or else
-    as `*`. `record_name`: the name of a derived schema, or the message of a Protobuf schema."""
-
     format: str
-    schema: SchemaOptions
     columns: tuple[str, ...] | None
     record_name: str | None
+    text: str | None
+    strategy: str
+    framing: str
+    query: SchemaQuery
 
 
 @frozen

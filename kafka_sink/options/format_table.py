@@ -21,12 +21,12 @@ from kafka_sink.options.format_options import (
 from kafka_sink.options.option import Option
 from kafka_sink.options.values import (
     FUNCTION_NAME,
+    NOT_EMPTY,
     Choice,
     Converted,
     Flag,
     Names,
     Rule,
-    Text,
     Whole,
     parse_web_address,
     pattern,
@@ -101,7 +101,7 @@ def _row(name: str, default: object, rule: Rule, meaning: str) -> Option:
 
 
 def _text(name: str, meaning: str) -> Option:
-    return Option(name, Text(empty_allowed=False), meaning)
+    return Option(name, NOT_EMPTY, meaning)
 
 
 _FORMATS = (

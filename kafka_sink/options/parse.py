@@ -65,7 +65,6 @@ def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
         problems.attempt(rule, draft)
     problems.raise_any()
     parsed = {option.field: draft.values[name] for name, option in OPTIONS.items() if option.field}
-    parsed["send_is_synchronous"] = draft.values["producer.type"] == "sync"
     parsed["partitioner"] = draft.values["partitioner.class"] or "default"
     return ProducerOptions(**parsed, notices=tuple(draft.notices))
 

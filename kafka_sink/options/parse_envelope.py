@@ -20,7 +20,7 @@ from kafka_sink.options.sink_options import (
     TRACEPARENT,
     EnvelopeOptions,
 )
-from kafka_sink.options.values import ANY_TEXT, Choice, Text
+from kafka_sink.options.values import ANY_TEXT, NOT_EMPTY, Choice
 
 PLACEHOLDERS = ("query.id", "batch.id")
 REQUIRED = ("type", "source")
@@ -35,7 +35,6 @@ _CONTENT_TYPES = {
 }
 
 _MODE = Choice((BINARY_MODE, STRUCTURED_MODE))
-_TEXT = Text(empty_allowed=False)
 # NAME is chosen by the user.
 ENVELOPE_OPTIONS = (
     Option("header.NAME", ANY_TEXT, "A header of every record, after those of the column headers. ${query.id} and "
@@ -44,11 +43,11 @@ ENVELOPE_OPTIONS = (
     Option("cloudevents", _MODE, "Records are CloudEvents 1.0. binary: the attributes are headers ce_NAME, the value "
            "is the data. structured: the value is a JSON object with attributes and data; the data is the JSON of "
            "value.format=json, or of a column value."),
-    Option("cloudevents.NAME", _TEXT, "An attribute of every event, with the placeholders of header.NAME. type and "
+    Option("cloudevents.NAME", NOT_EMPTY, "An attribute of every event, with the placeholders of header.NAME. type and "
            "source are required, here or from a column. id defaults to a combination of query, batch, Spark partition "
            "and row. datacontenttype defaults to that of value.format, otherwise to application/json in structured "
            "mode."),
-    Option("cloudevents.NAME.column", _TEXT, "The column with the attribute: string, whole number, boolean or "
+    Option("cloudevents.NAME.column", NOT_EMPTY, "The column with the attribute: string, whole number, boolean or "
            "timestamp. If it is null, the row does not have the attribute; record.errors handles a row without id, "
            "type or source. The column is also part of the value, unless value.columns leaves it out."),
 )  # fmt: skip
@@ -128,11 +127,11 @@ def _take_header(headers: dict[str, str], name: str, text: str) -> None:
 
 
 def _take_column(columns: dict[str, str], name: str, text: str) -> None:
-    columns[_parse_attribute_name(name.removesuffix(COLUMN), name)] = _TEXT.parse(name, text)
+    columns[_parse_attribute_name(name.removesuffix(COLUMN), name)] = NOT_EMPTY.parse(name, text)
 
 
 def _take_attribute(attributes: dict[str, str], name: str, text: str) -> None:
-    attributes[_parse_attribute_name(name, name)] = _check_placeholders(name, _TEXT.parse(name, text))
+    attributes[_parse_attribute_name(name, name)] = _check_placeholders(name, NOT_EMPTY.parse(name, text))
 
 
 def _parse_attribute_name(name: str, option: str) -> str:

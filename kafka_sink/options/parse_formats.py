@@ -32,7 +32,6 @@ from kafka_sink.options.format_options import (
     USER_INFO,
     FormatOptions,
     RegistryOptions,
-    SchemaOptions,
     SideFormat,
 )
 from kafka_sink.options.format_table import FORMAT_OPTIONS, REGISTRY_ALIASES, REGISTRY_OPTIONS
@@ -41,6 +40,7 @@ from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.values import contradiction_error, missing_error, two_values_error
 from kafka_sink.registry.framing import BY_GUID, GLUE, NONE
 from kafka_sink.registry.request import LATEST
+from kafka_sink.registry.resolution import SchemaQuery
 from kafka_sink.registry.subject import add_context
 
 _OPTIONS = {**FORMAT_OPTIONS, **REGISTRY_OPTIONS}
@@ -68,23 +68,23 @@ def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) ->
     if values["auto.register.schemas"] and values["use.latest.version"]:
         problems.found.append(contradiction_error("auto.register.schemas", "use.latest.version"))
     problems.attempt(_fill_credentials_source, values)
-    found = {side: problems.attempt(_make_schema_options, side, values) for side in SIDES}
+    for side in SIDES:
+        problems.attempt(_check_identity, side, values)
     problems.raise_any()
-    schemas = {side: options for side, options in found.items() if options is not None}
     registry: RegistryOptions | None = None
     notices: tuple[str, ...] = ()
     if values[f"{REGISTRY}url"] is None:
-        problems.attempt(_check_without_registry, values, named, schemas)
+        problems.attempt(_check_without_registry, values, named)
     else:
         registry, notices = problems.attempt(_make_registry_options, values, of_tls, kafka) or (None, ())
     for side in SIDES:
-        problems.attempt(_check_side, side, values, named, schemas[side])
+        problems.attempt(_check_side, side, values, named)
     problems.raise_any()
     if registry is not None and not any(values[f"{side}.format"] in WITH_SCHEMA for side in SIDES):
         raise missing_error(
             f"{REGISTRY}url is set, but neither value.format nor key.format is one of {', '.join(sorted(WITH_SCHEMA))}"
         )
-    value, key = (_make_side_format(side, values, schemas[side]) for side in SIDES)
+    value, key = (_make_side_format(side, values) for side in SIDES)
     return FormatOptions(registry, value, key), notices
 
 
@@ -109,13 +109,7 @@ def _parse_values(
     return values, list(given), of_tls
 
 
-def _make_side_format(side: str, values: Mapping[str, Any], schema: SchemaOptions) -> SideFormat | None:
-    if values[f"{side}.format"] is None:
-        return None
-    return SideFormat(values[f"{side}.format"], schema, values.get(f"{side}.columns"), values[f"{side}.record.name"])
-
-
-def _check_side(side: str, values: Mapping[str, Any], given: list[str], schema: SchemaOptions) -> None:
+def _check_side(side: str, values: Mapping[str, Any], given: list[str]) -> None:
     chosen = values[f"{side}.format"]
     columns = values.get(f"{side}.columns")
     if columns is not None and chosen is None:
@@ -130,7 +124,8 @@ def _check_side(side: str, values: Mapping[str, Any], given: list[str], schema: 
             name = named[0] if named else f"{side}.record.name"
             formats = ", ".join(sorted(WITH_SCHEMA))
             raise missing_error(f"{name} needs {side}.format to be one of {formats}, and it is {chosen or 'not set'}")
-    has_schema = schema.text is not None or schema.identity is not None or schema.version is not None
+    is_named = any(values[f"{side}.schema{part}"] is not None for part in ("", ".id", ".version"))
+    has_schema = is_named or values["use.latest.version"]
     if chosen == PROTOBUF and not has_schema:
         raise ConfigError(
             f"{side}.format={PROTOBUF} needs a schema, since field numbers cannot be made from columns: {side}.schema, "
@@ -227,7 +222,7 @@ def _check_inherited(credentials: str | None, kafka: ProducerOptions) -> None:
 # ---- one side --------------------------------------------------------------------------------------------------------
 
 
-def _make_schema_options(side: str, values: dict[str, Any]) -> SchemaOptions:
+def _check_identity(side: str, values: Mapping[str, Any]) -> None:
     text, identity, version = (values[f"{side}.schema{part}"] for part in ("", ".id", ".version"))
     framing = values[f"{side}.schema.framing"]
     if identity is not None and version is not None:
@@ -242,36 +237,49 @@ def _make_schema_options(side: str, values: dict[str, Any]) -> SchemaOptions:
     if identity is not None and text is not None and framing != NONE and is_guid != (framing in BY_GUID):
         wanted = "a GUID" if framing in BY_GUID else "a number"
         raise missing_error(f"{side}.schema.framing={framing} needs {wanted} as {side}.schema.id")
-    has_frame = values[f"{REGISTRY}url"] is not None or identity is not None
-    # An option of one side takes precedence over one for both.
-    is_chosen = identity is not None or version is not None
-    subject = values[f"{side}.subject.name"]
-    if subject is not None:
-        subject = add_context(values[f"{REGISTRY}context"], subject)
-    return SchemaOptions(
-        side=side,
-        text=text,
-        identity=identity,
-        version=LATEST if values["use.latest.version"] and not is_chosen else version,
-        strategy=values[f"{side}.subject.name.strategy"],
-        subject=subject,
-        framing=framing if has_frame else NONE,
-        registers=values["auto.register.schemas"] and not is_chosen,
-        normalizes=values["normalize.schemas"],
-    )
 
 
-def _check_without_registry(values: dict[str, Any], named: list[str], sides: Mapping[str, SchemaOptions]) -> None:
+def _check_without_registry(values: Mapping[str, Any], named: list[str]) -> None:
     for name in named:
         if name.startswith(REGISTRY):
             raise missing_error(f"{name} is set, but {REGISTRY}url is not")
         if values.get(name) is True or name.endswith((".subject.name", ".subject.name.strategy", ".schema.version")):
             raise missing_error(f"{name} needs {REGISTRY}url")
-    for side, options in sides.items():
-        if options.identity is not None and options.text is None:
+    for side in SIDES:
+        identity = values[f"{side}.schema.id"]
+        if identity is not None and values[f"{side}.schema"] is None:
             raise missing_error(f"{side}.schema.id needs {REGISTRY}url, or the text of the schema as {side}.schema")
         framing = f"{side}.schema.framing"
-        if framing in named and values[framing] != NONE and options.identity is None:
+        if framing in named and values[framing] != NONE and identity is None:
             raise missing_error(
                 f"{framing}={values[framing]} needs {REGISTRY}url, or {side}.schema.id with {side}.schema"
             )
+
+
+def _make_side_format(side: str, values: Mapping[str, Any]) -> SideFormat | None:
+    if values[f"{side}.format"] is None:
+        return None
+    identity, version = values[f"{side}.schema.id"], values[f"{side}.schema.version"]
+    has_frame = values[f"{REGISTRY}url"] is not None or identity is not None
+    framing = values[f"{side}.schema.framing"] if has_frame else NONE
+    # An option of one side takes precedence over one for both.
+    is_chosen = identity is not None or version is not None
+    subject = values[f"{side}.subject.name"]
+    query = SchemaQuery(
+        side,
+        subject="" if subject is None else add_context(values[f"{REGISTRY}context"], subject),
+        identity=identity,
+        version=LATEST if values["use.latest.version"] and not is_chosen else version,
+        registers=values["auto.register.schemas"] and not is_chosen,
+        normalizes=values["normalize.schemas"],
+        needs_guid=framing in BY_GUID,
+    )
+    return SideFormat(
+        format=values[f"{side}.format"],
+        columns=values.get(f"{side}.columns"),
+        record_name=values[f"{side}.record.name"],
+        text=values[f"{side}.schema"],
+        strategy=values[f"{side}.subject.name.strategy"],
+        framing=framing,
+        query=query,
+    )

@@ -12,8 +12,8 @@ from kafka_sink.error_table.brokers import LOGIN_OPTIONS
 from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.values import JWT_BEARER, contradiction_error, missing_error
-from kafka_sink.security.jaas import parse_jaas
-from kafka_sink.security.kerberos import KRB5_OPTIONS, KRB5_SILENT, kerberos_login
+from kafka_sink.security.jaas import LoginModule, parse_jaas
+from kafka_sink.security.kerberos import kerberos_login
 from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN
 from kafka_sink.security.reference import is_reference
 
@@ -21,29 +21,28 @@ if TYPE_CHECKING:
     from kafka_sink.options.rules import Draft
 
 NEEDS = "sasl.username and sasl.password, or sasl.jaas.config"
-MODULES = {
+_MODULES = {
     "PlainLoginModule": (PLAIN,),
     "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
     "OAuthBearerLoginModule": (OAUTHBEARER,),
     "IAMLoginModule": (AWS_MSK_IAM,),
     "Krb5LoginModule": (GSSAPI,),
 }
+# Those of a Kerberos login from the second line on have no meaning outside a JVM, or are refused when they are set.
 _MODULE_OPTIONS: dict[str, set[str]] = {
     "PlainLoginModule": {"username", "password"},
     "ScramLoginModule": {"username", "password", "tokenauth"},
     "OAuthBearerLoginModule": {"clientId", "clientSecret", "scope"},
     "IAMLoginModule": {
-        "awsProfileName",
-        "awsRoleArn",
-        "awsRoleSessionName",
-        "awsRoleExternalId",
-        "awsStsRegion",
-        "awsRoleAccessKeyId",
-        "awsRoleSecretAccessKey",
-        "awsRoleSessionToken",
+        "awsProfileName", "awsRoleArn", "awsRoleSessionName", "awsRoleExternalId", "awsStsRegion", "awsRoleAccessKeyId",
+        "awsRoleSecretAccessKey", "awsRoleSessionToken",
     },
-    "Krb5LoginModule": KRB5_OPTIONS | KRB5_SILENT,
-}
+    "Krb5LoginModule": {
+        "useKeyTab", "keyTab", "principal", "useTicketCache", "ticketCache", "serviceName",
+        "storeKey", "doNotPrompt", "refreshKrb5Config", "debug", "useFirstPass", "tryFirstPass", "storePass",
+        "clearPass", "isInitiator", "renewTGT",
+    },
+}  # fmt: skip
 EXTENSION = "extension_"
 
 
@@ -76,20 +75,25 @@ def check_sasl(draft: Draft, has_tls: bool) -> None:
         draft.notices.append(f"{shown} readable on the network: security.protocol=SASL_PLAINTEXT does not encrypt")
 
 
-def _read_jaas(draft: Draft, text: str, mechanism: str) -> Mapping[str, str]:
+def read_module(text: str, mechanism: str) -> LoginModule:
     module = parse_jaas(text)
-    if module.name not in MODULES:
+    if module.name not in _MODULES:
         raise ConfigError(
-            f"sasl.jaas.config: the login module {module.name} is not supported: known are {', '.join(MODULES)}",
+            f"sasl.jaas.config: the login module {module.name} is not supported: known are {', '.join(_MODULES)}",
             OPTION_NOT_SUPPORTED,
         )
-    if mechanism not in MODULES[module.name]:
-        fitting = " or ".join(MODULES[module.name])
+    if mechanism not in _MODULES[module.name]:
+        fitting = " or ".join(_MODULES[module.name])
         raise ConfigError(
             f"sasl.jaas.config names {module.name}, but sasl.mechanism={mechanism}: set it to {fitting}, or name the "
             "module that fits",
             LOGIN_OPTIONS,
         )
+    return module
+
+
+def _read_jaas(draft: Draft, text: str, mechanism: str) -> Mapping[str, str]:
+    module = read_module(text, mechanism)
     if mechanism not in (OAUTHBEARER, AWS_MSK_IAM, GSSAPI):
         for name in ("username", "password"):
             if not module.options.get(name):

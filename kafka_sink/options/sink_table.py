@@ -13,13 +13,13 @@ from kafka_sink.options.sink_options import DEAD_LETTER, DROP, FAIL
 from kafka_sink.options.values import (
     ANY_TEXT,
     FUNCTION_NAME,
+    NOT_EMPTY,
     TOPIC_NAME,
     Choice,
+    Converted,
     Flag,
     Rule,
-    Text,
     Whole,
-    invalid_value_error,
     parse_web_address,
     pattern,
 )
@@ -33,8 +33,8 @@ METRICS_ENABLED = "metrics.enabled"
 
 # Part of transactional ids and of the ACL for them.
 _SINK_ID = pattern("1 to 200 letters, digits, dots, underscores and hyphens", r"[a-zA-Z0-9._-]{1,200}")
-_TEXT = Text(empty_allowed=False)
-LABEL_CHARACTERS_MAX = 200
+# Written to the ledger, which accepts no text longer than 1,000 characters.
+_LABEL = Converted("a text of 1 to 200 characters", lambda text: text if 1 <= len(text) <= 200 else None)
 
 
 @frozen
@@ -45,21 +45,6 @@ class PresetName:
         text = str(value).strip()
         if text not in PRESETS:
             raise ConfigError(f"there is no preset {text!r}: choose {self.valid}", PRESET_UNKNOWN)
-        return text
-
-
-@frozen
-class Label:
-    """Written to the ledger, which accepts no text longer than 1,000 characters."""
-
-    valid: str = "a text of 1 to 200 characters"
-
-    def parse(self, name: str, value: object) -> str:
-        text = value.strip() if isinstance(value, str) else ""
-        if not 1 <= len(text) <= LABEL_CHARACTERS_MAX:
-            raise invalid_value_error(
-                name, value if len(text) <= LABEL_CHARACTERS_MAX else f"{len(text)} characters", self.valid
-            )
         return text
 
 
@@ -89,11 +74,11 @@ _ROWS = (
          "write with that guarantee."),
     _row("sink.id", None, _SINK_ID, "The name of this sink in its ledger and the prefix of its transactional ids. The "
          "default for a stream is derived from its checkpointLocation; a batch write needs it together with batch.id."),
-    _row("batch.id", None, Label(), "Batch writes: the name of this export. A second run with the same name delivers "
+    _row("batch.id", None, _LABEL, "Batch writes: the name of this export. A second run with the same name delivers "
          "nothing; if the first run crashed in its commit, the second run completes it. Needs sink.id. A name that is "
          "only a number is a micro-batch of a query: inside foreachBatch Spark provides the query, elsewhere query.id "
          "must name it."),
-    _row("query.id", None, Label(), "Batch writes: the query to which the micro-batch batch.id belongs, if Spark does "
+    _row("query.id", None, _LABEL, "Batch writes: the query to which the micro-batch batch.id belongs, if Spark does "
          "not provide it: inside foreachBatch over Spark Connect, or in your own threads. Set a new value whenever the "
          "query starts with a new checkpoint. Needs batch.id."),
     _row("ledger.topic", "__pykafka_sink_ledger", TOPIC_NAME, "The compacted topic that holds the decisions of "
@@ -110,7 +95,7 @@ _ROWS = (
          "name, or the query produces different rows each time. fail: stop if the row counts differ, and warn if only "
          "the contents differ (stop then, too, if the same run delivered the batch). warn: warn in all cases, and keep "
          "the delivered rows. skip: keep them without a warning."),
-    _row("commit.visible.timeout.ms", 0, Whole(0, 2**31 - 1), "After a commit: how long to wait until read_committed "
+    _row("commit.visible.timeout.ms", 0, Whole(0), "After a commit: how long to wait until read_committed "
          "readers can see the whole batch. Brokers answer a commit before they write its markers, usually by some "
          "milliseconds. If rows are not visible in time, a warning names the partitions, and the batch counts as "
          "delivered. Any open transaction in a partition blocks its readers, so topics with other transactional "
@@ -120,7 +105,7 @@ _ROWS = (
     _row("topic.create", False, Flag(), "Create the topic and dead.letter.topic if they are missing, and wait until "
          "every broker knows them. This happens on the driver, before the tasks of each batch and before a schema is "
          "registered. An existing topic that differs from the options below is not changed; one warning is logged."),
-    _row("topic.partitions", -1, Whole(1, 2**31 - 1, besides=-1), "Number of partitions of a topic that topic.create "
+    _row("topic.partitions", -1, Whole(1, besides=-1), "Number of partitions of a topic that topic.create "
          "creates. -1: the broker's default."),
     _row("topic.replication.factor", -1, Whole(1, 32767, besides=-1), "Replicas of each partition of a topic that "
          "topic.create creates. -1: the broker's default."),
@@ -137,29 +122,30 @@ _ROWS = (
          "kafka_sink.sink_metrics(spark) in a notebook. Every other option that starts with metrics. turns this on."),
     _row("metrics.prometheus.port", None, Whole(1, 65535), "Serve the metrics of all streams of this application as "
          "Prometheus text on this port of the driver's host, at /metrics."),
-    _row("metrics.prometheus.address", "0.0.0.0", _TEXT, "The address on which the port listens."),
+    _row("metrics.prometheus.address", "0.0.0.0", NOT_EMPTY, "The address on which the port listens."),
     _row("metrics.pushgateway.url", None, PlainUrl(), "Push the metrics to a Prometheus Pushgateway after each batch, "
          "for jobs that end before Prometheus can scrape them."),
     _row("metrics.otlp.endpoint", None, PlainUrl(), "Send metrics and spans (one for each micro-batch, one for each "
          "task) after each batch to an OpenTelemetry collector by OTLP over HTTP, such as http://collector:4318. Needs "
          "pykafka-sink[otlp] on the driver; headers and attributes come from the environment (OTEL_*)."),
-    _row("metrics.timeout.ms", 2_000, Whole(1, 2**31 - 1), "How long a commit waits for a connection to a Pushgateway, "
+    _row("metrics.timeout.ms", 2_000, Whole(1), "How long a commit waits for a connection to a Pushgateway, "
          "a collector or lineage.url, and again for its answer. A receiver that does not answer is skipped for 30 "
          "seconds; no batch fails because of it."),
-    _row("traceparent.column", None, _TEXT, "The string column with the header traceparent of each record, in the "
+    _row("traceparent.column", None, NOT_EMPTY, "The string column with the header traceparent of each record, in the "
          "format of W3C Trace Context. It replaces such a header in the column headers. A null, or a text that is not "
          "a traceparent, leaves the row unchanged. The column is still part of the value, unless value.columns "
          "excludes it."),
     _row("traceparent.task", False, Flag(), "Add a header traceparent that points to the span of the task to records "
          "that have no such header. Needs metrics.otlp.endpoint, which receives that span."),
-    _row("lineage.file", None, _TEXT, "Append OpenLineage events to this file on the driver, one JSON object a line."),
+    _row("lineage.file", None, NOT_EMPTY, "Append OpenLineage events to this file on the driver, one JSON object a "
+         "line."),
     _row("lineage.url", None, PlainUrl(), "Send OpenLineage events to this URL, such as http://marquez:5000. "
          "/api/v1/lineage is appended to a URL without a path."),
-    _row("lineage.api.key.file", None, _TEXT, "A file on the driver with the bearer token for lineage.url. The file is "
-         "read for each event, so it may be replaced."),
-    _row("lineage.namespace", "pykafka-sink", _TEXT, "The namespace of the job in lineage events."),
-    _row("lineage.job", None, _TEXT, "The name of the job in lineage events. The default is the query's name or the "
-         "sink id."),
+    _row("lineage.api.key.file", None, NOT_EMPTY, "A file on the driver with the bearer token for lineage.url. The "
+         "file is read for each event, so it may be replaced."),
+    _row("lineage.namespace", "pykafka-sink", NOT_EMPTY, "The namespace of the job in lineage events."),
+    _row("lineage.job", None, NOT_EMPTY, "The name of the job in lineage events. The default is the query's name or "
+         "the sink id."),
 )  # fmt: skip
 
 SINK_OPTIONS: Mapping[str, Option] = {row.name: row for row in _ROWS}

@@ -18,12 +18,14 @@ from kafka_sink.options.values import (
     CODECS,
     HOST_CHECK,
     LONG_MIN,
+    NOT_EMPTY,
     STORE_TYPE,
     TLS_VERSION,
     Acks,
     CallbackHandler,
     Choice,
     CipherSuites,
+    Converted,
     Flag,
     Fraction,
     Mechanism,
@@ -84,7 +86,7 @@ def _flag(name: str, meaning: str, **more: Any) -> Option:
 
 
 def _text(name: str, meaning: str, **more: Any) -> Option:
-    return _row(name, Text(empty_allowed=False), meaning, **more)
+    return _row(name, NOT_EMPTY, meaning, **more)
 
 
 def _refusal(name: str, meaning: str, instead: str, *, rule: Rule = ANY_TEXT, **more: Any) -> Option:
@@ -141,9 +143,9 @@ _PLAIN_OPTIONS = (
          "no successor; use one producer for each compression.type"),
     _row("compression.level", Whole(-1, 22), "Level for the codec of compression.type; -1: the codec's default.",
          field="", origin=_RD),
-    _row("producer.type", Choice(("sync", "async")), "sync: send() returns when the record is acknowledged, and raises "
-         "an error when it failed.", default="async", field="send_is_synchronous", origin=_OLD, deprecation="call "
-         "send(...).result() to wait for the result"),
+    _row("producer.type", Converted("one of sync, async", {"sync": True, "async": False}.get), "sync: send() returns "
+         "when the record is acknowledged, and raises an error when it failed.", default="async",
+         field="send_is_synchronous", origin=_OLD, deprecation="call send(...).result() to wait for the result"),
     # Partitioning.
     _row("partitioner.class", PartitionerRule(), "How the partition of a record without an explicit partition is "
          "chosen. The default hashes keys as Java does (murmur2). Without a key it fills one partition after the other "

@@ -130,7 +130,7 @@ class Text:
         return text
 
 
-ANY_TEXT = Text()
+ANY_TEXT, NOT_EMPTY = Text(), Text(empty_allowed=False)
 
 
 @frozen
@@ -291,7 +291,7 @@ class PemPath:
     valid: str = "the path of a file"
 
     def parse(self, name: str, value: object) -> str:
-        path = Text(empty_allowed=False).parse(name, value)
+        path = NOT_EMPTY.parse(name, value)
         if "-----BEGIN " in path:
             raise ConfigError(
                 f"{name} is the content of a file: expected its path, or the text in ssl.truststore.certificates, or "
@@ -332,13 +332,7 @@ def _openssl_name(suite: str) -> str:
     return suite.replace("CHACHA20-POLY1305-SHA256", "CHACHA20-POLY1305")
 
 
-def _region(text: str) -> str | None:
-    from kafka_sink.security.aws_msk_iam import REGION
-
-    return text if REGION.fullmatch(text) else None
-
-
-AWS_REGION = Converted("a region of AWS such as eu-west-1", _region)
+AWS_REGION = pattern("a region of AWS such as eu-west-1", r"[a-z0-9-]{1,40}")
 
 
 @frozen

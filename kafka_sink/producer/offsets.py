@@ -10,9 +10,8 @@ from contextlib import suppress
 from operator import index
 from typing import Any, NamedTuple
 
-from kafka_sink.engine.commands import SendOffsets
+from kafka_sink.engine.commands import ConsumerGroup
 from kafka_sink.errors import DataError
-from kafka_sink.frozen import frozen
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX
 from kafka_sink.producer.serialize import check_string
 
@@ -25,33 +24,14 @@ class OffsetAndMetadata(NamedTuple):
     metadata: str = ""
 
 
-@frozen
-class ConsumerGroup:
-    """A member as known to the group coordinator, which rejects offsets of a member that was replaced.
-
-    With only the group id there is no such check.
-    """
-
-    group_id: str
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
-
-
-def read_offsets(offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], group: str | ConsumerGroup) -> SendOffsets:
-    """The operation id is set later."""
+def read_offsets(
+    offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], group: str | ConsumerGroup
+) -> tuple[ConsumerGroup, dict[tuple[str, int], tuple[int, int, str]]]:
     if not isinstance(offsets, Mapping):
         raise DataError("offsets are given by (topic, partition)", column="offsets")
     member = ConsumerGroup(group) if isinstance(group, str) else group
     _check_member(member)
-    return SendOffsets(
-        0,
-        member.group_id,
-        {_topic_partition(partition): _offset(partition, offset) for partition, offset in offsets.items()},
-        member.generation_id,
-        member.member_id,
-        member.group_instance_id,
-    )
+    return member, {_topic_partition(partition): _offset(partition, offset) for partition, offset in offsets.items()}
 
 
 def _check_member(member: Any) -> None:

@@ -28,7 +28,7 @@ class Operations:
         self._max_block_ms = max_block_ms
         # The step that timed out or was interrupted, until its outcome has been returned.
         self._unfinished: PendingOperation | None = None
-        self._unfinished_subject: object = None
+        self._unfinished_arguments: tuple[object, ...] = ()
 
     def flush(self, timeout_s: float | None) -> None:
         """After everything that was sent so far; None: no timeout."""
@@ -40,35 +40,39 @@ class Operations:
     def step(
         self,
         name: str,
-        wish: Wish,
-        *,
-        subject: object = None,
+        wish: Callable[..., Input],
+        *arguments: object,
         metric: str | None = None,
         is_behind_rows: bool = False,
         refusal: KafkaSinkError | None = None,
     ) -> object:
-        """A step of a transaction, within max.block.ms. `subject`: the arguments that distinguish steps of one name."""
+        """A step of a transaction, within max.block.ms. `arguments`: of the wish, besides the operation's id."""
         deadline_ms = self._mailbox.clock.monotonic_ms() + self._max_block_ms
         limit = f"max.block.ms={self._max_block_ms}"
-        operation = self._find_unfinished(name, subject) or PendingOperation(name)
+        operation = self._find_unfinished(name, arguments) or PendingOperation(name)
         self._unfinished = None
         try:
             if operation.operation_id:
                 self._mailbox.wake()  # perhaps the interrupt came before the sender was woken
             else:
-                self._post(operation, wish, is_behind_rows=is_behind_rows, refusal=refusal)
+                self._post(
+                    operation,
+                    lambda operation_id: wish(operation_id, *arguments),
+                    is_behind_rows=is_behind_rows,
+                    refusal=refusal,
+                )
             return self._wait(operation, deadline_ms, limit, metric=metric)
         except BaseException as error:
             is_outcome = (
                 operation.is_over and isinstance(error, KafkaSinkError) and not isinstance(error, OperationTimeout)
             )
             if operation.operation_id and not is_outcome:
-                self._unfinished, self._unfinished_subject = operation, subject
+                self._unfinished, self._unfinished_arguments = operation, arguments
             raise
 
-    def _find_unfinished(self, name: str, subject: object) -> PendingOperation | None:
+    def _find_unfinished(self, name: str, arguments: tuple[object, ...]) -> PendingOperation | None:
         unfinished = self._unfinished
-        if unfinished is None or (unfinished.name == name and self._unfinished_subject == subject):
+        if unfinished is None or (unfinished.name == name and self._unfinished_arguments == arguments):
             return unfinished
         if name == ABORT and unfinished.name in (PREPARE, OFFSETS):
             return None

@@ -14,12 +14,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from types import TracebackType
 from typing import Any, NoReturn
 
 from kafka_sink.client.cluster import PartitionInfo
 from kafka_sink.engine import commands as c
+from kafka_sink.engine.commands import ConsumerGroup
 from kafka_sink.engine.transaction import TransactionReceipt
 from kafka_sink.error_table.writes import ROW_PARTITION
 from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout, copy_error
@@ -32,7 +32,7 @@ from kafka_sink.producer.future import OnDelivery, RecordFuture
 from kafka_sink.producer.interceptors import HeaderList, ProducerRecord
 from kafka_sink.producer.mailbox import CLOSE, CLOSED, PendingOperation, deadline_of, refuse_reentry
 from kafka_sink.producer.metrics import MetricName
-from kafka_sink.producer.offsets import ConsumerGroup, OffsetAndMetadata, read_offsets
+from kafka_sink.producer.offsets import OffsetAndMetadata, read_offsets
 from kafka_sink.producer.operations import OFFSETS, Operations
 from kafka_sink.producer.serialize import (
     ROW_OVERHEAD_BYTES,
@@ -224,9 +224,7 @@ class Producer:
 
         Only while idle: every record has its outcome, every transaction is ended or prepared.
         """
-        self._operations.step(
-            "start_over()", lambda operation_id: c.StartOver(operation_id, transactional_id), subject=transactional_id
-        )
+        self._operations.step("start_over()", c.StartOver, transactional_id)
 
     @property
     def retried_record_count(self) -> int:
@@ -256,13 +254,7 @@ class Producer:
         read."""
         if not offsets:
             return
-        checked = read_offsets(offsets, group)
-        self._operations.step(
-            OFFSETS,
-            lambda operation_id: replace(checked, operation_id=operation_id),
-            subject=checked,
-            metric="txn-send-offsets",
-        )
+        self._operations.step(OFFSETS, c.SendOffsets, *read_offsets(offsets, group), metric="txn-send-offsets")
 
     def commit_transaction(self) -> None:
         """Sends what is queued, waits for it, and commits. Raises if any record of the transaction failed; then only
@@ -275,7 +267,8 @@ class Producer:
     def _end(self, name: str, metric: str, *, commit: bool) -> None:
         self._operations.step(
             name,
-            lambda operation_id: c.EndTransaction(operation_id, commit),
+            c.EndTransaction,
+            commit,
             metric=metric,
             is_behind_rows=True,
             refusal=LocalProtocolError(f"no record can be sent: {name} is under way"),
@@ -295,9 +288,7 @@ class Producer:
     def resume_transaction(self, receipt: TransactionReceipt) -> None:
         """Instead of `init_transactions`: takes over a prepared transaction, to commit or abort it."""
         _check_receipt(receipt)
-        self._operations.step(
-            "resume_transaction()", lambda operation_id: c.ResumeTransaction(operation_id, receipt), subject=receipt
-        )
+        self._operations.step("resume_transaction()", c.ResumeTransaction, receipt)
 
     @contextmanager
     def transaction(self) -> Iterator[Producer]:

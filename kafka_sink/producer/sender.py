@@ -22,7 +22,6 @@ from kafka_sink.client.commands import (
     Connected,
     Disconnect,
     Disconnected,
-    HandedOver,
     NetworkEvent,
     Received,
     RequestObserved,
@@ -68,7 +67,6 @@ class Sender:
         self._availability_timeout_ms = options.partitioner_availability_timeout_ms
         self._wake_at_ms: int | None = 0
         self._backlog = 0
-        self._node_ids: dict[int, int] = {}
         self._connected: set[int] = set()
         # For split batches: how many records are not done yet.
         self._unfinished_splits: dict[ProducerBatch, int] = {}
@@ -141,16 +139,15 @@ class Sender:
     # ---- carrying out ----------------------------------------------------------------------------------------------
 
     def _carry_out(self, commands: list[c.Command]) -> None:
+        nodes = self._engine.nodes
         for command in commands:
             if isinstance(command, Send):
-                node_id = self._node_ids.get(command.connection_id)
-                if node_id is not None:
-                    self._metrics.on_request(node_id, request_bytes=sum(map(len, command.buffers)))
+                node = nodes.by_connection.get(command.connection_id)
+                if node is not None:
+                    self._metrics.on_request(node.node_id, request_bytes=sum(map(len, command.buffers)))
                 self._network.send(command)
             elif isinstance(command, (Connect, Disconnect, Resolve)):
-                if isinstance(command, Connect):
-                    self._node_ids[command.connection_id] = command.node_id
-                elif isinstance(command, Disconnect):
+                if isinstance(command, Disconnect):
                     self._forget_connection(command.connection_id)
                 self._network.execute(command)
             elif isinstance(command, (c.Delivered, c.Failed)):
@@ -160,20 +157,12 @@ class Sender:
             elif isinstance(command, c.Drained):
                 self._metrics.on_drained(command.batches)
             elif isinstance(command, RequestObserved):
-                self._metrics.on_answer(
-                    command.node_id,
-                    api_key=command.api_key,
-                    latency_ms=command.latency_ms,
-                    throttle_ms=command.throttle_ms,
-                )
+                self._metrics.on_answer(command)
             elif isinstance(command, c.BatchObserved):
                 if command.event == "retried":
-                    batch, code = command.batch, command.error_code
-                    self._metrics.on_retried(batch.topic, records=batch.record_count, error_code=code)
+                    self._metrics.on_retried(command.batch, command.error_code)
                 else:
                     self._metrics.on_split()
-            elif isinstance(command, HandedOver):
-                self._node_ids[command.connection_id] = command.node_id
             else:
                 _LOGGER.log(_LEVELS[command.level], "[%s] %s", self._client_id, command.text)
 
@@ -244,7 +233,7 @@ class Sender:
             token.on_failed(share, failed, mailbox.calls)
             if not token.open_count:
                 mailbox.pending_records.discard(token)
-        self._metrics.on_failed(batch.topic, records=batch.record_count)
+        self._metrics.on_failed(batch)
         mailbox.completed_records += batch.record_count
         mailbox.completed_bytes += self._bytes_to_release(batch)
 
@@ -293,7 +282,8 @@ class Sender:
 
     @property
     def requests_in_flight(self) -> int:
-        return sum(self._engine.nodes.in_flight_count(node_id) for node_id in list(self._node_ids.values()))
+        nodes = self._engine.nodes
+        return sum(nodes.in_flight_count(node.node_id) for node in list(nodes.by_connection.values()))
 
     @property
     def metadata_age_s(self) -> float:
@@ -302,7 +292,8 @@ class Sender:
     def _observe_events(self, events: list[NetworkEvent]) -> None:
         for event in events:
             if isinstance(event, Received):
-                self._metrics.on_bytes_in(self._node_ids[event.connection_id], byte_count=len(event.data))
+                node = self._engine.nodes.by_connection[event.connection_id]
+                self._metrics.on_bytes_in(node.node_id, byte_count=len(event.data))
             elif isinstance(event, Connected):
                 self._connected.add(event.connection_id)
                 self._metrics.on_connection_opened()
@@ -310,7 +301,6 @@ class Sender:
                 self._forget_connection(event.connection_id)
 
     def _forget_connection(self, connection_id: int) -> None:
-        self._node_ids.pop(connection_id, None)
         if connection_id in self._connected:
             self._connected.remove(connection_id)
             self._metrics.on_connection_closed()

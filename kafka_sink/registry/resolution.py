@@ -141,8 +141,6 @@ def _look_up(query: SchemaQuery, schema: Schema, send: Send) -> ResolvedSchema:
 def _describe_compatibility(query: SchemaQuery, schema: Schema, send: Send) -> str:
     """Whether it could be registered: only for an error text, so a failure of this request is ignored."""
     answer = send(ask.check_compatibility(query.subject, schema, normalize=query.normalizes))
-    if not answer.is_good:
-        return ""
     try:
         is_compatible, reasons = parse_compatibility(answer)
     except RemoteProtocolError:

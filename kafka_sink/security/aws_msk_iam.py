@@ -19,7 +19,6 @@ FORMAT, SERVICE, LIFE_S = "2020_10_22", "kafka-cluster", 900
 ANSWER_BYTES_MAX = 4096
 # As in b-1.orders.abc123.c2.kafka.eu-west-1.amazonaws.com, also kafka-serverless, VPC endpoints and China.
 _HOST = re.compile(r"(?:.*\.)?(?P<region>[a-z]{2}(?:-[a-z]+){1,3}-[0-9]{1,2})\.(?:vpce\.)?amazonaws\.com(?:\.cn)?\.?")
-REGION = re.compile(r"[a-z0-9-]{1,40}")
 
 
 def region_of(host: str) -> str | None:

@@ -30,12 +30,6 @@ TOKENS_MAX = 4
 NO_LAYER = 1
 LAYERS_BYTES = 4
 
-# Options of Krb5LoginModule: supported, without meaning outside a JVM, and unsupported.
-KRB5_OPTIONS = {"useKeyTab", "keyTab", "principal", "useTicketCache", "ticketCache", "serviceName"}
-KRB5_SILENT = {
-    "storeKey", "doNotPrompt", "refreshKrb5Config", "debug", "useFirstPass", "tryFirstPass", "storePass", "clearPass",
-    "isInitiator", "renewTGT",
-}  # fmt: skip
 _SERVICE = re.compile(r"[A-Za-z0-9_.\-]{1,100}")
 
 

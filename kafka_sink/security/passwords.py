@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kafka_sink.error_table.brokers import LOGIN_OPTIONS
 from kafka_sink.errors import ConfigError
 from kafka_sink.security.mechanisms import PLAIN, Exchange
@@ -24,9 +26,10 @@ class PlainExchange:
         return None
 
 
-def password_exchange(mechanism: str, username: str, password: str, nonce: str, *, is_token: bool = False) -> Exchange:
-    """`is_token`: name and password are those of a delegation token (SCRAM only). `nonce` is printable ASCII without a
-    comma, and unpredictable."""
+def password_exchange(mechanism: str, login: Mapping[str, str], nonce: str) -> Exchange:
+    """`login`: the options of Java's login modules; tokenauth: name and password are those of a delegation token (SCRAM
+    only). `nonce` is printable ASCII without a comma, and unpredictable."""
+    username, password = login.get("username", ""), login.get("password", "")
     for name, value in (("user name", username), ("password", password)):
         if not value or "\0" in value:
             fault = "is missing or empty" if not value else "contains a NUL character"
@@ -37,4 +40,5 @@ def password_exchange(mechanism: str, username: str, password: str, nonce: str, 
             )
     if mechanism == PLAIN:
         return PlainExchange(username, password)
+    is_token = login.get("tokenauth", "").lower() == "true"
     return ScramExchange(mechanism, username, password, nonce, is_token=is_token)

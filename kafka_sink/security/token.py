@@ -7,7 +7,6 @@ session.
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import re
 
@@ -29,7 +28,7 @@ def expiry_s(token: str) -> float | None:
         return None
     try:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (ValueError, binascii.Error, RecursionError):
+    except (ValueError, RecursionError):
         return None
     end = claims.get("exp") if isinstance(claims, dict) else None
     if isinstance(end, bool) or not isinstance(end, (int, float)) or not 0 < end <= EXPIRY_S_MAX:

@@ -12,8 +12,8 @@ here both are INVALID_RECORD, because only a broken producer sends them.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -23,7 +23,9 @@ from kafka_sink.records import compression
 from kafka_sink.records.scalar import encode_varint
 from kafka_sink.testing.errors import Code, Refused
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
+# What the checksum covers, besides the records; in the order of the fields of `Batch`.
+CHECKED = struct.Struct(">hiqqqhii")
+HEADER = struct.Struct(">qiibI" + CHECKED.format.removeprefix(">"))
 HEADER_BYTES = HEADER.size
 MAGIC_END = 17  # a log entry is recognised by its first 17 bytes: base offset, length, leader epoch, magic
 LENGTH_END = 12
@@ -46,8 +48,7 @@ NO_TIMESTAMP = -1
 UNPACKED_BYTES_MAX = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """The header of one batch, and the batch's bytes."""
 
     data: bytes
@@ -121,11 +122,8 @@ class DecodedRecord:
 
 
 def parse_batch(data: bytes) -> Batch:
-    fields = HEADER.unpack_from(data)
-    base_offset, _, leader_epoch, _, _, attributes, last_offset_delta, base_timestamp, max_timestamp = fields[:9]
-    return Batch(
-        data, base_offset, leader_epoch, attributes, last_offset_delta, base_timestamp, max_timestamp, *fields[9:]
-    )
+    base_offset, _, leader_epoch, _, _, *checked = HEADER.unpack_from(data)
+    return Batch(data, base_offset, leader_epoch, *checked)
 
 
 def entry_sizes(data: bytes) -> Iterator[int]:
@@ -156,33 +154,35 @@ def split_batches(data: bytes) -> list[Batch]:
     return batches
 
 
-def has_transactional_batch(records: bytes | None) -> bool:
+def has_transactional_batch(records: bytes) -> bool:
     """Whether a request needs a transactional id; checked first, on unvalidated bytes."""
     try:
-        size = next(entry_sizes(records or b""), 0)
+        size = next(entry_sizes(records), 0)
     except Refused:
         return False
-    return size >= HEADER_BYTES and bool(int.from_bytes((records or b"")[21:23], "big") & TRANSACTIONAL_FLAG)
+    return size >= HEADER_BYTES and parse_batch(records).is_transactional
 
 
-def sole_batch(records: bytes | None, request_version: int) -> bytes:
+def sole_batch(records: bytes, request_version: int, codecs: Set[int]) -> bytes:
     """A produce request contains exactly one batch of format 2 per partition (ProduceRequest v3 and later)."""
-    records = records or b""
     sizes = entry_sizes(records)
     size = next(sizes, None)
     if size is None:
         raise Refused(Code.INVALID_RECORD, "the produce request must contain exactly one record batch")
     if records[16] != 2:
         raise Refused(Code.INVALID_RECORD, "only record batches with magic version 2 are allowed")
-    if size >= HEADER_BYTES and request_version < 7 and records[22] & 0x07 == ZSTD:
+    codec = parse_batch(records).codec if size >= HEADER_BYTES else 0
+    if request_version < 7 and codec == ZSTD:
         raise Refused(Code.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs produce version 7")
     if next(sizes, None) is not None:
         raise Refused(Code.INVALID_RECORD, "the produce request must contain exactly one record batch")
+    if codec not in codecs:
+        raise Refused(Code.UNSUPPORTED_COMPRESSION_TYPE)
     return records[:size]
 
 
-def check_envelope(data: bytes, batch_bytes_max: int) -> Batch:
-    """Base offset, size and checksum: everything that can be checked before decompression."""
+def check_batch(data: bytes, batch_bytes_max: int) -> Batch:
+    """Everything that can be checked before decompression."""
     if len(data) < HEADER_BYTES:
         raise Refused(Code.CORRUPT_MESSAGE, "record is corrupt: shorter than a batch header")
     batch = parse_batch(data)
@@ -194,10 +194,6 @@ def check_envelope(data: bytes, batch_bytes_max: int) -> Batch:
         raise Refused(Code.CORRUPT_MESSAGE, "record is corrupt: checksum")
     if batch.codec not in CODECS:
         raise Refused(Code.UNKNOWN_SERVER_ERROR, f"unknown compression type id {batch.codec}")
-    return batch
-
-
-def check_header(batch: Batch) -> None:
     if batch.last_offset_delta < 0:
         raise Refused(Code.INVALID_RECORD, "the batch has an invalid offset range")
     if batch.record_count <= 0:
@@ -208,6 +204,7 @@ def check_header(batch: Batch) -> None:
         raise Refused(Code.INVALID_RECORD, "clients are not allowed to write control records")
     if batch.has_producer_id and batch.base_sequence < 0:
         raise Refused(Code.INVALID_RECORD, f"invalid sequence number {batch.base_sequence}")
+    return batch
 
 
 # ---- records ----
@@ -290,53 +287,35 @@ def _record(data: bytes, start: int, end: int, base_timestamp_ms: int) -> Decode
 
 
 def stamp(batch: Batch, base_offset: int, leader_epoch: int, max_timestamp_ms: int, *, is_append_time: bool) -> Batch:
-    """The batch as the log stores it. Offset and leader epoch are outside the checksum, timestamp and flags are not."""
-    data = bytearray(batch.data)
-    struct.pack_into(">q", data, 0, base_offset)
-    struct.pack_into(">i", data, 12, leader_epoch)
+    """The batch as the log stores it."""
     attributes = batch.attributes & ~LOG_APPEND_TIME_FLAG | (LOG_APPEND_TIME_FLAG if is_append_time else 0)
-    if attributes != batch.attributes or max_timestamp_ms != batch.max_timestamp_ms:
-        struct.pack_into(">h", data, 21, attributes)
-        struct.pack_into(">q", data, 35, max_timestamp_ms)
-        struct.pack_into(">I", data, 17, crc32c(bytes(data[CRC_START:])))
-    return replace(
-        batch,
-        data=bytes(data),
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        attributes=attributes,
-        max_timestamp_ms=max_timestamp_ms,
+    stored = batch._replace(
+        base_offset=base_offset, leader_epoch=leader_epoch, attributes=attributes, max_timestamp_ms=max_timestamp_ms
     )
+    return _with_section(stored, batch.data[HEADER_BYTES:])
 
 
 def with_horizon(batch: Batch, horizon_ms: int | None) -> Batch:
     """The header with or without a delete horizon. Record timestamps are relative to the base timestamp it replaces."""
     if horizon_ms is not None:
-        return replace(batch, attributes=batch.attributes | HORIZON_FLAG, base_timestamp_ms=horizon_ms)
+        return batch._replace(attributes=batch.attributes | HORIZON_FLAG, base_timestamp_ms=horizon_ms)
     if batch.delete_horizon_ms is None:
         return batch
-    return replace(batch, attributes=batch.attributes & ~HORIZON_FLAG, base_timestamp_ms=batch.max_timestamp_ms)
+    return batch._replace(attributes=batch.attributes & ~HORIZON_FLAG, base_timestamp_ms=batch.max_timestamp_ms)
 
 
 def encode_batch(template: Batch, section: bytes, record_count: int) -> Batch:
     """A batch with the header of `template` but other, uncompressed, records."""
-    attributes = template.attributes & ~0x07
-    tail = (
-        struct.pack(
-            ">hiqqqhii",
-            attributes,
-            template.last_offset_delta,
-            template.base_timestamp_ms,
-            template.max_timestamp_ms,
-            template.producer_id,
-            template.producer_epoch,
-            template.base_sequence,
-            record_count,
-        )
-        + section
-    )
-    data = struct.pack(">qiibI", template.base_offset, len(tail) + 9, template.leader_epoch, 2, crc32c(tail)) + tail
-    return replace(template, data=data, attributes=attributes, record_count=record_count)
+    batch = template._replace(attributes=template.attributes & ~0x07, record_count=record_count)
+    return _with_section(batch, section)
+
+
+def _with_section(batch: Batch, section: bytes) -> Batch:
+    """The batch with the bytes of its header and of these records."""
+    _, base_offset, leader_epoch, *checked = batch
+    tail = CHECKED.pack(*checked) + section
+    head = struct.pack(">qiibI", base_offset, len(tail) + 9, leader_epoch, 2, crc32c(tail))
+    return batch._replace(data=head + tail)
 
 
 def control_batch(marker: Marker, timestamp_ms: int) -> Batch:

@@ -144,7 +144,7 @@ class BrokerCluster:
 
     def endpoints(self, node_ids: Iterable[int]) -> list[dict[str, Any]]:
         brokers = [self.cluster.brokers[node_id] for node_id in node_ids]
-        return [{"node_id": one.node_id, "host": one.host, "port": one.port, "rack": one.rack} for one in brokers]
+        return [{"node_id": one.node_id, "host": one.host, "port": one.port} for one in brokers]
 
     def send(self, connection_id: int, data: bytes) -> None:
         """Sends the response to the request in progress; empty if it has none."""
@@ -245,9 +245,11 @@ class BrokerCluster:
         if not self.cluster.is_up(call.broker_id) or not sasl.is_admitted(call):
             return
         try:
-            HANDLERS[call.api.key](call)
+            answer = HANDLERS[call.api.key](call)
         except Refused as refusal:
-            call.answer({"error_code": refusal.code})
+            answer = {"error_code": refusal.code}
+        if answer is not None:
+            call.answer(answer)
 
     def _fill_in_topic_names(self, call: Call) -> None:
         """Produce v13 and Fetch v13 have topic ids; the rest of the broker needs names. Unknown ids get none."""

@@ -1,8 +1,8 @@
 """One request in the broker, and the only way to answer it, now or later.
 
-A handler gets a `Call` and calls `answer` exactly once, unless the API has no answer (`finish`) or the connection is to
-be closed. Injected faults are applied here, so that handlers only need to call `check_fault` where they could fail and
-pass their codes through `code_to_report`.
+A handler gets a `Call` and returns the answer; or it returns None and calls `answer` once, later, unless the API has no
+answer (`finish`) or the connection is to be closed. Injected faults are applied here, so that handlers only need to
+call `check_fault` where they could fail and pass their codes through `code_to_report`.
 """
 
 from __future__ import annotations

@@ -147,9 +147,8 @@ class Cluster:
         return Partition(name, index, replicas, list(replicas), replicas[0])
 
     def delete_topic(self, name: str) -> None:
-        topic = self.topics.pop(name, None)
-        if topic is None:
-            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        topic = self.known_topic(name)
+        del self.topics[name]
         # A recreated topic has another id, and leader epochs that start at 0.
         self._stale = {key: seen for key, seen in self._stale.items() if key[1] != name}
         self._deposed = {key: seen for key, seen in self._deposed.items() if key[1] != name}
@@ -157,9 +156,7 @@ class Cluster:
             self.notify_waiters(partition)
 
     def grow_topic(self, name: str, count: int, *, validate_only: bool = False) -> None:
-        topic = self.topics.get(name)
-        if topic is None:
-            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        topic = self.known_topic(name)
         if count <= len(topic.partitions):
             raise Refused(Code.INVALID_PARTITIONS, f"the topic has {len(topic.partitions)} partitions already")
         _check_not_too_many(count)
@@ -170,6 +167,11 @@ class Cluster:
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
         return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+
+    def known_topic(self, name: str) -> Topic:
+        if name not in self.topics:
+            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        return self.topics[name]
 
     def partition(self, topic: str, index: int) -> Partition | None:
         known = self.topics.get(topic)

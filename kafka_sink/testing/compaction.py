@@ -17,7 +17,6 @@ So producer state is the same when it is rebuilt from the remaining batches. Pur
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from kafka_sink.records.scalar import encode_varint
 from kafka_sink.testing.batches import Batch, DecodedRecord, encode_batch, read_records, with_horizon
@@ -166,7 +165,7 @@ def rewrite(batch: Batch, records: Sequence[DecodedRecord], horizon_ms: int | No
     section = b"".join(_shift_timestamp(one, one.timestamp_ms - base_ms) for one in records)
     if not batch.has_append_time:
         max_ms = max((one.timestamp_ms for one in records), default=batch.max_timestamp_ms)
-        template = replace(template, max_timestamp_ms=max_ms)
+        template = template._replace(max_timestamp_ms=max_ms)
     return encode_batch(template, section, len(records))
 
 

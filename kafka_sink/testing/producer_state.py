@@ -17,7 +17,7 @@ duplicate: it is refused by rule 2 or 3. That is the difference between the two 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from kafka_sink.testing.batches import Batch, Marker
 from kafka_sink.testing.errors import Code, Refused
@@ -130,7 +130,7 @@ class ProducerStates:
         """After it was stored: with its offset and its largest timestamp."""
         entry = self.entries.setdefault(batch.producer_id, ProducerEntry())
         entry.move_to_epoch(batch.producer_epoch)
-        entry.batches.append(replace(batch, data=b""))  # the header is enough, for as long as the producer lives
+        entry.batches.append(batch._replace(data=b""))  # the header is enough, for as long as the producer lives
         del entry.batches[:-BATCHES_RETAINED]
         entry.last_timestamp_ms = batch.max_timestamp_ms
         if batch.is_transactional and entry.transaction_first_offset is None:

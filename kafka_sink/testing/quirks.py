@@ -22,13 +22,13 @@ _ADDS_AS_CLIENT = {"AddPartitionsToTxn": 3}
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """`topic_configs` None: all that the model supports. `codecs` None: every codec; 0 is none."""
+    """`topic_configs` None: all that the model supports. `codecs`: three bits, 0 is none."""
 
     properties: Mapping[str, str] = field(default_factory=dict)
     release: str = ""
     missing_apis: frozenset[str] = frozenset()
     last_versions: Mapping[str, int] = field(default_factory=dict)
-    codecs: frozenset[int] | None = None
+    codecs: frozenset[int] = frozenset(range(8))
     replication_factors: frozenset[int] | None = None
     topic_configs: frozenset[str] | None = None
     topic_config_minima: Mapping[str, int] = field(default_factory=dict)

@@ -23,7 +23,6 @@ class BrokerState:
     node_id: int
     host: str
     port: int
-    rack: str | None = None
     is_up: bool = True
 
 

@@ -20,7 +20,7 @@ coordinator (time-out, InitProducerId on an open transaction) `transaction.versi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -48,7 +48,8 @@ from kafka_sink.testing.transaction_state import (
 )
 
 Done = Callable[[Code], None]
-# Called with a code and, if it succeeded and the version has them, with producer id and epoch.
+Admitted = Callable[[Mapping[TopicPartition, Code]], None]
+# Called with a code and, if it succeeded, with producer id and epoch.
 DoneWithProducer = Callable[..., None]
 MARKER_RETRY_MS = 20
 
@@ -161,8 +162,20 @@ class TransactionCoordinator:
             after = with_partitions(record, partitions, version=version, now_ms=self._schedule.now_ms)
             self._append(transaction, after, done)
 
-    def verify(self, claim: ProducerClaim, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Code]:
-        """Whether these partitions are in the open transaction. Requested by leaders for clients of version 0/1."""
+    def admit(
+        self, claim: ProducerClaim, partitions: tuple[TopicPartition, ...], *, adds: bool, done: Admitted
+    ) -> None:
+        """Asked by the leader of these partitions: it adds them, or for clients of version 0/1 verifies them."""
+        trouble = self._cluster.coordinator_trouble(TRANSACTION_TOPIC, claim.transactional_id)
+        if trouble is not Code.NONE:
+            done(dict.fromkeys(partitions, trouble))
+        elif adds:
+            self.add_partitions(claim, partitions, 2, lambda code: done(dict.fromkeys(partitions, code)))
+        else:
+            done(self._verify(claim, partitions))
+
+    def _verify(self, claim: ProducerClaim, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Code]:
+        """Whether these partitions are in the open transaction."""
         transaction = self.transactions.get(claim.transactional_id)
         if transaction is None or transaction.record.producer_id != claim.producer_id:
             return dict.fromkeys(partitions, Code.INVALID_PRODUCER_ID_MAPPING)
@@ -183,10 +196,8 @@ class TransactionCoordinator:
         may_end = self._may_end_with_bump if version >= 2 else self._may_end_without_bump
         if may_end(transaction, claim, is_commit):
             self._decide(transaction, self._prepare(record, is_commit, version), done)
-        elif version >= 2:
-            done(Code.NONE, record.producer_id, record.producer_epoch)
         else:
-            done(Code.NONE)
+            done(Code.NONE, record.producer_id, record.producer_epoch)
 
     @staticmethod
     def _may_end_without_bump(transaction: CoordinatedTransaction, claim: ProducerClaim, is_commit: bool) -> bool:
@@ -232,14 +243,9 @@ class TransactionCoordinator:
         return True
 
     def _prepare(self, record: TransactionRecord, is_commit: bool, version: int) -> TransactionRecord:
-        needs_new_id = version >= 2 and record.is_epoch_exhausted
-        return prepare(
-            record,
-            is_commit=is_commit,
-            version=version,
-            next_producer_id=self._cluster.new_producer_id() if needs_new_id else NO_PRODUCER_ID,
-            now_ms=self._schedule.now_ms,
-        )
+        needs_new_id, now_ms = version >= 2 and record.is_epoch_exhausted, self._schedule.now_ms
+        next_id = self._cluster.new_producer_id() if needs_new_id else NO_PRODUCER_ID
+        return prepare(record, is_commit=is_commit, version=version, next_producer_id=next_id, now_ms=now_ms)
 
     def _prepare_abort(self, record: TransactionRecord) -> TransactionRecord:
         version = self._settings.number("transaction.version")
@@ -247,8 +253,8 @@ class TransactionCoordinator:
 
     def _decide(self, transaction: CoordinatedTransaction, after: TransactionRecord, done: DoneWithProducer) -> None:
         def on_appended(code: Code) -> None:
-            following = self._send_markers(transaction) if code is Code.NONE else None
-            if following is not None and after.version >= 2:
+            if code is Code.NONE:
+                following = self._send_markers(transaction)
                 done(code, following.producer_id, following.producer_epoch)
             else:
                 done(code)

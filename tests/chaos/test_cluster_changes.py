@@ -45,7 +45,7 @@ def change_transaction_version(kafka: KafkaCluster, old: int, new: int) -> None:
 
     def is_seen() -> bool:
         with client_of(kafka.bootstrap_servers) as client:
-            return (client.features().get("transaction.version", 0) >= 2) == (new >= 2)
+            return (client.transaction_support().transaction_version >= 2) == (new >= 2)
 
     wait_until(is_seen, f"transaction.version {new} is known to the brokers")
 

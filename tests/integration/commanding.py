@@ -29,6 +29,7 @@ from kafka_sink.exactly_once.session import (
     DriverSession,
     Job,
 )
+from kafka_sink.options.sink_options import TopicPlan
 from tests.integration.asking import client_of
 from tools.foreign_reader import read_topic
 
@@ -69,8 +70,8 @@ class Sink:
 
     def create(self) -> None:
         with client_of(self.servers, **self.login) as client:
-            client.create_topic(self.ledger_topic, 1, 1, {"cleanup.policy": "compact"})
-            client.create_topic(self.topic, 2, 1)
+            client.create_topic(self.ledger_topic, TopicPlan(1, 1, (("cleanup.policy", "compact"),)))
+            client.create_topic(self.topic, TopicPlan(2, 1))
 
     def task(self, key: BatchKey, spark_partition: int) -> TaskReceipt:
         transactional_id = f"{self.sink_id}-{self.run}-{spark_partition}-0"

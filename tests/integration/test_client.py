@@ -40,6 +40,7 @@ from kafka_sink.errors import (
     TransportError,
 )
 from kafka_sink.exactly_once.commit_step import Progress
+from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.testing import EmbeddedBroker, Fault
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
@@ -142,16 +143,16 @@ def test_prepared_transactions_are_ended_on_all_their_coordinators_at_once(relea
 
 
 def test_features_configurations_and_topics_are_told(kafka: EmbeddedBroker, client: Client) -> None:
-    assert client.features()["transaction.version"] == 2
+    assert client.transaction_support().transaction_version == 2
     assert client.broker_configs(["transaction.max.timeout.ms", "no.such.name"]) == {
         "transaction.max.timeout.ms": "900000"
     }
     assert [info.partition for info in client.describe_topic("t")] == [0, 1, 2]
-    infos = client.create_topic("led", 2, 3, {"cleanup.policy": "compact"})
+    infos = client.create_topic("led", TopicPlan(2, 3, (("cleanup.policy", "compact"),)))
     assert len(infos) == 2 and all(info.leader_id is not None for info in infos)
     assert client.topic_configs("led", ["cleanup.policy"]) == {"cleanup.policy": "compact"}
-    assert client.create_topic("led", 9) == infos, "a topic that exists is taken as it is"
-    assert len(client.create_topic("of the broker's size".replace(" ", "-").replace("'", ""))) == 1
+    assert client.create_topic("led", TopicPlan(9)) == infos, "a topic that exists is taken as it is"
+    assert len(client.create_topic("of-the-brokers-size", TopicPlan())) == 1
 
 
 def test_a_leader_is_found_without_creating_its_topic(kafka: EmbeddedBroker, client: Client) -> None:
@@ -311,24 +312,26 @@ def test_one_server_that_answers_is_enough(kafka: EmbeddedBroker) -> None:
 
 
 def test_an_unknown_topic_is_waited_for_and_then_named(kafka: EmbeddedBroker, client: Client) -> None:
-    with pytest.raises(OperationTimeout, match=r"not-there is not known within 300 ms.*UNKNOWN_TOPIC_OR_PARTITION"):
-        client.describe_topic("not-there", create=False, timeout_ms=300)
-    assert "not-there" not in kafka.core.cluster.topics
     assert len(client.describe_topic("created")) == 1, "allow.auto.create.topics is true by default"
-    threading.Timer(0.2, kafka.create_topic, ("late",)).start()
-    assert len(client.describe_topic("late", create=False)) == 1
+    with client_of(kafka.bootstrap_servers, allow_auto_create_topics="false") as looking:
+        with pytest.raises(OperationTimeout, match=r"not-there is not known within 300 ms.*UNKNOWN_TOPIC_OR_PARTITION"):
+            looking.describe_topic("not-there", timeout_ms=300)
+        assert "not-there" not in kafka.core.cluster.topics
+        threading.Timer(0.2, kafka.create_topic, ("late",)).start()
+        assert len(looking.describe_topic("late")) == 1
 
 
 def test_topics_that_may_not_be_seen_or_made_are_refused_at_once(kafka: EmbeddedBroker, client: Client) -> None:
     kafka.inject(Fault("Metadata", error_code=29, topic="t", times=None))
-    for create in (True, False):
-        with pytest.raises(AuthorizationError, match="topic t"):
-            client.describe_topic("t", create=create)
-    with pytest.raises(BrokerError, match="no valid topic name"):
-        client.describe_topic("not valid", create=False)
+    for creates in ("true", "false"):
+        with client_of(kafka.bootstrap_servers, allow_auto_create_topics=creates) as looking:
+            with pytest.raises(AuthorizationError, match="topic t"):
+                looking.describe_topic("t")
+            with pytest.raises(BrokerError, match="no valid topic name"):
+                looking.describe_topic("not valid")
     kafka.inject(Fault("CreateTopics", error_code=29))
     with pytest.raises(AuthorizationError, match="needs Create"):
-        client.create_topic("new")
+        client.create_topic("new", TopicPlan())
     kafka.inject(Fault("DescribeConfigs", error_code=29))
     assert client.topic_configs("t") is None
 
@@ -338,28 +341,28 @@ def test_a_topic_that_a_quota_keeps_from_being_created_is_named(kafka: EmbeddedB
     kafka.inject(Fault("CreateTopics", error_code=89, times=None))
     says = r"topic new was not created within max\.block\.ms=1000: .* quota"
     with client_of(kafka.bootstrap_servers, max_block_ms=1000) as client, pytest.raises(OperationTimeout, match=says):
-        client.create_topic("new")
+        client.create_topic("new", TopicPlan())
 
 
 def test_a_topic_is_created_although_the_answer_got_lost_or_the_controller_was_another(
     kafka: EmbeddedBroker, client: Client
 ) -> None:
     kafka.inject(Fault("CreateTopics", disconnect=True, after_apply=True))
-    assert len(client.create_topic("first", 2)) == 2
+    assert len(client.create_topic("first", TopicPlan(2))) == 2
     kafka.inject(Fault("CreateTopics", error_code=41))
-    assert len(client.create_topic("second", 2)) == 2
+    assert len(client.create_topic("second", TopicPlan(2))) == 2
     with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
-        client.create_topic("third", 1, 9)
+        client.create_topic("third", TopicPlan(1, 9))
 
 
-@pytest.mark.parametrize("create", [True, False])
-def test_a_silent_broker_is_waited_for_no_longer_than_the_call_may_take(kafka: EmbeddedBroker, create: bool) -> None:
-    with client_of(kafka.bootstrap_servers, request_timeout_ms=15_000) as client:
+@pytest.mark.parametrize("creates", ["true", "false"])
+def test_a_silent_broker_is_waited_for_no_longer_than_the_call_may_take(kafka: EmbeddedBroker, creates: str) -> None:
+    with client_of(kafka.bootstrap_servers, request_timeout_ms=15_000, allow_auto_create_topics=creates) as client:
         client.reach()
         kafka.inject(Fault("Metadata", delay_before_ms=FOR_EVER_MS, times=None))
         began_ms = client.now_ms()
         with pytest.raises(OperationTimeout, match="t is not known within 300 ms"):
-            client.describe_topic("t", create=create, timeout_ms=300)
+            client.describe_topic("t", timeout_ms=300)
         assert client.now_ms() - began_ms < 10_000
 
 
@@ -399,7 +402,7 @@ def test_an_interrupt_in_the_middle_leaves_a_client_that_goes_on(
     assert answer.bodies[0]["error_code"] == 0
 
 
-@pytest.mark.parametrize("ask", [Client.features, lambda client: client.answers_by_broker(API_VERSIONS, ABOUT_US)])
+@pytest.mark.parametrize("ask", [Client.list_apis, lambda client: client.answers_by_broker(API_VERSIONS, ABOUT_US)])
 def test_an_interrupt_between_two_turns_leaves_no_response_for_the_next_call(
     client: Client, ask: Callable[[Client], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -426,7 +429,7 @@ def test_an_interrupt_between_two_turns_leaves_no_response_for_the_next_call(
     "ask",
     [
         lambda client: client.describe_topic("t"),
-        lambda client: client.create_topic("u"),
+        lambda client: client.create_topic("u", TopicPlan()),
         lambda client: topic_state(client, "t"),
         lambda client: wait_on_all_brokers(client, "t", 3),
     ],

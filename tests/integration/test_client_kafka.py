@@ -20,6 +20,7 @@ from kafka_sink.exactly_once.session import (
     DriverSession,
     Job,
 )
+from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.testing import EmbeddedBroker
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
 from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_OFFSETS, LIST_TRANSACTIONS
@@ -41,13 +42,13 @@ from tools.kafka_cluster import KafkaCluster
 def test_a_prepared_transaction_is_described_listed_and_ended(kafka: KafkaCluster, topic_name: str) -> None:
     servers = kafka.bootstrap_servers
     with client_of(servers) as client:
-        assert len(client.create_topic(topic_name, 2, 1, {"retention.ms": "86400000"})) == 2
+        assert len(client.create_topic(topic_name, TopicPlan(2, 1, (("retention.ms", "86400000"),)))) == 2
         assert client.topic_configs(topic_name, ["retention.ms"]) == {"retention.ms": "86400000"}
         found = client.broker_configs(["transaction.max.timeout.ms"])
         assert found == {"transaction.max.timeout.ms": "900000"}
-        is_version_2 = client.features().get("transaction.version", 0) >= 2
+        version = client.transaction_support().transaction_version
         receipt = prepared(servers, topic_name, topic_name, b"a", b"b")
-        assert receipt.transaction_version == (2 if is_version_2 else 1)
+        assert receipt.transaction_version == version
         body = {"transactional_ids": [topic_name]}
         (states, listed) = answers_to(
             client,
@@ -68,9 +69,9 @@ def test_a_prepared_transaction_is_described_listed_and_ended(kafka: KafkaCluste
 
 
 def test_an_unknown_topic_and_a_topic_created_on_demand(kafka: KafkaCluster, topic_name: str) -> None:
-    with client_of(kafka.bootstrap_servers) as client:
+    with client_of(kafka.bootstrap_servers, allow_auto_create_topics="false") as client:
         with pytest.raises(OperationTimeout, match="UNKNOWN_TOPIC_OR_PARTITION"):
-            client.describe_topic(topic_name, create=False, timeout_ms=500)
+            client.describe_topic(topic_name, timeout_ms=500)
         kafka.create_topic(topic_name, partitions=3)
         assert len(client.describe_topic(topic_name)) == 3
 
@@ -116,7 +117,7 @@ def test_transactions_of_several_coordinators_are_ended_although_one_is_killed(
 
 
 def place_of(client: Client, transactional_id: str) -> int:
-    return internal_partition(transactional_id, len(client.describe_topic(TRANSACTION_TOPIC, create=False)))
+    return internal_partition(transactional_id, len(client.describe_topic(TRANSACTION_TOPIC)))
 
 
 # ---- the driver's machine --------------------------------------------------------------------------------------
@@ -155,9 +156,9 @@ def as_task_receipt(receipt: TransactionReceipt, topic: str, spark_partition: in
 
 def committed(client: Client, servers: str, topic: str, sink_id: str, *, visible_ms: int = 0) -> CommitResult:
     ledger = f"ledger-of-{sink_id}"
-    client.create_topic(ledger, 1, 1, {"cleanup.policy": "compact"})
-    client.create_topic(topic, 2, 1)
-    transaction_version = 2 if client.features().get("transaction.version", 0) >= 2 else 1
+    client.create_topic(ledger, TopicPlan(1, 1, (("cleanup.policy", "compact"),)))
+    client.create_topic(topic, TopicPlan(2, 1))
+    transaction_version = client.transaction_support().transaction_version
     receipts = [task(servers, topic, sink_id, number, 20) for number in range(2)]
     assert read_topic(servers, topic, settle_timeout_s=0) == []
     settings = DeliverySettings(ledger_topic=ledger, transaction_version=transaction_version, visible_ms=visible_ms)

@@ -377,6 +377,8 @@ def test_nothing_there_is_said_and_nothing_is_created(broker: EmbeddedBroker, sh
         said = shell(*command, *where)
         assert said.exit_code == 2 and "no ledger topic __pykafka_sink_ledger" in said.err
         assert said.err.endswith("[PKS-8002]\n")
+    broker.inject(Fault("DescribeConfigs", error_code=29))
+    assert shell("ledger", *where).exit_code == 2, "whoever may not read configurations does not wait for it, either"
     assert shell("transactions", *where).out == "no open transaction of any sink\n"
     assert "__pykafka_sink_ledger" not in broker.core.cluster.topics
     Sink(broker.bootstrap_servers, "t", "s", LEDGER).create()

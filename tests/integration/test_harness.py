@@ -176,7 +176,7 @@ def test_what_is_chosen_reaches_the_broker_and_closing_leaves_no_process_and_no_
         fill(cluster, topic_name, 1)
         assert sorted(end_offsets(cluster.bootstrap_servers, topic_name)) == list(range(7))
         with client_of(cluster.bootstrap_servers) as client:
-            assert client.features().get("transaction.version", 0) == 0
+            assert client.transaction_support().transaction_version == 1
         folder, process_id = cluster.folder, cluster.process_id(1)
         assert process_id in kafka_watchdog.processes_using(str(folder))
     assert not folder.exists()

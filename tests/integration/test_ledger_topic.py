@@ -23,7 +23,7 @@ from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry
 from kafka_sink.exactly_once.ledger_codec import encode_record
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.options.sink_options import SinkOptions, TopicPlan
 from kafka_sink.testing import Acl, EmbeddedBroker
 from kafka_sink.testing.acl import ANONYMOUS
 from tests.integration.asking import client_of
@@ -117,7 +117,7 @@ def test_a_ledger_that_forgets_with_age_is_refused_on_apache_kafka(
 
 
 def check_refused(client: Client, ledger: str, policy: str) -> None:
-    client.create_topic(ledger, 1, 1, {"cleanup.policy": policy})
+    client.create_topic(ledger, TopicPlan(1, 1, (("cleanup.policy", policy),)))
     with pytest.raises(ConfigError, match=f"cleanup.policy={policy}: decisions would be deleted with age") as caught:
         check_ledger_topic(client, about(ledger))
     assert f"--entity-name {ledger} --add-config cleanup.policy=compact" in str(caught.value)
@@ -153,7 +153,7 @@ def test_what_could_lose_a_decision_is_said_once_with_the_command_that_mends_it(
 ) -> None:
     with EmbeddedBroker(brokers=3) as broker, client_of(broker.bootstrap_servers) as client:
         ledger = f"ledger-{topic_name[-60:]}"
-        client.create_topic(ledger, 1, replicas, {**COMPACT, **configs})
+        client.create_topic(ledger, TopicPlan(1, replicas, tuple({**COMPACT, **configs}.items())))
         check_warned(client, ledger, words, caplog)
 
 
@@ -170,7 +170,7 @@ def test_what_could_lose_a_decision_is_said_on_apache_kafka(
         # Settings that the topic lacks come from the brokers, whose defaults here are safer than Kafka's.
         plain = {"min.insync.replicas": "1", **configs}
         ledger = f"ledger-{topic_name[-60:]}"
-        client.create_topic(ledger, 1, replicas, {**COMPACT, **plain})
+        client.create_topic(ledger, TopicPlan(1, replicas, tuple({**COMPACT, **plain}.items())))
         kafka_three_nodes.wait_for_topic(ledger)
         check_warned(client, ledger, words, caplog)
 
@@ -185,13 +185,13 @@ def check_warned(client: Client, ledger: str, words: list[str], caplog: pytest.L
 
 def test_where_there_are_fewer_brokers_nobody_is_asked_for_three_replicas(caplog: pytest.LogCaptureFixture) -> None:
     with EmbeddedBroker(brokers=2) as broker, client_of(broker.bootstrap_servers) as client:
-        client.create_topic("small", 1, 1, COMPACT)
+        client.create_topic("small", TopicPlan(1, 1, tuple(COMPACT.items())))
         assert warned(client, "small", caplog) == ""
 
 
 def test_a_ledger_of_several_partitions_is_as_good_as_one(caplog: pytest.LogCaptureFixture) -> None:
     with EmbeddedBroker() as broker, client_of(broker.bootstrap_servers) as client:
-        client.create_topic("wide", 4, 1, COMPACT)
+        client.create_topic("wide", TopicPlan(4, 1, tuple(COMPACT.items())))
         assert warned(client, "wide", caplog) == ""
 
 

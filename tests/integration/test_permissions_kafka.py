@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
 import kafka_sink
 from kafka_sink import AuthorizationError, CommitAborted, KafkaSinkError, Producer
 from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.options.sink_options import TopicPlan
 from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked
 from tests.integration.asking import client_of
 from tests.integration.commanding import Shell, Sink, rows
@@ -153,7 +154,7 @@ def filter_of(binding: AclBinding) -> AclBindingFilter:
 def place(kafka: KafkaCluster, topic_name: str) -> Place:
     topic = kafka.create_topic(f"p{abs(hash(topic_name)) % 10**12}", partitions=2)
     with client_of(kafka.bootstrap_servers) as client:
-        client.create_topic(f"{topic}-ledger", 1, 1, {"cleanup.policy": "compact"})
+        client.create_topic(f"{topic}-ledger", TopicPlan(1, 1, (("cleanup.policy", "compact"),)))
     return Place(kafka, topic)
 
 

@@ -161,10 +161,10 @@ def test_a_schema_may_stand_in_a_file(tmp_path: Path, registry: EmbeddedRegistry
     for name in (str(tmp_path / "order.avsc"), ONE.text, f"\n{ONE.text}"):
         formats = parse_sink_options({**sink, "value.format": "avro", "value.schema": name}).formats
         assert formats is not None and formats.value is not None
-        assert (schema_text(formats.value.schema) or "").strip() == ONE.text
+        assert (schema_text(formats.value) or "").strip() == ONE.text
     (tmp_path / "order.avsc").write_text(ONE.text, "utf-8-sig")
     marked = parse_sink_options({**sink, "value.format": "avro", "value.schema": str(tmp_path / "order.avsc")}).formats
-    assert marked is not None and marked.value is not None and schema_text(marked.value.schema) == ONE.text
+    assert marked is not None and marked.value is not None and schema_text(marked.value) == ONE.text
     kafka = parse_producer_options({"bootstrap.servers": "b:1"})
     missing = registry_settings({"schema.registry.url": registry.url, "value.schema": "missing.avsc"}, kafka)
     with pytest.raises(ConfigError, match=r"value.schema=missing.avsc: there is no such file"):

@@ -22,9 +22,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kafka_sink import Producer
+from kafka_sink.admin.client import Client
 from kafka_sink.admin.ledger_topic import LEDGER_PARTITION
 from kafka_sink.admin.topic_reader import PartitionReader
-from kafka_sink.cli.replay import ReplaySession
+from kafka_sink.admin.topics import TopicState, topic_state
+from kafka_sink.cli import replay
+from kafka_sink.client.cluster import NO_TOPIC_ID
 from kafka_sink.errors import DataError, OperationTimeout
 from kafka_sink.exactly_once import log_scan
 from kafka_sink.records import headers as encoded_headers
@@ -367,12 +370,13 @@ def test_a_topic_that_was_made_anew_has_letters_of_its_own(broker: EmbeddedBroke
 def test_a_topic_that_was_made_anew_where_brokers_have_no_ids_is_told(
     broker: EmbeddedBroker, shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    servers, topics = broker.bootstrap_servers, ReplaySession._topics
+    servers = broker.bootstrap_servers
 
-    def without_ids(session: ReplaySession, *names: str) -> Any:
-        return {name: each and ("", each[1]) for name, each in topics(session, *names).items()}
+    def without_ids(client: Client, name: str) -> TopicState | None:
+        state = topic_state(client, name)
+        return None if state is None else state._replace(topic_id=NO_TOPIC_ID)
 
-    monkeypatch.setattr(ReplaySession, "_topics", without_ids)
+    monkeypatch.setattr(replay, "topic_state", without_ids)
     send(servers, letters(rows(20)))
     assert shell(*words(servers, "--yes")).exit_code == 0
     admin = AdminClient({"bootstrap.servers": servers})

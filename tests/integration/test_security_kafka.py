@@ -154,7 +154,7 @@ def test_transactions_and_questions_hear_of_wrong_credentials_at_once(secured: S
         producer.init_transactions()
     before = attempts(secured)
     with Client(parse_producer_options(options)) as client:
-        for ask in (client.reach, lambda: client.describe_topic(topic), client.features):
+        for ask in (client.reach, lambda: client.describe_topic(topic), client.list_apis):
             with pytest.raises(AuthenticationError, match="refused the credentials"):
                 ask()
     check_attempts(secured, before + 3)
@@ -278,7 +278,7 @@ def test_three_nodes_are_written_to_in_one_transaction_while_one_of_them_restart
                 producer.commit_transaction()
         assert values(secured, topic) == sent
         with Client(parse_producer_options(secured.options(SASL_SSL, SHORT))) as client:
-            assert len(client.describe_topic(topic)) == 6 and client.features()["transaction.version"] == 2
+            assert len(client.describe_topic(topic)) == 6 and client.transaction_support().transaction_version == 2
 
 
 # ---- the driver's machine --------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from kafka_sink.client.metadata import Metadata
 from kafka_sink.client.request import Answer
 from kafka_sink.errors import CommitAborted, ConfigError
 from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.planning import plan_stream
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit
@@ -97,8 +98,8 @@ def test_a_deleted_topic_of_an_earlier_write_is_not_asked_for_again(
 
     plan(sink)
     with client_of(sink.servers) as client:
-        client.create_topic("u")
-        client.create_topic("v")
+        client.create_topic("u", TopicPlan())
+        client.create_topic("v", TopicPlan())
         delete(client, "t")
     monkeypatch.setattr(Metadata, "on_answer", noted)
     for sink.topic in ("u", "v"):

@@ -176,7 +176,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
             self.check_number(partition, copy)
         self.connections[node_id].append(Travelling(request, node_id, copies))
 
-    @precondition(lambda self: not self.sequences.identity.is_valid)
+    @precondition(lambda self: self.sequences.identity.producer_id < 0)
     @rule()
     def fetch_producer_id(self) -> None:
         with self.checked_numbers():
@@ -248,7 +248,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         if body is not None:  # as bytes, so that good answers take the hand-written reader and others the generic one
             request.version, request.correlation_id = PRODUCE.version_max, 0
             read, _ = request.decode(encode_response(PRODUCE, request.version, 0, body)[4:])
-        answer = Answer(request, travelling.node_id, request.version, read, failure, was_sent=True, latency_ms=0)
+        answer = Answer(request, travelling.node_id, read, failure)
         self.production.on_answer(self.now_ms, answer)
         self.take_results()
 
@@ -343,7 +343,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         for _ in range(400):
             if self.production.is_quiet:
                 break
-            if not self.sequences.identity.is_valid:
+            if not self.sequences.identity.producer_id >= 0:
                 self.fetch_producer_id()
             for node_id in range(NODES):
                 self.send(node_id)

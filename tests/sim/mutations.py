@@ -31,7 +31,7 @@ def complete_twice(patch: pytest.MonkeyPatch) -> None:
 
     def twice(self: BatchSender, *arguments: Any) -> None:
         deliver(self, *arguments)
-        self._delivered.append(self._delivered[-1])
+        self._delivered.extend(self._delivered[-1:])
 
     patch.setattr(BatchSender, "_deliver", twice)
 

@@ -50,7 +50,7 @@ def installed(trace: Trace) -> Iterator[None]:
     def counting_renumber(self: Sequences) -> bool:
         is_raised = renumber(self)
         if is_raised:
-            trace.count("epoch raised by the producer" if self.identity.is_valid else "producer id used up")
+            trace.count("epoch raised by the producer" if self.identity.producer_id >= 0 else "producer id used up")
         return is_raised
 
     def counting_settle(self: Sequences) -> Any:

@@ -174,8 +174,8 @@ def _send_offsets(client: Client, transaction: Transaction) -> Script:
     offset = transaction.number + 1
     client.trace.count("offsets sent in a transaction")
     transaction.offsets = {("source", 0): offset}
-    group_id = group_of(transaction.transactional_id)
-    return (yield from _wish(lambda number: c.SendOffsets(number, group_id, {("source", 0): (offset, -1, "")})))
+    group = c.ConsumerGroup(group_of(transaction.transactional_id))
+    return (yield from _wish(lambda number: c.SendOffsets(number, group, {("source", 0): (offset, -1, "")})))
 
 
 def _prepare(client: Client, stage: Stage, transaction: Transaction) -> Script:

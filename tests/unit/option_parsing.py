@@ -9,7 +9,7 @@ import pytest
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.format_options import RegistryOptions, SchemaOptions
+from kafka_sink.options.format_options import RegistryOptions, SideFormat
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_formats import parse_format_options
 
@@ -31,8 +31,8 @@ def refusal(settings: dict[str, object]) -> str:
 
 class RegistrySettings(NamedTuple):
     registry: RegistryOptions | None
-    value: SchemaOptions
-    key: SchemaOptions
+    value: SideFormat
+    key: SideFormat
     notices: tuple[str, ...]
 
 
@@ -40,4 +40,4 @@ def registry_settings(given: Mapping[str, str], kafka: ProducerOptions) -> Regis
     """The registry settings from these options, with a schema for key and value."""
     options, notices = parse_format_options({"value.format": "avro", "key.format": "avro", **given}, kafka)
     assert options.value is not None and options.key is not None
-    return RegistrySettings(options.registry, options.value.schema, options.key.schema, notices)
+    return RegistrySettings(options.registry, options.value, options.key, notices)

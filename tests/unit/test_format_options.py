@@ -46,11 +46,11 @@ def test_the_table_and_the_names_are_the_same() -> None:
         ({"value.format": "avro", "value.columns": "*"}, lambda got: got.value.columns == ("*",)),
         ({"value.format": "avro", "value.record.name": "a.B"}, lambda got: got.value.record_name == "a.B"),
         ({"value.format": "avro", "recordName": "B"}, lambda got: got.value.record_name == "B"),
-        ({"value.format": "avro", "avroSchema": '"int"'}, lambda got: got.value.schema.text == '"int"'),
+        ({"value.format": "avro", "avroSchema": '"int"'}, lambda got: got.value.text == '"int"'),
         ({"key.format": "avro", "key.record.name": "K"}, lambda got: (got.key.record_name, got.value) == ("K", None)),
         (
             {"value.format": "protobuf", "descFilePath": "a.desc", "messageName": "M"},
-            lambda got: (got.value.schema.text, got.value.record_name) == ("a.desc", "M"),
+            lambda got: (got.value.text, got.value.record_name) == ("a.desc", "M"),
         ),
         ({"value.format": "avro", **REGISTRY}, lambda got: got.registry.url == ("http://127.0.0.1:8081",)),
     ],

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from kafka_sink.testing.api import fetch, groups, metadata, produce, sasl, topics, transactions, versions
+from kafka_sink.testing.api.parts import Answer
 from kafka_sink.testing.call import Call
 from kafka_sink.wire import apis
 
-HANDLERS: Mapping[int, Callable[[Call], None]] = MappingProxyType(
+HANDLERS: Mapping[int, Callable[[Call], Answer | None]] = MappingProxyType(
     {
         apis.PRODUCE.key: produce.on_produce,
         apis.FETCH.key: fetch.on_fetch,

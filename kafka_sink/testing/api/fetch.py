@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from kafka_sink.testing import acl
-from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition
+from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition, current_leader, leader_endpoints
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.cluster import View
 from kafka_sink.testing.errors import Code, Refused
@@ -52,8 +52,7 @@ def view_of(call: Call, topic: str, index: int, current_leader_epoch: int) -> Vi
 
 def on_fetch(call: Call) -> None:
     if call.body["session_id"] != 0:
-        call.answer({"error_code": Code.FETCH_SESSION_ID_NOT_FOUND, "responses": []})
-        return
+        raise Refused(Code.FETCH_SESSION_ID_NOT_FOUND)
     body = call.body
     names = {topic["topic"] for topic in body["topics"]}
     forbidden = frozenset(one for one in names if not call.is_allowed(acl.READ, acl.TOPIC, one))
@@ -82,7 +81,7 @@ def _read(call: Call, forbidden: frozenset[str]) -> tuple[list[Answer], int, boo
             bytes_max = min(left, one["partition_max_bytes"])
             told = answer_or_error(_read_partition, call, forbidden, topic["topic"], one, bytes_max, size == 0)
             if told.get("error_code") is Code.NOT_LEADER_OR_FOLLOWER and call.version >= 12:
-                told.update(_current_leader(call, topic["topic"], one["partition"]))
+                told.update(current_leader(call, topic["topic"], one["partition"]))
             partitions.append({"partition_index": one["partition"], "high_watermark": -1, "records": b"", **told})
             has_error = has_error or bool(told.get("error_code"))
             taken = len(told.get("records") or b"")
@@ -119,26 +118,17 @@ def _read_partition(
     }
 
 
-def _current_leader(call: Call, topic: str, index: int) -> Answer:
-    cluster = call.core.cluster
-    partition = cluster.partition(topic, index)
-    if partition is None or partition.leader_id not in cluster.brokers:
-        return {}
-    return {"current_leader": {"leader_id": partition.leader_id, "leader_epoch": partition.leader_epoch}}
-
-
 def _answer(call: Call, responses: list[Answer]) -> None:
-    told = [one["current_leader"] for topic in responses for one in topic["partitions"] if "current_leader" in one]
-    leaders = dict.fromkeys(one["leader_id"] for one in told)
-    endpoints = call.core.endpoints(leaders) if call.version >= 16 else []
+    partitions = [one for topic in responses for one in topic["partitions"]]
+    endpoints = leader_endpoints(call, partitions) if call.version >= 16 else []
     call.answer({"responses": responses, "node_endpoints": endpoints})
 
 
 # ---- ListOffsets and similar ----
 
 
-def on_list_offsets(call: Call) -> None:
-    call.answer({"topics": by_partition(call.body["topics"], partial(_offset, call))})
+def on_list_offsets(call: Call) -> Answer:
+    return {"topics": by_partition(call.body["topics"], partial(_offset, call))}
 
 
 def _offset(call: Call, topic: str, asked: Mapping[str, Any]) -> Answer:
@@ -168,7 +158,7 @@ def _place_in_log(log: PartitionLog, asked_ms: int, limit: int) -> tuple[int, in
     return log.offset_for_timestamp(asked_ms, limit) or (-1, -1)
 
 
-def on_offset_for_leader_epoch(call: Call) -> None:
+def on_offset_for_leader_epoch(call: Call) -> Answer:
     is_follower = call.is_allowed(acl.CLUSTER_ACTION, acl.CLUSTER)
 
     def end_of_epoch(topic: str, asked: Mapping[str, Any]) -> Answer:
@@ -181,11 +171,11 @@ def on_offset_for_leader_epoch(call: Call) -> None:
         leader_epoch, end_offset = view.log.last_epoch_end(asked["leader_epoch"])
         return {"leader_epoch": leader_epoch, "end_offset": end_offset}
 
-    call.answer({"topics": by_partition(call.body["topics"], end_of_epoch, topic="topic", index="partition")})
+    return {"topics": by_partition(call.body["topics"], end_of_epoch, topic="topic", index="partition")}
 
 
-def on_describe_producers(call: Call) -> None:
-    call.answer({"topics": by_partition(call.body["topics"], partial(_producers, call), asked="partition_indexes")})
+def on_describe_producers(call: Call) -> Answer:
+    return {"topics": by_partition(call.body["topics"], partial(_producers, call), asked="partition_indexes")}
 
 
 def _producers(call: Call, topic: str, index: int) -> Answer:

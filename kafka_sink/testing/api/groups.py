@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from kafka_sink.testing import acl
-from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition
+from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition, visible_by_topic
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.groups import EMPTY, CommittedOffset, Group, Member
@@ -93,19 +93,17 @@ def on_sync_group(call: Call) -> None:
     call.core.groups.sync(body["group_id"], body["member_id"], body["generation_id"], assignments, reply)
 
 
-def on_heartbeat(call: Call) -> None:
+def on_heartbeat(call: Call) -> Answer:
     body = call.body
     _check_coordinator(call, body["group_id"])
-    code = call.core.groups.heartbeat(body["group_id"], body["member_id"], body["generation_id"])
-    call.answer({"error_code": code})
+    return {"error_code": call.core.groups.heartbeat(body["group_id"], body["member_id"], body["generation_id"])}
 
 
-def on_leave_group(call: Call) -> None:
+def on_leave_group(call: Call) -> Answer:
     body = call.body
     _check_coordinator(call, body["group_id"])
     if call.version < 3:
-        call.answer({"error_code": call.core.groups.leave(body["group_id"], body["member_id"], None)})
-        return
+        return {"error_code": call.core.groups.leave(body["group_id"], body["member_id"], None)}
     members = [
         {
             "member_id": one["member_id"],
@@ -114,13 +112,13 @@ def on_leave_group(call: Call) -> None:
         }
         for one in body["members"]
     ]
-    call.answer({"error_code": 0, "members": members})
+    return {"error_code": 0, "members": members}
 
 
 # ---- offsets ----
 
 
-def on_offset_commit(call: Call) -> None:
+def on_offset_commit(call: Call) -> Answer:
     body, groups = call.body, call.core.groups
     group_id, generation_id = body["group_id"], body["generation_id_or_member_epoch"]
     refused: Refused | None = None
@@ -135,16 +133,14 @@ def on_offset_commit(call: Call) -> None:
             call.check_allowed(acl.READ, acl.TOPIC, topic)
         if refused is not None:
             raise refused
-        partition = (topic, asked["partition_index"])
-        if call.core.cluster.partition(*partition) is None:
-            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        partition = call.core.cluster.known_partition(topic, asked["partition_index"]).key
         offset = parse_committed_offset(asked)
         if len(offset.metadata) > call.core.settings.number("offset.metadata.max.bytes"):
             raise Refused(Code.OFFSET_METADATA_TOO_LARGE)
         groups.commit(group_id, {partition: offset})
         return {}
 
-    call.answer({"topics": by_partition(body["topics"], commit)})
+    return {"topics": by_partition(body["topics"], commit)}
 
 
 def parse_committed_offset(asked: Mapping[str, Any]) -> CommittedOffset:
@@ -152,27 +148,23 @@ def parse_committed_offset(asked: Mapping[str, Any]) -> CommittedOffset:
     return CommittedOffset(asked["committed_offset"], asked["committed_leader_epoch"], metadata)
 
 
-def on_offset_fetch(call: Call) -> None:
+def on_offset_fetch(call: Call) -> Answer:
     body = call.body
     if call.version >= VERSION_MANY_GROUPS:
         groups = [
             {"group_id": one["group_id"], **answer_or_error(_offsets, call, one["group_id"], one["topics"])}
             for one in body["groups"]
         ]
-        call.answer({"groups": groups})
-        return
-    call.answer({"error_code": 0, **answer_or_error(_offsets, call, body["group_id"], body["topics"])})
+        return {"groups": groups}
+    return {"error_code": 0, **answer_or_error(_offsets, call, body["group_id"], body["topics"])}
 
 
 def _offsets(call: Call, group_id: str, asked: list[dict[str, Any]] | None) -> Answer:
     _check_coordinator(call, group_id, acl.DESCRIBE)
     group = call.core.groups.groups.get(group_id, Group(group_id))
     if asked is None:
-        by_topic: dict[str, list[int]] = {}
-        for topic, index in group.offsets:
-            if call.is_allowed(acl.DESCRIBE, acl.TOPIC, topic):
-                by_topic.setdefault(topic, []).append(index)
-        asked = [{"name": name, "partition_indexes": indexes} for name, indexes in by_topic.items()]
+        visible = visible_by_topic(call, group.offsets)
+        asked = [{"name": name, "partition_indexes": indexes} for name, indexes in visible.items()]
     offset = partial(_offset, call, group)
     return {"topics": by_partition(asked, offset, asked="partition_indexes", committed_offset=-1)}
 
@@ -194,7 +186,7 @@ def _offset(call: Call, group: Group, topic: str, index: int) -> Answer:
 # ---- listing ----
 
 
-def on_list_groups(call: Call) -> None:
+def on_list_groups(call: Call) -> Answer:
     call.check_fault()
     wanted = call.body["states_filter"]
     sees_all = call.is_allowed(acl.DESCRIBE, acl.CLUSTER)
@@ -210,15 +202,15 @@ def on_list_groups(call: Call) -> None:
         and (sees_all or call.is_allowed(acl.DESCRIBE, acl.GROUP, group.group_id))
         and call.core.cluster.coordinator_partition(OFFSETS_TOPIC, group.group_id).leader_id == call.broker_id
     ]
-    call.answer({"error_code": 0, "groups": groups})
+    return {"error_code": 0, "groups": groups}
 
 
-def on_describe_groups(call: Call) -> None:
+def on_describe_groups(call: Call) -> Answer:
     groups = [
         {"group_id": group_id, "group_state": "Dead", **answer_or_error(_describe, call, group_id)}
         for group_id in call.body["groups"]
     ]
-    call.answer({"groups": groups})
+    return {"groups": groups}
 
 
 def _describe(call: Call, group_id: str) -> Answer:

@@ -44,7 +44,7 @@ OPERATION_BITS = {
 KEY_TYPES = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC}
 
 
-def on_metadata(call: Call) -> None:
+def on_metadata(call: Call) -> Answer:
     cluster = call.core.cluster
     asked = call.body["topics"]
     if asked is None:
@@ -54,14 +54,12 @@ def on_metadata(call: Call) -> None:
         answers = [{"name": one["name"] or "", "error_code": Code.INVALID_REQUEST} for one in asked]
     else:
         answers = [_answer(call, one["name"], one["topic_id"]) for one in asked]
-    call.answer(
-        {
-            "brokers": call.core.endpoints([broker.node_id for broker in cluster.alive]),
-            "cluster_id": cluster.cluster_id,
-            "controller_id": cluster.controller_id,
-            "topics": answers,
-        }
-    )
+    return {
+        "brokers": call.core.endpoints([broker.node_id for broker in cluster.alive]),
+        "cluster_id": cluster.cluster_id,
+        "controller_id": cluster.controller_id,
+        "topics": answers,
+    }
 
 
 def _answer(call: Call, name: str | None, topic_id: bytes) -> Answer:
@@ -134,20 +132,17 @@ def _describe_partition(call: Call, partition: Partition) -> Answer:
     }
 
 
-def on_describe_cluster(call: Call) -> None:
+def on_describe_cluster(call: Call) -> Answer:
     call.check_fault()
     cluster = call.core.cluster
     if call.body["endpoint_type"] != 1:
         raise Refused(Code.INVALID_REQUEST)
-    brokers = [
-        {"broker_id": broker.node_id, "host": broker.host, "port": broker.port, "rack": broker.rack}
-        for broker in cluster.alive
-    ]
-    whole = {"cluster_id": cluster.cluster_id, "controller_id": cluster.controller_id, "brokers": brokers}
-    call.answer({"error_code": 0, **whole})
+    brokers = [{"broker_id": one.node_id, "host": one.host, "port": one.port} for one in cluster.alive]
+    ids = {"cluster_id": cluster.cluster_id, "controller_id": cluster.controller_id}
+    return {"error_code": 0, **ids, "brokers": brokers}
 
 
-def on_describe_quorum(call: Call) -> None:
+def on_describe_quorum(call: Call) -> Answer:
     call.check_fault()
     call.check_allowed(acl.DESCRIBE, acl.CLUSTER)
     leader_id, now_ms = call.core.cluster.controller_id, call.now_ms
@@ -159,16 +154,14 @@ def on_describe_quorum(call: Call) -> None:
     }
     row = {"leader_id": leader_id, "leader_epoch": 1, "high_watermark": 1, "current_voters": [leader]}
     topics = by_partition(call.body["topics"], lambda _topic, _asked: row, topic="topic_name")
-    call.answer({"error_code": 0, "topics": topics})
+    return {"error_code": 0, "topics": topics}
 
 
-def on_find_coordinator(call: Call) -> None:
+def on_find_coordinator(call: Call) -> Answer:
     body = call.body
     if call.version < 4:
-        call.answer(_find(call, body["key_type"], body["key"]))
-        return
-    answers = [{"key": key, **_find(call, body["key_type"], key)} for key in body["coordinator_keys"]]
-    call.answer({"coordinators": answers})
+        return _find(call, body["key_type"], body["key"])
+    return {"coordinators": [{"key": key, **_find(call, body["key_type"], key)} for key in body["coordinator_keys"]]}
 
 
 def _find(call: Call, key_type: int, key: str) -> Answer:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from kafka_sink.testing import acl
+from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Refused
 
 Answer = dict[str, Any]
@@ -46,3 +48,27 @@ def by_partition(
         return {**place, **defaults, **answer_or_error(tell, name, each)}
 
     return [{topic: one[topic], "partitions": [describe(one[topic], each) for each in one[asked]]} for one in topics]
+
+
+def current_leader(call: Call, topic: str, index: int) -> Answer:
+    """For a partition with NOT_LEADER_OR_FOLLOWER: the leader, as far as this broker has heard of it."""
+    partition = call.core.cluster.partition(topic, index)
+    if partition is None:
+        return {}
+    leader_id, leader_epoch = call.core.cluster.leader_as_seen_by(call.broker_id, partition)
+    return {"current_leader": {"leader_id": leader_id, "leader_epoch": leader_epoch}}
+
+
+def leader_endpoints(call: Call, partitions: Iterable[Answer]) -> list[Answer]:
+    """The addresses of the leaders told in these partitions."""
+    told = dict.fromkeys(one["current_leader"]["leader_id"] for one in partitions if "current_leader" in one)
+    return call.core.endpoints(one for one in told if one in call.core.cluster.brokers)
+
+
+def visible_by_topic(call: Call, partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """Topics that the client may describe, with their partitions."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        if call.is_allowed(acl.DESCRIBE, acl.TOPIC, topic):
+            by_topic.setdefault(topic, []).append(index)
+    return by_topic

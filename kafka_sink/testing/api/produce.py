@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from kafka_sink.testing import acl
-from kafka_sink.testing.api.parts import Answer
+from kafka_sink.testing.api.parts import Answer, current_leader, leader_endpoints
 from kafka_sink.testing.batches import (
     Batch,
-    check_envelope,
-    check_header,
+    check_batch,
     has_transactional_batch,
     parse_batch,
     sole_batch,
@@ -33,7 +33,7 @@ from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.log import Appended
 from kafka_sink.testing.producer_state import Guard
-from kafka_sink.testing.topics import TRANSACTION_TOPIC, Partition
+from kafka_sink.testing.topics import Partition
 from kafka_sink.testing.transactions import ProducerClaim
 
 ADMIN_CLIENT_ID = "__admin_client"
@@ -118,12 +118,8 @@ class ProduceRound:
         if not part.topic and self.call.version > VERSION_ADDS_PARTITIONS:
             raise Refused(Code.UNKNOWN_TOPIC_ID)
         self.call.check_allowed(acl.WRITE, acl.TOPIC, part.topic)
-        if self.call.core.cluster.partition(part.topic, part.index) is None:
-            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
-        part.data = sole_batch(part.data, self.call.version)
-        codecs = self.call.core.settings.quirk.codecs
-        if codecs is not None and parse_batch(part.data).codec not in codecs:
-            raise Refused(Code.UNSUPPORTED_COMPRESSION_TYPE)
+        self.call.core.cluster.known_partition(part.topic, part.index)
+        part.data = sole_batch(part.data, self.call.version, self.call.core.settings.quirk.codecs)
 
     # ---- the transaction ----
 
@@ -146,15 +142,9 @@ class ProduceRound:
         if not asked:
             self._append_all()
             return
-        keys = tuple(part.key for part in asked)
         claim = ProducerClaim(call.body["transactional_id"], *next(iter(producers)))
-        code = core.cluster.coordinator_trouble(TRANSACTION_TOPIC, claim.transactional_id)
-        if code is not Code.NONE:
-            self._on_asked(asked, dict.fromkeys(keys, code))
-        elif adds:
-            core.coordinator.add_partitions(claim, keys, 2, lambda code: self._on_added(asked, code))
-        else:
-            self._on_asked(asked, core.coordinator.verify(claim, keys))
+        keys = tuple(part.key for part in asked)
+        core.coordinator.admit(claim, keys, adds=adds, done=partial(self._on_asked, asked, adds))
 
     def _has_to_ask(self, part: Part, batch: Batch, adds: bool) -> bool:
         try:
@@ -170,18 +160,14 @@ class ProduceRound:
         part.guard = producers.new_guard(batch, starts_at_zero=adds)
         return True
 
-    def _on_added(self, asked: list[Part], code: Code) -> None:
-        settings = self.call.core.settings
-        patience_ms = min(
-            settings.number("add.partitions.to.txn.retry.backoff.max.ms"), settings.number("request.timeout.ms")
-        )
-        if code is Code.CONCURRENT_TRANSACTIONS and self.call.now_ms - self.started_ms < patience_ms:
-            backoff_ms = max(settings.number("add.partitions.to.txn.retry.backoff.ms"), 1)
+    def _on_asked(self, asked: list[Part], adds: bool, codes: Mapping[tuple[str, int], Code]) -> None:
+        number = self.call.core.settings.number
+        patience_ms = min(number("add.partitions.to.txn.retry.backoff.max.ms"), number("request.timeout.ms"))
+        may_wait = adds and self.call.now_ms - self.started_ms < patience_ms
+        if may_wait and Code.CONCURRENT_TRANSACTIONS in codes.values():
+            backoff_ms = max(number("add.partitions.to.txn.retry.backoff.ms"), 1)
             self.call.core.schedule.after(backoff_ms, self._ask_coordinator)
-        else:
-            self._on_asked(asked, {part.key: code for part in asked})
-
-    def _on_asked(self, asked: list[Part], codes: Mapping[tuple[str, int], Code]) -> None:
+            return
         for part in asked:
             part.code = self._code_for_version(codes[part.key])
         self._append_all()
@@ -214,9 +200,7 @@ class ProduceRound:
         acks = self.call.body["acks"]
         if acks not in (-1, 0, 1):
             raise Refused(Code.INVALID_REQUIRED_ACKS)
-        topic = cluster.topics.get(part.topic)
-        if topic is None:
-            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        topic = cluster.known_topic(part.topic)
         if topic.is_internal and self.call.client_id != ADMIN_CLIENT_ID:
             raise Refused(Code.INVALID_TOPIC_EXCEPTION)
         part.partition = cluster.find_led_partition(part.topic, part.index, self.call.broker_id)
@@ -224,8 +208,7 @@ class ProduceRound:
             raise Refused(Code.NOT_ENOUGH_REPLICAS)
         log = part.partition.log
         part.log_start_offset = log.start_offset
-        batch = check_envelope(part.data, topic.config.number("max.message.bytes"))
-        check_header(batch)
+        batch = check_batch(part.data, topic.config.number("max.message.bytes"))
         part.appended = log.append(
             batch, topic.config, leader_epoch=part.partition.leader_epoch, now_ms=self.call.now_ms, guard=part.guard
         )
@@ -270,17 +253,14 @@ class ProduceRound:
                 self.call.finish()
             return
         topics: dict[tuple[str, bytes], list[Answer]] = {}
-        leaders: dict[int, None] = {}
-        for part in self.parts:
-            entry = self._partition_answer(part)
-            if part.code is Code.NOT_LEADER_OR_FOLLOWER and self.call.version >= 10:
-                entry["current_leader"] = self._current_leader(part, leaders)
+        entries = [self._partition_answer(part) for part in self.parts]
+        for part, entry in zip(self.parts, entries, strict=True):
             topics.setdefault((part.topic, part.topic_id), []).append(entry)
         responses = [
-            {"name": name, "topic_id": topic_id, "partition_responses": entries}
-            for (name, topic_id), entries in topics.items()
+            {"name": name, "topic_id": topic_id, "partition_responses": theirs}
+            for (name, topic_id), theirs in topics.items()
         ]
-        self.call.answer({"responses": responses, "node_endpoints": self.call.core.endpoints(leaders)})
+        self.call.answer({"responses": responses, "node_endpoints": leader_endpoints(self.call, entries)})
 
     def _partition_answer(self, part: Part) -> Answer:
         entry: Answer = {"index": part.index, "error_code": part.code, "base_offset": -1}
@@ -293,14 +273,6 @@ class ProduceRound:
                 log_append_time_ms=part.appended.append_time_ms,
                 log_start_offset=part.log_start_offset,
             )
+        if part.code is Code.NOT_LEADER_OR_FOLLOWER and self.call.version >= 10:
+            entry.update(current_leader(self.call, part.topic, part.index))
         return entry
-
-    def _current_leader(self, part: Part, leaders: dict[int, None]) -> dict[str, int]:
-        cluster = self.call.core.cluster
-        partition = cluster.partition(part.topic, part.index)
-        if partition is None:
-            return {"leader_id": -1, "leader_epoch": -1}
-        leader_id, leader_epoch = cluster.leader_as_seen_by(self.call.broker_id, partition)
-        if leader_id in cluster.brokers:
-            leaders[leader_id] = None
-        return {"leader_id": leader_id, "leader_epoch": leader_epoch}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafka_sink.testing.api.parts import Answer
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import AuthenticationFailed, Code, Refused
 from kafka_sink.testing.sasl import new_exchange
@@ -50,7 +51,7 @@ def is_admitted(call: Call) -> bool:
     return False
 
 
-def on_handshake(call: Call) -> None:
+def on_handshake(call: Call) -> Answer | None:
     session = call.session
     if session.is_ready:
         raise Refused(Code.ILLEGAL_SASL_STATE)
@@ -64,21 +65,20 @@ def on_handshake(call: Call) -> None:
             call.hang_up()
         else:
             call.fail_authentication({"error_code": refusal.code, "mechanisms": enabled})
-        return
+        return None
     host = call.core.cluster.brokers[call.broker_id].host
     exchange = new_exchange(mechanism, call.core.credentials, host, call.now_ms)
     session.on_handshake(mechanism, exchange, has_bare_tokens=call.version == 0)
-    call.answer({"error_code": 0, "mechanisms": enabled})
+    return {"error_code": 0, "mechanisms": enabled}
 
 
-def on_authenticate(call: Call) -> None:
+def on_authenticate(call: Call) -> Answer | None:
     session = call.session
     if session.is_ready:
-        call.answer({"error_code": Code.ILLEGAL_SASL_STATE, "error_message": AUTHENTICATED_ALREADY})
-        return
+        return {"error_code": Code.ILLEGAL_SASL_STATE, "error_message": AUTHENTICATED_ALREADY}
     if session.stage is Stage.WRONG_MECHANISM:
         call.fail_authentication(None)
-        return
+        return None
     lifetime_ms = call.core.settings.number("connections.max.reauth.ms")
     try:
         call.check_fault()
@@ -86,15 +86,9 @@ def on_authenticate(call: Call) -> None:
     except (AuthenticationFailed, Refused) as failure:
         code = failure.code if isinstance(failure, Refused) else Code.SASL_AUTHENTICATION_FAILED
         call.fail_authentication({"error_code": code, "error_message": str(failure)})
-        return
-    call.answer(
-        {
-            "error_code": 0,
-            "error_message": "",
-            "auth_bytes": answer,
-            "session_lifetime_ms": lifetime_ms if session.is_ready else 0,
-        }
-    )
+        return None
+    left_ms = lifetime_ms if session.is_ready else 0
+    return {"error_code": 0, "error_message": "", "auth_bytes": answer, "session_lifetime_ms": left_ms}
 
 
 def on_bare_token(core: BrokerCluster, connection_id: int, session: Session, token: bytes) -> None:

@@ -24,12 +24,10 @@ RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
 SOURCE_TOPIC, SOURCE_STATIC, SOURCE_DEFAULT = 1, 4, 5
 
 
-def on_create_topics(call: Call) -> None:
-    names = [asked["name"] for asked in call.body["topics"]]
-    topics = [
-        {"name": asked["name"], **answer_or_error_text(_create, call, asked, names)} for asked in call.body["topics"]
-    ]
-    call.answer({"topics": topics})
+def on_create_topics(call: Call) -> Answer:
+    topics = call.body["topics"]
+    names = [one["name"] for one in topics]
+    return {"topics": [{"name": one["name"], **answer_or_error_text(_create, call, one, names)} for one in topics]}
 
 
 def _create(call: Call, asked: Mapping[str, Any], names: list[str]) -> Answer:
@@ -69,10 +67,10 @@ def _check_quirks(call: Call, replication_factor: int, configs: list[dict[str, A
             raise Refused(quirk.refusal, f"the configuration {name} is {value}, below {minimum}")
 
 
-def on_delete_topics(call: Call) -> None:
+def on_delete_topics(call: Call) -> Answer:
     by_name = [{"name": name, "topic_id": bytes(16)} for name in call.body["topic_names"]]
     asked = call.body["topics"] if call.version >= 6 else by_name
-    call.answer({"responses": [_delete(call, one["name"], one["topic_id"]) for one in asked]})
+    return {"responses": [_delete(call, one["name"], one["topic_id"]) for one in asked]}
 
 
 def _delete(call: Call, name: str | None, topic_id: bytes) -> Answer:
@@ -92,11 +90,10 @@ def _delete(call: Call, name: str | None, topic_id: bytes) -> Answer:
             call.check_fault(name)
             if not _may_delete(call, acl.DESCRIBE, name):
                 raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
-        known = cluster.topics.get(name)
-        if known is not None and not _may_delete(call, acl.DELETE, name):
+        known = cluster.known_topic(name)
+        if not _may_delete(call, acl.DELETE, name):
             raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
         cluster.delete_topic(name)
-        assert known is not None
         answer.update(name=name, topic_id=known.topic_id)
     except Refused as refusal:
         answer["error_code"] = refusal.code
@@ -107,9 +104,9 @@ def _may_delete(call: Call, operation: str, name: str) -> bool:
     return call.is_allowed(acl.DELETE, acl.CLUSTER) or call.is_allowed(operation, acl.TOPIC, name)
 
 
-def on_create_partitions(call: Call) -> None:
+def on_create_partitions(call: Call) -> Answer:
     topics = call.body["topics"]
-    call.answer({"results": [{"name": one["name"], **answer_or_error_text(_grow, call, one)} for one in topics]})
+    return {"results": [{"name": one["name"], **answer_or_error_text(_grow, call, one)} for one in topics]}
 
 
 def _grow(call: Call, asked: Mapping[str, Any]) -> Answer:
@@ -119,7 +116,7 @@ def _grow(call: Call, asked: Mapping[str, Any]) -> Answer:
     return {}
 
 
-def on_describe_configs(call: Call) -> None:
+def on_describe_configs(call: Call) -> Answer:
     results = [
         {
             "resource_type": one["resource_type"],
@@ -128,7 +125,7 @@ def on_describe_configs(call: Call) -> None:
         }
         for one in call.body["resources"]
     ]
-    call.answer({"results": results})
+    return {"results": results}
 
 
 def _describe_configs(call: Call, asked: Mapping[str, Any]) -> Answer:
@@ -142,12 +139,9 @@ def _configs(call: Call, kind: int, name: str) -> list[Answer]:
     settings = call.core.settings
     if kind == RESOURCE_TOPIC:
         call.check_allowed(acl.DESCRIBE_CONFIGS, acl.TOPIC, name)
-        topic = call.core.cluster.topics.get(name)
-        if topic is None:
-            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
-        own = topic.configs
+        topic = call.core.cluster.known_topic(name)
         return [
-            _config(one, topic.config.text(one), SOURCE_TOPIC if one in own else _source(call, default))
+            _config(one, topic.config.text(one), SOURCE_TOPIC if one in topic.configs else _source(call, default))
             for one, default in TOPIC_DEFAULTS.items()
         ]
     if kind == RESOURCE_BROKER:

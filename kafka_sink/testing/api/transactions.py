@@ -22,7 +22,7 @@ from typing import Any
 
 from kafka_sink.testing import acl
 from kafka_sink.testing.api.groups import parse_committed_offset
-from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition
+from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition, visible_by_topic
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.groups import CommittedOffset
@@ -88,10 +88,11 @@ def on_add_partitions(call: Call) -> None:
     """All or nothing: with one unknown partition none is added (OPERATION_NOT_ATTEMPTED for the others)."""
     topics, claim = call.body["v3_and_below_topics"], _claim(call, "v3_and_below_")
     partitions = tuple((topic["name"], one) for topic in topics for one in topic["partitions"])
+    refused: dict[TopicPartition, Code] = {}
 
-    def answer(codes: Mapping[TopicPartition, Code]) -> None:
+    def answer(code: Code) -> None:
         def code_of(topic: str, index: int) -> int:
-            return call.code_to_report(topic, index, _code_for_version(call, codes[topic, index]))
+            return call.code_to_report(topic, index, _code_for_version(call, refused.get((topic, index), code)))
 
         results = [
             {
@@ -105,24 +106,20 @@ def on_add_partitions(call: Call) -> None:
         ]
         call.answer({"results_by_topic_v3_and_below": results})
 
-    if not call.is_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, claim.transactional_id):
-        answer(dict.fromkeys(partitions, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
-        return
-    codes: dict[TopicPartition, Code] = {}
-    for topic, index in partitions:
-        try:
-            _check_may_add(call, topic, index)
-        except Refused as refusal:
-            codes[topic, index] = refusal.code
-    if codes:
-        answer({one: codes.get(one, Code.OPERATION_NOT_ATTEMPTED) for one in partitions})
-        return
     try:
+        call.check_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, claim.transactional_id)
+        for topic, index in partitions:
+            try:
+                _check_may_add(call, topic, index)
+            except Refused as refusal:
+                refused[topic, index] = refusal.code
+        if refused:
+            raise Refused(Code.OPERATION_NOT_ATTEMPTED)
         call.core.cluster.check_coordinator(TRANSACTION_TOPIC, claim.transactional_id, call.broker_id)
     except Refused as refusal:
-        answer(dict.fromkeys(partitions, refusal.code))
+        answer(refusal.code)
         return
-    call.core.coordinator.add_partitions(claim, partitions, 0, lambda code: answer(dict.fromkeys(partitions, code)))
+    call.core.coordinator.add_partitions(claim, partitions, 0, answer)
 
 
 def _check_may_add(call: Call, topic: str, index: int) -> None:
@@ -130,8 +127,7 @@ def _check_may_add(call: Call, topic: str, index: int) -> None:
     call.check_allowed(acl.WRITE, acl.TOPIC, topic)
     if topic in INTERNAL_TOPICS:  # offsets are added with AddOffsetsToTxn
         raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
-    if call.core.cluster.partition(topic, index) is None:
-        raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+    call.core.cluster.known_partition(topic, index)
 
 
 def on_add_offsets(call: Call) -> None:
@@ -160,7 +156,7 @@ def on_end_txn(call: Call) -> None:
 
 def on_txn_offset_commit(call: Call) -> None:
     """Served by the group's coordinator; from v5 on it adds its partition to the transaction itself."""
-    body, cluster, coordinator = call.body, call.core.cluster, call.core.coordinator
+    body, cluster = call.body, call.core.cluster
     group_id, claim = body["group_id"], _claim(call)
     offsets = {
         (topic["name"], one["partition_index"]): parse_committed_offset(one)
@@ -195,15 +191,14 @@ def on_txn_offset_commit(call: Call) -> None:
     except Refused as refusal:
         answer(refusal.code)
         return
-    trouble = cluster.coordinator_trouble(TRANSACTION_TOPIC, claim.transactional_id)
     partition = cluster.coordinator_partition(OFFSETS_TOPIC, group_id).key
-    if trouble is not Code.NONE:
-        answer(trouble)
-    elif call.version >= VERSION_TXN_OFFSET_COMMIT_ADDS:
-        coordinator.add_partitions(claim, (partition,), 2, answer)
-    else:
-        code = coordinator.verify(claim, (partition,))[partition]
-        answer(Code.INVALID_TXN_STATE if code is Code.TRANSACTION_ABORTABLE else code)
+
+    def on_asked(codes: Mapping[TopicPartition, Code]) -> None:
+        is_abortable = codes[partition] is Code.TRANSACTION_ABORTABLE
+        answer(Code.INVALID_TXN_STATE if is_abortable else codes[partition])
+
+    adds = call.version >= VERSION_TXN_OFFSET_COMMIT_ADDS
+    call.core.coordinator.admit(claim, (partition,), adds=adds, done=on_asked)
 
 
 def _check_offsets(call: Call, offsets: Iterable[TopicPartition]) -> dict[TopicPartition, Code]:
@@ -231,12 +226,12 @@ def _commit_offsets(call: Call, offsets: dict[TopicPartition, CommittedOffset]) 
 # ---- listing ----
 
 
-def on_describe_transactions(call: Call) -> None:
+def on_describe_transactions(call: Call) -> Answer:
     states = [
         {"transactional_id": one, "producer_id": -1, **answer_or_error(_describe, call, one)}
         for one in call.body["transactional_ids"]
     ]
-    call.answer({"transaction_states": states})
+    return {"transaction_states": states}
 
 
 def _describe(call: Call, transactional_id: str) -> Answer:
@@ -245,10 +240,7 @@ def _describe(call: Call, transactional_id: str) -> Answer:
     if transaction is None:
         raise Refused(Code.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else Code.INVALID_REQUEST)
     record = transaction.record
-    topics: dict[str, list[int]] = {}
-    for topic, index in record.partitions:
-        if call.is_allowed(acl.DESCRIBE, acl.TOPIC, topic):
-            topics.setdefault(topic, []).append(index)
+    topics = visible_by_topic(call, record.partitions)
     return {
         "transaction_state": record.state.value,
         "transaction_timeout_ms": record.timeout_ms,
@@ -259,7 +251,7 @@ def _describe(call: Call, transactional_id: str) -> Answer:
     }
 
 
-def on_list_transactions(call: Call) -> None:
+def on_list_transactions(call: Call) -> Answer:
     """Lists ids that this broker coordinates."""
     call.check_fault()
     body = call.body
@@ -289,4 +281,4 @@ def on_list_transactions(call: Call) -> None:
                 }
             )
     unknown = [one for one in body["state_filters"] if one not in known_states]
-    call.answer({"error_code": 0, "unknown_state_filters": unknown, "transaction_states": found})
+    return {"error_code": 0, "unknown_state_filters": unknown, "transaction_states": found}

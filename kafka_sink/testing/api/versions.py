@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from kafka_sink.testing.api.parts import Answer
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.session import Stage
@@ -62,7 +63,7 @@ def list_api_versions(call: Call) -> list[dict[str, int]]:
     ]
 
 
-def on_api_versions(call: Call) -> None:
+def on_api_versions(call: Call) -> Answer:
     call.check_fault()
     if call.version >= 3:
         _check_software(call)
@@ -71,15 +72,13 @@ def on_api_versions(call: Call) -> None:
     level = call.core.settings.number(TRANSACTION_VERSION)
     finalized = {"name": TRANSACTION_VERSION, "max_version_level": level, "min_version_level": level}
     supported = {"name": TRANSACTION_VERSION, "min_version": 0, "max_version": TRANSACTION_VERSION_MAX}
-    call.answer(
-        {
-            "error_code": 0,
-            "api_keys": list_api_versions(call),
-            "supported_features": [supported],
-            "finalized_features_epoch": 1,
-            "finalized_features": [finalized] if level else [],
-        }
-    )
+    return {
+        "error_code": 0,
+        "api_keys": list_api_versions(call),
+        "supported_features": [supported],
+        "finalized_features_epoch": 1,
+        "finalized_features": [finalized] if level else [],
+    }
 
 
 def _check_software(call: Call) -> None:

@@ -16,6 +16,8 @@ from kafka_sink.frozen import frozen
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 NAMED = frozenset({"record", "error", "enum", "fixed"})
+# A type with one inner type -> where that is.
+INNER = {"array": "items", "map": "values"}
 # Writer -> further reader types that can read it.
 PROMOTIONS: Mapping[str, frozenset[str]] = {
     "int": frozenset({"long", "float", "double"}),
@@ -69,16 +71,13 @@ class _Parser:
             return self.read(kind, space)
         if kind in NAMED:
             return {"ref": self._define(said, kind, space)}
-        if kind == "array":
-            return {"type": "array", "items": self.read(said.get("items"), space)}
-        if kind == "map":
-            return {"type": "map", "values": self.read(said.get("values"), space)}
+        if kind in INNER:
+            return {"type": kind, INNER[kind]: self.read(said.get(INNER[kind]), space)}
         return self.read(kind, space)
 
     def _union(self, branches: list[Any], space: str) -> list[Any]:
         found = [self.read(each, space) for each in branches]
-        seen = [json.dumps(each if isinstance(each, str) else each.get("ref", each.get("type"))) for each in found
-                if not isinstance(each, list)]  # fmt: skip
+        seen = [_describe(each) for each in found if not isinstance(each, list)]
         if len(seen) < len(found):
             raise InvalidAvro("a union directly inside a union")
         if len(set(seen)) < len(seen):
@@ -183,7 +182,7 @@ class _Resolution:
             return self._named_type_reasons(reader["ref"], writer["ref"], path)
         if reader.get("type") != writer.get("type"):
             return [mismatch]
-        inner = "items" if reader["type"] == "array" else "values"
+        inner = INNER[reader["type"]]
         return self.reasons(reader[inner], writer[inner], f"{path}{inner}/")
 
     def _named_type_reasons(self, reader_name: str, writer_name: str, path: str) -> list[str]:

@@ -108,7 +108,7 @@ class RegistryCore:
                 name, password = "", ""
             if name in self.users and self.users[name] == password:
                 return
-        raise RegistryRefusal(401, 401, "Unauthorized")
+        raise RegistryRefusal(401, "Unauthorized")
 
     def _route(self, method: str, target: str, body: bytes) -> Any:
         path = urlsplit(target)
@@ -117,9 +117,9 @@ class RegistryCore:
         for wanted, pattern, handle in _ROUTES:
             if wanted == method and _fits(pattern, parts):
                 if len(parts) > 1 and parts[0] == "subjects" and parts[1] in self.denied_subjects:
-                    raise RegistryRefusal(403, 40301, f"User is denied operation on subject {parts[1]}")
+                    raise RegistryRefusal(40301, f"User is denied operation on subject {parts[1]}")
                 return handle(self, _Call(parts, query, _json(body) if method in ("POST", "PUT") else None))
-        raise RegistryRefusal(404, 404, "HTTP 404 Not Found")
+        raise RegistryRefusal(404, "HTTP 404 Not Found")
 
     # ---- subjects ----
 
@@ -150,7 +150,7 @@ class RegistryCore:
             content, subject, normalize=call.is_set("normalize"), with_deleted=call.is_set("deleted")
         )
         if found is None:
-            raise RegistryRefusal(404, 40403, "Schema not found")
+            raise RegistryRefusal(40403, "Schema not found")
         return found.to_answer(subject)
 
     def _register(self, call: _Call) -> Any:
@@ -159,29 +159,16 @@ class RegistryCore:
 
     def _delete_subject(self, call: _Call) -> Any:
         subject, permanent = call.parts[1], call.is_set("permanent")
-        if permanent and self.store.versions(subject):
-            raise RegistryRefusal(
-                404, 40405, f"Subject '{subject}' was not deleted first before being permanently deleted"
-            )
-        if not permanent and self.store.versions(subject, with_deleted=True) and not self.store.versions(subject):
-            raise RegistryRefusal(
-                404, 40404, f"Subject '{subject}' was soft deleted.Set permanent=true to delete permanently"
-            )
+        self.store.require_versions(subject, with_deleted=True)
+        is_deleted = not self.store.versions(subject)
+        _check_deletion(f"Subject '{subject}'", 40404, is_deleted=is_deleted, permanent=permanent)
         return self.store.delete(subject, lambda each: permanent or not each.is_deleted, permanent=permanent)
 
     def _delete_version(self, call: _Call) -> Any:
         subject, permanent = call.parts[1], call.is_set("permanent")
         found = self.store.version(subject, call.parts[3], with_deleted=True)
-        if permanent and not found.is_deleted:
-            raise RegistryRefusal(
-                404, 40407, f"Subject '{subject}' Version {found.number} was not deleted first before being "
-                "permanently deleted"
-            )  # fmt: skip
-        if not permanent and found.is_deleted:
-            raise RegistryRefusal(
-                404, 40406, f"Subject '{subject}' Version {found.number} was soft deleted.Set permanent=true to "
-                "delete permanently"
-            )  # fmt: skip
+        what = f"Subject '{subject}' Version {found.number}"
+        _check_deletion(what, 40406, is_deleted=found.is_deleted, permanent=permanent)
         return self.store.delete(subject, lambda each: each is found, permanent=permanent)[0]
 
     # ---- schemas ----
@@ -196,11 +183,11 @@ class RegistryCore:
     def _content_of_id(self, call: _Call) -> Content:
         wanted = call.parts[2]
         if not re.fullmatch(r"-?[0-9]{1,10}", wanted):
-            raise RegistryRefusal(404, 404, "HTTP 404 Not Found")
+            raise RegistryRefusal(404, "HTTP 404 Not Found")
         context = self.store.contexts.get(self.store.context_of(call.query.get("subject", "")))
         content = None if context is None else context.by_id.get(int(wanted))
         if content is None:
-            raise RegistryRefusal(404, 40403, f"Schema {wanted} not found")
+            raise RegistryRefusal(40403, f"Schema {wanted} not found")
         return content
 
     def _where_is_id(self, call: _Call) -> list[tuple[str, int]]:
@@ -224,7 +211,7 @@ class RegistryCore:
             for content in context.by_id.values():
                 if content.guid == call.parts[2].lower():
                     return {**content.to_answer(), "guid": content.guid}
-        raise RegistryRefusal(404, 40403, f"Schema {call.parts[2]} not found")
+        raise RegistryRefusal(40403, f"Schema {call.parts[2]} not found")
 
     # ---- compatibility, level, mode ----
 
@@ -249,7 +236,7 @@ class RegistryCore:
         setting = _SETTINGS[call.parts[0]]
         value = call.body.get(setting.word)
         if not isinstance(value, str) or value.upper() not in setting.choices:
-            raise RegistryRefusal(422, setting.code_wrong, setting.text_wrong)
+            raise RegistryRefusal(setting.code_wrong, setting.text_wrong)
         setting.values_in(self.store)[_subject_of(call)] = value.upper()
         return {setting.word: value.upper()}
 
@@ -278,7 +265,7 @@ class _Setting:
 
     def missing(self, subject: str) -> RegistryRefusal:
         text = f"Subject '{subject}' does not have subject-level {self.word} configured"
-        return RegistryRefusal(404, self.code_missing, text)
+        return RegistryRefusal(self.code_missing, text)
 
 
 _LEVELS_IN_WORDS = "none, backward, forward, full, backward_transitive, forward_transitive, and full_transitive"
@@ -336,13 +323,21 @@ def _fits(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
     return len(pattern) == len(parts) and all(each in ("*", part) for each, part in zip(pattern, parts, strict=True))
 
 
+def _check_deletion(what: str, code: int, *, is_deleted: bool, permanent: bool) -> None:
+    """First softly, then permanently; each once."""
+    if is_deleted and not permanent:
+        raise RegistryRefusal(code, f"{what} was soft deleted.Set permanent=true to delete permanently")
+    if permanent and not is_deleted:
+        raise RegistryRefusal(code + 1, f"{what} was not deleted first before being permanently deleted")
+
+
 def _json(body: bytes) -> Any:
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):
-        raise RegistryRefusal(400, 400, "Unable to process JSON") from None
+        said = None
     if not isinstance(said, dict):
-        raise RegistryRefusal(400, 400, "Unable to process JSON")
+        raise RegistryRefusal(400, "Unable to process JSON")
     return said
 
 

@@ -21,10 +21,12 @@ DEFAULT_CONTEXT = "."
 
 
 class RegistryRefusal(Exception):
-    def __init__(self, status: int, code: int, message: str) -> None:
+    """The first three digits of the API's error code are the HTTP status."""
+
+    def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
-        self.status = status
         self.code = code
+        self.status = int(str(code)[:3])
 
 
 @dataclass(frozen=True)
@@ -44,15 +46,15 @@ class Content:
     def of(said: Mapping[str, Any]) -> Content:
         text, kind = said.get("schema"), said.get("schemaType") or AVRO
         if not isinstance(text, str) or not text.strip():
-            raise RegistryRefusal(422, 42201, "Empty schema")
+            raise RegistryRefusal(42201, "Empty schema")
         if kind not in KINDS:
-            raise RegistryRefusal(422, 42201, f"Invalid schema type {kind}")
+            raise RegistryRefusal(42201, f"Invalid schema type {kind}")
         try:
             given = said.get("references") or []
             references = tuple(Ref(str(each["name"]), str(each["subject"]), int(each["version"])) for each in given)
         except (TypeError, KeyError, ValueError, OverflowError):
             text = "Invalid schema: a reference needs name, subject and version"
-            raise RegistryRefusal(422, 42201, text) from None
+            raise RegistryRefusal(42201, text) from None
         return Content(kind, text, references)
 
     def to_answer(self) -> dict[str, Any]:
@@ -115,7 +117,7 @@ class Store:
         """Returns at least one version."""
         found = self.versions(subject, with_deleted=with_deleted)
         if not found:
-            raise RegistryRefusal(404, 40401, f"Subject '{subject}' not found.")
+            raise RegistryRefusal(40401, f"Subject '{subject}' not found.")
         return found
 
     def version(self, subject: str, wanted: str, *, with_deleted: bool = False) -> StoredVersion:
@@ -123,7 +125,7 @@ class Store:
         every = self.require_versions(subject, with_deleted=with_deleted)
         found = every[-1] if number == -1 else next((each for each in every if each.number == number), None)
         if found is None:
-            raise RegistryRefusal(404, 40402, f"Version {number} not found.")
+            raise RegistryRefusal(40402, f"Version {number} not found.")
         return found
 
     @staticmethod
@@ -132,7 +134,7 @@ class Store:
             return -1
         if not wanted.isdecimal() or not 1 <= int(wanted) <= 2**31 - 1:
             raise RegistryRefusal(
-                422, 42202, f"The specified version '{wanted}' is not a valid version id. Allowed values are between "
+                42202, f"The specified version '{wanted}' is not a valid version id. Allowed values are between "
                 '[1, 2^31-1] and the string "latest"'
             )  # fmt: skip
         return int(wanted)
@@ -147,7 +149,7 @@ class Store:
                 versions = [version for version in self.versions(other) if version.number == each.version]
                 if not versions:
                     raise RegistryRefusal(
-                        422, 42201, f"No schema reference found for subject '{other}' version {each.version}"
+                        42201, f"No schema reference found for subject '{other}' version {each.version}"
                     )
                 take(versions[0].content)
                 found.setdefault((other, each.version), versions[0].content.text)
@@ -167,22 +169,20 @@ class Store:
         if content.kind == PROTOBUF:
             is_text = any(word in content.text for word in ("message", "enum", "syntax"))
             if not is_text and not _is_descriptor(content.text):
-                raise RegistryRefusal(422, 42201, "Invalid schema: no message in this Protobuf schema")
+                raise RegistryRefusal(42201, "Invalid schema: no message in this Protobuf schema")
             return content
         if content.kind == JSON:
             try:
-                is_schema = isinstance(json.loads(content.text), (dict, bool))
+                schema = json.loads(content.text)
             except (ValueError, RecursionError):
-                is_schema = False
-            if not is_schema:
-                raise RegistryRefusal(422, 42201, "Invalid schema: this JSON schema is no object")
+                schema = None
+            if not isinstance(schema, (dict, bool)):
+                raise RegistryRefusal(42201, "Invalid schema: this JSON schema is no object")
             return content
         try:
             parse_avro(content.text, texts)
         except InvalidAvro as error:
-            raise RegistryRefusal(
-                422, 42201, f"Invalid schema {content.text[:200]} with refs, details: {error}"
-            ) from None
+            raise RegistryRefusal(42201, f"Invalid schema {content.text[:200]} with refs, details: {error}") from None
         text = json.dumps(json.loads(content.text), separators=(",", ":"), ensure_ascii=False)
         return Content(AVRO, text, content.references)
 
@@ -244,9 +244,9 @@ class Store:
 
     def register(self, content: Content, subject: str, *, normalize: bool) -> StoredVersion:
         if not subject.strip():
-            raise RegistryRefusal(422, 42208, "The specified subject is not a valid subject.")
+            raise RegistryRefusal(42208, "The specified subject is not a valid subject.")
         if self.mode(subject) in READ_ONLY:
-            raise RegistryRefusal(422, 42205, f"Subject {subject} is in read-only mode")
+            raise RegistryRefusal(42205, f"Subject {subject} is in read-only mode")
         content = self.check(content, subject)
         known = self.find_same(content, subject, normalize=normalize)
         if known is not None:
@@ -254,7 +254,7 @@ class Store:
         reasons = self.reasons(content, subject, self.relevant_versions(subject))
         if reasons:
             raise RegistryRefusal(
-                409, 409, "Schema being registered is incompatible with an earlier schema for subject "
+                409, "Schema being registered is incompatible with an earlier schema for subject "
                 f'"{subject}", details: {reasons}, compatibility: \'{self.level(subject)}\''
             )  # fmt: skip
         context = self.contexts.setdefault(self.context_of(subject), RegistryContext())
@@ -291,7 +291,7 @@ class Store:
         for each in wanted:
             if self.list_referrers(subject, each.number):
                 raise RegistryRefusal(
-                    422, 42206, f"One or more references exist to the schema {subject} version {each.number}."
+                    42206, f"One or more references exist to the schema {subject} version {each.number}."
                 )
         context = self.contexts[self.context_of(subject)]
         for each in wanted:

@@ -72,7 +72,7 @@ def test_an_answer_to_an_older_question_is_ignored() -> None:
     before = tracker.view
     body = {**driver.cluster.metadata_body(driver.cluster.requests_of(METADATA)[0]), "cluster_id": "other"}
     older = Request(METADATA, {}, MetadataRequest((), False), 1)
-    tracker.on_answer(driver.now_ms, Answer(older, 0, 12, body, None, True, 0))
+    tracker.on_answer(driver.now_ms, Answer(older, 0, body))
     assert tracker.view is before
 
 

@@ -26,7 +26,7 @@ GREETING = [API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE]
 
 
 def plain(_host: str = "") -> Exchange:
-    return password_exchange("PLAIN", "alice", "hunter2", "")
+    return password_exchange("PLAIN", {"username": "alice", "password": "hunter2"}, "")
 
 
 class TwoSteps:

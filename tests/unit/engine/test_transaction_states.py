@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from transaction_driver import TransactionDriver, started
 
-from kafka_sink.engine.commands import Abandon, SendOffsets
+from kafka_sink.engine.commands import Abandon, ConsumerGroup, SendOffsets
 from kafka_sink.engine.producer_batch import ProducerIdentity
 from kafka_sink.engine.transaction import (
     TRANSITIONS,
@@ -32,7 +32,7 @@ CAUSE = ProducerFenced("somebody else")
 WISHES: dict[str, Callable[[Transaction], None]] = {
     "init": lambda transaction: transaction.init(1),
     "begin": lambda transaction: transaction.begin(1, 1),
-    "send_offsets": lambda transaction: transaction.send_offsets(SendOffsets(1, "g", {})),
+    "send_offsets": lambda transaction: transaction.send_offsets(SendOffsets(1, ConsumerGroup("g"), {})),
     "prepare": lambda transaction: transaction.prepare(1),
     "resume": lambda transaction: transaction.resume(1, RECEIPT),
     "commit": lambda transaction: transaction.end(1, commit=True),

@@ -22,6 +22,7 @@ from fake_cluster import Asked, FakeCluster
 from kafka_sink.engine.commands import (
     BeginTransaction,
     Close,
+    ConsumerGroup,
     EndTransaction,
     Finished,
     InitTransactions,
@@ -107,7 +108,7 @@ class TransactionDriver(EngineDriver):
         return self._wish(ResumeTransaction(self.operation_id(), receipt))
 
     def send_offsets(self, group_id: str = "readers", **fields: Any) -> int:
-        return self._wish(SendOffsets(self.operation_id(), group_id, OFFSETS, **fields))
+        return self._wish(SendOffsets(self.operation_id(), ConsumerGroup(group_id, **fields), OFFSETS))
 
     def close(self) -> int:
         return self._wish(Close(self.operation_id()))

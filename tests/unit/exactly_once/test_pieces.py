@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from kafka_sink.client.admin_request import AdminResponse, AllBrokers, RequestKey, ResponseKind
 from kafka_sink.errors import CommitAborted, CommitError, CommitLost, CommitPending, ConfigError, RemoteProtocolError
 from kafka_sink.exactly_once.identity import (
     NUMBER_MAX,
@@ -18,6 +19,8 @@ from kafka_sink.exactly_once.log_scan import read_append_answer
 from kafka_sink.exactly_once.outcome import Meaning, meaning
 from kafka_sink.exactly_once.phase import TRANSITIONS, Phase
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
+from kafka_sink.exactly_once.retry_queue import RetryQueue
+from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.spark.task import IDENTITIES_MAX
 from kafka_sink.wire.apis import END_TXN
 from kafka_sink.wire.codes import CODES
@@ -48,6 +51,23 @@ def test_no_code_makes_the_driver_take_a_commit_for_done_but_zero_and_none_for_l
     found = meaning(END_TXN, code)
     assert (found is Meaning.DONE) == (code == 0)
     assert found is not Meaning.NEVER
+
+
+def test_requests_beyond_the_limit_wait_for_those_in_flight() -> None:
+    queue = RetryQueue(DeliverySettings(parallel_requests=2))
+    for number in range(4):
+        queue.ask(0, RequestKey("x", number), AllBrokers(), END_TXN, {})
+    out = queue.take_due(0)
+    assert [request.key.number for request in out] == [0, 1] and queue.take_due(0) == []
+    assert queue.wake_at_ms() is None
+    assert queue.accept(AdminResponse(out[1], ResponseKind.LOST)) and not queue.accept(
+        AdminResponse(out[1], ResponseKind.LOST)
+    )
+    queue.repeat(0, out[1].key)
+    queue.drop(out[0].key)
+    assert [request.key.number for request in queue.take_due(0)] == [2, 3]
+    queue.drop_all()
+    assert queue.count == 0 and not queue.is_out(RequestKey("x", 2))
 
 
 @pytest.mark.parametrize("location", ["/a/b", "/a//b/", "file:/a/b", "file:///a/b/", " /a/b", "FILE:/a/b"])

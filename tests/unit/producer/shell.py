@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from kafka_sink.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
+from kafka_sink.client.node import Node
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import KafkaSinkError
@@ -170,6 +171,9 @@ class FakeNetwork:
 
 class FakeNodes:
     unavailable_since_ms: int | None = None
+
+    def __init__(self) -> None:
+        self.by_connection = {number: Node(7, Endpoint("h", 1)) for number in range(1, 7)}
 
     def in_flight_count(self, node_id: int) -> int:
         return 0

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafka_sink.engine.commands import SendOffsets
+from kafka_sink.engine.commands import ConsumerGroup
 from kafka_sink.errors import DataError, KafkaSinkError
 from kafka_sink.producer import interceptors as interceptors_module
 from kafka_sink.producer.interceptors import Interceptors, ProducerRecord
-from kafka_sink.producer.offsets import ConsumerGroup, OffsetAndMetadata, read_offsets
+from kafka_sink.producer.offsets import OffsetAndMetadata, read_offsets
 from kafka_sink.producer.serialize import check_row, check_size, read_headers, serialize
 
 from .shell import FakeLogger
@@ -150,15 +150,13 @@ def test_interceptors_that_raise_in_the_end_do_not_keep_others_from_theirs(logge
 def test_offsets_carry_the_member_of_the_group() -> None:
     group = ConsumerGroup("g", 3, "member", "instance")
     offsets: dict[tuple[str, int], int | OffsetAndMetadata] = {("t", 0): 5, ("t", 1): OffsetAndMetadata(6, 2, "note")}
-    assert read_offsets(offsets, group) == SendOffsets(
-        0, "g", {("t", 0): (5, -1, ""), ("t", 1): (6, 2, "note")}, 3, "member", "instance"
-    )
-    assert read_offsets({("t", 0): 1}, "g").member_id == ""
+    assert read_offsets(offsets, group) == (group, {("t", 0): (5, -1, ""), ("t", 1): (6, 2, "note")})
+    assert read_offsets({("t", 0): 1}, "g")[0] == ConsumerGroup("g", -1, "", None)
 
 
 def test_offsets_may_be_numbers_of_numpy() -> None:
     from_arrays: Any = {("t", np.int32(1)): np.int64(7), ("t", 2): (np.int64(8), 3)}
-    assert read_offsets(from_arrays, "g").offsets == {("t", 1): (7, -1, ""), ("t", 2): (8, 3, "")}
+    assert read_offsets(from_arrays, "g")[1] == {("t", 1): (7, -1, ""), ("t", 2): (8, 3, "")}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafka_sink.client.commands import RequestObserved
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.metric_window import MetricWindow
@@ -70,6 +71,10 @@ def drained(topic: str, records: int, batch_bytes: int, records_bytes: int, *, o
     return ProducerBatch(topic, 0, EncodedBatch(0, payload, records, 0, 0, records_bytes), opened_ms)
 
 
+def failing(records: int) -> ProducerBatch:
+    return drained("a", records, 500, 1000, opened_ms=0)
+
+
 def of_producer(subject: ProducerMetrics, now_ms: int) -> dict[str, float]:
     return {name: value for (group, name, tags), value in subject.snapshot(now_ms).items() if tags == CLIENT}
 
@@ -125,7 +130,7 @@ def test_drained_batches_count_for_producer_and_topic(in_one_turn: bool) -> None
         subject.on_turn(1500)
         subject.on_drained([b])
     subject.on_turn(1600)
-    subject.on_answer(1, api_key=PRODUCE.key, latency_ms=5, throttle_ms=0)
+    subject.on_answer(RequestObserved(1, PRODUCE.key, 5, 0))
     found = of_producer(subject, 2000)
     assert (found["record-send-total"], found["record-size-avg"], found["records-per-request-avg"]) == (40, 100, 40)
     assert (found["batch-size-avg"], found["batch-size-max"]) == (1750, 3000)
@@ -138,8 +143,8 @@ def test_drained_batches_count_for_producer_and_topic(in_one_turn: bool) -> None
 
 def test_retries_errors_and_splits_are_counted() -> None:
     subject = metrics()
-    subject.on_retried("a", records=3)
-    subject.on_failed("a", records=2)
+    subject.on_retried(failing(3), None)
+    subject.on_failed(failing(2))
     subject.on_split()
     found = of_producer(subject, 10)
     assert (found["record-retry-total"], found["record-error-total"], found["batch-split-total"]) == (3, 2, 1)
@@ -149,8 +154,8 @@ def test_retries_errors_and_splits_are_counted() -> None:
 
 def test_latency_is_that_of_produce_requests_and_throttling_that_of_all() -> None:
     subject = metrics()
-    subject.on_answer(-2, api_key=METADATA.key, latency_ms=900, throttle_ms=30)
-    subject.on_answer(1, api_key=PRODUCE.key, latency_ms=5, throttle_ms=10)
+    subject.on_answer(RequestObserved(-2, METADATA.key, 900, 30))
+    subject.on_answer(RequestObserved(1, PRODUCE.key, 5, 10))
     found = of_producer(subject, 10)
     assert (found["request-latency-max"], found["produce-throttle-time-avg"]) == (5, 20)
     assert (found["response-total"], found["network-io-total"]) == (2, 2)
@@ -233,9 +238,9 @@ def test_gauges_are_asked_at_each_snapshot_and_may_feed_the_metrics_themselves()
 
 def test_totals_are_the_counters_of_a_snapshot_and_name_the_errors_of_retries() -> None:
     subject = metrics()
-    subject.on_retried("a", records=3, error_code=6)
-    subject.on_retried("a", records=1)
-    subject.on_retried("a", records=1)
+    subject.on_retried(failing(3), 6)
+    subject.on_retried(failing(1), None)
+    subject.on_retried(failing(1), None)
     subject.on_request(1, request_bytes=500)
     subject.on_call("flush", duration_ns=7)
     totals, sums, retried = subject.totals(5)

@@ -27,14 +27,14 @@ class Steps:
         self.operations = Operations(shell.mailbox, shell.appender, shell.metrics, 0)
 
     def call(self, name: str, subject: object = None) -> object:
-        return self.operations.step(name, c.InitTransactions, subject=subject)
+        return self.operations.step(name, c.StartOver, subject)
 
     def time_out(self, name: str, subject: object = None) -> int:
         """Lets a step time out; returns its operation id."""
         with pytest.raises(OperationTimeout, match="may be called again"):
             self.call(name, subject)
         (wish,) = self.mailbox.take_inputs()
-        assert isinstance(wish, c.InitTransactions)
+        assert isinstance(wish, c.StartOver)
         return wish.operation_id
 
     def end(self, operation_id: int, error: TransactionAborted | None = None, result: object = None) -> None:
@@ -62,7 +62,7 @@ def test_the_outcome_of_a_step_whose_wait_was_interrupted_is_told_at_the_next_ca
         with pytest.raises(KeyboardInterrupt):
             steps.call(COMMIT)
     (wish,) = steps.mailbox.take_inputs()
-    assert isinstance(wish, c.InitTransactions)
+    assert isinstance(wish, c.StartOver)
     steps.end(wish.operation_id, result="done")
     with pytest.raises(LocalProtocolError, match="call it again first"):
         steps.call("begin_transaction()")

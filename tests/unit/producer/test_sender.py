@@ -8,18 +8,19 @@ from functools import partial
 
 import pytest
 
+from kafka_sink.client.cluster import Endpoint
 from kafka_sink.client.commands import (
     Connect,
     Connected,
     Disconnect,
     Disconnected,
-    HandedOver,
     Notice,
     Received,
     RequestObserved,
     Resolved,
     Send,
 )
+from kafka_sink.client.node import Node
 from kafka_sink.engine import commands as c
 from kafka_sink.errors import DeliveryError, LocalProtocolError, TransportError
 from kafka_sink.producer import sender as sender_module
@@ -288,12 +289,16 @@ def test_metrics_forget_connections_that_were_closed_or_never_opened() -> None:
         shell.sender.turn()
     found = {name: number for (_, name, tags), number in shell.metrics.snapshot(1000).items() if len(tags) == 1}
     assert (found["connection-creation-total"], found["connection-close-total"]) == (2, 1)
+    shell.engine.nodes.by_connection = {6: Node(7, Endpoint("h", 1))}
     assert shell.sender.requests_in_flight == 3
 
 
 def test_metrics_count_a_handed_over_connection_for_its_new_node() -> None:
     shell = SenderShell()
-    shell.engine.answers = [[Connect(4, -2, (2, ("h", 1))), HandedOver(4, 7), Send(4, [b"abc", b"de"])]]
+    shell.engine.nodes.by_connection[4] = Node(-2, Endpoint("h", 1))
+    shell.engine.answers = [[Send(4, [b"abc"])], [Send(4, [b"abc", b"de"])]]
+    shell.sender.turn()
+    shell.engine.nodes.by_connection[4] = Node(7, Endpoint("h", 1))
     shell.sender.turn()
     found = shell.metrics.snapshot(1000).items()
     by_node = {
@@ -301,7 +306,7 @@ def test_metrics_count_a_handed_over_connection_for_its_new_node() -> None:
         for (_, name, tags), number in found
         if name == "outgoing-byte-total" and len(tags) == 2
     }
-    assert by_node == {"node-7": 5}
+    assert by_node == {"node--2": 3, "node-7": 5}
 
 
 def test_a_finished_close_is_the_last_turn_and_an_abandon_too() -> None:

@@ -162,19 +162,19 @@ def test_what_is_only_sent_with_a_token_is_said_to_have_no_effect_without_one() 
 
 
 def test_which_schema_is_chosen() -> None:
-    assert parsed(URL).value.version is None and not parsed(URL).value.registers
-    assert parsed(URL, {"use.latest.version": "true"}).value.version == "latest"
-    assert parsed(URL, {"auto.register.schemas": "true"}).key.registers
-    assert parsed(URL, {"value.schema.version": "LATEST"}).value.version == "latest"
-    assert parsed(URL, {"value.schema.id": "7"}).value.identity == 7
-    assert parsed(URL, {"value.schema.id": GUID.upper()}).value.identity == GUID
+    assert parsed(URL).value.query.version is None and not parsed(URL).value.query.registers
+    assert parsed(URL, {"use.latest.version": "true"}).value.query.version == "latest"
+    assert parsed(URL, {"auto.register.schemas": "true"}).key.query.registers
+    assert parsed(URL, {"value.schema.version": "LATEST"}).value.query.version == "latest"
+    assert parsed(URL, {"value.schema.id": "7"}).value.query.identity == 7
+    assert parsed(URL, {"value.schema.id": GUID.upper()}).value.query.identity == GUID
 
 
 def test_what_is_said_of_one_side_counts_more_than_what_is_said_of_both() -> None:
     settings = parsed(URL, {"use.latest.version": "true", "value.schema.version": "3", "key.schema.id": "4"})
-    assert (settings.value.version, settings.key.version, settings.key.identity) == (3, None, 4)
+    assert (settings.value.query.version, settings.key.query.version, settings.key.query.identity) == (3, None, 4)
     settings = parsed(URL, {"auto.register.schemas": "true", "value.schema.id": "3"})
-    assert (settings.value.registers, settings.key.registers) == (False, True)
+    assert (settings.value.query.registers, settings.key.query.registers) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -235,4 +235,4 @@ def test_a_context_stands_in_front_of_a_subject() -> None:
     assert add_context("eu", ":.us:orders-value") == ":.us:orders-value"
     for name in ("eu", ".eu", ":.eu:"):
         assert registry_of({"schema.registry.context": name}).context == "eu"
-    assert parsed(URL, {"schema.registry.context": "eu", "value.subject.name": "s"}).value.subject == ":.eu:s"
+    assert parsed(URL, {"schema.registry.context": "eu", "value.subject.name": "s"}).value.query.subject == ":.eu:s"

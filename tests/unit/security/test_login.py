@@ -23,7 +23,7 @@ def json_web_token(**claims: Any) -> str:
 
 
 def test_plain_is_name_and_password_in_one_message() -> None:
-    exchange = password_exchange("PLAIN", "\u00e4", "p", "")
+    exchange = password_exchange("PLAIN", {"username": "\u00e4", "password": "p"}, "")
     assert exchange.first() == "\0\u00e4\0p".encode()
     assert exchange.step(b"") is None
 
@@ -32,7 +32,7 @@ def test_plain_is_name_and_password_in_one_message() -> None:
 @pytest.mark.parametrize("login", [("", "p"), ("u", ""), ("u\0", "p"), ("u", "p\0q")])
 def test_a_missing_or_impossible_credential_is_named_and_not_shown(mechanism: str, login: tuple[str, str]) -> None:
     with pytest.raises(ConfigError, match=f"for sasl.mechanism={mechanism} (is missing|contains a NUL)"):
-        password_exchange(mechanism, *login, "n")
+        password_exchange(mechanism, {"username": login[0], "password": login[1]}, "n")
 
 
 def test_oauthbearer_sends_the_token_and_extensions_in_one_message() -> None:
@@ -64,7 +64,8 @@ def test_an_extension_that_could_end_the_message_is_refused(extension: tuple[str
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_an_exchange_shows_no_secret(mechanism: str) -> None:
-    assert "hunter" not in repr(password_exchange(mechanism, "hunter1", "hunter2", "n"))
+    login = {"username": "hunter1", "password": "hunter2"}
+    assert "hunter" not in repr(password_exchange(mechanism, login, "n"))
     assert "hunter" not in repr(OAuthBearerExchange("hunter3", {"a": "hunter"}))
 
 

@@ -312,3 +312,9 @@ def test_a_second_request_of_a_connection_waits_for_the_answer_to_the_first(clie
     assert not client.has_answer(first) and not client.has_answer(second)
     client.advance(1)
     assert client.has_answer(first) and client.has_answer(second)
+
+
+def test_a_service_without_codecs_refuses_a_compressed_batch_and_survives_one_without_a_whole_header() -> None:
+    client = ClusterClient(BrokerCluster(1, topics={"t": 1}, settings=Settings(quirks="event-hubs")))
+    assert client.produce(batch(b"a", attributes=1)) == (76, -1)
+    assert client.produce(bytes(8) + (14).to_bytes(4, "big") + bytes(4) + b"\x02" + bytes(9)) == (2, -1)
