@@ -15,10 +15,11 @@ import pyarrow as pa
 from kafka_sink.error_table.writes import COLUMN_TYPE
 from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
-from kafka_sink.records.arrays import OFFSET_TYPES, read_bytes, valid_mask
-from kafka_sink.records.taking import take_elements
+from kafka_sink.records.arrays import OFFSET_TYPES, read_bytes, take_elements, valid_mask
 from kafka_sink.records.varint import Array, binary_array, largest, length_varint_sizes, smallest
 
+# Offsets have 32 bits.
+BYTES_MAX = 2**31 - 1
 STRING_TYPES = "string, large_string or string_view"
 BYTES_TYPES = f"binary, large_binary, binary_view, fixed_size_binary, {STRING_TYPES}"
 _TEXT_TYPES = (pa.string(), pa.large_string(), pa.string_view())
@@ -99,7 +100,7 @@ class BytesColumn:
         if self.starts.dtype == np.int32:
             return binary_array(pa.py_buffer(self.data), np.ascontiguousarray(self.starts))
         first, last = int(self.starts[0]), int(self.starts[-1])
-        if last - first >= 2**31:
+        if last - first > BYTES_MAX:
             raise TooManyBytes
         return binary_array(pa.py_buffer(self.data[first:last]), (self.starts - first).astype(np.int32))
 

@@ -7,20 +7,16 @@ folder. If it is not found there, as in another release, the package is imported
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import find_spec, module_from_spec
-from typing import Protocol
 
 Data = bytes | bytearray | memoryview
 _COMPILED = "_crc32c"
 
 
-class Checksum(Protocol):
-    def __call__(self, data: Data, value: int = 0, /) -> int:
-        """`value` is the checksum of the preceding data."""
-
-
-def _import_crc32c() -> Checksum:
+def _import_crc32c() -> Callable[..., int]:
+    """Of data; a second argument is the checksum of the preceding data."""
     package = find_spec("crc32c")
     places = None if package is None else package.submodule_search_locations
     spec = PathFinder.find_spec(_COMPILED, places) if places else None
@@ -28,7 +24,7 @@ def _import_crc32c() -> Checksum:
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
         if callable(alone := getattr(module, "crc32c", None)):
-            found: Checksum = alone
+            found: Callable[..., int] = alone
             return found
     from crc32c import crc32c as whole
 

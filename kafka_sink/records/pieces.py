@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
-from kafka_sink.records.arrays import read_bytes
-from kafka_sink.records.bytes_column import BytesColumn, TooManyBytes
-from kafka_sink.records.taking import take_elements
+from kafka_sink.records.arrays import read_bytes, take_elements
+from kafka_sink.records.bytes_column import BYTES_MAX, BytesColumn, TooManyBytes
 from kafka_sink.records.varint import (
     WORD_BYTES,
     Array,
@@ -30,8 +29,6 @@ from kafka_sink.records.varint import (
     pack,
 )
 
-# Offsets have 32 bits.
-BYTES_MAX = 2**31 - 1
 LENGTH_BYTES_MAX = 5
 _EMPTY = pa.array([b""], pa.binary())
 # Lengths from -1 on that have their varint in a table.
@@ -124,12 +121,9 @@ def mask_pieces(pieces: Sequence[Piece], present: Array | None) -> list[Piece]:
 
 def _mask_piece(piece: Piece, present: Array) -> Piece:
     if isinstance(piece, VarintField):
-        words: Array | int = piece.words
-        if isinstance(words, int):
-            words = np.uint64(words)
-        return VarintField(
-            np.where(present, words, np.uint64(0)), np.where(present, piece.counts, 0).astype(np.uint8), piece.count_max
-        )
+        words, counts = np.asarray(piece.words, np.uint64), np.asarray(piece.counts, np.uint8)
+        masked = np.multiply(words, present, dtype=np.uint64), np.multiply(counts, present, dtype=np.uint8)
+        return VarintField(*masked, piece.count_max)
     both = present if piece.present is None else piece.present & present
     return Elements(piece.array, piece.bytes_max, piece.indices, both, piece.is_constant)
 

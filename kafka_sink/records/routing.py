@@ -48,7 +48,7 @@ _Partitioner = Callable[[str, RecordColumns, PartitionView, Loads | None, Array 
 @dataclass(slots=True)
 class _Sticky:
     partition: int
-    used_bytes: int
+    used_bytes: int = HEADER_BYTES
 
 
 class Router:
@@ -164,7 +164,7 @@ class Router:
         count = len(ends)
         sticky = self._sticky.get(topic)
         if sticky is None or sticky.partition not in (view.available or range(view.partition_count)):
-            sticky = self._sticky[topic] = self._next_stay(view, loads)
+            sticky = self._sticky[topic] = _Sticky(self._next_partition(view, loads))
         stays: list[int] = []
         lengths: list[int] = []
         start = 0
@@ -181,7 +181,7 @@ class Router:
                 before = int(ends[stop - 1])
                 start = stop
             if start < count:
-                sticky = self._sticky[topic] = self._next_stay(view, loads)
+                sticky = self._sticky[topic] = _Sticky(self._next_partition(view, loads))
         return np.repeat(np.array(stays, np.int32), lengths)
 
     def _record_ends(self, columns: RecordColumns, rows: Array | None) -> Array:
@@ -193,9 +193,6 @@ class Router:
         if isinstance(sizes, int):
             return np.arange(1, count + 1) * sizes
         return np.cumsum(sizes if rows is None else sizes[rows])
-
-    def _next_stay(self, view: PartitionView, loads: Loads | None) -> _Sticky:
-        return _Sticky(self._next_partition(view, loads), HEADER_BYTES)
 
     def _next_partition(self, view: PartitionView, loads: Loads | None) -> int:
         """Uniform, or with adaptive partitioning weighted towards short queues, as in KIP-794."""

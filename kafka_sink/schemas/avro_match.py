@@ -17,7 +17,7 @@ from kafka_sink.schemas.avro_default import encode_default
 from kafka_sink.schemas.decimals import PRECISION_MAX
 from kafka_sink.schemas.derive import derive_scalar
 from kafka_sink.schemas.naming import Problems, find_columns, is_bytes, is_list, is_text, join_path
-from kafka_sink.schemas.node import Numbers, ValueNode, days, integers, is_float, timestamps
+from kafka_sink.schemas.node import Numbers, ValueNode, days, encode_null, integers, is_float, timestamps
 
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
 # What can be written as a type: the second half of an error text.
@@ -40,10 +40,10 @@ def match_avro(kind: pa.DataType, schema: AvroType, path: str, problems: Problem
     kind = plain_type(kind)
     if schema.kind != "union":
         node = _match_node(kind, schema, path, problems)
-        return node if node is nodes.encode_null else partial(nodes.encode_slot, node, None, None)
+        return node if node is encode_null else partial(nodes.encode_slot, node, None, None)
     null_branch = schema.null_branch
     if pa.types.is_null(kind) and null_branch is not None:
-        return partial(nodes.encode_slot, nodes.encode_null, null_branch, null_branch)
+        return partial(nodes.encode_slot, encode_null, null_branch, null_branch)
     branches = [(number, branch) for number, branch in enumerate(schema.branches) if branch.kind != "null"]
     if len(branches) == 1:
         ((number, branch),) = branches
@@ -55,7 +55,7 @@ def match_avro(kind: pa.DataType, schema: AvroType, path: str, problems: Problem
         if not branch_problems.texts:
             return partial(nodes.encode_slot, node, number, null_branch)
     problems.add_mismatch(path, kind, str(schema), _fitting_types(schema))
-    return nodes.encode_null
+    return encode_null
 
 
 def _match_node(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
@@ -68,7 +68,7 @@ def _match_node(kind: pa.DataType, schema: AvroType, path: str, problems: Proble
         node = _match_scalar(kind, schema)
     if node is None:
         problems.add_mismatch(path, kind, str(schema), _fitting_types(schema))
-        return nodes.encode_null
+        return encode_null
     return node
 
 
@@ -115,7 +115,7 @@ def _match_scalar(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
     if schema.logical == "decimal":
         return _match_decimal(kind, schema)
     if schema.kind == "null":
-        return nodes.encode_null if pa.types.is_null(kind) else None
+        return encode_null if pa.types.is_null(kind) else None
     if schema.kind == "boolean":
         return nodes.encode_boolean if pa.types.is_boolean(kind) else None
     if schema.kind in ("int", "long"):

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_sink.frozen import frozen
-from kafka_sink.records.arrays import read_flags, read_float_words, read_lists, valid_mask
-from kafka_sink.records.bytes_column import BytesColumn, to_plain
-from kafka_sink.records.pieces import Elements, Piece, bytes_elements, constant_piece, join_pieces, mask_pieces
+from kafka_sink.records.arrays import read_flags, read_float_words, read_lists
+from kafka_sink.records.bytes_column import BytesColumn
+from kafka_sink.records.pieces import Elements, Piece, bytes_elements, constant_piece, join_pieces
 from kafka_sink.records.varint import VarintField, encode_varints
 from kafka_sink.schemas.decimals import encode_fixed_decimal, encode_shortest_decimal, read_halves
 from kafka_sink.schemas.misfit import MisfitScope
-from kafka_sink.schemas.node import Numbers, ValueNode, refuse_invalid_utf8, symbol_numbers
+from kafka_sink.schemas.node import Numbers, ValueNode, encode_present, refuse_invalid_utf8, symbol_numbers
 
 NULL_REFUSED = "is null, and the schema has no null there"
 # Branches of a union whose index is one byte.
@@ -35,13 +35,7 @@ def encode_slot(
     node: ValueNode, branch: int | None, null_branch: int | None, array: pa.Array, scope: MisfitScope
 ) -> list[Piece]:
     """A value in the branch of the enclosing union, if there is one. Without a null branch a null does not fit."""
-    array = to_plain(array)
-    valid = valid_mask(array)
-    inner = node(array, scope.where(valid))
-    if valid is not None:
-        inner = mask_pieces(inner, valid)
-        if null_branch is None:
-            scope.refuse(~valid, NULL_REFUSED)
+    inner, valid = encode_present(node, array, scope, NULL_REFUSED if null_branch is None else None)
     if branch is None:
         return inner
     if valid is None or null_branch is None:
@@ -50,10 +44,6 @@ def encode_slot(
         numbers = np.where(valid, np.uint64(branch << 1), np.uint64(null_branch << 1))
         return [VarintField(numbers, 1, 1), *inner]
     return [*encode_varints(np.where(valid, branch, null_branch)), *inner]
-
-
-def encode_null(array: pa.Array, scope: MisfitScope) -> list[Piece]:
-    return []
 
 
 def encode_boolean(array: pa.Array, scope: MisfitScope) -> list[Piece]:

@@ -16,7 +16,7 @@ from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas import json_nodes as nodes
 from kafka_sink.schemas.json_text import format_dates, format_intervals, format_timestamps
 from kafka_sink.schemas.naming import Problems, column_text, is_bytes, is_list, is_text, join_path, spark_name
-from kafka_sink.schemas.node import ValueNode, days, is_float, timestamps
+from kafka_sink.schemas.node import ValueNode, days, encode_null, is_float, timestamps
 
 
 def match_json(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> ValueNode:
@@ -58,13 +58,13 @@ def _match_node(kind: pa.DataType, schema: Any, path: str, problems: Problems) -
         if key is None:
             cure = f"use map_entries({path or 'x'})"
             problems.add(f"{column_text(path)} is a {spark_name(kind)}, and its keys have no text; {cure}")
-            return nodes.encode_null
+            return encode_null
         return partial(nodes.encode_map, key, json_type(kind.key_type) != "string", values)
     found = _match_scalar(kind, is_strict=schema is not None)
     if found is None:
         cure = f"CAST({path or 'x'} AS STRING)"
         problems.add(f"{column_text(path)} has type {spark_name(kind)}, for which JSON has no text; {cure}")
-        return nodes.encode_null
+        return encode_null
     return found
 
 
@@ -119,7 +119,7 @@ def _check_type(kind: pa.DataType, schema: dict[str, Any] | None, path: str, pro
 def _match_scalar(kind: pa.DataType, *, is_strict: bool, is_key: bool = False) -> ValueNode | None:
     types = pa.types
     if types.is_null(kind):
-        return nodes.encode_null
+        return encode_null
     if types.is_boolean(kind):
         return nodes.encode_boolean
     if types.is_integer(kind) or types.is_decimal(kind):

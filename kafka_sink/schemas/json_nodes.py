@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_sink.frozen import frozen
-from kafka_sink.records.arrays import read_flags, read_lists, read_numbers, valid_mask
+from kafka_sink.records.arrays import read_flags, read_lists, read_numbers
 from kafka_sink.records.bytes_column import BytesColumn, to_plain
 from kafka_sink.records.pieces import (
     Elements,
@@ -28,7 +28,7 @@ from kafka_sink.records.pieces import (
 from kafka_sink.records.varint import Array
 from kafka_sink.schemas.json_text import encode_base64, escape_strings, format_times
 from kafka_sink.schemas.misfit import MisfitScope
-from kafka_sink.schemas.node import Numbers, ValueNode, refuse_invalid_utf8
+from kafka_sink.schemas.node import Numbers, ValueNode, encode_present, refuse_invalid_utf8
 
 NULL_REFUSED = "is null, and the schema requires it"
 ITEM_NULL_REFUSED = "is null, and the schema has no null there"
@@ -40,18 +40,10 @@ _NO_EXPONENT_BELOW = 1e7
 
 def encode_nullable(node: ValueNode, has_null: bool, array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """An item of a list or a map, or the column itself: nulls are written as null, if the schema has it there."""
-    array = to_plain(array)
-    valid = valid_mask(array)
+    inner, valid = encode_present(node, array, scope, None if has_null else ITEM_NULL_REFUSED)
     if valid is None:
-        return node(array, scope)
-    if not has_null:
-        scope.refuse(~valid, ITEM_NULL_REFUSED)
-    null = mask_pieces([constant_elements(b"null", len(array))], ~valid)
-    return [*null, *mask_pieces(node(array, scope.where(valid)), valid)]
-
-
-def encode_null(array: pa.Array, scope: MisfitScope) -> list[Piece]:
-    return []
+        return inner
+    return [*mask_pieces([constant_elements(b"null", len(array))], ~valid), *inner]
 
 
 def encode_boolean(array: pa.Array, scope: MisfitScope) -> list[Piece]:
@@ -136,13 +128,9 @@ def encode_object(fields: tuple[JsonField, ...], array: pa.Array, scope: MisfitS
     # The rows that already have a field before this one: None means all.
     is_begun: Array | None = np.zeros(count, np.bool_)
     for field in fields:
-        column = to_plain(array.field(field.index))
-        valid = valid_mask(column)
-        inner = scope.field(field.name)
-        if valid is not None and field.is_required:
-            inner.refuse(~valid, NULL_REFUSED)
-        own = [_begin_field(field.opening, is_begun, count), *field.node(column, inner.where(valid))]
-        pieces += mask_pieces(own, valid)
+        why = NULL_REFUSED if field.is_required else None
+        own, valid = encode_present(field.node, array.field(field.index), scope.field(field.name), why)
+        pieces += [*mask_pieces([_begin_field(field.opening, is_begun, count)], valid), *own]
         is_begun = None if valid is None or is_begun is None else is_begun | valid
     if is_begun is None:
         return [*pieces, constant_elements(b"}", count)]

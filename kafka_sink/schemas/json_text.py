@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_sink.records.bytes_column import BytesColumn, TooManyBytes
+from kafka_sink.records.bytes_column import BYTES_MAX, BytesColumn, TooManyBytes
 from kafka_sink.records.pieces import (
-    BYTES_MAX,
     Elements,
     Piece,
     bytes_elements,

@@ -11,16 +11,15 @@ import pyarrow as pa
 from kafka_sink.error_table.writes import ROW_TOO_LARGE
 from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
-from kafka_sink.records.arrays import valid_mask
-from kafka_sink.records.bytes_column import TooManyBytes, plain_type, to_plain
-from kafka_sink.records.pieces import Piece, constant_piece, join_pieces, mask_pieces
+from kafka_sink.records.bytes_column import TooManyBytes, plain_type
+from kafka_sink.records.pieces import constant_piece, join_pieces, mask_pieces
 from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.schemas.avro_match import match_avro
 from kafka_sink.schemas.json_match import match_json
 from kafka_sink.schemas.jsonschema import JsonSchema
 from kafka_sink.schemas.misfit import Misfit, MisfitScope, make_errors
 from kafka_sink.schemas.naming import Problems
-from kafka_sink.schemas.node import ValueNode
+from kafka_sink.schemas.node import ValueNode, encode_present
 from kafka_sink.schemas.protobuf import ProtobufSchema
 from kafka_sink.schemas.protobuf_match import match_protobuf
 
@@ -46,7 +45,7 @@ class Encoder:
         """Every value begins with `prefix`. `name` is the column's, for error texts. Rows that do not fit a block are
         halved."""
         try:
-            return self._encode_block(to_plain(column), prefix, name, first_row)
+            return self._encode_block(column, prefix, name, first_row)
         except TooManyBytes:
             half = len(column) // 2
         if not half:
@@ -59,11 +58,10 @@ class Encoder:
         return ValueColumn(pa.concat_arrays(arrays), {**begin.misfits, **end.misfits})
 
     def _encode_block(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> ValueColumn:
-        valid = valid_mask(column)
         misfits: list[Misfit] = []
-        pieces: list[Piece] = [constant_piece(prefix, len(column))] if prefix else []
-        pieces += self.node(column, MisfitScope(misfits).where(valid))
-        flat = join_pieces(mask_pieces(pieces, valid), len(column))
+        values, valid = encode_present(self.node, column, MisfitScope(misfits))
+        start = [constant_piece(prefix, len(column))] if prefix else []
+        flat = join_pieces([*mask_pieces(start, valid), *values], len(column))
         bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
         buffers = [bitmap, pa.py_buffer(np.ascontiguousarray(flat.starts)), pa.py_buffer(flat.data)]
         array = pa.Array.from_buffers(pa.binary(), len(column), buffers)

@@ -1,5 +1,5 @@
 """A node encodes arrays of one type within a schema: it returns the bytes of every element, as pieces. Nulls are left
-to the owner of a node; here their bytes are undefined.
+to the owner of a node, which calls it by `encode_present`; in a node their bytes are undefined.
 
 Each format has its own nodes. They are functions; what they need to know of the schema is bound with `partial`.
 """
@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
-from kafka_sink.records.arrays import read_numbers
-from kafka_sink.records.bytes_column import BytesColumn
-from kafka_sink.records.pieces import Piece
+from kafka_sink.records.arrays import read_numbers, valid_mask
+from kafka_sink.records.bytes_column import BytesColumn, to_plain
+from kafka_sink.records.pieces import Piece, mask_pieces
 from kafka_sink.records.varint import Array
 from kafka_sink.schemas.misfit import MisfitScope
 
@@ -23,6 +23,21 @@ _MS_PER_DAY = 86_400_000
 
 
 ValueNode = Callable[[pa.Array, MisfitScope], list[Piece]]
+
+
+def encode_null(array: pa.Array, scope: MisfitScope) -> list[Piece]:
+    return []
+
+
+def encode_present(
+    node: ValueNode, array: pa.Array, scope: MisfitScope, null_refused: str | None = None
+) -> tuple[list[Piece], Array | None]:
+    """The elements without nulls, and which those are (None: all). `null_refused`: a null does not fit, and why."""
+    array = to_plain(array)
+    valid = valid_mask(array)
+    if valid is not None and null_refused is not None:
+        scope.refuse(~valid, null_refused)
+    return mask_pieces(node(array, scope.where(valid)), valid), valid
 
 
 @frozen

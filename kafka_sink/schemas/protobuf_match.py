@@ -67,7 +67,7 @@ class _Matcher:
             if node is None:
                 self._add_mismatch(inner, column, field)
             else:
-                members.append(nodes.ProtoMember(field.name, index, node, field.oneof))
+                members.append(nodes.ProtoMember(field.name, index, node, field.oneof, field.is_required))
         oneofs = [member.oneof for member in members if member.oneof]
         several = sorted({name for name in oneofs if oneofs.count(name) > 1})
         return partial(nodes.encode_message, tuple(members), tuple(several))
@@ -77,7 +77,7 @@ class _Matcher:
             content = self._match_content(kind, field, path)
             if content is None:
                 return None
-            return partial(nodes.encode_single, _encode_tag(field), content, field.has_presence, field.is_required)
+            return partial(nodes.encode_single, _encode_tag(field), content, field.has_presence)
         entry = self._types.map_entry(field)
         if entry is not None:
             return self._match_map(kind, field, entry, path)
@@ -133,7 +133,7 @@ class _Matcher:
         if content is None:
             return None
         # The column itself is the only field of the message.
-        return partial(nodes.encode_nested, partial(nodes.encode_single, _encode_tag(wrapped), content, False, False))
+        return partial(nodes.encode_nested, partial(nodes.encode_single, _encode_tag(wrapped), content, False))
 
     def _add_mismatch(self, path: str, kind: pa.DataType, field: ProtoField) -> None:
         fits = _FITS[field.type]

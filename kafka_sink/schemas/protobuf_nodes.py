@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
-from kafka_sink.records.arrays import read_flags, read_float_words, read_lists, read_numbers, valid_mask
-from kafka_sink.records.bytes_column import BytesColumn, to_plain
+from kafka_sink.records.arrays import read_flags, read_float_words, read_lists, read_numbers
+from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.pieces import Piece, bytes_elements, constant_piece, join_pieces, mask_pieces
 from kafka_sink.records.varint import Array, VarintField, encode_unsigned_varints, zigzag
 from kafka_sink.schemas.misfit import MisfitScope
-from kafka_sink.schemas.node import Numbers, ValueNode, refuse_invalid_utf8, symbol_numbers
+from kafka_sink.schemas.node import Numbers, ValueNode, encode_present, refuse_invalid_utf8, symbol_numbers
 
 NULL_REFUSED = "is null, and Protobuf has no null in a repeated field or a map"
 REQUIRED = "is null, and the field is required"
@@ -92,67 +92,47 @@ def _length_fields(lengths: Array) -> list[VarintField]:
 
 
 def encode_single(
-    tag: bytes, content: ContentNode, writes_zero: bool, is_required: bool, array: pa.Array, scope: MisfitScope
+    tag: bytes, content: ContentNode, writes_zero: bool, array: pa.Array, scope: MisfitScope
 ) -> list[Piece]:
     """`writes_zero`: also a value that is 0 or empty."""
-    array = to_plain(array)
-    valid = valid_mask(array)
-    if valid is not None and is_required:
-        scope.refuse(~valid, REQUIRED)
-    pieces, is_zero = content(array, scope.where(valid))
-    present = valid
-    if not writes_zero and is_zero.any():
-        present = ~is_zero if valid is None else valid & ~is_zero
+    pieces, is_zero = content(array, scope)
+    present = None if writes_zero or not is_zero.any() else ~is_zero
     return mask_pieces([constant_piece(tag, len(array)), *pieces], present)
 
 
 def encode_repeated(tag: bytes, content: ContentNode, array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """A tag for each item."""
-    array = to_plain(array)
-    valid = valid_mask(array)
     offsets, (child,) = read_lists(array)
-    items = _encode_items(content, child, scope.where(valid).items(offsets, "[]"))
-    flat = join_pieces([constant_piece(tag, len(child)), *items], len(child))
-    return mask_pieces([flat.elements(offsets)], valid)
+    items = _encode_items(content, child, scope.items(offsets, "[]"))
+    return [join_pieces([constant_piece(tag, len(child)), *items], len(child)).elements(offsets)]
 
 
 def encode_packed(tag: bytes, content: ContentNode, array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """One tag for all items."""
-    array = to_plain(array)
-    valid = valid_mask(array)
     offsets, (child,) = read_lists(array)
-    flat = join_pieces(_encode_items(content, child, scope.where(valid).items(offsets, "[]")), len(child))
+    flat = join_pieces(_encode_items(content, child, scope.items(offsets, "[]")), len(child))
     sizes = np.diff(flat.starts[offsets])
-    present = sizes > 0 if valid is None else (sizes > 0) & valid
-    return mask_pieces([constant_piece(tag, len(array)), *_length_fields(sizes), flat.elements(offsets)], present)
+    pieces = [constant_piece(tag, len(array)), *_length_fields(sizes), flat.elements(offsets)]
+    return mask_pieces(pieces, sizes > 0)
 
 
 def encode_map(
     tag: bytes, key: tuple[bytes, ContentNode], value: tuple[bytes, ContentNode], array: pa.Array, scope: MisfitScope
 ) -> list[Piece]:
     """Each entry is a message of two fields, both always written: their tags and contents."""
-    array = to_plain(array)
-    valid = valid_mask(array)
     offsets, children = read_lists(array)
     count = len(children[0])
-    inner = scope.where(valid)
     entry: list[Piece] = []
     for (inner_tag, content), child, name in zip((key, value), children, ("{key}", "{}"), strict=True):
-        items = _encode_items(content, child, inner.items(offsets, name))
-        entry += [constant_piece(inner_tag, count), *items]
+        entry += [constant_piece(inner_tag, count), *_encode_items(content, child, scope.items(offsets, name))]
     flat = join_pieces(entry, count)
-    entries = join_pieces([constant_piece(tag, count), *_length_fields(flat.lengths), flat.elements()], count)
-    return mask_pieces([entries.elements(offsets)], valid)
+    entries = [constant_piece(tag, count), *_length_fields(flat.lengths), flat.elements()]
+    return [join_pieces(entries, count).elements(offsets)]
 
 
 def _encode_items(content: ContentNode, array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """Repeated items, none of which may be null."""
-    array = to_plain(array)
-    valid = valid_mask(array)
-    if valid is not None:
-        scope.refuse(~valid, NULL_REFUSED)
-    pieces, _ = content(array, scope.where(valid))
-    return pieces
+    return encode_present(lambda *given: content(*given)[0], array, scope, NULL_REFUSED)[0]
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------
@@ -166,22 +146,23 @@ class ProtoMember:
     index: int
     node: ValueNode
     oneof: str
+    is_required: bool
 
 
 def encode_message(
     members: tuple[ProtoMember, ...], oneofs: tuple[str, ...], array: pa.Array, scope: MisfitScope
 ) -> list[Piece]:
     """`oneofs` are those with several columns, of which at most one may be non-null."""
-    for oneof in oneofs:
-        filled = np.zeros(len(array), np.int64)
-        for member in members:
-            if member.oneof == oneof:
-                valid = valid_mask(to_plain(array.field(member.index)))
-                filled += 1 if valid is None else valid
-        scope.field(oneof).refuse(filled > 1, "has several values, and a oneof has one")
     pieces: list[Piece] = []
+    filled = {oneof: np.zeros(len(array), np.int64) for oneof in oneofs}
     for member in members:
-        pieces += member.node(array.field(member.index), scope.field(member.name))
+        why = REQUIRED if member.is_required else None
+        own, valid = encode_present(member.node, array.field(member.index), scope.field(member.name), why)
+        pieces += own
+        if member.oneof in filled:
+            filled[member.oneof] += 1 if valid is None else valid
+    for oneof, count in filled.items():
+        scope.field(oneof).refuse(count > 1, "has several values, and a oneof has one")
     return pieces
 
 

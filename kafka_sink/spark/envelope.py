@@ -33,6 +33,7 @@ from kafka_sink.options.sink_options import (
 from kafka_sink.records.bytes_column import to_plain
 from kafka_sink.records.varint import Array
 from kafka_sink.schemas.match import plan
+from kafka_sink.schemas.naming import is_text
 from kafka_sink.spark.added_headers import AddedHeader, add_headers, drop_header, has_header, set_column
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -121,7 +122,6 @@ class Envelope:
         contents = data.cast(pa.binary())
         if self._options.has_own_json:
             return b"data", contents, {}
-        is_text = pa.types.is_string(data.type) or pa.types.is_large_string(data.type)
         if _is_json_type(self._constants[DATA_CONTENT_TYPE]):
             misfits = {}
             for row, content in enumerate(contents.to_pylist()):
@@ -129,10 +129,8 @@ class Envelope:
                     text = f"the value of row {row} is no JSON, and datacontenttype says that it is"
                     misfits[row] = DataError(text, EVENT_INCOMPLETE, row=row, column="value")
             return b"data", contents, misfits
-        if is_text:
-            texts = plan(data.type, None).encode(data, b"", "value")
-            return b"data", texts.array, dict(texts.misfits)
-        return b"data_base64", _base64(contents), {}
+        texts = plan(data.type, None).encode(data, b"", "value")
+        return b"data" if is_text(data.type) else b"data_base64", texts.array, dict(texts.misfits)
 
 
 def _header(name: str, column: Attribute) -> AddedHeader:
@@ -199,13 +197,6 @@ def _is_valid_json(content: bytes) -> bool:
 def _refuse_constant(name: str) -> NoReturn:
     """NaN and Infinity are valid in Python, not in JSON."""
     raise ValueError(name)
-
-
-def _base64(contents: pa.Array) -> pa.Array:
-    from base64 import b64encode
-
-    quoted = [None if content is None else b'"' + b64encode(content) + b'"' for content in contents.to_pylist()]
-    return pa.array(quoted, pa.binary())
 
 
 # ---- traces ----------------------------------------------------------------------------------------------------------

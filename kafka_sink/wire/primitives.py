@@ -38,7 +38,6 @@ DEFAULTS: dict[str, Any] = {
 UVARINT_MAX = 0xFFFF_FFFF
 # Java applies this limit to every string length, compact or not, so a longer one would be rejected.
 STRING_BYTES_MAX = 0x7FFF
-LENGTH_MAX = 0x7FFF_FFFF
 
 
 def read_uvarint(data: bytes, position: int) -> tuple[int, int]:
@@ -165,10 +164,7 @@ def bytes_codec(flexible: bool, nullable: bool) -> Codec:
             return
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise LocalProtocolError(f"bytes are needed, not {type(value).__name__}")
-        length = value.nbytes if isinstance(value, memoryview) else len(value)
-        if length > LENGTH_MAX:
-            raise LocalProtocolError(f"{length} bytes, at most {LENGTH_MAX} are allowed")
-        write_length(out, length)
+        write_length(out, value.nbytes if isinstance(value, memoryview) else len(value))
         out += value
 
     return Codec(read, write, size_min)

@@ -311,6 +311,14 @@ def test_rows_that_are_more_than_a_block_holds_go_in_parts(monkeypatch: pytest.M
     assert min(encoder.encode(array, b"", "value").misfits) > 10
 
 
+def test_a_column_that_is_more_than_a_block_holds_goes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    array = pa.array(["a" * number for number in range(50)], pa.large_string())
+    encoder = plan(array.type, derive_avro_schema(array.type, "ignored"))
+    whole = encoder.encode(array, b"", "value").array.to_pylist()
+    monkeypatch.setattr("kafka_sink.records.bytes_column.BYTES_MAX", 400)
+    assert encoder.encode(array, b"", "value").array.to_pylist() == whole
+
+
 def test_numbers_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     array = pa.array([{"x": 1.0, "y": 2.0}] * 3)
     encoder = plan(array.type, record(("x", "double"), ("y", "double")))
