@@ -7,7 +7,7 @@ reported. Nothing here has behaviour.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafka_sink.client.commands import NetworkCommand, NetworkEvent
@@ -20,7 +20,18 @@ if TYPE_CHECKING:
 
 
 # ---- inputs: the application -----------------------------------------------------------------------------------
-# Every request with a result has an `operation_id`; the engine answers it with exactly one `Finished`.
+# Every request with a result has an `operation`; the engine answers it with exactly one `Finished`.
+
+
+@dataclass(slots=True, eq=False)
+class PendingOperation:
+    """An operation with a result: flush, close, a step of a transaction. The producer writes its end into it."""
+
+    name: str
+    is_posted: bool = False
+    is_over: bool = False
+    error: KafkaSinkError | None = None
+    result: object = None
 
 
 @frozen
@@ -39,17 +50,17 @@ class WantTopic:
 class Flush:
     """Finishes when every batch appended before it has been delivered or has failed."""
 
-    operation_id: int
+    operation: PendingOperation
 
 
 @frozen
 class InitTransactions:
-    operation_id: int
+    operation: PendingOperation
 
 
 @frozen
 class BeginTransaction:
-    operation_id: int
+    operation: PendingOperation
 
 
 @frozen
@@ -69,14 +80,14 @@ class ConsumerGroup:
 class SendOffsets:
     """Consumer offsets that become part of the transaction: (topic, partition) -> (offset, leader epoch, metadata)."""
 
-    operation_id: int
+    operation: PendingOperation
     group: ConsumerGroup
     offsets: Mapping[tuple[str, int], tuple[int, int, str]]
 
 
 @frozen
 class EndTransaction:
-    operation_id: int
+    operation: PendingOperation
     commit: bool
 
 
@@ -87,14 +98,14 @@ class PrepareTransaction:
     From then on this producer never ends the transaction itself, not even when it is closed.
     """
 
-    operation_id: int
+    operation: PendingOperation
 
 
 @frozen
 class ResumeTransaction:
     """Takes over a prepared transaction of another producer; the next request must be `EndTransaction`."""
 
-    operation_id: int
+    operation: PendingOperation
     receipt: TransactionReceipt
 
 
@@ -103,7 +114,7 @@ class StartOver:
     """An idle producer becomes a new one, with this transactional id or none: new producer id, sequences and
     transaction. Connections and cluster metadata are kept."""
 
-    operation_id: int
+    operation: PendingOperation
     transactional_id: str | None
 
 
@@ -111,7 +122,7 @@ class StartOver:
 class Close:
     """Graceful: nothing new is accepted, queued batches are sent, an open transaction is aborted."""
 
-    operation_id: int
+    operation: PendingOperation
 
 
 @frozen
@@ -124,7 +135,8 @@ class Abandon:
 TransactionWish = (
     InitTransactions | BeginTransaction | SendOffsets | EndTransaction | PrepareTransaction | ResumeTransaction
 )
-Wish = Append | WantTopic | Flush | TransactionWish | StartOver | Close | Abandon
+OperationWish = Flush | TransactionWish | StartOver | Close
+Wish = Append | WantTopic | OperationWish | Abandon
 Input = NetworkEvent | Wish
 
 
@@ -149,7 +161,7 @@ class Failed:
 
 @frozen
 class Finished:
-    operation_id: int
+    operation: PendingOperation
     error: KafkaSinkError | None = None
     result: object = None
 

@@ -30,7 +30,7 @@ from kafka_sink.producer.collector import Collector, HeaderPairs
 from kafka_sink.producer.core import Core
 from kafka_sink.producer.future import OnDelivery, RecordFuture
 from kafka_sink.producer.interceptors import HeaderList, ProducerRecord
-from kafka_sink.producer.mailbox import CLOSE, CLOSED, PendingOperation, deadline_of, refuse_reentry
+from kafka_sink.producer.mailbox import CLOSE, CLOSED, deadline_of, refuse_reentry
 from kafka_sink.producer.metrics import MetricName
 from kafka_sink.producer.offsets import OffsetAndMetadata, read_offsets
 from kafka_sink.producer.operations import OFFSETS, Operations
@@ -336,14 +336,14 @@ class Producer:
             return
         refuse_reentry(*mailbox.locks)
         deadline_ms = deadline_of(self._clock, timeout_s)
-        operation = PendingOperation(CLOSE)
+        operation = c.PendingOperation(CLOSE)
         try:
             mailbox.begin_closing()
             if timeout_s == 0 or mailbox.is_sender_thread:
                 core.abandon("the producer was closed without waiting")
                 core.join()
                 return
-            self._appender.post_behind(operation, c.Close)
+            self._appender.post_behind(c.Close(operation))
             mailbox.wait_for_operation(operation, deadline_ms, f"{timeout_s} s")
         except OperationTimeout:
             unsent = self._appender.buffer_pool.used_records

@@ -164,9 +164,9 @@ class Client(Host):
 
     def _on_finished(self, result: c.Finished) -> None:
         error = "" if result.error is None else f" {type(result.error).__name__}: {result.error}"
-        self.trace.note(self.loop.now_ms, f"{self.name} finished {result.operation_id}{error}")
-        if result.operation_id != self.open_wish:
-            raise Violation("I6", f"{self.name}: wish {result.operation_id} ended twice or was never made")
+        self.trace.note(self.loop.now_ms, f"{self.name} finished {result.operation}{error}")
+        if result.operation != self.open_wish:
+            raise Violation("I6", f"{self.name}: wish {result.operation} ended twice or was never made")
         self.open_wish = None
         self._resume(result)
 

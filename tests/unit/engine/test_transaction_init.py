@@ -457,7 +457,7 @@ NOT_COORDINATOR = 16
 def start_over(driver: TransactionDriver, transactional_id: str | None) -> int:
     wish = StartOver(driver.operation_id(), transactional_id)
     driver.run(wish)
-    return wish.operation_id
+    return wish.operation
 
 
 def test_the_next_producer_has_its_own_transaction_and_leaves_the_prepared_one_alone(transaction_version: int) -> None:
@@ -503,7 +503,7 @@ def test_records_under_way_and_flushes_that_wait_forbid_it() -> None:
     driver.run(flush)
     assert isinstance(driver.refusal_of(start_over(driver, None)), LocalProtocolError)
     driver.release(PRODUCE)
-    assert batch in driver.delivered and driver.ok(flush.operation_id)
+    assert batch in driver.delivered and driver.ok(flush.operation)
     assert driver.ok(start_over(driver, None))
 
 

@@ -141,7 +141,7 @@ def test_a_wish_is_heard_in_its_states_and_refused_in_all_others_without_a_trace
         assert all(item.error is None for item in finished)
     else:
         assert facts_of(transaction) == before
-        assert [item.operation_id for item in finished] == [1]
+        assert [item.operation for item in finished] == [1]
         assert isinstance(finished[0].error, LocalProtocolError | TransactionError)
 
 

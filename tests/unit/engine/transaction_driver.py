@@ -115,7 +115,7 @@ class TransactionDriver(EngineDriver):
 
     def _wish(self, wish: Any) -> int:
         self.run(wish)
-        return int(wish.operation_id)
+        return int(wish.operation)
 
     def is_waiting(self, operation_id: int) -> bool:
         return operation_id not in self.finished

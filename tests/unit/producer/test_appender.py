@@ -258,7 +258,7 @@ def test_a_wish_is_posted_behind_everything_sent_before() -> None:
     operation = shell.post_behind()
     *appends, flush = shell.mailbox.take_inputs()
     assert sum(batch.record_count for each in appends for batch in each.batches) == 2  # type: ignore[union-attr]
-    assert flush == c.Flush(operation.operation_id)
+    assert flush == c.Flush(operation)
 
 
 def test_arrow_rows_go_behind_the_rows_collected_before() -> None:
