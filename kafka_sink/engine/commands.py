@@ -16,7 +16,7 @@ from kafka_sink.frozen import frozen
 
 if TYPE_CHECKING:
     from kafka_sink.engine.producer_batch import ProducerBatch
-    from kafka_sink.engine.transaction import TransactionReceipt
+    from kafka_sink.engine.transaction import TransactionEvent, TransactionReceipt
 
 
 # ---- inputs: the application -----------------------------------------------------------------------------------
@@ -54,13 +54,15 @@ class Flush:
 
 
 @frozen
-class InitTransactions:
-    operation: PendingOperation
+class TransactionStep:
+    """`event`: init, begin, prepare, commit or abort.
 
+    A prepare finishes when all records are acknowledged; any process can end the transaction with the resulting
+    receipt. From then on this producer never ends the transaction itself, not even when it is closed.
+    """
 
-@frozen
-class BeginTransaction:
     operation: PendingOperation
+    event: TransactionEvent
 
 
 @frozen
@@ -86,24 +88,8 @@ class SendOffsets:
 
 
 @frozen
-class EndTransaction:
-    operation: PendingOperation
-    commit: bool
-
-
-@frozen
-class PrepareTransaction:
-    """Finishes when all records are acknowledged; any process can end the transaction with the resulting receipt.
-
-    From then on this producer never ends the transaction itself, not even when it is closed.
-    """
-
-    operation: PendingOperation
-
-
-@frozen
 class ResumeTransaction:
-    """Takes over a prepared transaction of another producer; the next request must be `EndTransaction`."""
+    """Takes over a prepared transaction of another producer; the next request must end it."""
 
     operation: PendingOperation
     receipt: TransactionReceipt
@@ -132,9 +118,7 @@ class Abandon:
     reason: KafkaSinkError
 
 
-TransactionWish = (
-    InitTransactions | BeginTransaction | SendOffsets | EndTransaction | PrepareTransaction | ResumeTransaction
-)
+TransactionWish = TransactionStep | SendOffsets | ResumeTransaction
 OperationWish = Flush | TransactionWish | StartOver | Close
 Wish = Append | WantTopic | OperationWish | Abandon
 Input = NetworkEvent | Wish

@@ -34,7 +34,7 @@ from kafka_sink.engine.produce_request import ProduceRequest
 from kafka_sink.engine.producer_batch import NO_IDENTITY, ProducerBatch
 from kafka_sink.engine.producer_id import ProducerIdSource
 from kafka_sink.engine.sequences import Sequences
-from kafka_sink.engine.transaction import Transaction, TransactionState
+from kafka_sink.engine.transaction import Transaction, TransactionEvent, TransactionState
 from kafka_sink.engine.transaction_requests import CoordinatorClient, CoordinatorRequest, TransactionRequests
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
 from kafka_sink.options import ProducerOptions
@@ -222,18 +222,14 @@ class Engine:
                 "the producer is closed" if self._closes else "this producer has no transactional.id"
             )
             self._finished.append(c.Finished(wish.operation, error))
-        elif isinstance(wish, c.InitTransactions):
-            transaction.init(wish.operation)
-        elif isinstance(wish, c.BeginTransaction):
-            transaction.begin(wish.operation, self.nodes.transaction_version)
         elif isinstance(wish, c.SendOffsets):
             transaction.send_offsets(wish)
-        elif isinstance(wish, c.EndTransaction):
-            transaction.end(wish.operation, commit=wish.commit)
-        elif isinstance(wish, c.PrepareTransaction):
-            transaction.prepare(wish.operation)
-        else:
+        elif isinstance(wish, c.ResumeTransaction):
             transaction.resume(wish.operation, wish.receipt)
+        elif wish.event is TransactionEvent.BEGIN:
+            transaction.begin(wish.operation, self.nodes.transaction_version)
+        else:
+            transaction.start(wish.operation, wish.event)
 
     # ---- responses ----
 

@@ -1,6 +1,6 @@
 """The transaction of one producer: its state, what may happen next, what to request from the coordinator.
 
-It knows neither sockets nor queues. Its inputs: calls of the application (`init`, `begin`, `end`, ...), events of the
+It knows neither sockets nor queues. Its inputs: calls of the application (`start`, `begin`, ...), events of the
 produce side (a batch was appended, sent, given up), and responses of coordinators. The state changes only through
 `_move`, by the table TRANSITIONS; anything that is not in the table raises and changes nothing.
 
@@ -93,6 +93,14 @@ TRANSITIONS: Mapping[tuple[TransactionState, TransactionEvent], TransactionState
         for state in TransactionState
         if state is not TransactionState.FATAL
     },
+}
+
+# What the callers wait for who asked for a step that takes time, and the state until then.
+LASTING: Mapping[TransactionEvent, tuple[str, TransactionState]] = {
+    TransactionEvent.INIT: ("init", TransactionState.INITIALIZING),
+    TransactionEvent.PREPARE: ("prepare", TransactionState.PREPARING),
+    TransactionEvent.COMMIT: ("end", TransactionState.COMMITTING),
+    TransactionEvent.ABORT: ("end", TransactionState.ABORTING),
 }
 
 # Queued batches are still sent.
@@ -203,8 +211,16 @@ class Transaction:
 
     # ---- requests of the application ----
 
-    def init(self, operation: PendingOperation) -> None:
-        self._wait_for("init", operation, TransactionEvent.INIT, TransactionState.INITIALIZING)
+    def start(self, operation: PendingOperation, event: TransactionEvent) -> None:
+        """A step that takes time. The same call again (after a time-out) waits for the same end."""
+        kind, running = LASTING[event]
+        if self.state is not running and not self._accepts(operation, event):
+            return
+        self._waiting[kind].append(operation)
+        if event is TransactionEvent.ABORT:
+            error = TransactionAborted("the transaction was aborted")
+            self._finish("prepare", error)
+            self.finish_offsets(error)
 
     def begin(self, operation: PendingOperation, transaction_version: int) -> None:
         if self.state is TransactionState.RENEWING:
@@ -225,9 +241,6 @@ class Transaction:
             return
         self.offsets = wish
 
-    def prepare(self, operation: PendingOperation) -> None:
-        self._wait_for("prepare", operation, TransactionEvent.PREPARE, TransactionState.PREPARING)
-
     def resume(self, operation: PendingOperation, receipt: TransactionReceipt) -> None:
         if receipt.transactional_id != self.transactional_id:
             text = f"the receipt is of {receipt.transactional_id!r}, this producer is {self.transactional_id!r}"
@@ -240,14 +253,6 @@ class Transaction:
         self.is_started = receipt.is_started
         self.is_resumed = True
         self._finished.append(Finished(operation))
-
-    def end(self, operation: PendingOperation, *, commit: bool) -> None:
-        if commit:
-            self._wait_for("end", operation, TransactionEvent.COMMIT, TransactionState.COMMITTING)
-        elif self._wait_for("end", operation, TransactionEvent.ABORT, TransactionState.ABORTING):
-            error = TransactionAborted("the transaction was aborted")
-            self._finish("prepare", error)
-            self.finish_offsets(error)
 
     def abort_before_close(self) -> None:
         """A graceful close aborts an open transaction; a prepared one belongs to the holder of the receipt."""
@@ -328,15 +333,6 @@ class Transaction:
         if target is None:
             raise LocalProtocolError(f"{event.value} is not possible: {_ADVICE.get(self.state, self.state.value)}")
         self.state = target
-
-    def _wait_for(
-        self, kind: str, operation: PendingOperation, event: TransactionEvent, running: TransactionState
-    ) -> bool:
-        """False: refused. The same call again (after a time-out) waits for the same end."""
-        if self.state is not running and not self._accepts(operation, event):
-            return False
-        self._waiting[kind].append(operation)
-        return True
 
     def _accepts(self, operation: PendingOperation, event: TransactionEvent) -> bool:
         """Changes the state if the table allows it; otherwise the operation is refused."""

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from kafka_sink.client.cluster import PartitionInfo
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.commands import ConsumerGroup
-from kafka_sink.engine.transaction import TransactionReceipt
+from kafka_sink.engine.transaction import TransactionEvent, TransactionReceipt
 from kafka_sink.error_table.writes import ROW_PARTITION
 from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout, copy_error
 from kafka_sink.options import ProducerOptions
@@ -242,10 +242,12 @@ class Producer:
         False: one of the tries got no response and may still arrive, which would fence this producer and abort its
         transaction, even a prepared one. This matters only if prepared transactions are passed to another process.
         """
-        return bool(self._operations.step("init_transactions()", c.InitTransactions, metric="txn-init"))
+        return bool(
+            self._operations.step("init_transactions()", c.TransactionStep, TransactionEvent.INIT, metric="txn-init")
+        )
 
     def begin_transaction(self) -> None:
-        self._operations.step("begin_transaction()", c.BeginTransaction, metric="txn-begin")
+        self._operations.step("begin_transaction()", c.TransactionStep, TransactionEvent.BEGIN, metric="txn-begin")
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], group: str | ConsumerGroup
@@ -259,16 +261,16 @@ class Producer:
     def commit_transaction(self) -> None:
         """Sends what is queued, waits for it, and commits. Raises if any record of the transaction failed; then only
         `abort_transaction` is possible."""
-        self._end("commit_transaction()", "txn-commit", commit=True)
+        self._end("commit_transaction()", TransactionEvent.COMMIT, "txn-commit")
 
     def abort_transaction(self) -> None:
-        self._end("abort_transaction()", "txn-abort", commit=False)
+        self._end("abort_transaction()", TransactionEvent.ABORT, "txn-abort")
 
-    def _end(self, name: str, metric: str, *, commit: bool) -> None:
+    def _end(self, name: str, event: TransactionEvent, metric: str) -> None:
         self._operations.step(
             name,
-            c.EndTransaction,
-            commit,
+            c.TransactionStep,
+            event,
             metric=metric,
             is_behind_rows=True,
             refusal=LocalProtocolError(f"no record can be sent: {name} is under way"),
@@ -278,7 +280,8 @@ class Producer:
         """Waits until all records are acknowledged and detaches: the holder of the receipt ends the transaction."""
         receipt = self._operations.step(
             "prepare_transaction()",
-            c.PrepareTransaction,
+            c.TransactionStep,
+            TransactionEvent.PREPARE,
             is_behind_rows=True,
             refusal=LocalProtocolError("no record can be sent: the transaction is being prepared"),
         )

@@ -86,7 +86,7 @@ class Client(Host):
             self._wishes += 1
             self.open_wish, self.open_wish_since_ms = self._wishes, self.loop.now_ms
             wish = wanted(self._wishes)
-            self.trace.note(self.loop.now_ms, f"{self.name} wishes {type(wish).__name__}")
+            self.trace.note(self.loop.now_ms, f"{self.name} wishes {_title_of(wish)}")
             self.post(wish)
 
     def send(self, topic: str) -> None:
@@ -204,3 +204,7 @@ class Client(Host):
         if position == 0:
             text = f"{self.name} {record.fate.value} {record.number} at {record.offset} {record.reason}"
             self.trace.note(self.loop.now_ms, text)
+
+
+def _title_of(wish: c.Wish) -> str:
+    return wish.event.value if isinstance(wish, c.TransactionStep) else type(wish).__name__

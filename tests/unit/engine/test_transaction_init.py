@@ -9,9 +9,10 @@ from driver import new_batch
 from transaction_driver import PRODUCER_ID, TRANSACTION, TransactionDriver, started
 
 from kafka_sink.engine import transaction_requests
-from kafka_sink.engine.commands import Append, EndTransaction, Flush, StartOver
+from kafka_sink.engine.commands import Append, Flush, StartOver, TransactionStep
 from kafka_sink.engine.producer_batch import ProducerIdentity
 from kafka_sink.engine.sequences import SEQUENCE_MODULUS, sequence_after
+from kafka_sink.engine.transaction import TransactionEvent
 from kafka_sink.errors import (
     AuthorizationError,
     BrokerError,
@@ -536,7 +537,7 @@ def test_what_was_refused_in_the_same_step_is_still_told() -> None:
     batch, begun = new_batch(), driver.operation_id()
     driver.run(
         Append([batch]),
-        EndTransaction(begun, commit=True),
+        TransactionStep(begun, TransactionEvent.COMMIT),
         StartOver(driver.operation_id(), "next"),
     )
     assert isinstance(driver.failed[batch].error, DeliveryError)

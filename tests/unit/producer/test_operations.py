@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from kafka_sink.engine import commands as c
+from kafka_sink.engine.transaction import TransactionEvent
 from kafka_sink.errors import LocalProtocolError, OperationTimeout, TransactionAborted
 from kafka_sink.producer.mailbox import deadline_of
 from kafka_sink.producer.operations import ABORT, OFFSETS, PREPARE, Operations
@@ -84,13 +85,13 @@ def test_an_outcome_that_comes_while_the_wait_for_it_fails_is_told_at_the_next_c
     def wait_for(_is_over: object, deadline_ms: int, _what: str) -> bool:
         assert deadline_ms == steps.shell.clock.now_ms + 700
         (wish,) = steps.mailbox.take_inputs()
-        assert isinstance(wish, c.EndTransaction)
+        assert isinstance(wish, c.TransactionStep)
         steps.end(wish.operation, result="done")
         if error is KeyboardInterrupt:
             raise error
         return False
 
-    commit = partial(c.EndTransaction, commit=True)
+    commit = partial(c.TransactionStep, event=TransactionEvent.COMMIT)
     with monkeypatch.context() as patch:
         patch.setattr(steps.mailbox, "wait_for", wait_for)
         with pytest.raises(error):

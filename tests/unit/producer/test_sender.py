@@ -21,6 +21,7 @@ from kafka_sink.client.commands import (
 )
 from kafka_sink.client.node import Node
 from kafka_sink.engine import commands as c
+from kafka_sink.engine.transaction import TransactionEvent
 from kafka_sink.errors import DeliveryError, LocalProtocolError, TransportError
 from kafka_sink.producer import sender as sender_module
 from kafka_sink.producer.mailbox import CLOSE
@@ -139,7 +140,9 @@ def test_the_room_of_a_split_batch_is_given_back_once_with_its_last_record() -> 
 def test_what_was_refused_in_advance_stays_refused_until_the_engine_has_seen_why() -> None:
     shell = SenderShell()
     refusal = LocalProtocolError("being committed")
-    shell.appender.post_behind(c.EndTransaction(c.PendingOperation("commit"), commit=True), refusal=refusal)
+    shell.appender.post_behind(
+        c.TransactionStep(c.PendingOperation("commit"), TransactionEvent.COMMIT), refusal=refusal
+    )
     with shell.mailbox.lock:
         shell.mailbox.publish_refusal(None)
     assert shell.mailbox.refusal is refusal
