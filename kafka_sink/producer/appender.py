@@ -120,8 +120,7 @@ class Appender:
             collector = self.collectors.get(topic)
             if collector is None:
                 collector = self.collectors[topic] = Collector(topic, self._new_pending_batch(topic))
-            collector.cluster, collector.slow_node_ids = cluster, slow_node_ids
-            collector.view, collector.partition_count = view, view.partition_count
+            collector.cluster, collector.slow_node_ids, collector.view = cluster, slow_node_ids, view
         return collector
 
     def collect(

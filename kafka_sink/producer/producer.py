@@ -112,7 +112,7 @@ class Producer:
                 or collector.slow_node_ids is not self._mailbox.slow_node_ids
                 or (
                     partition is not None
-                    and not (type(partition) is int and 0 <= partition < collector.partition_count)
+                    and not (type(partition) is int and 0 <= partition < collector.view.partition_count)
                 )
             ):
                 check_row(topic, timestamp_ms, partition)
@@ -161,7 +161,7 @@ class Producer:
         mailbox, waited_ns = self._mailbox, 0
         while True:
             collector = self._appender.refresh_collector(topic)
-            if collector is not None and partition < collector.partition_count:
+            if collector is not None and partition < collector.view.partition_count:
                 return collector, waited_ns // 1_000_000
             started_ns = self._clock.monotonic_ns()
             try:

@@ -468,9 +468,9 @@ def test_the_end_fails_what_was_only_collected_and_refuses_the_rest() -> None:
 
 def test_a_topic_that_grows_is_used_in_full_after_the_next_look() -> None:
     shell = Shell(linger_ms=0)
-    assert shell.collector().partition_count == 2
+    assert shell.collector().view.partition_count == 2
     shell.mailbox.cluster = cluster_of(t=5)
-    assert shell.collector().partition_count == 5
+    assert shell.collector().view.partition_count == 5
     assert shell.appender.refresh_collector("other") is None
 
 
