@@ -26,13 +26,12 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from bench.report import publish
-from kafka_sink.engine.commands import Flush, WantTopic
+from kafka_sink.engine.commands import Flush, PendingOperation, WantTopic
 from kafka_sink.io.clock import Clock
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer import core as core_module
 from kafka_sink.producer import producer as producer_module
 from kafka_sink.producer.core import Core
-from kafka_sink.producer.mailbox import PendingOperation
 from kafka_sink.producer.producer import Producer
 from kafka_sink.producer.sender import Sender
 from kafka_sink.testing import BrokerCluster
@@ -209,7 +208,7 @@ class Lockstep:
         raise RuntimeError("the producer does not become idle")
 
     def flush(self) -> None:
-        self.core.appender.post_behind(PendingOperation("flush()"), Flush)
+        self.core.appender.post_behind(Flush(PendingOperation("flush()")))
         self.settle()
 
     def close(self) -> None:
@@ -294,7 +293,7 @@ def steps() -> StepCost:
         lockstep.flush()
     idle = lockstep.turn()
     lockstep.producer.send_arrow(data, TOPIC)
-    lockstep.core.appender.post_behind(PendingOperation("flush()"), Flush)
+    lockstep.core.appender.post_behind(Flush(PendingOperation("flush()")))
     request = lockstep.turn()
     lockstep.peer.answer()
     answer = lockstep.turn(is_awaited=True)

@@ -534,12 +534,7 @@ class Client:
             self._engine = AdminEngine(options, jitter=random.random, authenticator=authenticator(options))
             self._wake_at_ms = 0
             _open.add(self)
-            self._network = Network(
-                self._clock,
-                send_buffer_bytes=options.send_buffer_bytes,
-                receive_buffer_bytes=options.receive_buffer_bytes,
-                tls=tls,
-            )
+            self._network = Network(self._clock, options, tls)
         return self._network, self._engine
 
     def _begin(self) -> AdminEngine:

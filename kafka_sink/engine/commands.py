@@ -7,7 +7,7 @@ reported. Nothing here has behaviour.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafka_sink.client.commands import NetworkCommand, NetworkEvent
@@ -16,11 +16,22 @@ from kafka_sink.frozen import frozen
 
 if TYPE_CHECKING:
     from kafka_sink.engine.producer_batch import ProducerBatch
-    from kafka_sink.engine.transaction import TransactionReceipt
+    from kafka_sink.engine.transaction import TransactionEvent, TransactionReceipt
 
 
 # ---- inputs: the application -----------------------------------------------------------------------------------
-# Every request with a result has an `operation_id`; the engine answers it with exactly one `Finished`.
+# Every request with a result has an `operation`; the engine answers it with exactly one `Finished`.
+
+
+@dataclass(slots=True, eq=False)
+class PendingOperation:
+    """An operation with a result: flush, close, a step of a transaction. The producer writes its end into it."""
+
+    name: str
+    is_posted: bool = False
+    is_over: bool = False
+    error: KafkaSinkError | None = None
+    result: object = None
 
 
 @frozen
@@ -39,17 +50,19 @@ class WantTopic:
 class Flush:
     """Finishes when every batch appended before it has been delivered or has failed."""
 
-    operation_id: int
+    operation: PendingOperation
 
 
 @frozen
-class InitTransactions:
-    operation_id: int
+class TransactionStep:
+    """`event`: init, begin, prepare, commit or abort.
 
+    A prepare finishes when all records are acknowledged; any process can end the transaction with the resulting
+    receipt. From then on this producer never ends the transaction itself, not even when it is closed.
+    """
 
-@frozen
-class BeginTransaction:
-    operation_id: int
+    operation: PendingOperation
+    event: TransactionEvent
 
 
 @frozen
@@ -69,32 +82,16 @@ class ConsumerGroup:
 class SendOffsets:
     """Consumer offsets that become part of the transaction: (topic, partition) -> (offset, leader epoch, metadata)."""
 
-    operation_id: int
+    operation: PendingOperation
     group: ConsumerGroup
     offsets: Mapping[tuple[str, int], tuple[int, int, str]]
 
 
 @frozen
-class EndTransaction:
-    operation_id: int
-    commit: bool
-
-
-@frozen
-class PrepareTransaction:
-    """Finishes when all records are acknowledged; any process can end the transaction with the resulting receipt.
-
-    From then on this producer never ends the transaction itself, not even when it is closed.
-    """
-
-    operation_id: int
-
-
-@frozen
 class ResumeTransaction:
-    """Takes over a prepared transaction of another producer; the next request must be `EndTransaction`."""
+    """Takes over a prepared transaction of another producer; the next request must end it."""
 
-    operation_id: int
+    operation: PendingOperation
     receipt: TransactionReceipt
 
 
@@ -103,7 +100,7 @@ class StartOver:
     """An idle producer becomes a new one, with this transactional id or none: new producer id, sequences and
     transaction. Connections and cluster metadata are kept."""
 
-    operation_id: int
+    operation: PendingOperation
     transactional_id: str | None
 
 
@@ -111,7 +108,7 @@ class StartOver:
 class Close:
     """Graceful: nothing new is accepted, queued batches are sent, an open transaction is aborted."""
 
-    operation_id: int
+    operation: PendingOperation
 
 
 @frozen
@@ -121,10 +118,9 @@ class Abandon:
     reason: KafkaSinkError
 
 
-TransactionWish = (
-    InitTransactions | BeginTransaction | SendOffsets | EndTransaction | PrepareTransaction | ResumeTransaction
-)
-Wish = Append | WantTopic | Flush | TransactionWish | StartOver | Close | Abandon
+TransactionWish = TransactionStep | SendOffsets | ResumeTransaction
+OperationWish = Flush | TransactionWish | StartOver | Close
+Wish = Append | WantTopic | OperationWish | Abandon
 Input = NetworkEvent | Wish
 
 
@@ -149,7 +145,7 @@ class Failed:
 
 @frozen
 class Finished:
-    operation_id: int
+    operation: PendingOperation
     error: KafkaSinkError | None = None
     result: object = None
 

@@ -34,7 +34,7 @@ from kafka_sink.engine.produce_request import ProduceRequest
 from kafka_sink.engine.producer_batch import NO_IDENTITY, ProducerBatch
 from kafka_sink.engine.producer_id import ProducerIdSource
 from kafka_sink.engine.sequences import Sequences
-from kafka_sink.engine.transaction import Transaction, TransactionState
+from kafka_sink.engine.transaction import Transaction, TransactionEvent, TransactionState
 from kafka_sink.engine.transaction_requests import CoordinatorClient, CoordinatorRequest, TransactionRequests
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
 from kafka_sink.options import ProducerOptions
@@ -56,9 +56,9 @@ class Engine:
         self._completions: list[c.Command] = []
         self._finished: list[c.Finished] = []
         self._reset_producer(options)
-        # Operation id, and the number of the last batch that it waits for.
-        self._flushes: list[tuple[int, int]] = []
-        self._closes: list[int] = []
+        # With the number of the last batch that it waits for.
+        self._flushes: list[tuple[c.PendingOperation, int]] = []
+        self._closes: list[c.PendingOperation] = []
         # Those that arrived before the producer began to close.
         self._earlier_answers = 0
         # Why nothing is accepted or sent any more.
@@ -189,10 +189,10 @@ class Engine:
             if event.topic in self.cluster.topics:
                 self.metadata.request_update()  # the caller has seen the current view and still waits
         elif isinstance(event, c.Flush):
-            self._flushes.append((event.operation_id, self._production.appended_count))
+            self._flushes.append((event.operation, self._production.appended_count))
         elif isinstance(event, c.Close):
             self._earlier_answers = self._earlier_answers if self._closes else self.metadata.answer_count
-            self._closes.append(event.operation_id)
+            self._closes.append(event.operation)
             if self._transaction is not None:
                 self._transaction.abort_before_close()
         elif isinstance(event, c.Abandon):
@@ -213,7 +213,7 @@ class Engine:
             self._reset_producer(replace(self._options, transactional_id=wish.transactional_id))
             # By the older rules Produce has no topic ids: only metadata tells whether a topic was replaced meanwhile.
             self._production.metadata_is_stale = self._transaction is not None and self.nodes.transaction_version == 1
-        self._finished.append(c.Finished(wish.operation_id, error))
+        self._finished.append(c.Finished(wish.operation, error))
 
     def _on_transaction_wish(self, wish: c.TransactionWish) -> None:
         transaction = self._transaction
@@ -221,19 +221,15 @@ class Engine:
             error = self._end or LocalProtocolError(
                 "the producer is closed" if self._closes else "this producer has no transactional.id"
             )
-            self._finished.append(c.Finished(wish.operation_id, error))
-        elif isinstance(wish, c.InitTransactions):
-            transaction.init(wish.operation_id)
-        elif isinstance(wish, c.BeginTransaction):
-            transaction.begin(wish.operation_id, self.nodes.transaction_version)
+            self._finished.append(c.Finished(wish.operation, error))
         elif isinstance(wish, c.SendOffsets):
             transaction.send_offsets(wish)
-        elif isinstance(wish, c.EndTransaction):
-            transaction.end(wish.operation_id, commit=wish.commit)
-        elif isinstance(wish, c.PrepareTransaction):
-            transaction.prepare(wish.operation_id)
+        elif isinstance(wish, c.ResumeTransaction):
+            transaction.resume(wish.operation, wish.receipt)
+        elif wish.event is TransactionEvent.BEGIN:
+            transaction.begin(wish.operation, self.nodes.transaction_version)
         else:
-            transaction.resume(wish.operation_id, wish.receipt)
+            transaction.start(wish.operation, wish.event)
 
     # ---- responses ----
 
@@ -358,10 +354,10 @@ class Engine:
         if self._flushes:
             first = next(iter(self._production.incomplete), None)
             over = [flush for flush in self._flushes if first is None or first.number > flush[1]]
-            self._finished.extend([c.Finished(operation_id) for operation_id, _ in over])
+            self._finished.extend([c.Finished(operation) for operation, _ in over])
             self._flushes = self._flushes[len(over) :]
         if self._closes and self._is_over():
-            self._finished.extend(c.Finished(operation_id) for operation_id in self._closes)
+            self._finished.extend(c.Finished(operation) for operation in self._closes)
             self._end = self._end or LocalProtocolError("the producer is closed")
             self._closes = []
         if self._end is not None:

@@ -1,6 +1,6 @@
 """The transaction of one producer: its state, what may happen next, what to request from the coordinator.
 
-It knows neither sockets nor queues. Its inputs: calls of the application (`init`, `begin`, `end`, ...), events of the
+It knows neither sockets nor queues. Its inputs: calls of the application (`start`, `begin`, ...), events of the
 produce side (a batch was appended, sent, given up), and responses of coordinators. The state changes only through
 `_move`, by the table TRANSITIONS; anything that is not in the table raises and changes nothing.
 
@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
 
-from kafka_sink.engine.commands import Finished, SendOffsets
+from kafka_sink.engine.commands import Finished, PendingOperation, SendOffsets
 from kafka_sink.engine.producer_batch import NO_IDENTITY, ProducerIdentity, TopicPartition
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
 from kafka_sink.frozen import frozen
@@ -93,6 +93,14 @@ TRANSITIONS: Mapping[tuple[TransactionState, TransactionEvent], TransactionState
         for state in TransactionState
         if state is not TransactionState.FATAL
     },
+}
+
+# What the callers wait for who asked for a step that takes time, and the state until then.
+LASTING: Mapping[TransactionEvent, tuple[str, TransactionState]] = {
+    TransactionEvent.INIT: ("init", TransactionState.INITIALIZING),
+    TransactionEvent.PREPARE: ("prepare", TransactionState.PREPARING),
+    TransactionEvent.COMMIT: ("end", TransactionState.COMMITTING),
+    TransactionEvent.ABORT: ("end", TransactionState.ABORTING),
 }
 
 # Queued batches are still sent.
@@ -162,7 +170,7 @@ class Transaction:
         self.epoch_is_stale = False
         self.is_resumed = False  # the epoch comes from a receipt
 
-        self._waiting: dict[str, list[int]] = {"init": [], "begin": [], "prepare": [], "end": []}
+        self._waiting: dict[str, list[PendingOperation]] = {"init": [], "begin": [], "prepare": [], "end": []}
         self._version_to_begin = 1
         self._finished = finished
 
@@ -203,51 +211,48 @@ class Transaction:
 
     # ---- requests of the application ----
 
-    def init(self, operation_id: int) -> None:
-        self._wait_for("init", operation_id, TransactionEvent.INIT, TransactionState.INITIALIZING)
+    def start(self, operation: PendingOperation, event: TransactionEvent) -> None:
+        """A step that takes time. The same call again (after a time-out) waits for the same end."""
+        kind, running = LASTING[event]
+        if self.state is not running and not self._accepts(operation, event):
+            return
+        self._waiting[kind].append(operation)
+        if event is TransactionEvent.ABORT:
+            error = TransactionAborted("the transaction was aborted")
+            self._finish("prepare", error)
+            self.finish_offsets(error)
 
-    def begin(self, operation_id: int, transaction_version: int) -> None:
+    def begin(self, operation: PendingOperation, transaction_version: int) -> None:
         if self.state is TransactionState.RENEWING:
-            self._waiting["begin"].append(operation_id)
+            self._waiting["begin"].append(operation)
             self._version_to_begin = transaction_version
             return
         if self.state is TransactionState.READY and transaction_version != self.transaction_version:
             # After a change of the transaction version the id continues with a new epoch.
             self._move(TransactionEvent.RENEW)
-            self.begin(operation_id, transaction_version)
+            self.begin(operation, transaction_version)
             return
-        if self._accepts(operation_id, TransactionEvent.BEGIN):
-            self._finished.append(Finished(operation_id))
+        if self._accepts(operation, TransactionEvent.BEGIN):
+            self._finished.append(Finished(operation))
 
     def send_offsets(self, wish: SendOffsets) -> None:
         if self.state is not TransactionState.IN_TRANSACTION or self.offsets is not None:
-            self._refuse(wish.operation_id, self.refusal or LocalProtocolError("offsets are already being sent"))
+            self._refuse(wish.operation, self.refusal or LocalProtocolError("offsets are already being sent"))
             return
         self.offsets = wish
 
-    def prepare(self, operation_id: int) -> None:
-        self._wait_for("prepare", operation_id, TransactionEvent.PREPARE, TransactionState.PREPARING)
-
-    def resume(self, operation_id: int, receipt: TransactionReceipt) -> None:
+    def resume(self, operation: PendingOperation, receipt: TransactionReceipt) -> None:
         if receipt.transactional_id != self.transactional_id:
             text = f"the receipt is of {receipt.transactional_id!r}, this producer is {self.transactional_id!r}"
-            self._refuse(operation_id, LocalProtocolError(text))
+            self._refuse(operation, LocalProtocolError(text))
             return
-        if not self._accepts(operation_id, TransactionEvent.RESUME):
+        if not self._accepts(operation, TransactionEvent.RESUME):
             return
         self.identity = ProducerIdentity(receipt.producer_id, receipt.producer_epoch)
         self.transaction_version = receipt.transaction_version
         self.is_started = receipt.is_started
         self.is_resumed = True
-        self._finished.append(Finished(operation_id))
-
-    def end(self, operation_id: int, *, commit: bool) -> None:
-        if commit:
-            self._wait_for("end", operation_id, TransactionEvent.COMMIT, TransactionState.COMMITTING)
-        elif self._wait_for("end", operation_id, TransactionEvent.ABORT, TransactionState.ABORTING):
-            error = TransactionAborted("the transaction was aborted")
-            self._finish("prepare", error)
-            self.finish_offsets(error)
+        self._finished.append(Finished(operation))
 
     def abort_before_close(self) -> None:
         """A graceful close aborts an open transaction; a prepared one belongs to the holder of the receipt."""
@@ -329,22 +334,15 @@ class Transaction:
             raise LocalProtocolError(f"{event.value} is not possible: {_ADVICE.get(self.state, self.state.value)}")
         self.state = target
 
-    def _wait_for(self, kind: str, operation_id: int, event: TransactionEvent, running: TransactionState) -> bool:
-        """False: refused. The same call again (after a time-out) waits for the same end."""
-        if self.state is not running and not self._accepts(operation_id, event):
-            return False
-        self._waiting[kind].append(operation_id)
-        return True
-
-    def _accepts(self, operation_id: int, event: TransactionEvent) -> bool:
+    def _accepts(self, operation: PendingOperation, event: TransactionEvent) -> bool:
         """Changes the state if the table allows it; otherwise the operation is refused."""
         if (self.state, event) in TRANSITIONS:
             self._move(event)
             return True
         if self.state in (TransactionState.ABORTABLE, TransactionState.FATAL):
-            self._refuse(operation_id, self._current_error())
+            self._refuse(operation, self._current_error())
         else:
-            self._refuse(operation_id, LocalProtocolError(f"cannot {event.value}: {_ADVICE[self.state]}"))
+            self._refuse(operation, LocalProtocolError(f"cannot {event.value}: {_ADVICE[self.state]}"))
         return False
 
     def _current_error(self) -> KafkaSinkError:
@@ -354,12 +352,12 @@ class Transaction:
         error.__cause__ = self.error
         return error
 
-    def _refuse(self, operation_id: int, error: KafkaSinkError) -> None:
-        self._finished.append(Finished(operation_id, error))
+    def _refuse(self, operation: PendingOperation, error: KafkaSinkError) -> None:
+        self._finished.append(Finished(operation, error))
 
     def _finish(self, kind: str, error: KafkaSinkError | None, result: object = None) -> None:
         waiting, self._waiting[kind] = self._waiting[kind], []
-        self._finished.extend(Finished(operation_id, error, result) for operation_id in waiting)
+        self._finished.extend(Finished(operation, error, result) for operation in waiting)
 
     def _finish_all(self, error: KafkaSinkError) -> None:
         for kind in self._waiting:
@@ -368,7 +366,7 @@ class Transaction:
 
     def finish_offsets(self, error: KafkaSinkError | None = None) -> None:
         if self.offsets is not None:
-            self._finished.append(Finished(self.offsets.operation_id, error))
+            self._finished.append(Finished(self.offsets.operation, error))
             self.offsets = None
 
     def _clear_touched(self) -> None:

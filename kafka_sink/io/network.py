@@ -39,6 +39,7 @@ from kafka_sink.client.commands import (
 from kafka_sink.errors import TransportError
 from kafka_sink.io.clock import Clock
 from kafka_sink.io.plain_connection import PlainConnection, failure_of
+from kafka_sink.options import ProducerOptions
 
 if TYPE_CHECKING:
     from kafka_sink.io.tls import TlsContexts
@@ -58,17 +59,9 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class Network:
-    def __init__(
-        self,
-        clock: Clock,
-        *,
-        send_buffer_bytes: int = -1,
-        receive_buffer_bytes: int = -1,
-        tls: TlsContexts | None = None,
-    ) -> None:
+    def __init__(self, clock: Clock, options: ProducerOptions, tls: TlsContexts | None = None) -> None:
         self._clock = clock
-        self._send_buffer_bytes = send_buffer_bytes
-        self._receive_buffer_bytes = receive_buffer_bytes
+        self._options = options
         self._tls = tls
         self._connections: dict[int, PlainConnection] = {}
         # Connections with decrypted data that was not read in one iteration: the selector does not see it.
@@ -207,10 +200,10 @@ class Network:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if opened.family in (socket.AF_INET, socket.AF_INET6):
             opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._send_buffer_bytes >= 0:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
-        if self._receive_buffer_bytes >= 0:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+        if self._options.send_buffer_bytes >= 0:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._options.send_buffer_bytes)
+        if self._options.receive_buffer_bytes >= 0:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._options.receive_buffer_bytes)
 
     # ---- readiness -------------------------------------------------------------------------------------------------
 

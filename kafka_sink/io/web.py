@@ -94,23 +94,18 @@ def _connection_class(base: type[C], read_timeout_s: float) -> type[C]:
     return Connection
 
 
-class _Http(urllib.request.HTTPHandler):
-    def __init__(self, read_timeout_s: float) -> None:
-        super().__init__()
-        self._connection = _connection_class(http.client.HTTPConnection, read_timeout_s)
-
-    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(self._connection, req)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, context: ssl.SSLContext, read_timeout_s: float) -> None:
+class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    def __init__(self, context: ssl.SSLContext | None, read_timeout_s: float) -> None:
         super().__init__(context=context)
         self._tls = context
-        self._connection = _connection_class(http.client.HTTPSConnection, read_timeout_s)
+        self._read_timeout_s = read_timeout_s
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_connection_class(http.client.HTTPConnection, self._read_timeout_s), req)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(self._connection, req, context=self._tls)
+        connection = _connection_class(http.client.HTTPSConnection, self._read_timeout_s)
+        return self.do_open(connection, req, context=self._tls)
 
 
 def login_timeouts_ms(options: ProducerOptions, default_ms: int) -> tuple[int, int]:
@@ -137,7 +132,8 @@ def ask(
     connect_s, read_s = (each / 1000 for each in timeouts_ms)
     # An unencrypted request must not go through a proxy.
     proxy = urllib.request.ProxyHandler(None if is_https else {})
-    opener = urllib.request.build_opener(proxy, _NoRedirect(), _Https(context(), read_s) if is_https else _Http(read_s))
+    handler = _Handler(context() if is_https else None, read_s)
+    opener = urllib.request.build_opener(proxy, _NoRedirect(), handler)
     try:
         with opener.open(request, timeout=connect_s) as answer:
             return _make_answer(answer.status, answer.headers, _read(answer, bytes_max + 1))

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from kafka_sink.engine.commands import Append, Input
+from kafka_sink.engine.commands import Append, OperationWish
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.error_table.writes import ROW_TOO_LARGE
 from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, copy_error
@@ -33,7 +33,7 @@ from kafka_sink.producer.buffer_pool import BufferPool, BufferWaiter
 from kafka_sink.producer.collector import Collector, Row
 from kafka_sink.producer.future import OnDelivery, PendingBatch, RecordFuture
 from kafka_sink.producer.interceptors import Interceptors
-from kafka_sink.producer.mailbox import Mailbox, PendingOperation, refuse_reentry
+from kafka_sink.producer.mailbox import Mailbox, refuse_reentry
 from kafka_sink.producer.metrics import ProducerMetrics
 from kafka_sink.producer.topic_wait import partition_view
 from kafka_sink.records.assembler import Assembler
@@ -120,8 +120,7 @@ class Appender:
             collector = self.collectors.get(topic)
             if collector is None:
                 collector = self.collectors[topic] = Collector(topic, self._new_pending_batch(topic))
-            collector.cluster, collector.slow_node_ids = cluster, slow_node_ids
-            collector.view, collector.partition_count = view, view.partition_count
+            collector.cluster, collector.slow_node_ids, collector.view = cluster, slow_node_ids, view
         return collector
 
     def collect(
@@ -292,14 +291,12 @@ class Appender:
     def _linger_now_ms(self, backlog: int) -> int:
         return self._linger_ms if backlog < BACKLOG_MAX else max(self._linger_ms, BUSY_LINGER_MS)
 
-    def post_behind(
-        self, operation: PendingOperation, wish: Callable[[int], Input], *, refusal: KafkaSinkError | None = None
-    ) -> None:
+    def post_behind(self, wish: OperationWish, *, refusal: KafkaSinkError | None = None) -> None:
         """Posts an operation after everything that was sent so far."""
         with self.lock:
             if not self._mailbox.is_ended:
                 self._close_open()
-            self._mailbox.post_operation(operation, wish, refusal=refusal)
+            self._mailbox.post_operation(wish, refusal=refusal)
             self._wants_wake = True
         self._wake()
 

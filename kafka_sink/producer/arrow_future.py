@@ -10,10 +10,10 @@ from functools import partial
 from itertools import islice
 
 from kafka_sink.engine.commands import Failed
-from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.engine.producer_batch import UNKNOWN_OFFSET, ProducerBatch
 from kafka_sink.errors import KafkaSinkError, copy_error
 from kafka_sink.frozen import frozen
-from kafka_sink.producer.future import UNKNOWN_OFFSET, run_callback, wait_until_done
+from kafka_sink.producer.future import run_callback, wait_until_done
 from kafka_sink.producer.mailbox import Calls, Mailbox
 from kafka_sink.records.batch import Share
 

@@ -26,7 +26,6 @@ class Collector:
         # The cluster view at the last check; compared by identity.
         self.cluster: ClusterView | None = None
         self.slow_node_ids: frozenset[int] = frozenset()
-        self.partition_count = 0
         self.view = PartitionView(0, ())
         self.restart(pending)
 

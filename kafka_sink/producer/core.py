@@ -42,12 +42,7 @@ class Core:
             options = replace(options, client_id=f"producer-{options.transactional_id or next(_client_numbers)}")
         self.options = options
         clock = Clock()
-        self.network = Network(
-            clock,
-            send_buffer_bytes=options.send_buffer_bytes,
-            receive_buffer_bytes=options.receive_buffer_bytes,
-            tls=tls_contexts(options),
-        )
+        self.network = Network(clock, options, tls_contexts(options))
         try:
             self._put_together(clock)
             _alive.add(self)

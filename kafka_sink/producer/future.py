@@ -14,23 +14,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kafka_sink.engine.commands import Failed
-from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.engine.producer_batch import UNKNOWN_OFFSET, ProducerBatch
 from kafka_sink.errors import KafkaSinkError, OperationTimeout, copy_error
 from kafka_sink.producer.interceptors import Interceptors
 from kafka_sink.producer.mailbox import Calls, Mailbox, deadline_of
 from kafka_sink.records.batch import Share
+from kafka_sink.records.varint import Array
 
 _LOGGER = logging.getLogger("kafka_sink")
-UNKNOWN_OFFSET = -1
 UNKNOWN_PARTITION = -1
 NULL_SIZE = -1
-
-Array = np.ndarray[Any, Any]
 
 
 class RecordMetadata(NamedTuple):

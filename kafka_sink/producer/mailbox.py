@@ -24,11 +24,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kafka_sink.client.cluster import ClusterView
-from kafka_sink.engine.commands import Failed, Input
+from kafka_sink.engine.commands import Failed, Input, OperationWish, PendingOperation
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout, copy_error
 from kafka_sink.frozen import frozen
@@ -78,17 +77,6 @@ def refuse_reentry(*locks: threading.RLock) -> None:
 def deadline_of(clock: Clock, timeout_s: float | None) -> int | None:
     """None and infinity: no deadline."""
     return None if timeout_s is None or timeout_s == math.inf else clock.monotonic_ms() + int(timeout_s * 1000)
-
-
-@dataclass(slots=True, eq=False)
-class PendingOperation:
-    """An operation with a result: flush, close, a step of a transaction."""
-
-    name: str
-    operation_id: int = 0  # not posted yet
-    is_over: bool = False
-    error: KafkaSinkError | None = None
-    result: object = None
 
 
 @frozen
@@ -141,8 +129,7 @@ class Mailbox:
         self.pending_records: set[PendingRecords] = set()
         self._inputs: list[Input] = []
         self._is_refused_in_advance = False
-        self._operations: dict[int, PendingOperation] = {}
-        self._next_operation_id = 1
+        self._operations: dict[PendingOperation, None] = {}
 
     @property
     def closed_reason(self) -> KafkaSinkError | None:
@@ -159,26 +146,23 @@ class Mailbox:
         with self.lock:
             self._inputs.extend(inputs)
 
-    def post_operation(
-        self, operation: PendingOperation, wish: Callable[[int], Input], *, refusal: KafkaSinkError | None = None
-    ) -> None:
+    def post_operation(self, wish: OperationWish, *, refusal: KafkaSinkError | None = None) -> None:
         """Finishes at once, with the reason, if the producer is closed.
 
         `refusal` applies from now on, before the sender has seen the operation: no record may follow it.
         """
+        operation = wish.operation
         with self.lock:
-            wished = wish(self._next_operation_id)
             # Until the end without a call, where an interrupt may come: all of this, or nothing.
-            operation.operation_id = self._next_operation_id
-            self._next_operation_id += 1
+            operation.is_posted = True
             if self.is_ended:
                 operation.error, operation.is_over = self.refusal, True
             else:
                 if refusal is not None:
                     self.refusal = self.refusal or refusal
                     self._is_refused_in_advance = True
-                self._operations[operation.operation_id] = operation
-                self._inputs += (wished,)
+                self._operations[operation] = None
+                self._inputs += (wish,)
 
     def take_inputs(self) -> list[Input]:
         if not self._inputs:
@@ -270,11 +254,10 @@ class Mailbox:
 
     # ---- from the sender -------------------------------------------------------------------------------------------
 
-    def finish(self, operation_id: int, error: KafkaSinkError | None, result: object) -> str:
-        """Call under the lock. Returns the name of the operation."""
-        operation = self._operations.pop(operation_id)
+    def finish(self, operation: PendingOperation, error: KafkaSinkError | None, result: object) -> None:
+        """Call under the lock."""
+        del self._operations[operation]
         operation.error, operation.result, operation.is_over = error, result, True
-        return operation.name
 
     def publish_refusal(self, refusal: KafkaSinkError | None) -> None:
         """Call under the lock. A refusal set in advance stays until the sender has processed its operation."""
@@ -291,9 +274,9 @@ class Mailbox:
             self.refusal = refusal
             self.is_ended = True
             self._inputs.clear()
-            for operation in list(self._operations.values()):
+            for operation in list(self._operations):
                 is_done = is_closed and operation.name == CLOSE
-                self.finish(operation.operation_id, None if is_done else error, None)
+                self.finish(operation, None if is_done else error, None)
             for pending in self.pending_records:
                 pending.fail_rest(error, self.calls)
             self.pending_records.clear()

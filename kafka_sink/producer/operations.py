@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafka_sink.engine.commands import Flush, Input
+from kafka_sink.engine.commands import Flush, OperationWish, PendingOperation
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.producer.appender import Appender
-from kafka_sink.producer.mailbox import Mailbox, PendingOperation, deadline_of
+from kafka_sink.producer.mailbox import Mailbox, deadline_of
 from kafka_sink.producer.metrics import ProducerMetrics
 
-Wish = Callable[[int], Input]
 ABORT, PREPARE, OFFSETS = "abort_transaction()", "prepare_transaction()", "send_offsets_to_transaction()"
 
 
@@ -34,39 +33,34 @@ class Operations:
         """After everything that was sent so far; None: no timeout."""
         deadline_ms = deadline_of(self._mailbox.clock, timeout_s)
         operation = PendingOperation("flush()")
-        self._post(operation, Flush, is_behind_rows=True)
+        self._post(Flush(operation), is_behind_rows=True)
         self._wait(operation, deadline_ms, f"{timeout_s} s", metric="flush")
 
     def step(
         self,
         name: str,
-        wish: Callable[..., Input],
+        wish: Callable[..., OperationWish],
         *arguments: object,
         metric: str | None = None,
         is_behind_rows: bool = False,
         refusal: KafkaSinkError | None = None,
     ) -> object:
-        """A step of a transaction, within max.block.ms. `arguments`: of the wish, besides the operation's id."""
+        """A step of a transaction, within max.block.ms. `arguments`: of the wish, besides the operation."""
         deadline_ms = self._mailbox.clock.monotonic_ms() + self._max_block_ms
         limit = f"max.block.ms={self._max_block_ms}"
         operation = self._find_unfinished(name, arguments) or PendingOperation(name)
         self._unfinished = None
         try:
-            if operation.operation_id:
+            if operation.is_posted:
                 self._mailbox.wake()  # perhaps the interrupt came before the sender was woken
             else:
-                self._post(
-                    operation,
-                    lambda operation_id: wish(operation_id, *arguments),
-                    is_behind_rows=is_behind_rows,
-                    refusal=refusal,
-                )
+                self._post(wish(operation, *arguments), is_behind_rows=is_behind_rows, refusal=refusal)
             return self._wait(operation, deadline_ms, limit, metric=metric)
         except BaseException as error:
             is_outcome = (
                 operation.is_over and isinstance(error, KafkaSinkError) and not isinstance(error, OperationTimeout)
             )
-            if operation.operation_id and not is_outcome:
+            if operation.is_posted and not is_outcome:
                 self._unfinished, self._unfinished_arguments = operation, arguments
             raise
 
@@ -82,15 +76,13 @@ class Operations:
             f"call {again}"
         )
 
-    def _post(
-        self, operation: PendingOperation, wish: Wish, *, is_behind_rows: bool, refusal: KafkaSinkError | None = None
-    ) -> None:
+    def _post(self, wish: OperationWish, *, is_behind_rows: bool, refusal: KafkaSinkError | None = None) -> None:
         mailbox = self._mailbox
-        mailbox.refuse_to_block(operation.name)
+        mailbox.refuse_to_block(wish.operation.name)
         if is_behind_rows:
-            self._appender.post_behind(operation, wish, refusal=refusal)
+            self._appender.post_behind(wish, refusal=refusal)
         else:
-            mailbox.post_operation(operation, wish)
+            mailbox.post_operation(wish)
             mailbox.wake()
 
     def _wait(self, operation: PendingOperation, deadline_ms: int | None, limit: str, *, metric: str | None) -> object:

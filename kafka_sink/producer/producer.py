@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 from kafka_sink.client.cluster import PartitionInfo
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.commands import ConsumerGroup
-from kafka_sink.engine.transaction import TransactionReceipt
+from kafka_sink.engine.transaction import TransactionEvent, TransactionReceipt
 from kafka_sink.error_table.writes import ROW_PARTITION
 from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout, copy_error
 from kafka_sink.options import ProducerOptions
@@ -30,7 +30,7 @@ from kafka_sink.producer.collector import Collector, HeaderPairs
 from kafka_sink.producer.core import Core
 from kafka_sink.producer.future import OnDelivery, RecordFuture
 from kafka_sink.producer.interceptors import HeaderList, ProducerRecord
-from kafka_sink.producer.mailbox import CLOSE, CLOSED, PendingOperation, deadline_of, refuse_reentry
+from kafka_sink.producer.mailbox import CLOSE, CLOSED, deadline_of, refuse_reentry
 from kafka_sink.producer.metrics import MetricName
 from kafka_sink.producer.offsets import OffsetAndMetadata, read_offsets
 from kafka_sink.producer.operations import OFFSETS, Operations
@@ -112,7 +112,7 @@ class Producer:
                 or collector.slow_node_ids is not self._mailbox.slow_node_ids
                 or (
                     partition is not None
-                    and not (type(partition) is int and 0 <= partition < collector.partition_count)
+                    and not (type(partition) is int and 0 <= partition < collector.view.partition_count)
                 )
             ):
                 check_row(topic, timestamp_ms, partition)
@@ -161,7 +161,7 @@ class Producer:
         mailbox, waited_ns = self._mailbox, 0
         while True:
             collector = self._appender.refresh_collector(topic)
-            if collector is not None and partition < collector.partition_count:
+            if collector is not None and partition < collector.view.partition_count:
                 return collector, waited_ns // 1_000_000
             started_ns = self._clock.monotonic_ns()
             try:
@@ -242,10 +242,12 @@ class Producer:
         False: one of the tries got no response and may still arrive, which would fence this producer and abort its
         transaction, even a prepared one. This matters only if prepared transactions are passed to another process.
         """
-        return bool(self._operations.step("init_transactions()", c.InitTransactions, metric="txn-init"))
+        return bool(
+            self._operations.step("init_transactions()", c.TransactionStep, TransactionEvent.INIT, metric="txn-init")
+        )
 
     def begin_transaction(self) -> None:
-        self._operations.step("begin_transaction()", c.BeginTransaction, metric="txn-begin")
+        self._operations.step("begin_transaction()", c.TransactionStep, TransactionEvent.BEGIN, metric="txn-begin")
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], group: str | ConsumerGroup
@@ -259,16 +261,16 @@ class Producer:
     def commit_transaction(self) -> None:
         """Sends what is queued, waits for it, and commits. Raises if any record of the transaction failed; then only
         `abort_transaction` is possible."""
-        self._end("commit_transaction()", "txn-commit", commit=True)
+        self._end("commit_transaction()", TransactionEvent.COMMIT, "txn-commit")
 
     def abort_transaction(self) -> None:
-        self._end("abort_transaction()", "txn-abort", commit=False)
+        self._end("abort_transaction()", TransactionEvent.ABORT, "txn-abort")
 
-    def _end(self, name: str, metric: str, *, commit: bool) -> None:
+    def _end(self, name: str, event: TransactionEvent, metric: str) -> None:
         self._operations.step(
             name,
-            c.EndTransaction,
-            commit,
+            c.TransactionStep,
+            event,
             metric=metric,
             is_behind_rows=True,
             refusal=LocalProtocolError(f"no record can be sent: {name} is under way"),
@@ -278,7 +280,8 @@ class Producer:
         """Waits until all records are acknowledged and detaches: the holder of the receipt ends the transaction."""
         receipt = self._operations.step(
             "prepare_transaction()",
-            c.PrepareTransaction,
+            c.TransactionStep,
+            TransactionEvent.PREPARE,
             is_behind_rows=True,
             refusal=LocalProtocolError("no record can be sent: the transaction is being prepared"),
         )
@@ -336,14 +339,14 @@ class Producer:
             return
         refuse_reentry(*mailbox.locks)
         deadline_ms = deadline_of(self._clock, timeout_s)
-        operation = PendingOperation(CLOSE)
+        operation = c.PendingOperation(CLOSE)
         try:
             mailbox.begin_closing()
             if timeout_s == 0 or mailbox.is_sender_thread:
                 core.abandon("the producer was closed without waiting")
                 core.join()
                 return
-            self._appender.post_behind(operation, c.Close)
+            self._appender.post_behind(c.Close(operation))
             mailbox.wait_for_operation(operation, deadline_ms, f"{timeout_s} s")
         except OperationTimeout:
             unsent = self._appender.buffer_pool.used_records

@@ -36,7 +36,7 @@ from kafka_sink.io.network import Network
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.appender import Appender
 from kafka_sink.producer.future import run_callback
-from kafka_sink.producer.mailbox import CLOSE, CLOSED, Mailbox, PendingOperation, PendingRecords, TopicReport
+from kafka_sink.producer.mailbox import CLOSE, CLOSED, Mailbox, PendingRecords, TopicReport
 from kafka_sink.producer.metrics import ProducerMetrics
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -105,7 +105,7 @@ class Sender:
             raise mailbox.broken
         if mailbox.is_orphaned:
             mailbox.is_orphaned = False
-            appender.post_behind(PendingOperation(CLOSE), c.Close)
+            appender.post_behind(c.Close(c.PendingOperation(CLOSE)))
         due_ms = appender.next_due_ms(self._backlog)
         if due_ms is not None and due_ms <= now_ms:
             appender.close_due(now_ms, self._backlog)
@@ -207,8 +207,8 @@ class Sender:
             finished, self._finished = self._finished, []
             with mailbox.lock:
                 for each in finished:
-                    if mailbox.finish(each.operation_id, each.error, each.result) == CLOSE:
-                        self._is_closed = True
+                    mailbox.finish(each.operation, each.error, each.result)
+                    self._is_closed = self._is_closed or each.operation.name == CLOSE
                 mailbox.notify_change()
         abandoned = [event for event in inputs if isinstance(event, c.Abandon)]
         if abandoned:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka_sink.error_table.writes import ROW_HEADERS, ROW_PARTITION, ROW_TIMESTAMP
 from kafka_sink.errors import DataError, LocalProtocolError
-from kafka_sink.options.producer_options import LONG_MAX, Serializer
+from kafka_sink.options.producer_options import INT_MAX, LONG_MAX, Serializer
 from kafka_sink.producer.collector import HeaderPairs
 from kafka_sink.producer.interceptors import HeaderList
 from kafka_sink.records.columns import RecordColumns
@@ -15,7 +15,6 @@ from kafka_sink.wire.primitives import encode_string
 
 # Overhead of a row besides its bytes: record framing and bookkeeping in a batch.
 ROW_OVERHEAD_BYTES = 32
-PARTITION_MAX = 2**31 - 1
 
 
 def serialize(field: str, topic: str, content: Any, serializer: Serializer | None) -> bytes | None:
@@ -75,10 +74,8 @@ def check_row(topic: str, timestamp_ms: int | None, partition: int | None) -> No
         raise DataError(
             "timestamp_ms must be a number of milliseconds since 1970, not negative", ROW_TIMESTAMP, column="timestamp"
         )
-    if partition is not None and not (type(partition) is int and 0 <= partition <= PARTITION_MAX):
-        raise DataError(
-            f"partition {partition!r} is no number in 0..{PARTITION_MAX}", ROW_PARTITION, column="partition"
-        )
+    if partition is not None and not (type(partition) is int and 0 <= partition <= INT_MAX):
+        raise DataError(f"partition {partition!r} is no number in 0..{INT_MAX}", ROW_PARTITION, column="partition")
 
 
 def check_string(what: str, given: Any, column: str) -> None:

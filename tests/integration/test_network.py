@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -28,8 +28,10 @@ from kafka_sink.client.commands import (
 )
 from kafka_sink.io.clock import Clock
 from kafka_sink.io.network import CALLS_PER_TURN, RECEIVE_BYTES, Network, format_address
+from kafka_sink.options import ProducerOptions
 
 LIMIT_S = 60
+OPTIONS = ProducerOptions(bootstrap_servers=(("b", 1),), send_buffer_bytes=-1, receive_buffer_bytes=-1)
 
 
 @dataclass
@@ -52,7 +54,7 @@ class Peer:
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    with contextlib.closing(Network(Clock(), send_buffer_bytes=16_384, receive_buffer_bytes=-1)) as network:
+    with contextlib.closing(Network(Clock(), replace(OPTIONS, send_buffer_bytes=16_384))) as network:
         yield network
 
 
@@ -241,7 +243,7 @@ def test_what_a_command_has_caused_is_told_without_a_wait(network: Network, monk
 
 def test_each_poll_measures_its_own_wait_and_work(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter((0, 1_000, 1_300, 5_000, 5_020, 5_021))
-    with contextlib.closing(Network(Clock())) as network:
+    with contextlib.closing(Network(Clock(), OPTIONS)) as network:
         monkeypatch.setattr(network._clock, "monotonic_ns", lambda: next(ticks))
         measured = []
         for _ in range(2):
@@ -265,7 +267,7 @@ def test_names_are_resolved_to_all_their_addresses_and_failures_name_host_and_po
 
 def test_closing_closes_every_descriptor_and_waking_after_that_is_harmless(listener: socket.socket) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    network = Network(Clock())
+    network = Network(Clock(), OPTIONS)
     network.execute(Connect(1, 7, (int(socket.AF_INET), listener.getsockname())))
     network.close()
     network.wake()

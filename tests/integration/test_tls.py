@@ -128,7 +128,7 @@ class Dialogue:
     """One network and the events that it reported."""
 
     def __init__(self, chosen: ProducerOptions) -> None:
-        self.network = Network(Clock(), tls=TlsContexts(chosen))
+        self.network = Network(Clock(), chosen, TlsContexts(chosen))
         self.events: list[Any] = []
 
     def __enter__(self) -> Dialogue:

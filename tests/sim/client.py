@@ -86,7 +86,7 @@ class Client(Host):
             self._wishes += 1
             self.open_wish, self.open_wish_since_ms = self._wishes, self.loop.now_ms
             wish = wanted(self._wishes)
-            self.trace.note(self.loop.now_ms, f"{self.name} wishes {type(wish).__name__}")
+            self.trace.note(self.loop.now_ms, f"{self.name} wishes {_title_of(wish)}")
             self.post(wish)
 
     def send(self, topic: str) -> None:
@@ -164,9 +164,9 @@ class Client(Host):
 
     def _on_finished(self, result: c.Finished) -> None:
         error = "" if result.error is None else f" {type(result.error).__name__}: {result.error}"
-        self.trace.note(self.loop.now_ms, f"{self.name} finished {result.operation_id}{error}")
-        if result.operation_id != self.open_wish:
-            raise Violation("I6", f"{self.name}: wish {result.operation_id} ended twice or was never made")
+        self.trace.note(self.loop.now_ms, f"{self.name} finished {result.operation}{error}")
+        if result.operation != self.open_wish:
+            raise Violation("I6", f"{self.name}: wish {result.operation} ended twice or was never made")
         self.open_wish = None
         self._resume(result)
 
@@ -204,3 +204,7 @@ class Client(Host):
         if position == 0:
             text = f"{self.name} {record.fate.value} {record.number} at {record.offset} {record.reason}"
             self.trace.note(self.loop.now_ms, text)
+
+
+def _title_of(wish: c.Wish) -> str:
+    return wish.event.value if isinstance(wish, c.TransactionStep) else type(wish).__name__

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from kafka_sink.engine import commands as c
-from kafka_sink.engine.transaction import TransactionReceipt
+from kafka_sink.engine.transaction import TransactionEvent, TransactionReceipt
 from kafka_sink.errors import TransactionAborted
 from tests.sim.client import Client, Script, Wish
 from tests.sim.history import End, Fate, Transaction
@@ -97,7 +98,7 @@ def _transactional(client: Client, stage: Stage) -> Script:
     if waiting is not None:
         error = yield from _resume(client, *waiting)
     else:
-        error = yield from _wish(c.InitTransactions)
+        error = yield from _wish(partial(c.TransactionStep, event=TransactionEvent.INIT))
     while error is None and not stage.is_over:
         error = yield from _one_transaction(client, stage)
         if client.transaction is not None and client.transaction.is_prepared:
@@ -120,7 +121,7 @@ def _prove_commit(client: Client, stage: Stage) -> Script:
     """After all faults a producer that was not fenced must be able to commit."""
     _leave_nothing_to_luck(client, stage)
     for _ in range(_recovery_tries(client)):
-        error = yield from _wish(c.BeginTransaction)
+        error = yield from _wish(partial(c.TransactionStep, event=TransactionEvent.BEGIN))
         if error is None:
             client.transaction = transaction = client.history.begin(str(client.plan.options.transactional_id))
             has_records = bool(client.send_to_all())
@@ -153,7 +154,7 @@ def _resume(client: Client, receipt: TransactionReceipt, transaction: Transactio
 
 def _one_transaction(client: Client, stage: Stage) -> Script:
     pick = client.pick
-    error = yield from _wish(c.BeginTransaction)
+    error = yield from _wish(partial(c.TransactionStep, event=TransactionEvent.BEGIN))
     if error is not None:
         return error
     client.transaction = transaction = client.history.begin(str(client.plan.options.transactional_id))
@@ -180,7 +181,7 @@ def _send_offsets(client: Client, transaction: Transaction) -> Script:
 
 def _prepare(client: Client, stage: Stage, transaction: Transaction) -> Script:
     """Prepares the transaction and hands it over, or keeps it and ends it with the same producer."""
-    result = yield c.PrepareTransaction
+    result = yield partial(c.TransactionStep, event=TransactionEvent.PREPARE)
     assert result is not None
     if result.error is not None:
         return (yield from _end(client, transaction, commit=False))
@@ -200,7 +201,7 @@ def _end(client: Client, transaction: Transaction, *, commit: bool) -> Script:
     """Ends it as the Java client recommends: what cannot be committed is aborted; a fatal error is final."""
     if commit:
         transaction.wanted_commit = True
-        error = yield from _wish(lambda number: c.EndTransaction(number, commit=True))
+        error = yield from _wish(partial(c.TransactionStep, event=TransactionEvent.COMMIT))
         if error is None:
             transaction.end = End.COMMITTED
             client.trace.count("transaction committed")
@@ -208,7 +209,7 @@ def _end(client: Client, transaction: Transaction, *, commit: bool) -> Script:
         if not isinstance(error, TransactionAborted):
             transaction.end = End.UNKNOWN
             return error
-    error = yield from _wish(lambda number: c.EndTransaction(number, commit=False))
+    error = yield from _wish(partial(c.TransactionStep, event=TransactionEvent.ABORT))
     transaction.end = End.ABORTED if error is None else End.UNKNOWN
     client.trace.count("transaction aborted" if error is None else "transaction ended in a fatal error")
     return error

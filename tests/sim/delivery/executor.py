@@ -11,7 +11,7 @@ from functools import partial
 from itertools import takewhile
 
 from kafka_sink.engine import commands as c
-from kafka_sink.engine.transaction import TransactionReceipt
+from kafka_sink.engine.transaction import TransactionEvent, TransactionReceipt
 from kafka_sink.errors import OperationTimeout
 from kafka_sink.exactly_once.identity_pool import IdentityPool
 from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
@@ -113,7 +113,7 @@ def _begun(executor: Executor, attempt: Attempt, *, is_reused: bool) -> Script:
     error = yield from _take_identity(executor, attempt)
     if error is not None:
         return error
-    result = yield c.BeginTransaction
+    result = yield partial(c.TransactionStep, event=TransactionEvent.BEGIN)
     assert result is not None
     if result.error is not None:
         return result.error
@@ -124,7 +124,7 @@ def _begun(executor: Executor, attempt: Attempt, *, is_reused: bool) -> Script:
 def _take_identity(executor: Executor, attempt: Attempt) -> Script:
     """Gives up an id whose InitProducerId may still arrive, as the task does."""
     for _ in range(IDENTITIES_MAX):
-        result = yield c.InitTransactions
+        result = yield partial(c.TransactionStep, event=TransactionEvent.INIT)
         assert result is not None
         if result.error is not None:
             return result.error
@@ -170,7 +170,7 @@ def _finish(executor: Executor, attempt: Attempt, started_ms: int) -> Script:
     records = [executor.history.records[number] for number in attempt.records.values()]
     if executor.must_fail or any(record.fate is not Fate.DELIVERED for record in records):
         return None
-    result = yield c.PrepareTransaction
+    result = yield partial(c.TransactionStep, event=TransactionEvent.PREPARE)
     assert result is not None and executor.transaction is not None
     if result.error is not None:
         return None

@@ -129,8 +129,8 @@ class EngineDriver:
                 assert self.is_open(command.batch), "a batch ended twice"
                 self.failed[command.batch] = command
             elif isinstance(command, Finished):
-                assert command.operation_id not in self.finished, "an operation ended twice"
-                self.finished[command.operation_id] = command
+                assert command.operation not in self.finished, "an operation ended twice"
+                self.finished[command.operation] = command
             elif isinstance(command, (BatchObserved, Drained)):
                 self.observed.append(command)
             elif isinstance(command, Notice):

@@ -194,7 +194,7 @@ class Stage:
 
     def _wish(self, wish: Flush | Close) -> None:
         self.driver.run(wish)
-        self.acts.append(wish.operation_id)
+        self.acts.append(wish.operation)
 
     def _call(self, name: str) -> None:
         self.acts.append(getattr(self.driver, name)())

@@ -9,9 +9,10 @@ from driver import new_batch
 from transaction_driver import PRODUCER_ID, TRANSACTION, TransactionDriver, started
 
 from kafka_sink.engine import transaction_requests
-from kafka_sink.engine.commands import Append, EndTransaction, Flush, StartOver
+from kafka_sink.engine.commands import Append, Flush, StartOver, TransactionStep
 from kafka_sink.engine.producer_batch import ProducerIdentity
 from kafka_sink.engine.sequences import SEQUENCE_MODULUS, sequence_after
+from kafka_sink.engine.transaction import TransactionEvent
 from kafka_sink.errors import (
     AuthorizationError,
     BrokerError,
@@ -457,7 +458,7 @@ NOT_COORDINATOR = 16
 def start_over(driver: TransactionDriver, transactional_id: str | None) -> int:
     wish = StartOver(driver.operation_id(), transactional_id)
     driver.run(wish)
-    return wish.operation_id
+    return wish.operation
 
 
 def test_the_next_producer_has_its_own_transaction_and_leaves_the_prepared_one_alone(transaction_version: int) -> None:
@@ -503,7 +504,7 @@ def test_records_under_way_and_flushes_that_wait_forbid_it() -> None:
     driver.run(flush)
     assert isinstance(driver.refusal_of(start_over(driver, None)), LocalProtocolError)
     driver.release(PRODUCE)
-    assert batch in driver.delivered and driver.ok(flush.operation_id)
+    assert batch in driver.delivered and driver.ok(flush.operation)
     assert driver.ok(start_over(driver, None))
 
 
@@ -536,7 +537,7 @@ def test_what_was_refused_in_the_same_step_is_still_told() -> None:
     batch, begun = new_batch(), driver.operation_id()
     driver.run(
         Append([batch]),
-        EndTransaction(begun, commit=True),
+        TransactionStep(begun, TransactionEvent.COMMIT),
         StartOver(driver.operation_id(), "next"),
     )
     assert isinstance(driver.failed[batch].error, DeliveryError)

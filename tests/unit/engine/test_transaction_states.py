@@ -30,13 +30,13 @@ RECEIPT = TransactionReceipt("id", 7, 3, 2, True, {("t", 0): 9})
 CAUSE = ProducerFenced("somebody else")
 
 WISHES: dict[str, Callable[[Transaction], None]] = {
-    "init": lambda transaction: transaction.init(1),
+    "init": lambda transaction: transaction.start(1, TransactionEvent.INIT),
     "begin": lambda transaction: transaction.begin(1, 1),
     "send_offsets": lambda transaction: transaction.send_offsets(SendOffsets(1, ConsumerGroup("g"), {})),
-    "prepare": lambda transaction: transaction.prepare(1),
+    "prepare": lambda transaction: transaction.start(1, TransactionEvent.PREPARE),
     "resume": lambda transaction: transaction.resume(1, RECEIPT),
-    "commit": lambda transaction: transaction.end(1, commit=True),
-    "abort": lambda transaction: transaction.end(1, commit=False),
+    "commit": lambda transaction: transaction.start(1, TransactionEvent.COMMIT),
+    "abort": lambda transaction: transaction.start(1, TransactionEvent.ABORT),
 }
 
 # The states in which a call is accepted, and the state afterwards. In all other states it is refused.
@@ -141,7 +141,7 @@ def test_a_wish_is_heard_in_its_states_and_refused_in_all_others_without_a_trace
         assert all(item.error is None for item in finished)
     else:
         assert facts_of(transaction) == before
-        assert [item.operation_id for item in finished] == [1]
+        assert [item.operation for item in finished] == [1]
         assert isinstance(finished[0].error, LocalProtocolError | TransactionError)
 
 
@@ -217,7 +217,7 @@ def test_the_first_error_of_a_transaction_is_the_one_that_is_told() -> None:
     transaction = transaction_in(TransactionState.IN_TRANSACTION)
     transaction.on_error(TransactionAborted("first"))
     transaction.on_error(TransactionAborted("second"))
-    transaction.end(1, commit=True)
+    transaction.start(1, TransactionEvent.COMMIT)
     [finished] = transaction._finished
     assert "first" in str(finished.error) and "second" not in str(finished.error)
 

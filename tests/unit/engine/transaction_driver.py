@@ -20,17 +20,14 @@ from driver import EngineDriver
 from fake_cluster import Asked, FakeCluster
 
 from kafka_sink.engine.commands import (
-    BeginTransaction,
     Close,
     ConsumerGroup,
-    EndTransaction,
     Finished,
-    InitTransactions,
-    PrepareTransaction,
     ResumeTransaction,
     SendOffsets,
+    TransactionStep,
 )
-from kafka_sink.engine.transaction import TransactionReceipt
+from kafka_sink.engine.transaction import TransactionEvent, TransactionReceipt
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.wire.apis import (
     ADD_OFFSETS_TO_TXN,
@@ -90,19 +87,19 @@ class TransactionDriver(EngineDriver):
     # ---- user side -------------------------------------------------------------------------------------------------
 
     def init(self) -> int:
-        return self._wish(InitTransactions(self.operation_id()))
+        return self._wish(TransactionStep(self.operation_id(), TransactionEvent.INIT))
 
     def begin(self) -> int:
-        return self._wish(BeginTransaction(self.operation_id()))
+        return self._wish(TransactionStep(self.operation_id(), TransactionEvent.BEGIN))
 
     def commit(self) -> int:
-        return self._wish(EndTransaction(self.operation_id(), commit=True))
+        return self._wish(TransactionStep(self.operation_id(), TransactionEvent.COMMIT))
 
     def abort(self) -> int:
-        return self._wish(EndTransaction(self.operation_id(), commit=False))
+        return self._wish(TransactionStep(self.operation_id(), TransactionEvent.ABORT))
 
     def prepare(self) -> int:
-        return self._wish(PrepareTransaction(self.operation_id()))
+        return self._wish(TransactionStep(self.operation_id(), TransactionEvent.PREPARE))
 
     def resume(self, receipt: TransactionReceipt) -> int:
         return self._wish(ResumeTransaction(self.operation_id(), receipt))
@@ -115,7 +112,7 @@ class TransactionDriver(EngineDriver):
 
     def _wish(self, wish: Any) -> int:
         self.run(wish)
-        return int(wish.operation_id)
+        return int(wish.operation)
 
     def is_waiting(self, operation_id: int) -> bool:
         return operation_id not in self.finished

@@ -18,7 +18,7 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.appender import Appender
 from kafka_sink.producer.collector import Collector
 from kafka_sink.producer.future import RecordFuture
-from kafka_sink.producer.mailbox import Mailbox, PendingOperation
+from kafka_sink.producer.mailbox import Mailbox
 from kafka_sink.producer.metrics import ProducerMetrics
 from kafka_sink.producer.sender import Sender
 
@@ -115,9 +115,9 @@ class Shell:
         byte_count = len(value or b"") if size is None else size
         return self.appender.collect(self.collector(topic), row, byte_count, on_delivery)
 
-    def post_behind(self, name: str = "flush()", wish: Any = c.Flush) -> PendingOperation:
-        operation = PendingOperation(name)
-        self.appender.post_behind(operation, wish)
+    def post_behind(self, name: str = "flush()", wish: Any = c.Flush) -> c.PendingOperation:
+        operation = c.PendingOperation(name)
+        self.appender.post_behind(wish(operation))
         return operation
 
     def close_due(self) -> list[ProducerBatch]:

@@ -258,7 +258,7 @@ def test_a_wish_is_posted_behind_everything_sent_before() -> None:
     operation = shell.post_behind()
     *appends, flush = shell.mailbox.take_inputs()
     assert sum(batch.record_count for each in appends for batch in each.batches) == 2  # type: ignore[union-attr]
-    assert flush == c.Flush(operation.operation_id)
+    assert flush == c.Flush(operation)
 
 
 def test_arrow_rows_go_behind_the_rows_collected_before() -> None:
@@ -468,9 +468,9 @@ def test_the_end_fails_what_was_only_collected_and_refuses_the_rest() -> None:
 
 def test_a_topic_that_grows_is_used_in_full_after_the_next_look() -> None:
     shell = Shell(linger_ms=0)
-    assert shell.collector().partition_count == 2
+    assert shell.collector().view.partition_count == 2
     shell.mailbox.cluster = cluster_of(t=5)
-    assert shell.collector().partition_count == 5
+    assert shell.collector().view.partition_count == 5
     assert shell.appender.refresh_collector("other") is None
 
 

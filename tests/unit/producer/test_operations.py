@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from kafka_sink.engine import commands as c
+from kafka_sink.engine.transaction import TransactionEvent
 from kafka_sink.errors import LocalProtocolError, OperationTimeout, TransactionAborted
 from kafka_sink.producer.mailbox import deadline_of
 from kafka_sink.producer.operations import ABORT, OFFSETS, PREPARE, Operations
@@ -29,23 +30,25 @@ class Steps:
     def call(self, name: str, subject: object = None) -> object:
         return self.operations.step(name, c.StartOver, subject)
 
-    def time_out(self, name: str, subject: object = None) -> int:
-        """Lets a step time out; returns its operation id."""
+    def time_out(self, name: str, subject: object = None) -> c.PendingOperation:
+        """Lets a step time out; returns its operation."""
         with pytest.raises(OperationTimeout, match="may be called again"):
             self.call(name, subject)
         (wish,) = self.mailbox.take_inputs()
         assert isinstance(wish, c.StartOver)
-        return wish.operation_id
+        return wish.operation
 
-    def end(self, operation_id: int, error: TransactionAborted | None = None, result: object = None) -> None:
+    def end(
+        self, operation: c.PendingOperation, error: TransactionAborted | None = None, result: object = None
+    ) -> None:
         with self.mailbox.lock:
-            self.mailbox.finish(operation_id, error, result)
+            self.mailbox.finish(operation, error, result)
 
 
 def test_a_step_that_ran_out_of_time_is_waited_for_and_not_asked_for_again() -> None:
     steps = Steps()
-    operation_id = steps.time_out(COMMIT)
-    steps.end(operation_id, result="done")
+    operation = steps.time_out(COMMIT)
+    steps.end(operation, result="done")
     assert steps.call(COMMIT) == "done"
     assert steps.mailbox.take_inputs() == []
 
@@ -63,7 +66,7 @@ def test_the_outcome_of_a_step_whose_wait_was_interrupted_is_told_at_the_next_ca
             steps.call(COMMIT)
     (wish,) = steps.mailbox.take_inputs()
     assert isinstance(wish, c.StartOver)
-    steps.end(wish.operation_id, result="done")
+    steps.end(wish.operation, result="done")
     with pytest.raises(LocalProtocolError, match="call it again first"):
         steps.call("begin_transaction()")
     wakes = steps.shell.wake_count
@@ -82,13 +85,13 @@ def test_an_outcome_that_comes_while_the_wait_for_it_fails_is_told_at_the_next_c
     def wait_for(_is_over: object, deadline_ms: int, _what: str) -> bool:
         assert deadline_ms == steps.shell.clock.now_ms + 700
         (wish,) = steps.mailbox.take_inputs()
-        assert isinstance(wish, c.EndTransaction)
-        steps.end(wish.operation_id, result="done")
+        assert isinstance(wish, c.TransactionStep)
+        steps.end(wish.operation, result="done")
         if error is KeyboardInterrupt:
             raise error
         return False
 
-    commit = partial(c.EndTransaction, commit=True)
+    commit = partial(c.TransactionStep, event=TransactionEvent.COMMIT)
     with monkeypatch.context() as patch:
         patch.setattr(steps.mailbox, "wait_for", wait_for)
         with pytest.raises(error):
@@ -148,10 +151,10 @@ def test_an_abort_may_replace_a_step_of_its_transaction_that_ran_out_of_time(ste
 
 def test_a_call_in_a_callback_is_refused_and_does_not_lose_an_untold_outcome() -> None:
     steps = Steps()
-    operation_id = steps.time_out(COMMIT)
+    operation = steps.time_out(COMMIT)
     steps.mailbox.sender_ident = threading.get_ident()
     with pytest.raises(LocalProtocolError, match="inside a delivery callback"):
         steps.call(COMMIT)
     steps.mailbox.sender_ident = None
-    steps.end(operation_id, result="done")
+    steps.end(operation, result="done")
     assert steps.call(COMMIT) == "done"

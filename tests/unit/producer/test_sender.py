@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from functools import partial
 
 import pytest
 
@@ -22,9 +21,10 @@ from kafka_sink.client.commands import (
 )
 from kafka_sink.client.node import Node
 from kafka_sink.engine import commands as c
+from kafka_sink.engine.transaction import TransactionEvent
 from kafka_sink.errors import DeliveryError, LocalProtocolError, TransportError
 from kafka_sink.producer import sender as sender_module
-from kafka_sink.producer.mailbox import CLOSE, PendingOperation
+from kafka_sink.producer.mailbox import CLOSE
 from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import split
 
@@ -107,7 +107,7 @@ def test_callbacks_run_before_the_operations_that_waited_for_them_end() -> None:
     flush = shell.post_behind()
     shell.sender.turn()
     (batch,) = shell.appended()
-    shell.engine.answers = [[delivered(batch, 0), c.Finished(flush.operation_id)]]
+    shell.engine.answers = [[delivered(batch, 0), c.Finished(flush)]]
     changes = shell.mailbox.change_count
     shell.sender.turn()
     assert shell.mailbox.change_count == changes + 2, "who waits for memory looks again, then who waits for the flush"
@@ -129,7 +129,7 @@ def test_the_room_of_a_split_batch_is_given_back_once_with_its_last_record() -> 
     shell.engine.answers = [[*observed, delivered(quarters[0], 0), delivered(second, 2)]]
     shell.sender.turn()
     assert (shell.mailbox.completed_bytes, [future.done() for future in futures]) == (0, [True, False, True, True])
-    shell.engine.answers = [[delivered(quarters[1], 1), c.Finished(flush.operation_id)]]
+    shell.engine.answers = [[delivered(quarters[1], 1), c.Finished(flush)]]
     shell.sender.turn()
     assert shell.mailbox.completed_bytes == batch.size
     assert shell.appender.buffer_pool.used_bytes == 0
@@ -140,8 +140,9 @@ def test_the_room_of_a_split_batch_is_given_back_once_with_its_last_record() -> 
 def test_what_was_refused_in_advance_stays_refused_until_the_engine_has_seen_why() -> None:
     shell = SenderShell()
     refusal = LocalProtocolError("being committed")
-    wish = partial(c.EndTransaction, commit=True)
-    shell.appender.post_behind(PendingOperation("commit"), wish, refusal=refusal)
+    shell.appender.post_behind(
+        c.TransactionStep(c.PendingOperation("commit"), TransactionEvent.COMMIT), refusal=refusal
+    )
     with shell.mailbox.lock:
         shell.mailbox.publish_refusal(None)
     assert shell.mailbox.refusal is refusal
@@ -313,7 +314,7 @@ def test_a_finished_close_is_the_last_turn_and_an_abandon_too() -> None:
     shell = SenderShell()
     close = shell.post_behind("close()", c.Close)
     assert shell.sender.turn()
-    shell.engine.answers = [[c.Finished(close.operation_id)]]
+    shell.engine.answers = [[c.Finished(close)]]
     assert not shell.sender.turn()
     other = SenderShell(linger_ms=60_000)
     future = other.send()
@@ -328,7 +329,7 @@ def test_a_finished_close_is_the_last_turn_and_an_abandon_too() -> None:
 
 def test_a_close_that_comes_while_another_one_ends_has_nothing_left_to_do() -> None:
     shell = SenderShell(linger_ms=0)
-    closes: list[PendingOperation] = []
+    closes: list[c.PendingOperation] = []
 
     def close_again(*_: object) -> None:
         closes.append(shell.post_behind(CLOSE, c.Close))
@@ -337,7 +338,7 @@ def test_a_close_that_comes_while_another_one_ends_has_nothing_left_to_do() -> N
     shell.sender.turn()
     (batch,) = shell.appended()
     closes.append(shell.post_behind(CLOSE, c.Close))
-    shell.engine.answers = [[delivered(batch, 5), c.Finished(closes[0].operation_id)]]
+    shell.engine.answers = [[delivered(batch, 5), c.Finished(closes[0])]]
     shell.sender.run()
     assert [(close.is_over, close.error) for close in closes] == [(True, None)] * 2
 
