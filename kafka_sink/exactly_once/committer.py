@@ -164,10 +164,8 @@ class Committer:
         elif step.phase is Phase.RECORDING:
             assert step.record is not None
             self._write(now_ms, Phase.RECORDING, step.record)
-        elif step.error is not None:
-            self._fail(step.error)
         else:
-            self._end(self._intended.conclusion)
+            self._end(self._intended.conclusion, self._intended.error)
 
     def _fence(self, now_ms: int) -> None:
         self._move(Phase.FENCING)
