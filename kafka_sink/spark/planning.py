@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
@@ -42,15 +41,17 @@ def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool)
         )
     checked = _check_write(settings, schema)
     options = checked.options
-    if not options.is_exactly_once:
-        return BatchWriter(*checked.finish_planning(options, None), UNNAMED_BATCH, run=uuid.uuid4().hex)
-    run = run_of_label(options.batch_id or "", uuid.uuid4().hex)
-    if options.batch_id is None:
-        settled, written = checked.finish_planning(options, None)
-        return BatchWriter(settled, written, UNNAMED_BATCH, run=run, sink_id=_sink_id_of_batch(settled, f"batch-{run}"))
-    # A single write does not know whether the sink is new: foreachBatch may have skipped batches without rows.
-    settled, written = checked.finish_planning(replace(options, ledger_accepts_new_sink=True), options.sink_id)
-    return BatchWriter(settled, written, make_batch_key(options), run=run, sink_id=_sink_id_of_batch(settled))
+    unique = uuid.uuid4().hex
+    run = run_of_label(options.batch_id or "", unique) if options.is_exactly_once else unique
+    has_ledger = options.is_exactly_once and options.batch_id is not None
+    if has_ledger:
+        # A single write does not know whether the sink is new: foreachBatch may have skipped batches without rows.
+        options = replace(options, ledger_accepts_new_sink=True)
+    settled, written = checked.finish_planning(options, options.sink_id if has_ledger else None)
+    key = make_batch_key(options) if has_ledger else UNNAMED_BATCH
+    # None: the brokers have no transactions, or none are wanted.
+    sink_id = settled.sink_id or f"batch-{run}" if settled.is_exactly_once else None
+    return BatchWriter(settled, written, key, run=run, sink_id=sink_id)
 
 
 def plan_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
@@ -82,11 +83,6 @@ def plan_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool
     return StreamWriter(settled, written, sink_id if settled.is_exactly_once else None)
 
 
-def _sink_id_of_batch(settled: SinkOptions, unnamed: str | None = None) -> str | None:
-    """The sink id of the transactions; None: the brokers have no transactions."""
-    return settled.sink_id or unnamed if settled.is_exactly_once else None
-
-
 def _sink_id_of_stream(options: SinkOptions) -> str:
     if options.sink_id is not None:
         return options.sink_id
@@ -110,26 +106,37 @@ class _CheckedWrite(NamedTuple):
     def finish_planning(self, options: SinkOptions, sink_id: str | None) -> tuple[SinkOptions, WrittenColumns]:
         """Topics are created before the registry is asked: nothing is registered for a missing topic."""
         create_topics(options)
-        settled = check_with_kafka(options, sink_id, os.getpid())
+        settled = check_with_kafka(options, sink_id)
         if settled.telemetry is not None:
             from kafka_sink.spark.telemetry import begin_telemetry
 
             settled = replace(settled, telemetry=begin_telemetry(settled.telemetry, self.columns, self.schema))
         if self.formats is None:
             return settled, self.columns
-        return settled, replace(self.columns, sides=_sides(self.formats, self.schema, self.columns, options))
+        return settled, replace(self.columns, sides=self._plan_sides(self.formats))
+
+    def _plan_sides(self, formats: FormatOptions) -> tuple[SidePlan, ...]:
+        # Loads pyarrow, which planning needs for nothing else.
+        from kafka_sink.admin.registry_memory import keep_schemas_in
+        from kafka_sink.admin.side_planning import plan_side
+        from kafka_sink.schemas.spark_types import arrow_type_from_json
+
+        keep_schemas_in(application_folder)
+        topic = self.options.topic
+        return tuple(
+            plan_side(side, chosen, formats.registry, arrow_type_from_json(kind.jsonValue(), name), topic)[0]
+            for side, chosen, kind, name in encoded_sides(self.schema, self.columns, formats)
+        )
 
 
 def _check_write(settings: Mapping[str, str], schema: StructType) -> _CheckedWrite:
     show_log()
     options = parse_sink_options(settings)
     columns = choose_columns(schema, options.topic, options.formats, options.envelope)
-    for name, option in (
-        (options.partitioner, "kafka.partitioner.class"),
-        (options.summary_listener, "summary.listener"),
-    ):
-        if name is not None:
-            load_user_function(name, option)
+    if options.partitioner is not None:
+        load_user_function(options.partitioner, "kafka.partitioner.class")
+    if options.summary_listener is not None:
+        load_user_function(options.summary_listener, "summary.listener")
     formats, options = options.formats, replace(options, formats=None)
     for notice in options.notices:
         warn_once(notice)
@@ -139,18 +146,3 @@ def _check_write(settings: Mapping[str, str], schema: StructType) -> _CheckedWri
         warn_once(f"columns that are not written: {ignored} ({written})")
     advise_sockets()
     return _CheckedWrite(options, columns, formats, schema)
-
-
-def _sides(
-    formats: FormatOptions, schema: StructType, columns: WrittenColumns, options: SinkOptions
-) -> tuple[SidePlan, ...]:
-    # Loads pyarrow, which planning needs for nothing else.
-    from kafka_sink.admin.registry_memory import keep_schemas_in
-    from kafka_sink.admin.side_planning import plan_side
-    from kafka_sink.schemas.spark_types import arrow_type_from_json
-
-    keep_schemas_in(application_folder)
-    return tuple(
-        plan_side(side, chosen, formats.registry, arrow_type_from_json(kind.jsonValue(), name), options.topic)[0]
-        for side, chosen, kind, name in encoded_sides(schema, columns, formats)
-    )
