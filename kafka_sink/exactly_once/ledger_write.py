@@ -181,7 +181,8 @@ class LedgerWrite(CommitStep):
             super().on_answer(now_ms, answer)
             return
         self._search.on_answer(now_ms, answer)
-        self.last_trouble = self._search.last_trouble
+        # Unless the search has trouble of its own, what it looks into is why the record is not written.
+        self.last_trouble = self._search.last_trouble or self.last_trouble
         self._on_searched()
 
     def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
