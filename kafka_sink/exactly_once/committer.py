@@ -39,7 +39,7 @@ from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.listing import OpenTransactions
 from kafka_sink.exactly_once.next_step import NextStep, first_step, next_step
 from kafka_sink.exactly_once.phase import TRANSITIONS, Phase
-from kafka_sink.exactly_once.preflight import Preflight, check_transactions
+from kafka_sink.exactly_once.preflight import Preflight
 from kafka_sink.exactly_once.receipt import BatchKey, summarize_receipts
 from kafka_sink.exactly_once.session import (
     CommitResult,
@@ -364,8 +364,7 @@ class Committer:
             return
         if not part.is_supported:
             self._notes.append(NOT_DESCRIBED)
-        described = part.found if part.is_supported else None
-        found = check_transactions(self._receipts, described, self._settings.margin_ms)
+        found = part.check()
         if found.problem is not None:
             self._abandon(now_ms, found.problem)
             return
