@@ -19,7 +19,7 @@ from kafka_sink.exactly_once.commit_step import CommitStep, StepChain
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, encode_key
 from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.listing import LedgerListing
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.exactly_once.receipt import UNNAMED_BATCH
 from kafka_sink.exactly_once.session import DeliverySettings, DriverSession
 from kafka_sink.exactly_once.takeover import Claim, Fence
 
@@ -34,7 +34,7 @@ class Aside(Enum):
 class LedgerTombstone(LedgerWrite):
     def __init__(self, settings: DeliverySettings, session: DriverSession, ledger_key: str, now_ms: int) -> None:
         self._ledger_key = ledger_key
-        nothing = LedgerRecord(Kind.REPLAY, session.sink_id, BatchKey("", ""), session.run)
+        nothing = LedgerRecord(Kind.REPLAY, session.sink_id, UNNAMED_BATCH, session.run)
         super().__init__(settings, session, nothing, now_ms)
 
     def _content(self) -> tuple[bytes, bytes | None]:

@@ -60,8 +60,6 @@ DRIVERS_MAX = 32
 CLIENTS_MAX = 8
 # Limit of cached configurations: inside foreachBatch each batch may have a new one.
 CHECKS_MAX = 64
-# A batch write without a label has no ledger record: it is all or nothing unless the driver dies during its commit.
-UNNAMED_BATCH = BatchKey("", "")
 
 
 class Driver:

@@ -13,13 +13,14 @@ from pyspark.sql.types import StructType
 from kafka_sink.error_table.writes import MODE_NOT_SUPPORTED, OPTIONS_CONTRADICT, SPARK_TOO_OLD, STREAM_UNNAMED
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.identity import run_of_label, sink_id_of_checkpoint
+from kafka_sink.exactly_once.receipt import UNNAMED_BATCH
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.io.warn_once import warn_once
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.batch_name import make_batch_key
 from kafka_sink.spark.columns import WrittenColumns, choose_columns, encoded_sides
-from kafka_sink.spark.driver import UNNAMED_BATCH, check_with_kafka, create_topics
+from kafka_sink.spark.driver import check_with_kafka, create_topics
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.log import show_log
 from kafka_sink.spark.sockets import advise_sockets
