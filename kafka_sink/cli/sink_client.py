@@ -32,7 +32,7 @@ from kafka_sink.exactly_once.outcome import describe_answer
 from kafka_sink.exactly_once.preflight import ONGOING, DescribeTransactions, TransactionDescription
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
-from kafka_sink.exactly_once.set_aside import AsideVerdict, SetAside
+from kafka_sink.exactly_once.set_aside import SetAside
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.wire.apis import METADATA
@@ -183,11 +183,8 @@ class SinkClient(ClusterSession):
         known |= _sink_ids_of(self.list_open_transactions().found)
         return [self.run(operation, sink_id) for sink_id in sorted(known)]
 
-    def set_aside(self, ledger_key: str, offset: int) -> AsideVerdict:
-        part = SetAside(self.settings(), ledger_key, offset, self.wall_ms, self.client.now_ms())
-        verdict = self.client.run_step(part).verdict
-        assert verdict is not None
-        return verdict
+    def set_aside(self, ledger_key: str, offset: int) -> SetAside:
+        return self.client.run_step(SetAside(self.settings(), ledger_key, offset, self.wall_ms, self.client.now_ms()))
 
     def settings(self) -> DeliverySettings:
         if self._known_settings is None:

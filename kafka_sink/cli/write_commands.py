@@ -164,23 +164,23 @@ def set_aside(sink: SinkClient, given: argparse.Namespace) -> Report:
     if given.yes:
         print_error("\n".join(lines))
     confirm(given, lines)
-    verdict = sink.set_aside(chosen.ledger_key, chosen.offset)
+    finished = sink.set_aside(chosen.ledger_key, chosen.offset)
     text = {
         Aside.DONE: f"the record of {chosen.ledger_key} at offset {chosen.offset} was set aside. Start a stream of "
         "this sink with ledger.accept.new.sink=true, once",
         Aside.CHANGED: "the ledger has changed meanwhile; nothing was written. Look again",
-        Aside.FAILED: f"nothing was written: {verdict.reason}",
-        Aside.IN_DOUBT: f"whether it was set aside is not known: {verdict.reason}. Look with `pykafka-sink ledger`",
-    }[verdict.outcome]
+        Aside.FAILED: f"nothing was written: {finished.reason}",
+        Aside.IN_DOUBT: f"whether it was set aside is not known: {finished.reason}. Look with `pykafka-sink ledger`",
+    }[finished.outcome]
     content = {
         "sink_id": sink.named_sink,
         "ledger_key": chosen.ledger_key,
         "offset": chosen.offset,
         "problem": chosen.problem,
-        "conclusion": verdict.outcome.value,
+        "conclusion": finished.outcome.value,
         "text": text,
     }
-    return Report(_EXIT_CODES[verdict.outcome], content, [text])
+    return Report(_EXIT_CODES[finished.outcome], content, [text])
 
 
 def consequences(ledger_topic: str, chosen: Listed) -> list[str]:

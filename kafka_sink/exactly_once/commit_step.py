@@ -152,10 +152,9 @@ class SingleStep(Generic[PartT]):
         for answer in answers:
             if not self._part.is_finished:
                 self._part.on_answer(now_ms, answer)
-        if self._part.is_finished:
-            return Progress((), None, self._part)
-        if now_ms >= self._deadline_ms:
+        if not self._part.is_finished and now_ms >= self._deadline_ms:
             self._part.fail(f"no time left ({self._part.last_trouble or 'no answer'})")
+        if self._part.is_finished:
             return Progress((), None, self._part)
         requests = self._part.queue.take_due(now_ms)
         moments = (self._part.queue.wake_at_ms(), self._deadline_ms)

@@ -26,6 +26,7 @@ from kafka_sink.exactly_once.commit_step import CommitStep, Progress
 from kafka_sink.exactly_once.end_txn import AbortTransactions, CommitTransactions, partitions_of
 from kafka_sink.exactly_once.ledger import (
     UNKNOWN_TIME,
+    Kind,
     LedgerRecord,
     LedgerState,
     TransactionOutcome,
@@ -39,8 +40,8 @@ from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.listing import OpenTransactions
 from kafka_sink.exactly_once.next_step import NextStep, first_step, next_step
 from kafka_sink.exactly_once.phase import TRANSITIONS, Phase
-from kafka_sink.exactly_once.preflight import Preflight, check_transactions
-from kafka_sink.exactly_once.receipt import BatchKey, summarize_receipts
+from kafka_sink.exactly_once.preflight import Preflight
+from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, summarize_receipts
 from kafka_sink.exactly_once.session import (
     CommitResult,
     Conclusion,
@@ -53,7 +54,6 @@ from kafka_sink.exactly_once.sweep import Sweep, open_transactions, sweep_rule
 from kafka_sink.exactly_once.takeover import Claim, Fence
 from kafka_sink.exactly_once.visible import Visible
 
-NO_KEY = BatchKey("", "")
 # How often one operation continues after it was fenced although no other run has appeared. Spark runs one commit of a
 # query at a time, so once is normal. But requests of a killed process may arrive late, and a former coordinator may
 # answer "fenced" for seconds: with the waits in between, 12 tries last about seven seconds.
@@ -67,7 +67,7 @@ class Committer:
         self._settings = settings
         self._session = session
         self._job = job
-        self._key = job.key or NO_KEY
+        self._key = job.key or UNNAMED_BATCH
         self._receipts = job.prepared_receipts(session.run)
         self._summary = summarize_receipts(job.receipts)
         known = (session.sink_id, self._key, session.run, self._summary)
@@ -92,7 +92,7 @@ class Committer:
         self._outcomes: list[TransactionOutcome | None] = []
         # The ledger was read by an earlier operation and may be out of date.
         self._is_remembered = True
-        self._looks_left = LOOKS_MAX
+        self._look_count = 0
         self._started_ms = now_ms
         self._deadline_ms = now_ms + settings.patience_ms
         if job.operation in (DriverOperation.COMMIT, DriverOperation.COMMIT_WITHOUT_LEDGER) and self._receipts:
@@ -164,10 +164,8 @@ class Committer:
         elif step.phase is Phase.RECORDING:
             assert step.record is not None
             self._write(now_ms, Phase.RECORDING, step.record)
-        elif step.error is not None:
-            self._fail(step.error)
         else:
-            self._end(self._intended.conclusion)
+            self._end(self._intended.conclusion, self._intended.error)
 
     def _fence(self, now_ms: int) -> None:
         self._move(Phase.FENCING)
@@ -223,11 +221,10 @@ class Committer:
     def _look_again(self, now_ms: int, part: LedgerWrite) -> bool:
         """The record was refused because another driver has fenced this one: another process of this run, or another
         run. False: the cause is different, or it has happened too often."""
-        if part.state is not WriteState.NOT_WRITTEN or not part.is_fenced or self._looks_left == 0:
+        if part.state is not WriteState.NOT_WRITTEN or not part.is_fenced or self._look_count == LOOKS_MAX:
             return False
-        again = LOOKS_MAX - self._looks_left
-        self._looks_left -= 1
-        wait_ms = min(again * self._settings.retry_backoff_ms, self._settings.backoff_max_ms)
+        wait_ms = min(self._look_count * self._settings.retry_backoff_ms, self._settings.backoff_max_ms)
+        self._look_count += 1
         self._read(now_ms + wait_ms)
         return True
 
@@ -302,7 +299,7 @@ class Committer:
         if closing.outcomes:
             self._fail(messages.lost_error(closing, closing.outcomes))
             return
-        remaining = self._ledger.open_intents()
+        remaining = self._ledger.newest_of(Kind.INTENT)
         if remaining:
             self._finish(now_ms, remaining[0])
         else:
@@ -366,8 +363,7 @@ class Committer:
             return
         if not part.is_supported:
             self._notes.append(NOT_DESCRIBED)
-        described = part.found if part.is_supported else None
-        found = check_transactions(self._receipts, described, self._settings.margin_ms)
+        found = part.check()
         if found.problem is not None:
             self._abandon(now_ms, found.problem)
             return

@@ -157,11 +157,8 @@ class LedgerState:
             return self.newest.get(self.older_key)
         return found
 
-    def open_intents(self) -> list[LedgerRecord]:
-        return [record for _, record in sorted(self.newest.items()) if record.kind is Kind.INTENT]
-
-    def stuck_records(self) -> list[LedgerRecord]:
-        return [record for _, record in sorted(self.newest.items()) if record.kind is Kind.STUCK]
+    def newest_of(self, kind: Kind) -> list[LedgerRecord]:
+        return [record for _, record in sorted(self.newest.items()) if record.kind is kind]
 
 
 def ledger_key(sink_id: str, key: BatchKey) -> str:

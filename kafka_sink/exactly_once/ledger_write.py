@@ -1,12 +1,12 @@
 """One record into the ledger in a transaction of the driver's id: C3 and C5.
 
-  APPENDING  version 1, after an own transaction: requests a new epoch with the old one, so that a fenced driver
-             is told so instead of fencing its successor (KIP-360)
-             version 1: the ledger's partition becomes part of the transaction
-             one batch with one record; the same bytes at each try, so a retry is recognised by its sequence
+  APPENDING  in version 1 first a new epoch, after an own transaction: requested with the old one, so that a fenced
+             driver is told so instead of fencing its successor (KIP-360); then the ledger's partition becomes part of
+             the transaction. In both versions one batch with one record: the same bytes at each try, so a retry is
+             recognised by its sequence
   HELD       it is in the log; EndTxn is sent when the caller asks for it (`release`)
-  ENDING     EndTxn(commit); from the moment it is sent, the record may be committed
-             if the coordinator has forgotten the transaction: search the ledger for its marker, after the record
+  ENDING     EndTxn(commit); from the moment it is sent, the record may be committed. If the coordinator has forgotten
+             the transaction, the ledger is searched for its marker, after the record
   WRITTEN, NOT_WRITTEN
 
 A write given up before ENDING is certainly not committed: no one else commits this transaction. "Fenced" in response to
@@ -181,7 +181,8 @@ class LedgerWrite(CommitStep):
             super().on_answer(now_ms, answer)
             return
         self._search.on_answer(now_ms, answer)
-        self.last_trouble = self._search.last_trouble
+        # Unless the search has trouble of its own, what it looks into is why the record is not written.
+        self.last_trouble = self._search.last_trouble or self.last_trouble
         self._on_searched()
 
     def on_lost(self, now_ms: int, answer: AdminResponse) -> None:

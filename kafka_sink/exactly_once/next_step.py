@@ -125,7 +125,7 @@ def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, bat
             return _fail(messages.superseded_error(batch, newest))
         if _is_later(newest.key, batch.key):
             return _fail(messages.rolled_back_error(batch, newest))
-    for record in ledger.open_intents():
+    for record in ledger.newest_of(Kind.INTENT):
         return NextStep(Phase.FINISHING, record)
     is_continued = isinstance(batch.key.batch_id, int) and batch.key.batch_id > 0
     if newest is None and is_continued and not settings.accept_unknown_sink:
@@ -162,8 +162,8 @@ def _judge_delivered(settings: DeliverySettings, record: LedgerRecord, batch: Le
 
 def _judge_choice(job: Job, ledger: LedgerState, settings: DeliverySettings) -> NextStep:
     """Without a batch, the choice is about the only stuck one. A decision made in another cluster is stuck."""
-    foreign = [record for record in ledger.open_intents() if record.is_of_another_cluster(settings.cluster_id)]
-    stuck = [record for record in (*ledger.stuck_records(), *foreign) if job.key in (None, record.key)]
+    foreign = [record for record in ledger.newest_of(Kind.INTENT) if record.is_of_another_cluster(settings.cluster_id)]
+    stuck = [record for record in (*ledger.newest_of(Kind.STUCK), *foreign) if job.key in (None, record.key)]
     if len(stuck) != 1:
         return NextStep(Phase.ENDED, conclusion=Conclusion.NOTHING_TO_DO)
     is_accepted = job.operation is DriverOperation.ACCEPT
@@ -173,10 +173,10 @@ def _judge_choice(job: Job, ledger: LedgerState, settings: DeliverySettings) -> 
 
 def _judge_open(job: Job, ledger: LedgerState) -> NextStep:
     """RECOVER, FINISH and SWEEP: open decisions first. A lost labelled write blocks only its own repetition."""
-    intents = ledger.open_intents()
+    intents = ledger.newest_of(Kind.INTENT)
     if intents:
         return NextStep(Phase.FINISHING, intents[0])
-    for record in ledger.stuck_records():
+    for record in ledger.newest_of(Kind.STUCK):
         if isinstance(record.key.batch_id, int):
             return _fail(messages.lost_error(record, record.outcomes))
     if job.operation is DriverOperation.SWEEP:

@@ -120,14 +120,22 @@ class DescribeTransactions(CommitStep):
                 self.last_trouble = describe_answer(DESCRIBE_TRANSACTIONS.name, error_code)
 
 
+class PreflightResult(NamedTuple):
+    """`problem` is None if the check passed. `since_ms` is when the first transaction began, by the brokers' clock."""
+
+    problem: str | None
+    time_left_ms: int = 0
+    since_ms: int = UNKNOWN_TIME
+
+
 class Preflight(DescribeTransactions):
     """Describes the transactions of a batch, and waits until each partition that they wrote to has a leader."""
 
     def __init__(
         self, settings: DeliverySettings, receipts: Sequence[TaskReceipt], now_ms: int, *, has_ledger: bool = True
     ) -> None:
-        transactions = [receipt.transaction for receipt in receipts if receipt.transaction is not None]
-        self._transactional_ids = [transaction.transactional_id for transaction in transactions]
+        self._checked = [(each.transaction, each) for each in receipts if each.transaction is not None]
+        self._transactional_ids = [transaction.transactional_id for transaction, _ in self._checked]
         super().__init__(settings, self._transactional_ids, now_ms)
         self._partitions = {(each.topic, each.partition) for receipt in receipts for each in receipt.written}
         self._topic_ids = {(topic, one) for receipt in receipts for topic, one in receipt.topic_ids.items()}
@@ -175,6 +183,27 @@ class Preflight(DescribeTransactions):
             self._missing = dict.fromkeys(self._transactional_ids)
             self._ask(now_ms, DESCRIBE_AGAIN)
 
+    def check(self) -> PreflightResult:
+        """What the descriptions say, when it is finished. If brokers do not describe transactions, it is unknown how
+        long ago a receipt was made."""
+        margin_ms = self.settings.margin_ms
+        if not self.is_supported:
+            left_ms = min(receipt.remaining_ms for _, receipt in self._checked)
+            return PreflightResult(_time_problem(left_ms, margin_ms), left_ms)
+        described: list[tuple[TransactionDescription, TaskReceipt]] = []
+        for transaction, receipt in self._checked:
+            state = self.found.get(transaction.transactional_id)
+            problem = _problem(transaction, state)
+            if state is None or problem is not None:
+                return PreflightResult(problem)
+            described.append((state, receipt))
+        broker_now_ms = max(
+            state.start_ms + max(receipt.timeout_ms - receipt.remaining_ms, 0) for state, receipt in described
+        )
+        left_ms = min(state.start_ms + state.timeout_ms - broker_now_ms for state, _ in described)
+        since_ms = min(state.start_ms for state, _ in described)
+        return PreflightResult(_time_problem(left_ms, margin_ms), left_ms, since_ms)
+
     def _waits_for_topics(self, now_ms: int, metadata: Mapping[str, Any]) -> bool:
         gone = self._find_gone(metadata)
         is_over = self.is_gone_for_good(now_ms, is_gone=gone is not None)
@@ -204,39 +233,6 @@ def _leaderless_partitions(metadata: Mapping[str, Any]) -> Iterator[tuple[str, i
         for partition in topic["partitions"]:
             if partition["leader_id"] == NO_LEADER:
                 yield topic["name"], partition["partition_index"]
-
-
-class PreflightResult(NamedTuple):
-    """`problem` is None if the check passed. `since_ms` is when the first transaction began, by the brokers' clock."""
-
-    problem: str | None
-    time_left_ms: int = 0
-    since_ms: int = UNKNOWN_TIME
-
-
-def check_transactions(
-    receipts: Sequence[TaskReceipt], found: Mapping[str, TransactionDescription] | None, margin_ms: int
-) -> PreflightResult:
-    """Each of `receipts` has a transaction. `found` None: the brokers do not describe transactions, and it is unknown
-    how long ago a receipt was made."""
-    if found is None:
-        left_ms = min(receipt.remaining_ms for receipt in receipts)
-        return PreflightResult(_time_problem(left_ms, margin_ms), left_ms)
-    states: list[TransactionDescription] = []
-    for receipt in receipts:
-        assert receipt.transaction is not None
-        state = found.get(receipt.transaction.transactional_id)
-        problem = _problem(receipt.transaction, state)
-        if state is None or problem is not None:
-            return PreflightResult(problem)
-        states.append(state)
-    broker_now_ms = max(
-        state.start_ms + max(receipt.timeout_ms - receipt.remaining_ms, 0)
-        for state, receipt in zip(states, receipts, strict=True)
-    )
-    left_ms = min(state.start_ms + state.timeout_ms - broker_now_ms for state in states)
-    since_ms = min(state.start_ms for state in states)
-    return PreflightResult(_time_problem(left_ms, margin_ms), left_ms, since_ms)
 
 
 def _problem(transaction: PreparedTransaction, state: TransactionDescription | None) -> str | None:

@@ -35,12 +35,16 @@ class BatchKey(NamedTuple):
     @property
     def has_ledger(self) -> bool:
         """A batch write without a label has none: no one could refer to it later."""
-        return self != BatchKey("", "")
+        return self != UNNAMED_BATCH
 
     def __str__(self) -> str:
         if self.query_id:
             return f"batch {self.batch_id} of query {self.query_id}"
         return f"batch {self.batch_id!r}" if self.batch_id != "" else "the batch write"
+
+
+# A batch write without a label: it is all or nothing unless the driver dies during its commit.
+UNNAMED_BATCH = BatchKey("", "")
 
 
 class WrittenPartition(NamedTuple):

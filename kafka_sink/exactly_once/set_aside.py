@@ -13,14 +13,13 @@ checked that no newer release can read the record, and what happened to its batc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from kafka_sink.exactly_once.commit_step import CommitStep, StepChain
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, encode_key
 from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.listing import LedgerListing
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.exactly_once.receipt import UNNAMED_BATCH
 from kafka_sink.exactly_once.session import DeliverySettings, DriverSession
 from kafka_sink.exactly_once.takeover import Claim, Fence
 
@@ -32,16 +31,10 @@ class Aside(Enum):
     IN_DOUBT = "in doubt"
 
 
-@dataclass(frozen=True, slots=True)
-class AsideVerdict:
-    outcome: Aside
-    reason: str = ""
-
-
 class LedgerTombstone(LedgerWrite):
     def __init__(self, settings: DeliverySettings, session: DriverSession, ledger_key: str, now_ms: int) -> None:
         self._ledger_key = ledger_key
-        nothing = LedgerRecord(Kind.REPLAY, session.sink_id, BatchKey("", ""), session.run)
+        nothing = LedgerRecord(Kind.REPLAY, session.sink_id, UNNAMED_BATCH, session.run)
         super().__init__(settings, session, nothing, now_ms)
 
     def _content(self) -> tuple[bytes, bytes | None]:
@@ -49,14 +42,13 @@ class LedgerTombstone(LedgerWrite):
 
 
 class SetAside(StepChain):
-    """`offset` is where the operator saw the record. Has a `verdict` when it is finished."""
+    """`offset` is where the operator saw the record. `outcome` and `reason` are for when it is finished."""
 
     def __init__(self, settings: DeliverySettings, ledger_key: str, offset: int, wall_ms: int, now_ms: int) -> None:
         self._ledger_key = ledger_key
         self._offset = offset
         self._wall_ms = wall_ms
         self._session = DriverSession(ledger_key.partition("/")[0])
-        self.verdict: AsideVerdict | None = None
         super().__init__(settings, Fence(settings, self._session, now_ms))
 
     def after(self, now_ms: int, part: CommitStep) -> CommitStep | None:
@@ -69,9 +61,6 @@ class SetAside(StepChain):
             unreadable = [(each.ledger_key, each.offset) for each in part.listed if each.record is None]
             if (self._ledger_key, self._offset) in unreadable:
                 return LedgerTombstone(self.settings, self._session, self._ledger_key, now_ms)
-            self.verdict = AsideVerdict(Aside.CHANGED)
-        else:
-            self._conclude(part.reason)
         return None
 
     def fail(self, reason: str) -> None:
@@ -79,12 +68,16 @@ class SetAside(StepChain):
         if isinstance(self.part, LedgerTombstone):
             self.part.give_up()
         super().fail(reason)
-        self._conclude(reason)
 
-    def _conclude(self, reason: str) -> None:
+    @property
+    def outcome(self) -> Aside:
         """What was written is known by the state of the tombstone; without one nothing was."""
-        state = self.part.state if isinstance(self.part, LedgerTombstone) else WriteState.NOT_WRITTEN
-        if state is WriteState.WRITTEN:
-            self.verdict = AsideVerdict(Aside.DONE)
-        else:
-            self.verdict = AsideVerdict(Aside.FAILED if state is WriteState.NOT_WRITTEN else Aside.IN_DOUBT, reason)
+        if isinstance(self.part, LedgerTombstone):
+            known = {WriteState.WRITTEN: Aside.DONE, WriteState.NOT_WRITTEN: Aside.FAILED}
+            return known.get(self.part.state, Aside.IN_DOUBT)
+        is_read = isinstance(self.part, LedgerListing) and self.part.listed is not None
+        return Aside.CHANGED if is_read else Aside.FAILED
+
+    @property
+    def reason(self) -> str:
+        return self.failure or self.part.reason

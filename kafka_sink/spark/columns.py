@@ -112,7 +112,7 @@ def choose_columns(
 ) -> WrittenColumns:
     """Raises `ConfigError` with every problem of the schema."""
     value, key = (None, None) if formats is None else (formats.value, formats.key)
-    names = [field.name for field in schema.fields]
+    names = schema.names
     problems: list[ConfigError] = []
     record = _record(schema, value, problems)
     if topic is None and "topic" not in names:
@@ -176,24 +176,24 @@ def _find_index(
     schema: StructType, option: str, column: str, kinds: tuple[type[DataType], ...], problems: list[ConfigError]
 ) -> int:
     """Index of a column named in an option. If it is missing or has the wrong type, a problem is noted."""
-    names = [field.name for field in schema.fields]
-    if column not in names:
-        text = f"{option}={column}: there is no such column. The DataFrame has {_columns_text(names)}"
+    if column not in schema.names:
+        text = f"{option}={column}: there is no such column. The DataFrame has {_columns_text(schema.names)}"
         problems.append(ConfigError(text, COLUMN_MISSING))
         return -1
-    kind = schema.fields[names.index(column)].dataType
+    index = schema.names.index(column)
+    kind = schema.fields[index].dataType
     if not isinstance(kind, kinds):
         # As text a date or a timestamp without time zone would have another form than CloudEvents demands.
         is_time = isinstance(kind, (DateType, TimestampNTZType)) and TimestampType in kinds
         cast = f"CAST({column} AS {'TIMESTAMP' if is_time else 'STRING'})"
         text = f"{option}={column} has type {kind.simpleString()}: {cast}"
         problems.append(ConfigError(text, COLUMN_TYPE))
-    return names.index(column)
+    return index
 
 
 def _record(schema: StructType, value: SideFormat | None, problems: list[ConfigError]) -> tuple[tuple[str, int], ...]:
     """The columns of the value; none if there is a value column."""
-    names = [field.name for field in schema.fields]
+    names = schema.names
     chosen = None if value is None else value.columns
     if chosen is None and "value" in names:
         return ()

@@ -60,8 +60,6 @@ DRIVERS_MAX = 32
 CLIENTS_MAX = 8
 # Limit of cached configurations: inside foreachBatch each batch may have a new one.
 CHECKS_MAX = 64
-# A batch write without a label has no ledger record: it is all or nothing unless the driver dies during its commit.
-UNNAMED_BATCH = BatchKey("", "")
 
 
 class Driver:
@@ -271,7 +269,7 @@ def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver], Comm
     return verdict
 
 
-def check_with_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptions:
+def check_with_kafka(options: SinkOptions, sink_id: str | None) -> SinkOptions:
     """The checks of planning with Kafka, once per process and configuration: a stream is planned before every
     micro-batch. Repeated after a failed commit, since a restarted query must not wait for its first commit, and after
     an abort.
@@ -281,7 +279,7 @@ def check_with_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> Sin
     marks = [] if sink_id is None else find_unfinished_commits(sink_id)
     if marks:
         _ask_kafka.cache_clear()
-    settled = _ask_kafka(options, sink_id, pid)
+    settled = _ask_kafka(options, sink_id, os.getpid())
     remove_marks(marks)
     return settled
 

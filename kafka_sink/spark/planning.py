@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,13 +13,14 @@ from pyspark.sql.types import StructType
 from kafka_sink.error_table.writes import MODE_NOT_SUPPORTED, OPTIONS_CONTRADICT, SPARK_TOO_OLD, STREAM_UNNAMED
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.identity import run_of_label, sink_id_of_checkpoint
+from kafka_sink.exactly_once.receipt import UNNAMED_BATCH
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.io.warn_once import warn_once
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.batch_name import make_batch_key
 from kafka_sink.spark.columns import WrittenColumns, choose_columns, encoded_sides
-from kafka_sink.spark.driver import UNNAMED_BATCH, check_with_kafka, create_topics
+from kafka_sink.spark.driver import check_with_kafka, create_topics
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.log import show_log
 from kafka_sink.spark.sockets import advise_sockets
@@ -42,15 +42,17 @@ def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool)
         )
     checked = _check_write(settings, schema)
     options = checked.options
-    if not options.is_exactly_once:
-        return BatchWriter(*checked.finish_planning(options, None), UNNAMED_BATCH, run=uuid.uuid4().hex)
-    run = run_of_label(options.batch_id or "", uuid.uuid4().hex)
-    if options.batch_id is None:
-        settled, written = checked.finish_planning(options, None)
-        return BatchWriter(settled, written, UNNAMED_BATCH, run=run, sink_id=_sink_id_of_batch(settled, f"batch-{run}"))
-    # A single write does not know whether the sink is new: foreachBatch may have skipped batches without rows.
-    settled, written = checked.finish_planning(replace(options, ledger_accepts_new_sink=True), options.sink_id)
-    return BatchWriter(settled, written, make_batch_key(options), run=run, sink_id=_sink_id_of_batch(settled))
+    unique = uuid.uuid4().hex
+    run = run_of_label(options.batch_id or "", unique) if options.is_exactly_once else unique
+    has_ledger = options.is_exactly_once and options.batch_id is not None
+    if has_ledger:
+        # A single write does not know whether the sink is new: foreachBatch may have skipped batches without rows.
+        options = replace(options, ledger_accepts_new_sink=True)
+    settled, written = checked.finish_planning(options, options.sink_id if has_ledger else None)
+    key = make_batch_key(options) if has_ledger else UNNAMED_BATCH
+    # None: the brokers have no transactions, or none are wanted.
+    sink_id = settled.sink_id or f"batch-{run}" if settled.is_exactly_once else None
+    return BatchWriter(settled, written, key, run=run, sink_id=sink_id)
 
 
 def plan_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
@@ -82,11 +84,6 @@ def plan_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool
     return StreamWriter(settled, written, sink_id if settled.is_exactly_once else None)
 
 
-def _sink_id_of_batch(settled: SinkOptions, unnamed: str | None = None) -> str | None:
-    """The sink id of the transactions; None: the brokers have no transactions."""
-    return settled.sink_id or unnamed if settled.is_exactly_once else None
-
-
 def _sink_id_of_stream(options: SinkOptions) -> str:
     if options.sink_id is not None:
         return options.sink_id
@@ -110,26 +107,37 @@ class _CheckedWrite(NamedTuple):
     def finish_planning(self, options: SinkOptions, sink_id: str | None) -> tuple[SinkOptions, WrittenColumns]:
         """Topics are created before the registry is asked: nothing is registered for a missing topic."""
         create_topics(options)
-        settled = check_with_kafka(options, sink_id, os.getpid())
+        settled = check_with_kafka(options, sink_id)
         if settled.telemetry is not None:
             from kafka_sink.spark.telemetry import begin_telemetry
 
             settled = replace(settled, telemetry=begin_telemetry(settled.telemetry, self.columns, self.schema))
         if self.formats is None:
             return settled, self.columns
-        return settled, replace(self.columns, sides=_sides(self.formats, self.schema, self.columns, options))
+        return settled, replace(self.columns, sides=self._plan_sides(self.formats))
+
+    def _plan_sides(self, formats: FormatOptions) -> tuple[SidePlan, ...]:
+        # Loads pyarrow, which planning needs for nothing else.
+        from kafka_sink.admin.registry_memory import keep_schemas_in
+        from kafka_sink.admin.side_planning import plan_side
+        from kafka_sink.schemas.spark_types import arrow_type_from_json
+
+        keep_schemas_in(application_folder)
+        topic = self.options.topic
+        return tuple(
+            plan_side(side, chosen, formats.registry, arrow_type_from_json(kind.jsonValue(), name), topic)[0]
+            for side, chosen, kind, name in encoded_sides(self.schema, self.columns, formats)
+        )
 
 
 def _check_write(settings: Mapping[str, str], schema: StructType) -> _CheckedWrite:
     show_log()
     options = parse_sink_options(settings)
     columns = choose_columns(schema, options.topic, options.formats, options.envelope)
-    for name, option in (
-        (options.partitioner, "kafka.partitioner.class"),
-        (options.summary_listener, "summary.listener"),
-    ):
-        if name is not None:
-            load_user_function(name, option)
+    if options.partitioner is not None:
+        load_user_function(options.partitioner, "kafka.partitioner.class")
+    if options.summary_listener is not None:
+        load_user_function(options.summary_listener, "summary.listener")
     formats, options = options.formats, replace(options, formats=None)
     for notice in options.notices:
         warn_once(notice)
@@ -139,18 +147,3 @@ def _check_write(settings: Mapping[str, str], schema: StructType) -> _CheckedWri
         warn_once(f"columns that are not written: {ignored} ({written})")
     advise_sockets()
     return _CheckedWrite(options, columns, formats, schema)
-
-
-def _sides(
-    formats: FormatOptions, schema: StructType, columns: WrittenColumns, options: SinkOptions
-) -> tuple[SidePlan, ...]:
-    # Loads pyarrow, which planning needs for nothing else.
-    from kafka_sink.admin.registry_memory import keep_schemas_in
-    from kafka_sink.admin.side_planning import plan_side
-    from kafka_sink.schemas.spark_types import arrow_type_from_json
-
-    keep_schemas_in(application_folder)
-    return tuple(
-        plan_side(side, chosen, formats.registry, arrow_type_from_json(kind.jsonValue(), name), options.topic)[0]
-        for side, chosen, kind, name in encoded_sides(schema, columns, formats)
-    )

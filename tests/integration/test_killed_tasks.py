@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt
+from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark.driver import UNNAMED_BATCH, FinishedBatch, abort_batch
+from kafka_sink.spark.driver import FinishedBatch, abort_batch
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import Task, TaskPlace
 from kafka_sink.testing import EmbeddedBroker

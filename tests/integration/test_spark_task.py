@@ -18,11 +18,11 @@ from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, Stri
 
 from kafka_sink.errors import BrokerError, BufferExhausted, CommitAborted, DataError, DeliveryError, OperationTimeout
 from kafka_sink.exactly_once.identity import PARTITION_STEP, run_hash
-from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.columns import choose_columns
-from kafka_sink.spark.driver import UNNAMED_BATCH, FinishedBatch, commit_batch
+from kafka_sink.spark.driver import FinishedBatch, commit_batch
 from kafka_sink.spark.planning import plan_stream
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.testing import EmbeddedBroker, Fault

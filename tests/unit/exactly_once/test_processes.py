@@ -9,6 +9,8 @@ import pytest
 
 from kafka_sink.client.admin_request import AdminRequest
 from kafka_sink.errors import CommitAborted, CommitLost
+from kafka_sink.exactly_once.commit_step import SingleStep
+from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.session import Conclusion, DriverSession
 from tests.unit.exactly_once.driver_bench import LOST, REFUSED, Bench, after
 
@@ -79,3 +81,14 @@ def test_of_two_runs_that_claim_in_turn_the_one_that_claimed_first_is_the_elder(
     assert isinstance(verdict.error, CommitAborted) and "has taken over" in str(verdict.error)
     bench.settle()
     assert bench.commit(bench.receipts(0, run=SECOND, attempt=1), younger).conclusion is Conclusion.DELIVERED
+
+
+def test_a_record_that_the_log_shows_as_aborted_tells_who_ended_it(bench: Bench) -> None:
+    session = bench.session()
+    bench.commit(bench.receipts(0), session)
+    (record,) = bench.ledger().values()
+    write = LedgerWrite(bench.settings, session, record, bench.now_ms)
+    bench.before_next("end ledger transaction", bench.take_the_drivers_id, which=2)
+    bench.drive(SingleStep(write, bench.now_ms + 60_000), {"end ledger transaction": [LOST]})
+    assert write.state is WriteState.NOT_WRITTEN and write.is_fenced
+    assert write.reason.startswith("sink-driver: EndTxn was answered with PRODUCER_FENCED")

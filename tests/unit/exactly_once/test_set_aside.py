@@ -12,7 +12,7 @@ from kafka_sink.exactly_once.commit_step import SingleStep
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import Conclusion
-from kafka_sink.exactly_once.set_aside import Aside, AsideVerdict, SetAside
+from kafka_sink.exactly_once.set_aside import Aside, SetAside
 from kafka_sink.records.batch import seal
 from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import Record, encode_batch
@@ -32,11 +32,10 @@ def put(bench: Bench, key: str, value: bytes | None) -> int:
     return len(log) - 2
 
 
-def set_aside(bench: Bench, key: str, offset: int, answers: dict[str, list[Any]] | None = None) -> AsideVerdict:
+def set_aside(bench: Bench, key: str, offset: int, answers: dict[str, list[Any]] | None = None) -> SetAside:
     part = SetAside(bench.settings, key, offset, 0, bench.now_ms)
     bench.drive(SingleStep(part, bench.now_ms + bench.settings.patience_ms), answers)
-    assert part.verdict is not None
-    return part.verdict
+    return part
 
 
 def test_a_poisoned_sink_is_refused_until_its_record_is_set_aside_and_a_person_accepts_what_that_means(
@@ -79,14 +78,14 @@ def test_a_record_that_can_be_read_is_not_set_aside(bench: Bench) -> None:
     bench.settle()
     before = bench.ledger()
     for offset in range(len(bench.broker.logs["ledger", 0])):
-        assert set_aside(bench, SINK, offset) == AsideVerdict(Aside.CHANGED)
+        assert set_aside(bench, SINK, offset).outcome is Aside.CHANGED
     assert bench.ledger() == before and before[SINK].key == BatchKey(QUERY, 0)
 
 
 def test_a_newer_record_than_the_one_that_was_seen_is_not_set_aside(bench: Bench) -> None:
     offset = put(bench, SINK, POISON)
     put(bench, SINK, b"other rubbish")
-    assert set_aside(bench, SINK, offset) == AsideVerdict(Aside.CHANGED)
+    assert set_aside(bench, SINK, offset).outcome is Aside.CHANGED
     assert "write ledger record" not in bench.purposes()
 
 
@@ -110,7 +109,7 @@ def test_an_outdated_leader_of_the_ledger_does_not_make_a_newer_record_the_victi
     offset = put(bench, SINK, POISON)
     bench.outdated = (("ledger", 0), offset + 2, bench.now_ms + 5_000)
     put(bench, SINK, b"other rubbish")
-    assert set_aside(bench, SINK, offset) == AsideVerdict(Aside.CHANGED)
+    assert set_aside(bench, SINK, offset).outcome is Aside.CHANGED
     assert "write ledger record" not in bench.purposes()
 
 
@@ -142,7 +141,7 @@ def test_an_answer_after_the_verdict_changes_nothing(bench: Bench) -> None:
     machine = SingleStep(part, bench.settings.patience_ms)
     (request,) = machine.step(0, ()).requests
     machine.step(0, [AdminResponse(request, ResponseKind.REFUSED, (), ERRORS[ResponseKind.REFUSED])])
-    verdict = part.verdict
-    assert verdict is not None and verdict.outcome is Aside.FAILED
+    told = part.outcome, part.reason
+    assert told[0] is Aside.FAILED
     assert machine.step(1, [AdminResponse(request, ResponseKind.LOST, (), ERRORS[LOST])]).verdict is part
-    assert part.verdict == verdict
+    assert (part.outcome, part.reason) == told

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafka_sink.exactly_once.receipt import (
+    UNNAMED_BATCH,
     BatchKey,
     BatchSummary,
     TaskReceipt,
@@ -21,7 +22,6 @@ from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark import summary as summary_module
-from kafka_sink.spark.driver import UNNAMED_BATCH
 from kafka_sink.spark.summary import PARTITIONS_SHOWN_MAX, report_aborted, report_delivered, summary_line
 
 KEY = BatchKey("q-1", 7)

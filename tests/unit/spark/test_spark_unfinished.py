@@ -9,10 +9,10 @@ from typing import NoReturn
 import pytest
 
 from kafka_sink.errors import CommitPending
-from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt
+from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import driver
-from kafka_sink.spark.driver import UNNAMED_BATCH, FinishedBatch, commit_batch
+from kafka_sink.spark.driver import FinishedBatch, commit_batch
 from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, remove_marks
 
