@@ -194,7 +194,8 @@ def test_a_connection_that_is_reset_before_tls_begins_ends_no_broker(tmp_path: P
             client.sendall(b"hello")
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()
-        trusting = ssl.create_default_context(cafile=str(authority.path))
+        trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trusting.load_verify_locations(authority.path)
         with socket.create_connection((host, int(port))) as plain:
             trusting.wrap_socket(plain, server_hostname=host).close()
         assert kafka.is_running
