@@ -299,7 +299,9 @@ class Cluster:
         patience_ms: int | None = None,
         give_up: Callable[[], None] = lambda: None,
     ) -> None:
-        """Calls `is_over` after each change of one of these partitions, until it is true or the time is over."""
+        """Calls `is_over` now and after each change of these partitions, until it is true or the time is over."""
+        if is_over():
+            return
         self._wait_count += 1
         number = self._wait_count
         self._waiting[number] = (frozenset(partitions), is_over)
