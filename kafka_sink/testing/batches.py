@@ -235,7 +235,7 @@ def read_records(batch: Batch) -> list[DecodedRecord]:
             length, start = _varint(data, position)
             position = start + length
             if length < 0 or position > len(data):
-                raise Refused(Code.INVALID_RECORD, "a record ends behind the batch")
+                raise IndexError
             records.append(_record(data, start, position, batch.base_timestamp_ms))
     except IndexError:
         raise Refused(Code.INVALID_RECORD, "a record ends behind the batch") from None

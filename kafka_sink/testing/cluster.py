@@ -343,11 +343,11 @@ class Cluster:
         if self._is_loading(self.coordinator_partition(topic, key)):
             raise Refused(Code.COORDINATOR_LOAD_IN_PROGRESS)
 
-    def coordinator_trouble(self, topic: str, key: str) -> Code:
-        """The error for a broker that asks this coordinator on behalf of a client."""
-        if topic not in self.topics:
+    def coordinator_trouble(self, transactional_id: str) -> Code:
+        """The error for a broker that asks the id's coordinator on behalf of a client."""
+        if TRANSACTION_TOPIC not in self.topics:
             return Code.COORDINATOR_NOT_AVAILABLE
-        partition = self.coordinator_partition(topic, key)
+        partition = self.coordinator_partition(TRANSACTION_TOPIC, transactional_id)
         if not self.is_up(partition.leader_id):
             return Code.COORDINATOR_NOT_AVAILABLE
         return Code.COORDINATOR_LOAD_IN_PROGRESS if self._is_loading(partition) else Code.NONE

@@ -141,7 +141,6 @@ class PartitionLog:
         self.end_offset = self.batches[-1].last_offset + 1 if self.batches else start_offset
         self.producers = ProducerStates()
         self.aborted = []
-        self._ended = []
         for batch in self.batches:
             if batch.is_control and batch.record_count == 0:
                 # Compaction has left only the producer's epoch of a marker.

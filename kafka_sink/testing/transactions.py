@@ -159,7 +159,7 @@ class TransactionCoordinator:
         self, claim: ProducerClaim, partitions: tuple[TopicPartition, ...], *, adds: bool, done: Admitted
     ) -> None:
         """Asked by the leader of these partitions: it adds them, or for clients of version 0/1 verifies them."""
-        trouble = self._cluster.coordinator_trouble(TRANSACTION_TOPIC, claim.transactional_id)
+        trouble = self._cluster.coordinator_trouble(claim.transactional_id)
         if trouble is not Code.NONE:
             done(dict.fromkeys(partitions, trouble))
         elif adds:
