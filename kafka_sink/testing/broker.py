@@ -256,5 +256,5 @@ class BrokerCluster:
         for key, name in (("topic_data", "name"), ("topics", "topic")):
             for entry in call.body.get(key) or ():
                 if isinstance(entry, dict) and any(entry.get("topic_id") or b"") and not entry.get(name):
-                    topic = self.cluster.topic_by_id(entry["topic_id"])
-                    entry[name] = topic.name if topic is not None else ""
+                    topics = self.cluster.topics.values()
+                    entry[name] = next((one.name for one in topics if one.topic_id == entry["topic_id"]), "")

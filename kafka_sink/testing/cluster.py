@@ -165,8 +165,11 @@ class Cluster:
             for index in range(len(topic.partitions), count):
                 topic.partitions.append(self._new_partition(name, index, replication_factor))
 
-    def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+    def topic_by_id(self, topic_id: bytes) -> Topic:
+        for topic in self.topics.values():
+            if topic.topic_id == topic_id:
+                return topic
+        raise Refused(Code.UNKNOWN_TOPIC_ID)
 
     def known_topic(self, name: str) -> Topic:
         if name not in self.topics:
@@ -253,12 +256,9 @@ class Cluster:
             self._move_coordinator(partition)
 
     def leader_as_seen_by(self, broker_id: int, partition: Partition) -> tuple[int, int]:
-        key = (broker_id, *partition.key)
-        stale = self._stale.get(key)
-        if stale is not None:
-            if self.schedule.now_ms < stale[2]:
-                return stale[0], stale[1]
-            del self._stale[key]
+        stale = self._stale.get((broker_id, *partition.key))
+        if stale is not None and self.schedule.now_ms < stale[2]:
+            return stale[0], stale[1]
         return partition.leader_id, partition.leader_epoch
 
     def hold_out_of_sync(self, topic: str, index: int, node_ids: list[int]) -> None:
