@@ -217,11 +217,11 @@ class Groups:
             member = group.members.get(member_id)
             if member is None:
                 return
-            silent_ms = self._schedule.now_ms - member.seen_ms
-            is_waiting = member.on_joined is not None or member.on_synced is not None
-            if silent_ms < member.session_timeout_ms or is_waiting:
-                wait_ms = member.session_timeout_ms if is_waiting else member.session_timeout_ms - silent_ms
-                self._schedule.after(wait_ms, check)
+            if member.on_joined is not None or member.on_synced is not None:
+                member.seen_ms = self._schedule.now_ms
+            left_ms = member.seen_ms + member.session_timeout_ms - self._schedule.now_ms
+            if left_ms > 0:
+                self._schedule.after(left_ms, check)
             else:
                 self._remove(group, member_id)
 
