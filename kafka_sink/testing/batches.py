@@ -38,6 +38,7 @@ LZ4_MAGIC = b"\x04\x22\x4d\x18"
 LZ4_DICTIONARY_FLAGS = 0x03
 LZ4_INDEPENDENT_BLOCKS = 0x20
 CODECS = range(5)
+CODEC_BITS = 0x07
 LOG_APPEND_TIME_FLAG = 0x08
 TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
@@ -73,7 +74,7 @@ class Batch(NamedTuple):
 
     @property
     def codec(self) -> int:
-        return self.attributes & 0x07
+        return self.attributes & CODEC_BITS
 
     @property
     def is_transactional(self) -> bool:
@@ -234,7 +235,7 @@ def read_records(batch: Batch) -> list[DecodedRecord]:
             length, start = _varint(data, position)
             position = start + length
             if length < 0 or position > len(data):
-                raise Refused(Code.INVALID_RECORD, "a record ends behind the batch")
+                raise IndexError
             records.append(_record(data, start, position, batch.base_timestamp_ms))
     except IndexError:
         raise Refused(Code.INVALID_RECORD, "a record ends behind the batch") from None
@@ -292,25 +293,10 @@ def stamp(batch: Batch, base_offset: int, leader_epoch: int, max_timestamp_ms: i
     stored = batch._replace(
         base_offset=base_offset, leader_epoch=leader_epoch, attributes=attributes, max_timestamp_ms=max_timestamp_ms
     )
-    return _with_section(stored, batch.data[HEADER_BYTES:])
+    return encode_batch(stored, batch.data[HEADER_BYTES:])
 
 
-def with_horizon(batch: Batch, horizon_ms: int | None) -> Batch:
-    """The header with or without a delete horizon. Record timestamps are relative to the base timestamp it replaces."""
-    if horizon_ms is not None:
-        return batch._replace(attributes=batch.attributes | HORIZON_FLAG, base_timestamp_ms=horizon_ms)
-    if batch.delete_horizon_ms is None:
-        return batch
-    return batch._replace(attributes=batch.attributes & ~HORIZON_FLAG, base_timestamp_ms=batch.max_timestamp_ms)
-
-
-def encode_batch(template: Batch, section: bytes, record_count: int) -> Batch:
-    """A batch with the header of `template` but other, uncompressed, records."""
-    batch = template._replace(attributes=template.attributes & ~0x07, record_count=record_count)
-    return _with_section(batch, section)
-
-
-def _with_section(batch: Batch, section: bytes) -> Batch:
+def encode_batch(batch: Batch, section: bytes) -> Batch:
     """The batch with the bytes of its header and of these records."""
     _, base_offset, leader_epoch, *checked = batch
     tail = CHECKED.pack(*checked) + section
@@ -318,14 +304,14 @@ def _with_section(batch: Batch, section: bytes) -> Batch:
     return batch._replace(data=head + tail)
 
 
-def control_batch(marker: Marker, timestamp_ms: int) -> Batch:
+def control_batch(marker: Marker, base_offset: int, leader_epoch: int, timestamp_ms: int) -> Batch:
     """The key is (version, type: 0 abort, 1 commit), the value (version, coordinator epoch)."""
     key = struct.pack(">hh", 0, 1 if marker.is_commit else 0)
     value = struct.pack(">hi", 0, marker.coordinator_epoch)
     body = b"\0\0\0" + encode_varint(len(key)) + key + encode_varint(len(value)) + value + b"\0"
     flags, producer = TRANSACTIONAL_FLAG | CONTROL_FLAG, (marker.producer_id, marker.producer_epoch)
-    template = Batch(b"", 0, -1, flags, 0, timestamp_ms, timestamp_ms, *producer, -1, 1)
-    return encode_batch(template, encode_varint(len(body)) + body, 1)
+    batch = Batch(b"", base_offset, leader_epoch, flags, 0, timestamp_ms, timestamp_ms, *producer, -1, 1)
+    return encode_batch(batch, encode_varint(len(body)) + body)
 
 
 def marker_of(batch: Batch) -> Marker:

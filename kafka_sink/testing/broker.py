@@ -45,8 +45,8 @@ Output = tuple[int, bytes | None]
 @dataclass(slots=True)
 class ClientConnection:
     broker_id: int
-    received: frames.FrameBuffer
     session: Session
+    received: frames.FrameBuffer = field(default_factory=lambda: frames.FrameBuffer(0))  # `on_bytes` sets the limit
     waiting: deque[bytes] = field(default_factory=deque)
     is_busy: bool = False
     used_ms: int = 0
@@ -180,11 +180,9 @@ class BrokerCluster:
             if not self.cluster.is_up(broker_id):
                 self._outputs.append((connection_id, None))
                 return None
-            bytes_max = self.settings.number("socket.request.max.bytes")
             session = Session(Stage.VERSIONS if self.has_sasl else Stage.READY)
-            connection = ClientConnection(broker_id, frames.FrameBuffer(bytes_max), session)
+            connection = ClientConnection(broker_id, session, used_ms=now_ms)
             self._connections[connection_id] = connection
-            connection.used_ms = now_ms
             self._close_when_idle(connection_id)
         assert connection.broker_id == broker_id, "a connection leads to one broker"
         connection.used_ms = now_ms
@@ -256,5 +254,5 @@ class BrokerCluster:
         for key, name in (("topic_data", "name"), ("topics", "topic")):
             for entry in call.body.get(key) or ():
                 if isinstance(entry, dict) and any(entry.get("topic_id") or b"") and not entry.get(name):
-                    topic = self.cluster.topic_by_id(entry["topic_id"])
-                    entry[name] = topic.name if topic is not None else ""
+                    topics = self.cluster.topics.values()
+                    entry[name] = next((one.name for one in topics if one.topic_id == entry["topic_id"]), "")

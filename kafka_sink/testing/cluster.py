@@ -165,8 +165,11 @@ class Cluster:
             for index in range(len(topic.partitions), count):
                 topic.partitions.append(self._new_partition(name, index, replication_factor))
 
-    def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+    def topic_by_id(self, topic_id: bytes) -> Topic:
+        for topic in self.topics.values():
+            if topic.topic_id == topic_id:
+                return topic
+        raise Refused(Code.UNKNOWN_TOPIC_ID)
 
     def known_topic(self, name: str) -> Topic:
         if name not in self.topics:
@@ -253,12 +256,9 @@ class Cluster:
             self._move_coordinator(partition)
 
     def leader_as_seen_by(self, broker_id: int, partition: Partition) -> tuple[int, int]:
-        key = (broker_id, *partition.key)
-        stale = self._stale.get(key)
-        if stale is not None:
-            if self.schedule.now_ms < stale[2]:
-                return stale[0], stale[1]
-            del self._stale[key]
+        stale = self._stale.get((broker_id, *partition.key))
+        if stale is not None and self.schedule.now_ms < stale[2]:
+            return stale[0], stale[1]
         return partition.leader_id, partition.leader_epoch
 
     def hold_out_of_sync(self, topic: str, index: int, node_ids: list[int]) -> None:
@@ -299,7 +299,9 @@ class Cluster:
         patience_ms: int | None = None,
         give_up: Callable[[], None] = lambda: None,
     ) -> None:
-        """Calls `is_over` after each change of one of these partitions, until it is true or the time is over."""
+        """Calls `is_over` now and after each change of these partitions, until it is true or the time is over."""
+        if is_over():
+            return
         self._wait_count += 1
         number = self._wait_count
         self._waiting[number] = (frozenset(partitions), is_over)
@@ -341,11 +343,11 @@ class Cluster:
         if self._is_loading(self.coordinator_partition(topic, key)):
             raise Refused(Code.COORDINATOR_LOAD_IN_PROGRESS)
 
-    def coordinator_trouble(self, topic: str, key: str) -> Code:
-        """The error for a broker that asks this coordinator on behalf of a client."""
-        if topic not in self.topics:
+    def coordinator_trouble(self, transactional_id: str) -> Code:
+        """The error for a broker that asks the id's coordinator on behalf of a client."""
+        if TRANSACTION_TOPIC not in self.topics:
             return Code.COORDINATOR_NOT_AVAILABLE
-        partition = self.coordinator_partition(topic, key)
+        partition = self.coordinator_partition(TRANSACTION_TOPIC, transactional_id)
         if not self.is_up(partition.leader_id):
             return Code.COORDINATOR_NOT_AVAILABLE
         return Code.COORDINATOR_LOAD_IN_PROGRESS if self._is_loading(partition) else Code.NONE

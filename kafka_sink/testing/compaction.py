@@ -19,23 +19,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kafka_sink.records.scalar import encode_varint
-from kafka_sink.testing.batches import Batch, DecodedRecord, encode_batch, read_records, with_horizon
+from kafka_sink.testing.batches import CODEC_BITS, HORIZON_FLAG, Batch, DecodedRecord, encode_batch, read_records
 from kafka_sink.testing.log import AbortedTransaction, PartitionLog
 from kafka_sink.testing.settings import TopicConfig
 
 
-def compact(log: PartitionLog, config: TopicConfig, now_ms: int) -> bool:
-    """One pass, if there is enough to clean; returns whether there was."""
+def compact(log: PartitionLog, config: TopicConfig, now_ms: int) -> None:
+    """One pass, if there is enough to clean."""
     limit = cleanable_end(log, config, now_ms)
     batches = [one for one in log.batches if one.last_offset < limit]
     dirty_bytes = sum(len(one.data) for one in batches if one.base_offset >= log.cleaned_offset)
     all_bytes = sum(len(one.data) for one in batches)
     if dirty_bytes == 0 or dirty_bytes / all_bytes <= float(config.text("min.cleanable.dirty.ratio")):
-        return False
+        return
     cleaner = _Cleaner(log, now_ms, config.number("delete.retention.ms"), batches)
     kept = [one for one in map(cleaner.clean, batches) if one is not None]
     log.replace_cleaned(kept, batches[-1].last_offset + 1, cleaner.forgotten)
-    return True
 
 
 def cleanable_end(log: PartitionLog, config: TopicConfig, now_ms: int) -> int:
@@ -158,15 +157,20 @@ def _find_aborted_batches(batches: Iterable[Batch], aborted: Iterable[AbortedTra
 
 def rewrite(batch: Batch, records: Sequence[DecodedRecord], horizon_ms: int | None) -> Batch:
     """The same batch with fewer records, uncompressed; offsets and the header's sequence range are kept."""
-    if not records:
-        horizon_ms = None
-    template = with_horizon(batch, horizon_ms)
-    base_ms = template.base_timestamp_ms
+    attributes = batch.attributes & ~(CODEC_BITS | HORIZON_FLAG)
+    base_ms, max_ms = batch.base_timestamp_ms, batch.max_timestamp_ms
+    if horizon_ms is not None and records:
+        # Record timestamps are relative to the base timestamp that it replaces.
+        attributes, base_ms = attributes | HORIZON_FLAG, horizon_ms
+    elif batch.delete_horizon_ms is not None:
+        base_ms = max_ms
     section = b"".join(_shift_timestamp(one, one.timestamp_ms - base_ms) for one in records)
-    if not batch.has_append_time:
-        max_ms = max((one.timestamp_ms for one in records), default=batch.max_timestamp_ms)
-        template = template._replace(max_timestamp_ms=max_ms)
-    return encode_batch(template, section, len(records))
+    if records and not batch.has_append_time:
+        max_ms = max(one.timestamp_ms for one in records)
+    header = batch._replace(
+        attributes=attributes, base_timestamp_ms=base_ms, max_timestamp_ms=max_ms, record_count=len(records)
+    )
+    return encode_batch(header, section)
 
 
 def _shift_timestamp(record: DecodedRecord, timestamp_delta: int) -> bytes:

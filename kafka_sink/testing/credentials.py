@@ -32,7 +32,6 @@ class ScramCredential:
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
     server_key: bytes = field(repr=False)
-    iterations: int = ITERATIONS
 
 
 def scram_credential(mechanism: str, password: str, salt: bytes) -> ScramCredential:

@@ -66,8 +66,7 @@ class Faults:
         for fault in self.planned:
             if fault.api not in (None, api) or fault.broker_id not in (None, broker_id):
                 continue
-            names_part = fault.topic is not None or fault.partition is not None
-            if names_part and not any(fault.concerns(*place) for place in _places(body)):
+            if not any(fault.concerns(*place) for place in _places(body)):
                 continue
             if fault.skip > 0:
                 fault.skip -= 1
@@ -84,7 +83,8 @@ class Faults:
 
 
 def _places(body: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """Topics (with partition -1) and partitions of a request, by any of the names that the APIs have for them."""
+    """The request as a whole, its topics (both with partition -1) and partitions, by any of the names in the APIs."""
+    yield "", -1
     for entry in (entry for key in _TOPICS for entry in body.get(key) or ()):
         if isinstance(entry, str):
             yield entry, -1

@@ -19,6 +19,7 @@ from kafka_sink.testing.schedule import Schedule
 from kafka_sink.testing.settings import Settings
 
 TopicPartition = tuple[str, int]
+Done = Callable[[Code], None]
 EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
 
 
@@ -26,6 +27,9 @@ class CommittedOffset(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str
+
+
+Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
 @dataclass(slots=True)
@@ -40,8 +44,8 @@ class Member:
     protocols: dict[str, bytes]
     assignment: bytes = b""
     seen_ms: int = 0
-    on_joined: Callable[[Code], None] | None = None
-    on_synced: Callable[[Code], None] | None = None
+    on_joined: Done | None = None
+    on_synced: Done | None = None
 
 
 @dataclass(slots=True)
@@ -84,15 +88,7 @@ class Groups:
 
     # ---- membership ----
 
-    def join(
-        self,
-        group_id: str,
-        newcomer: Member,
-        protocol_type: str,
-        done: Callable[[Code], None],
-        *,
-        needs_known_id: bool,
-    ) -> None:
+    def join(self, group_id: str, newcomer: Member, protocol_type: str, done: Done, *, needs_known_id: bool) -> None:
         """`newcomer` is the member as the request describes it; an unknown one gets its id here. Raises Refused."""
         if not group_id:
             raise Refused(Code.INVALID_GROUP_ID)
@@ -167,12 +163,7 @@ class Groups:
             done(Code.NONE)
 
     def sync(
-        self,
-        group_id: str,
-        member_id: str,
-        generation_id: int,
-        assignments: Mapping[str, bytes],
-        done: Callable[[Code], None],
+        self, group_id: str, member_id: str, generation_id: int, assignments: Mapping[str, bytes], done: Done
     ) -> None:
         group, member = self._member(group_id, member_id, generation_id)
         if group.state == PREPARING:
@@ -226,11 +217,11 @@ class Groups:
             member = group.members.get(member_id)
             if member is None:
                 return
-            silent_ms = self._schedule.now_ms - member.seen_ms
-            is_waiting = member.on_joined is not None or member.on_synced is not None
-            if silent_ms < member.session_timeout_ms or is_waiting:
-                wait_ms = member.session_timeout_ms if is_waiting else member.session_timeout_ms - silent_ms
-                self._schedule.after(wait_ms, check)
+            if member.on_joined is not None or member.on_synced is not None:
+                member.seen_ms = self._schedule.now_ms
+            left_ms = member.seen_ms + member.session_timeout_ms - self._schedule.now_ms
+            if left_ms > 0:
+                self._schedule.after(left_ms, check)
             else:
                 self._remove(group, member_id)
 
@@ -261,12 +252,10 @@ class Groups:
         if known.state == COMPLETING and not is_transactional:
             raise Refused(Code.REBALANCE_IN_PROGRESS)
 
-    def commit(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+    def commit(self, group_id: str, offsets: Offsets) -> None:
         self.groups.setdefault(group_id, Group(group_id)).offsets.update(offsets)
 
-    def commit_in_transaction(
-        self, group_id: str, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]
-    ) -> None:
+    def commit_in_transaction(self, group_id: str, producer_id: int, offsets: Offsets) -> None:
         group = self.groups.setdefault(group_id, Group(group_id))
         group.pending.setdefault(producer_id, {}).update(offsets)
 

@@ -106,10 +106,9 @@ class PartitionLog:
 
     def append_marker(self, marker: Marker, *, is_strict: bool, leader_epoch: int, now_ms: int) -> None:
         self.producers.check_marker(marker, strict=is_strict)
-        batch = control_batch(marker, now_ms)
-        stored = stamp(batch, self.end_offset, leader_epoch, now_ms, is_append_time=False)
-        self._store(stored)
-        self._end_transaction(stored, marker)
+        batch = control_batch(marker, self.end_offset, leader_epoch, now_ms)
+        self._store(batch)
+        self._end_transaction(batch, marker)
 
     def _store(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -142,7 +141,6 @@ class PartitionLog:
         self.end_offset = self.batches[-1].last_offset + 1 if self.batches else start_offset
         self.producers = ProducerStates()
         self.aborted = []
-        self._ended = []
         for batch in self.batches:
             if batch.is_control and batch.record_count == 0:
                 # Compaction has left only the producer's epoch of a marker.

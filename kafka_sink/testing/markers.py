@@ -68,5 +68,4 @@ class Markers:
             return is_answered
 
         self._cluster.replicate(known)
-        if not is_over():
-            self._cluster.wait([known.key], is_over)
+        self._cluster.wait([known.key], is_over)

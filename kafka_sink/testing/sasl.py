@@ -17,7 +17,7 @@ import re
 from typing import Protocol
 
 from kafka_sink.testing.aws import AWS_MSK_IAM, AwsMskIamServer
-from kafka_sink.testing.credentials import PLAIN, SCRAM_HASHES, Credentials, ScramCredential
+from kafka_sink.testing.credentials import ITERATIONS, PLAIN, SCRAM_HASHES, Credentials, ScramCredential
 from kafka_sink.testing.errors import AuthenticationFailed
 
 NONCE_BYTES = 16
@@ -104,7 +104,7 @@ class ScramServer:
         self._gs2_header = found["gs2"]
         self._nonce = found["nonce"] + self._credentials.random_bytes(NONCE_BYTES).hex()
         salt = base64.b64encode(self._credential.salt).decode()
-        answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
+        answer = f"r={self._nonce},s={salt},i={ITERATIONS}"
         self._messages = f"{found['bare']},{answer}"
         return answer
 

@@ -47,7 +47,6 @@ class Peer:
     connection_id: int
     unsent: bytearray = field(default_factory=bytearray)
     is_closing: bool = False
-    is_shaking_hands: bool = False
 
 
 class EmbeddedBroker:
@@ -241,13 +240,9 @@ class EmbeddedBroker:
         if isinstance(key.data, int):
             self._accept(key.data)
         elif isinstance(key.data, Peer):
-            if key.data.is_shaking_hands:
-                self._shake_hands(key.data)
-                return
             if mask & selectors.EVENT_WRITE:
                 self._flush(key.data)
-            if mask & selectors.EVENT_READ:
-                self._read(key.data)
+            self._read(key.data)  # always: TLS may have waited until it could write
         else:
             self._wake_receiver.recv(4096)
 
@@ -264,26 +259,12 @@ class EmbeddedBroker:
         except OSError:
             return  # closed by the client before it was accepted, or before TLS began
         self._connection_count += 1
-        peer = Peer(accepted, node_id, self._connection_count, is_shaking_hands=self._tls is not None)
+        peer = Peer(accepted, node_id, self._connection_count)
         self._peers[peer.connection_id] = peer
         self._selector.register(accepted, selectors.EVENT_READ, peer)
 
-    def _shake_hands(self, peer: Peer) -> None:
-        assert isinstance(peer.socket, ssl.SSLSocket)
-        wanted = selectors.EVENT_READ
-        try:
-            peer.socket.do_handshake()
-            peer.is_shaking_hands = False
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLWantWriteError:
-            wanted = selectors.EVENT_WRITE
-        except OSError:
-            self._drop(peer)
-            return
-        self._selector.modify(peer.socket, wanted, peer)
-
     def _read(self, peer: Peer) -> None:
+        """With TLS the first reads shake hands."""
         if peer.connection_id not in self._peers:
             return
         try:
@@ -291,7 +272,9 @@ class EmbeddedBroker:
             # TLS returns one record at a time, and the selector does not see decrypted data.
             while isinstance(peer.socket, ssl.SSLSocket) and peer.socket.pending():
                 data += peer.socket.recv(READ_BYTES)
-        except NOT_YET:
+        except NOT_YET as wish:
+            if isinstance(wish, ssl.SSLWantWriteError):
+                self._selector.modify(peer.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, peer)
             return
         except OSError:
             data = b""

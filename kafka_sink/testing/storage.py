@@ -14,14 +14,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
 from kafka_sink.testing.batches import split_batches
 from kafka_sink.testing.broker import BrokerCluster
-from kafka_sink.testing.groups import CommittedOffset, TopicPartition
+from kafka_sink.testing.groups import CommittedOffset, Offsets, TopicPartition
 from kafka_sink.testing.log import PartitionLog
 from kafka_sink.testing.settings import TopicConfig
 from kafka_sink.testing.topics import Partition, Topic
@@ -162,7 +161,7 @@ def _state_of(core: BrokerCluster) -> dict[str, Any]:
     }
 
 
-def _list_offsets(offsets: Mapping[TopicPartition, CommittedOffset]) -> list[tuple[Any, ...]]:
+def _list_offsets(offsets: Offsets) -> list[tuple[Any, ...]]:
     return [(*partition, *offset) for partition, offset in offsets.items()]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
@@ -57,21 +58,24 @@ class TransactionRecord:
         return self.producer_epoch >= EPOCH_LAST
 
 
+def _step(record: TransactionRecord, now_ms: int, **changes: Any) -> TransactionRecord:
+    return replace(record, previous_producer_id=record.producer_id, updated_ms=now_ms, **changes)
+
+
 def with_epoch(
     record: TransactionRecord, producer_id: int, epoch: int, *, last_epoch: int, timeout_ms: int, now_ms: int
 ) -> TransactionRecord:
     """InitProducerId in a settled state."""
-    return replace(
+    return _step(
         record,
+        now_ms,
         producer_id=producer_id,
-        previous_producer_id=record.producer_id,
         producer_epoch=epoch,
         last_epoch=last_epoch,
         timeout_ms=timeout_ms,
         state=CoordinatorState.EMPTY,
         partitions=(),
         start_ms=-1,
-        updated_ms=now_ms,
     )
 
 
@@ -80,13 +84,12 @@ def with_partitions(
 ) -> TransactionRecord:
     """The time-out counts from the first partition; later ones do not extend it."""
     added = tuple(partition for partition in partitions if partition not in record.partitions)
-    return replace(
+    return _step(
         record,
-        previous_producer_id=record.producer_id,
+        now_ms,
         state=CoordinatorState.ONGOING,
         partitions=record.partitions + added,
         start_ms=record.start_ms if record.state is CoordinatorState.ONGOING else now_ms,
-        updated_ms=now_ms,
         version=version,
     )
 
@@ -102,16 +105,15 @@ def prepare(
     epoch, last_epoch = record.producer_epoch, record.last_epoch
     if version >= 2:
         epoch, last_epoch = min(epoch + 1, EPOCH_MAX), epoch
-    return replace(
+    return _step(
         record,
-        previous_producer_id=record.producer_id,
+        now_ms,
         producer_epoch=epoch,
         last_epoch=last_epoch,
         next_producer_id=next_producer_id,
         state=CoordinatorState.PREPARE_COMMIT if is_commit else CoordinatorState.PREPARE_ABORT,
         # An abort without a transaction starts and ends now.
         start_ms=record.start_ms if record.state is CoordinatorState.ONGOING else now_ms,
-        updated_ms=now_ms,
         version=version,
     )
 
@@ -122,15 +124,14 @@ def complete(record: TransactionRecord, *, now_ms: int) -> TransactionRecord:
     if record.version >= 2 and record.next_producer_id != NO_PRODUCER_ID:
         producer_id, epoch = record.next_producer_id, 0
     is_commit = record.state is CoordinatorState.PREPARE_COMMIT
-    return replace(
+    return _step(
         record,
+        now_ms,
         producer_id=producer_id,
-        previous_producer_id=record.producer_id,
         producer_epoch=epoch,
         next_producer_id=NO_PRODUCER_ID,
         state=CoordinatorState.COMPLETE_COMMIT if is_commit else CoordinatorState.COMPLETE_ABORT,
         partitions=(),
-        updated_ms=now_ms,
     )
 
 

@@ -49,8 +49,8 @@ from kafka_sink.testing.transaction_state import (
 
 Done = Callable[[Code], None]
 Admitted = Callable[[Mapping[TopicPartition, Code]], None]
-# Called with a code and, if it succeeded, with producer id and epoch.
-DoneWithProducer = Callable[..., None]
+# Called with a code, and with producer id and epoch for if it succeeded.
+DoneWithProducer = Callable[[Code, int, int], None]
 MARKER_RETRY_MS = 20
 
 
@@ -108,18 +108,11 @@ class TransactionCoordinator:
             raise Refused(Code.PRODUCER_FENCED)
         if record.state is CoordinatorState.ONGOING:
             # Only the producer id is compared, not the epoch: a zombie with the right id aborts this transaction.
-            self._decide(
-                transaction,
-                self._prepare_abort(record),
-                lambda code, *_: done(code or Code.CONCURRENT_TRANSACTIONS),
-            )
+            later = Code.CONCURRENT_TRANSACTIONS
+            self._decide(transaction, self._prepare_abort(record), lambda code, *ids: done(code or later, *ids))
             return
         after = self._after_init(record, timeout_ms, expected[1] if expected is not None else None)
-
-        def on_appended(code: Code) -> None:
-            done(code, *((after.producer_id, after.producer_epoch) if code is Code.NONE else ()))
-
-        self._append(transaction, after, on_appended)
+        self._append(transaction, after, lambda code: done(code, after.producer_id, after.producer_epoch))
 
     def _after_init(self, record: TransactionRecord, timeout_ms: int, expected_epoch: int | None) -> TransactionRecord:
         """The next epoch, in a settled state; after the last one a new producer id."""
@@ -166,7 +159,7 @@ class TransactionCoordinator:
         self, claim: ProducerClaim, partitions: tuple[TopicPartition, ...], *, adds: bool, done: Admitted
     ) -> None:
         """Asked by the leader of these partitions: it adds them, or for clients of version 0/1 verifies them."""
-        trouble = self._cluster.coordinator_trouble(TRANSACTION_TOPIC, claim.transactional_id)
+        trouble = self._cluster.coordinator_trouble(claim.transactional_id)
         if trouble is not Code.NONE:
             done(dict.fromkeys(partitions, trouble))
         elif adds:
@@ -253,11 +246,8 @@ class TransactionCoordinator:
 
     def _decide(self, transaction: CoordinatedTransaction, after: TransactionRecord, done: DoneWithProducer) -> None:
         def on_appended(code: Code) -> None:
-            if code is Code.NONE:
-                following = self._send_markers(transaction)
-                done(code, following.producer_id, following.producer_epoch)
-            else:
-                done(code)
+            following = self._send_markers(transaction) if code is Code.NONE else after
+            done(code, following.producer_id, following.producer_epoch)
 
         self._append(transaction, after, on_appended)
 

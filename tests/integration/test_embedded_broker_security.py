@@ -199,3 +199,33 @@ def test_a_connection_that_is_reset_before_tls_begins_ends_no_broker(tmp_path: P
         with socket.create_connection((host, int(port))) as plain:
             trusting.wrap_socket(plain, server_hostname=host).close()
         assert kafka.is_running
+
+
+def test_a_handshake_goes_on_when_the_client_has_taken_what_was_sent(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.issue("embedded", "127.0.0.1")
+    long_chain = tmp_path / "long.pem"
+    long_chain.write_text(issued.chain.read_text() + authority.text * 30)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(long_chain, issued.key)
+    received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = ssl.create_default_context(cafile=str(authority.path)).wrap_bio(
+        received, sent, server_hostname="127.0.0.1"
+    )
+    with EmbeddedBroker(tls=context) as kafka, socket.socket() as connection:
+        kafka._listeners[1].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        connection.settimeout(WAIT_S)
+        connection.connect(("127.0.0.1", int(kafka.bootstrap_servers.rpartition(":")[2])))
+        while not _shakes_hands(client):
+            connection.sendall(sent.read())
+            received.write(connection.recv(2048))
+        assert client.getpeercert()
+
+
+def _shakes_hands(client: ssl.SSLObject) -> bool:
+    try:
+        client.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True

@@ -70,8 +70,6 @@ def _answer(call: Call, name: str | None, topic_id: bytes) -> Answer:
 
 def _describe_by_id(call: Call, topic_id: bytes) -> Answer:
     topic = call.core.cluster.topic_by_id(topic_id)
-    if topic is None:
-        raise Refused(Code.UNKNOWN_TOPIC_ID)
     call.check_allowed(acl.DESCRIBE, acl.TOPIC, topic.name)
     return _describe(call, topic)
 

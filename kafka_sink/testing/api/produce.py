@@ -126,19 +126,16 @@ class ProduceRound:
     def _ask_coordinator(self) -> None:
         """Only for partitions where the producer's transaction is not open yet."""
         call, core = self.call, self.call.core
-        batches = {
-            part.key: parse_batch(part.data)
-            for part in self.parts
-            if part.code is Code.NONE and has_transactional_batch(part.data)
-        }
-        producers = {(batch.producer_id, batch.producer_epoch) for batch in batches.values()}
+        parts = [one for one in self.parts if one.code is Code.NONE and has_transactional_batch(one.data)]
+        batches = [parse_batch(one.data) for one in parts]
+        producers = {(one.producer_id, one.producer_epoch) for one in batches}
         if len(producers) > 1:
             self._refuse_all(Code.INVALID_PRODUCER_ID_MAPPING)
             return
         adds = call.version >= VERSION_ADDS_PARTITIONS
         asked = []
         if adds or core.settings.flag("transaction.partition.verification.enable"):
-            asked = [one for one in self.parts if one.key in batches and self._has_to_ask(one, batches[one.key], adds)]
+            asked = [one for one, batch in zip(parts, batches, strict=True) if self._has_to_ask(one, batch, adds)]
         if not asked:
             self._append_all()
             return
@@ -191,9 +188,9 @@ class ProduceRound:
                 self._try(part, self._append)
         if self.call.body["acks"] != -1:
             self._answer()
-        elif not self._answer_if_replicated():
-            keys = [part.key for part in self.parts if part.appended is not None]
-            self.call.core.cluster.wait(keys, self._answer_if_replicated, self.call.body["timeout_ms"], self._give_up)
+            return
+        keys = [part.key for part in self.parts if part.appended is not None]
+        self.call.core.cluster.wait(keys, self._answer_if_replicated, self.call.body["timeout_ms"], self._give_up)
 
     def _append(self, part: Part) -> None:
         cluster = self.call.core.cluster

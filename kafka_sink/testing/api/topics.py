@@ -79,10 +79,7 @@ def _delete(call: Call, name: str | None, topic_id: bytes) -> Answer:
     answer: Answer = {"name": name, "topic_id": topic_id}
     try:
         if name is None:
-            topic = cluster.topic_by_id(topic_id)
-            if topic is None:
-                raise Refused(Code.UNKNOWN_TOPIC_ID)
-            name = topic.name
+            name = cluster.topic_by_id(topic_id).name
             if _may_delete(call, acl.DESCRIBE, name):
                 answer["name"] = name
                 call.check_fault(name)

@@ -52,6 +52,8 @@ def _code_for_version(call: Call, code: Code) -> Code:
 
 
 def _answer_with_producer(call: Call, code: Code, producer_id: int = NO_PRODUCER_ID, epoch: int = NO_EPOCH) -> None:
+    if code is not Code.NONE:
+        producer_id, epoch = NO_PRODUCER_ID, NO_EPOCH
     call.answer({"error_code": _code_for_version(call, code), "producer_id": producer_id, "producer_epoch": epoch})
 
 

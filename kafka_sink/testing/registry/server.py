@@ -21,21 +21,19 @@ T = TypeVar("T")
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    core: RegistryCore
-    lock: threading.Lock
-    tls: ssl.SSLContext | None
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, owner: EmbeddedRegistry, host: str, port: int) -> None:
+        self.owner = owner
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         super().__init__((host, port), _Handler)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """TLS begins in the connection's own thread, so that a silent client does not block others."""
-        if self.tls is None:
+        if self.owner._tls is None:
             super().finish_request(request, client_address)
             return
         request.settimeout(10)
-        with self.tls.wrap_socket(request, server_side=True) as encrypted:
+        with self.owner._tls.wrap_socket(request, server_side=True) as encrypted:
             super().finish_request(encrypted, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -51,9 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _any(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         headers = {name.lower(): value for name, value in self.headers.items()}
-        with self.server.lock:
-            answer = self.server.core.answer(self.command, self.path, headers, body)
-        self._send(answer)
+        self._send(self.server.owner.do(lambda core: core.answer(self.command, self.path, headers, body)))
 
     do_GET = do_POST = do_PUT = do_DELETE = _any
 
@@ -106,8 +102,7 @@ class EmbeddedRegistry:
         self.stop()
 
     def start(self) -> None:
-        server = _Server(self._host, self._port)
-        server.core, server.lock, server.tls = self.core, self._lock, self._tls
+        server = _Server(self, self._host, self._port)
         self._port = server.server_address[1]
         self._server = server
         self._thread = threading.Thread(
