@@ -3,34 +3,43 @@
 The run has three Apache Kafka nodes, a Spark master with two workers on two addresses, and files of rows that appear
 continuously. Every few seconds a process is killed or paused: the driver, an executor, a Python process that runs a
 task, a Spark worker, a broker (one at a time, because min.insync.replicas is 2 of 3). Killed processes are started
-again, the query from its checkpoint. At the end all processes are restored, the query completes, and confluent-kafka
-reads the topic with isolation read_committed: every row must be there once.
+again, the query from its checkpoint. An operator aborts open transactions by command, whatever writes. Beside the
+stream, batch writes run in another application (soak_exports.py): exports with their own labels under one sink id at
+the same time, and nameless writes that are cancelled. At the end all processes are restored, everything completes, and
+confluent-kafka reads the topics with isolation read_committed: every row must be there once, and of a cancelled write
+all rows or none. Meanwhile a watch notes how long readers of each partition were held back.
 
 The seed decides faults and their times, but not what runs at that time: real processes cannot be replayed. The exit
-code is 0 only if no row is missing, duplicated or damaged, and no transaction is left open.
+code is 0 only if no row is missing, duplicated or damaged, no transaction is left open, and no reader was held back
+longer than the time-out of a transaction and the outage of a broker explain.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import signal
+import subprocess
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from kafka_sink.admin.client import Client
 from kafka_sink.client.admin_request import AllBrokers
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
 from tools.demo_rows import Feed, Plan, Tally, table
-from tools.foreign_reader import scan_topic
+from tools.foreign_reader import end_offsets, scan_topic
 from tools.kafka_cluster import KafkaCluster
+from tools.soak_exports import SINK_ID, STOP, TOPICS, TRANSACTION_TIMEOUT_MS
 from tools.spark_cluster import SparkCluster, SubmittedJob
 
 ROOT = Path(__file__).parent.parent
@@ -44,12 +53,54 @@ DOWN_S = (2.0, 12.0)  # until a stopped process is started again
 GRACE_S = 8.0
 TOLD_EVERY_S = 10.0
 END_PATIENCE_S = 600.0
+# Readers wait for the rest of a transaction's time-out at most, and while a partition has no leader.
+HELD_BACK_S_MAX = TRANSACTION_TIMEOUT_MS / 1000 + 60
 # Texts of errors that end a query by design and ask for a restart; anything else is a finding.
 EXPECTED_ENDS = ("CommitAborted", "CommitPending", "OperationTimeout", "DeliveryTimeout", "TransactionAborted")
 
 
 class SoakFailed(Exception):
     """The query ended for a reason that no fault explains."""
+
+
+class ReadersWatch:
+    """How long the last stable offset of a partition stood still behind its end."""
+
+    def __init__(self, servers: str, topics: tuple[str, ...]) -> None:
+        self.longest_s = 0.0
+        self.longest_where = "nowhere"
+        self._servers = servers
+        self._topics = topics
+        self._since: dict[tuple[str, int], tuple[int, float]] = {}
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> ReadersWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join(60)
+
+    def _run(self) -> None:
+        while not self._is_over.wait(1.0):
+            for topic in self._topics:
+                with suppress(Exception):  # brokers are down now and then: asked again
+                    self._look(topic)
+
+    def _look(self, topic: str) -> None:
+        stable, ends = end_offsets(self._servers, topic, "read_committed"), end_offsets(self._servers, topic)
+        now_s = time.monotonic()
+        for partition, offset in stable.items():
+            where = (topic, partition)
+            if offset >= ends.get(partition, -1):
+                self._since.pop(where, None)
+                continue
+            known, since_s = self._since.get(where, (-1, now_s))
+            self._since[where] = (offset, since_s if offset == known else now_s)
+            if offset == known and now_s - since_s > self.longest_s:
+                self.longest_s, self.longest_where = now_s - since_s, f"{topic}-{partition} at offset {offset}"
 
 
 class Soak:
@@ -66,8 +117,10 @@ class Soak:
         self._started_s = time.monotonic()
         self._job = self._submit()
         self._job_started_s = time.monotonic()
+        self._exports = self._start_exports()
+        self._commands: list[subprocess.Popen[bytes]] = []
 
-    def run(self) -> bool:
+    def run(self, watch: ReadersWatch) -> bool:
         next_fault_s, next_told_s = GRACE_S, 0.0
         while not self._feed.is_over:
             self._feed.write_until(self._age_s())
@@ -81,7 +134,7 @@ class Soak:
                 next_told_s = self._age_s() + TOLD_EVERY_S
             time.sleep(0.1)
         self._come_to_the_end()
-        return self._judge()
+        return self._judge(self._end_exports(), watch)
 
     # ---- faults ----------------------------------------------------------------------------------------------------
 
@@ -94,6 +147,7 @@ class Soak:
             self._kill_spark_worker,
             self._kill_broker,
             self._pause_broker,
+            self._abort_by_hand,
         )
         with suppress(ProcessLookupError, ValueError):  # the process had ended already
             self._dice.choice(strikes)()
@@ -137,6 +191,15 @@ class Soak:
     def _pause_broker(self) -> None:
         self._with_broker(self._kafka.pause, self._kafka.resume, "broker paused")
 
+    def _abort_by_hand(self) -> None:
+        """As an operator does who did not stop the query first."""
+        chosen = self._dice.choice((["--checkpoint", str(self._folder / "checkpoint")], ["--sink-id", SINK_ID]))
+        command = [sys.executable, "-m", "kafka_sink.cli", "transactions", "--abort", "--yes", *chosen]
+        command += ["--bootstrap-server", self._kafka.bootstrap_servers]
+        with (self._folder / "operator.log").open("ab") as log:
+            self._commands.append(subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log))
+        self._note("transactions aborted by an operator")
+
     def _with_broker(self, break_it: Callable[[int], None], mend_it: Callable[[int], None], name: str) -> None:
         """Only one broker at a time: without two of three, nothing can be written."""
         if self._down_broker is not None:
@@ -167,6 +230,38 @@ class Soak:
         for _, heal in due:
             with suppress(ProcessLookupError, ValueError):
                 heal()
+
+    # ---- batch writes ----------------------------------------------------------------------------------------------
+
+    def _start_exports(self) -> subprocess.Popen[bytes]:
+        folder = self._folder / "exports"
+        folder.mkdir()
+        command = [sys.executable, "-m", "tools.soak_exports", "--servers", self._kafka.bootstrap_servers]
+        command += ["--folder", str(folder), "--seed", str(self._dice.randrange(1 << 31))]
+        with (folder / "output.log").open("wb") as log:
+            return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, start_new_session=True)
+
+    def _end_exports(self) -> dict[str, Any]:
+        """Their own verdict."""
+        folder = self._folder / "exports"
+        (folder / STOP).touch()
+        try:
+            output, _ = self._exports.communicate(timeout=END_PATIENCE_S + 300)
+        except subprocess.TimeoutExpired:
+            raise SoakFailed("the batch writes did not end") from None
+        lines = output.decode().splitlines()
+        if not lines:
+            raise SoakFailed(
+                f"the batch writes ended without a verdict:\n{(folder / 'output.log').read_text()[-4000:]}"
+            )
+        verdict: dict[str, Any] = json.loads(lines[-1])
+        return verdict
+
+    def close(self) -> None:
+        for process in (self._exports, *self._commands):
+            if process.poll() is None:
+                process.kill()
+                process.wait(30)
 
     # ---- the query -------------------------------------------------------------------------------------------------
 
@@ -211,7 +306,7 @@ class Soak:
 
     # ---- the verdict -----------------------------------------------------------------------------------------------
 
-    def _judge(self) -> bool:
+    def _judge(self, exports: Mapping[str, Any], watch: ReadersWatch) -> bool:
         tally = Tally(self._plan)
         tally.add_all(scan_topic(self._kafka.bootstrap_servers, TOPIC))
         open_count = self._open_transactions()
@@ -219,7 +314,10 @@ class Soak:
         for name, count in sorted(self._faults.items()):
             print(f"{count:5} x {name}")
         print(f"\n{open_count} transactions left open, {tally.damaged_count} records damaged, {self._age_s():.0f} s")
+        print(", ".join(f"{name}: {value}" for name, value in exports.items()))
+        print(f"readers were held back for {watch.longest_s:.0f} s at most ({watch.longest_where})")
         is_right = not (tally.missing_count or tally.duplicate_count or tally.damaged_count or open_count)
+        is_right = is_right and not exports["wrong"] and watch.longest_s <= HELD_BACK_S_MAX
         print("Every row once." if is_right else "NOT RIGHT.", flush=True)
         return is_right
 
@@ -256,7 +354,14 @@ def main() -> int:
             SparkCluster(workers=2) as spark,
         ):
             kafka.create_topic(TOPIC, partitions=PARTITIONS)
-            return 0 if Soak(kafka, spark, Path(folder), plan, given.seed).run() else 1
+            for topic in TOPICS:
+                kafka.create_topic(topic, partitions=2)
+            soak = Soak(kafka, spark, Path(folder), plan, given.seed)
+            try:
+                with ReadersWatch(kafka.bootstrap_servers, (TOPIC, *TOPICS)) as watch:
+                    return 0 if soak.run(watch) else 1
+            finally:
+                soak.close()
     except SoakFailed as error:
         print(f"NOT RIGHT: {error}", flush=True)
         return 1

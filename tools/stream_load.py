@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tools.foreign_reader import read_topic
@@ -141,15 +142,24 @@ def _labelled_write(options: Mapping[str, str], name: str) -> Any:
 
 class Exports:
     """Labelled batch writes, one after the other in a thread. A failed write is repeated with the same label, and so is
-    every third one that succeeded."""
+    every third one that succeeded. Several may share a sink id."""
 
-    def __init__(self, spark: SparkSession, options: Mapping[str, str], name: str, rows: int, pause_s: float) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        options: Mapping[str, str],
+        name: str,
+        rows: int,
+        pause_s: float,
+        *,
+        sink_id: str = "",
+    ) -> None:
         self.name = name
         self.row_count = 0
         self.write_count = 0
         self.ends: list[str] = []
         self._spark = spark
-        self._options = {**options, "topic": name, "sink.id": f"{name}-sink"}
+        self._options = {**options, "topic": name, "sink.id": sink_id or f"{name}-sink"}
         self._rows = rows
         self._pause_s = pause_s
         self._is_over = threading.Event()
@@ -186,11 +196,72 @@ class Exports:
         writer = frame.write.format(FORMAT).mode("append").options(**self._options)
         self.write_count += 1
         try:
-            writer.option("batch.id", f"export-{number}").save()
+            writer.option("batch.id", f"{self.name}-{number}").save()
         except Exception as error:  # any error of Spark is reported at the end, and the write is repeated
             self.ends.append(str(error))
             return False
         return True
+
+
+class CancelledWrites:
+    """Nameless batch writes of many small tasks, one after the other in a thread. Most are cancelled while they run, as
+    a notebook's stop button does: then all of their rows are in the topic or none, and all if the write succeeded."""
+
+    TASKS, ROWS_PER_TASK = 40, 5
+
+    def __init__(self, spark: SparkSession, options: Mapping[str, str], name: str, dice: Random) -> None:
+        self.name = name
+        # By number of the write: whether it has succeeded.
+        self.saved: dict[int, bool] = {}
+        self.ends: list[str] = []
+        self._spark = spark
+        self._options = {**options, "topic": name}
+        self._dice = dice
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self, timeout_s: float) -> bool:
+        self._is_over.set()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(self._dice.uniform(0.5, 2.0)):
+            self._write(len(self.saved))
+
+    def _write(self, number: int) -> None:
+        context = self._spark.sparkContext
+        context.setJobGroup(f"{self.name}-{number}", "a write that is cancelled", interruptOnCancel=True)
+        rows = [(f"{number}.{row}",) for row in range(self.TASKS * self.ROWS_PER_TASK)]
+        frame = self._spark.createDataFrame(context.parallelize(rows, self.TASKS), "value string")
+        after_s = self._dice.choice((0.2, 0.5, 1.0, 2.0, 30.0)) * self._dice.uniform(0.5, 1.5)
+        stop = threading.Timer(after_s, context.cancelJobGroup, (f"{self.name}-{number}",))
+        stop.start()
+        try:
+            frame.write.format(FORMAT).mode("append").options(**self._options).save()
+            self.saved[number] = True
+        except Exception as error:  # most are caused by the cancellation; the rows are what is judged
+            self.saved[number] = False
+            self.ends.append(str(error))
+        finally:
+            stop.cancel()
+
+    def misplaced(self, servers: str, *, open_s_max: float) -> list[str]:
+        """What is wrong with the topic: rows of a write that are missing, doubled, or there although nothing may be."""
+        found: dict[int, Counter[int]] = {}
+        for record in read_topic(servers, self.name, settle_timeout_s=open_s_max):
+            number, _, row = (record.value or b"").decode().partition(".")
+            found.setdefault(int(number), Counter())[int(row)] += 1
+        wrong = []
+        for number, is_saved in self.saved.items():
+            rows = found.pop(number, Counter())
+            is_whole = len(rows) == self.TASKS * self.ROWS_PER_TASK and set(rows.values()) == {1}
+            if not is_whole and (is_saved or rows):
+                wrong.append(f"write {number}: {len(rows)} rows, {rows.total()} records, succeeded: {is_saved}")
+        return wrong + [f"write {number} is unknown" for number in found]
 
 
 def count_misplaced(servers: str, topic: str, row_count: int, *, open_s_max: float) -> tuple[int, int]:
