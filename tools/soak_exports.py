@@ -44,20 +44,19 @@ def main() -> int:
         register(spark)
         exports = [Exports(spark, options, name, ROWS, PAUSE_S, sink_id=SINK_ID) for name in LABELLED]
         cancelled = CancelledWrites(spark, options, CANCELLED, random.Random(given.seed))
-        for each in (*exports, cancelled):
-            each.start()
+        writers: list[Exports | CancelledWrites] = [*exports, cancelled]
+        for writer in writers:
+            writer.start()
         while not (folder / STOP).exists():
             time.sleep(0.2)
-        wrong = [f"{each.name} did not end" for each in (*exports, cancelled) if not each.finish(END_PATIENCE_S)]
+        wrong = [f"{writer.name} did not end" for writer in writers if not writer.finish(END_PATIENCE_S)]
         open_s = TRANSACTION_TIMEOUT_MS / 1000 + 60
         for each in exports:
             missing, doubled = count_misplaced(given.servers, each.name, each.row_count, open_s_max=open_s)
             if missing or doubled:
                 wrong.append(f"{each.name}: {missing} rows missing, {doubled} doubled")
-        wrong += cancelled.misplaced(given.servers, open_s_max=open_s)
-        (folder / "ends.json").write_text(
-            json.dumps([*(e for x in exports for e in x.ends), *cancelled.ends], indent=1)
-        )
+        wrong += cancelled.find_misplaced(given.servers, open_s_max=open_s)
+        (folder / "ends.json").write_text(json.dumps([end for writer in writers for end in writer.ends], indent=1))
         verdict = {
             "labelled rows": sum(each.row_count for each in exports),
             "labelled writes": sum(each.write_count for each in exports),

@@ -249,12 +249,12 @@ class CancelledWrites:
         finally:
             stop.cancel()
 
-    def misplaced(self, servers: str, *, open_s_max: float) -> list[str]:
+    def find_misplaced(self, servers: str, *, open_s_max: float) -> list[str]:
         """What is wrong with the topic: rows of a write that are missing, doubled, or there although nothing may be."""
         found: dict[int, Counter[int]] = {}
         for record in read_topic(servers, self.name, settle_timeout_s=open_s_max):
-            number, _, row = (record.value or b"").decode().partition(".")
-            found.setdefault(int(number), Counter())[int(row)] += 1
+            written_by, _, row = (record.value or b"").decode().partition(".")
+            found.setdefault(int(written_by), Counter())[int(row)] += 1
         wrong = []
         for number, is_saved in self.saved.items():
             rows = found.pop(number, Counter())
