@@ -20,12 +20,13 @@ from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.exactly_once.commit_step import PartT
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import (
+    Line,
     check_sink_id,
-    driver_transactional_id,
+    code_of_run,
     parse_task_identity,
     sink_id_of_checkpoint,
 )
-from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, line_of, line_of_key
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.listing import LedgerListing, Listed, LogEnds, TransactionListing
 from kafka_sink.exactly_once.outcome import describe_answer
@@ -125,12 +126,16 @@ class SinkClient(ClusterSession):
         """Before transactions without a decision are aborted: this ledger must be the one that would contain the
         decision. A driver claims its ledger before it decides anything, so a driver that is known to the brokers but
         not to this ledger has another one. A sink that never had a driver has no decisions."""
-        for sink_id in sorted(_sink_ids_of(self.list_open_transactions().found)):
+        lines = _lines_of(self.list_open_transactions().found)
+        for sink_id in sorted({line.sink_id for line in lines}):
             state = self.run_step(LedgerRead(self.settings(), sink_id, self.client.now_ms()), "the ledger").state
             if state is not None and (state.newest or state.claims):
                 continue
-            driver = DescribeTransactions(self.settings(), [driver_transactional_id(sink_id)], self.client.now_ms())
-            if self.run_step(driver, "the id of the sink's driver").found:
+            # That of the sink, too: earlier releases had no other one.
+            own = {Line(sink_id), *(line for line in lines if line.sink_id == sink_id)}
+            ids = [line.driver_id for line in sorted(own)]
+            drivers = DescribeTransactions(self.settings(), ids, self.client.now_ms())
+            if self.run_step(drivers, "the ids of the sink's drivers").found:
                 raise ConfigError(
                     f"the ledger {self.ledger_topic} has no record of sink {sink_id}, but the brokers know a driver of "
                     "it: its decisions are in another ledger, or this ledger was emptied. Open transactions may be "
@@ -172,16 +177,33 @@ class SinkClient(ClusterSession):
 
     # ---- acting ----------------------------------------------------------------------------------------------------
 
-    def run(self, operation: DriverOperation, sink_id: str, key: BatchKey | None = None) -> CommitResult:
-        """Runs as the driver of the sink: the current one is fenced."""
-        job = Job(operation, key, wall_ms=self.wall_ms)
-        return self.client.run(Committer(self.settings(), DriverSession(sink_id), job, self.client.now_ms()))
+    def run(self, operation: DriverOperation, sink_id: str, key: BatchKey) -> CommitResult:
+        """Runs as the driver that decides about the batch: the current one is fenced."""
+        return self._run(Job(operation, key, wall_ms=self.wall_ms), line_of(sink_id, key))
+
+    def _run(self, job: Job, line: Line) -> CommitResult:
+        session = DriverSession(line.sink_id, code=line.code)
+        return self.client.run(Committer(self.settings(), session, job, self.client.now_ms()))
 
     def run_for_each(self, operation: DriverOperation) -> list[CommitResult]:
-        """For every sink under the name: a stream's query is part of its sink id."""
-        known = {each.sink_id for each in self.list_decisions()}
-        known |= _sink_ids_of(self.list_open_transactions().found)
-        return [self.run(operation, sink_id) for sink_id in sorted(known)]
+        """FINISH or SWEEP of every sink under the name: a stream's query is part of its sink id.
+
+        Each line of decisions has a driver of its own, which is fenced, and then its decisions are finished. An open
+        transaction may be about to be decided in a line of which the ledger knows nothing yet; its run tells which one
+        that is. Only what belongs to such a line is aborted, after all of a sink have been finished."""
+        decisions, is_sweeping = self.list_decisions(), operation is DriverOperation.SWEEP
+        lines = {line_of_key(each.ledger_key) for each in decisions if each.is_open}
+        lines |= _lines_of(self.list_open_transactions().found) if is_sweeping else set()
+        sink_ids = {line.sink_id for line in lines} | {each.sink_id for each in decisions}
+        verdicts: list[CommitResult] = []
+        for sink_id in sorted(sink_ids):
+            labels = [line for line in sorted(lines) if line.sink_id == sink_id and line.code]
+            finished = [self._run(Job(DriverOperation.FINISH, wall_ms=self.wall_ms), line) for line in labels]
+            verdicts += finished
+            if all(verdict.error is None for verdict in finished):
+                codes = frozenset(line.code for line in labels)
+                verdicts.append(self._run(Job(operation, wall_ms=self.wall_ms, codes=codes), Line(sink_id)))
+        return verdicts
 
     def set_aside(self, ledger_key: str, offset: int) -> SetAside:
         return self.client.run_step(SetAside(self.settings(), ledger_key, offset, self.wall_ms, self.client.now_ms()))
@@ -201,6 +223,7 @@ class SinkClient(ClusterSession):
         return self._known_settings
 
 
-def _sink_ids_of(found: Sequence[TransactionDescription]) -> set[str]:
-    identities = map(parse_task_identity, (one.transactional_id for one in found))
-    return {identity.sink_id for identity in identities if identity is not None}
+def _lines_of(found: Sequence[TransactionDescription]) -> set[Line]:
+    """The lines in which the transactions may be decided."""
+    identities = [parse_task_identity(one.transactional_id) for one in found]
+    return {Line(one.sink_id, code_of_run(one.run)) for one in identities if one is not None}

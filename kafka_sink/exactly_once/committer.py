@@ -33,6 +33,7 @@ from kafka_sink.exactly_once.ledger import (
     batch_at_hand,
     intent_of,
     is_replaced,
+    line_of,
 )
 from kafka_sink.exactly_once.ledger_codec import Unrecordable
 from kafka_sink.exactly_once.ledger_read import LedgerRead
@@ -68,6 +69,7 @@ class Committer:
         self._session = session
         self._job = job
         self._key = job.key or UNNAMED_BATCH
+        assert job.key is None or session.line == line_of(session.sink_id, job.key), "a session is of one line"
         self._receipts = job.prepared_receipts(session.run)
         self._summary = summarize_receipts(job.receipts)
         known = (session.sink_id, self._key, session.run, self._summary)
@@ -178,10 +180,17 @@ class Committer:
         found = next_step(self._job, self._session, *known, is_remembered=self._is_remembered)
         if not self._has_decided or found.phase in (Phase.FENCING, Phase.FINISHING):
             self._follow(now_ms, found)
-        elif self._has_committed and found.conclusion is Conclusion.ALREADY_DELIVERED:
-            self._follow(now_ms, replace(found, phase=Phase.SWEEPING, conclusion=Conclusion.DELIVERED))
+        elif self._has_committed and (found.conclusion is Conclusion.ALREADY_DELIVERED or self._is_closed_by_another()):
+            self._follow(now_ms, NextStep(Phase.SWEEPING, conclusion=Conclusion.DELIVERED))
         else:
             self._fail_after_decision("another driver has taken over")
+
+    def _is_closed_by_another(self) -> bool:
+        """A successor has recorded that this batch is done. A stream has to stop because of it; a batch write is
+        over."""
+        newest = self._previous()
+        is_done = newest is not None and newest.kind is Kind.DONE and newest.run == self._session.run
+        return is_done and self._key.is_label
 
     def _fail_after_decision(self, reason: str) -> None:
         """The ledger has the intent of this operation; whatever went wrong later, nothing may be aborted."""
@@ -196,7 +205,7 @@ class Committer:
             self._fail_before_decision(part)
             return
         self._session.identity = part.identity
-        self._session.older_is_fenced = self._session.has_older_driver
+        self._session.older_fenced = self._session.older_offset
         self._move(Phase.CLAIMING)
         self._part = Claim(self._settings, self._session, self._job.wall_ms, now_ms)
 
@@ -213,6 +222,7 @@ class Committer:
             self._settings,
             self._session.sink_id,
             now_ms,
+            code=self._session.code,
             named_sink_id=self._session.named_sink_id,
             claim_offset=claim_offset,
             is_of_name=self._job.operation is DriverOperation.RECOVER,
@@ -234,7 +244,7 @@ class Committer:
             return
         self._ledger = part.state
         self._is_remembered = False
-        self._session.has_older_driver = part.state.older_key is not None
+        self._session.note_older(part.state)
         if self._session.identity is not None:
             assert self._claim_offset is not None
             self._session.ledger = part.state

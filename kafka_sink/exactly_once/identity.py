@@ -11,13 +11,15 @@ have the same name by accident (every pod mounts its volume at /checkpoint; a re
 creates the query id with the checkpoint and stores it there, so it moves with a checkpoint and a new checkpoint gets a
 new one.
 
-Ids are parsed from the right, since a sink id may contain dashes: three parts follow the sink id, or the word "driver".
+Ids are parsed from the right, since a sink id may contain dashes: three parts follow the sink id, or the word "driver",
+alone or with the code of a label.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import mmh3
@@ -33,6 +35,7 @@ _OF_QUERY = re.compile(r"-[0-9a-f]{16}")
 # Spark counts its attempts in 64 bits.
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 NUMBER_MAX = 2**63 - 1
+_LOWER_63_BITS, _HIGHEST_OF_32_BITS = 2**63 - 1, 2**31
 # Distance between further ids of one attempt. They differ in the partition number, and no job has this many partitions;
 # the attempt number must remain unique.
 PARTITION_STEP = 100_000_000
@@ -40,6 +43,25 @@ PARTITION_STEP = 100_000_000
 _USER = re.compile(r"://[^/]*@")
 SINK_LABEL_MAX = 120
 _SLASHES = re.compile(r"/{2,}")
+
+
+class Line(NamedTuple):
+    """A line of decisions: one driver at a time makes them, one after the other, and each knows those before it.
+
+    A stream is one line, and so is a batch write without a label, since its sink id is its own. Each label
+    of a sink is a line of its own: none knows of the others, so any number of them can be written at once. `code` is a
+    hash of the label, empty without one. It is also the first half of the runs of that label, so whoever sees an open
+    transaction knows which driver could still decide about it. Two labels with one code would share a line: slower, but
+    not wrong.
+    """
+
+    sink_id: str
+    code: str = ""
+
+    @property
+    def driver_id(self) -> str:
+        """The transactional id of its driver. It is in the prefix of the sink, and looks like no task's id."""
+        return f"{self.sink_id}-{DRIVER}-{self.code}" if self.code else f"{self.sink_id}-{DRIVER}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +128,35 @@ def run_hash(run_id: str) -> str:
     return f"{mmh3.hash128(run_id.encode()) >> 64:016x}"
 
 
+def run_of_query(run_id: str) -> str:
+    """The run of a stream, or of a batch write without a label: its first digit is below 8."""
+    return f"{mmh3.hash128(run_id.encode()) >> 64 & _LOWER_63_BITS:016x}"
+
+
 def run_of_label(label: str, unique: str) -> str:
-    """The run of a labelled batch write. Half of it is a hash of the label, so that transactions left open by a crashed
-    run of the same export can be told from those of a concurrent export with another label."""
-    return f"{_short_hash(label)}{_short_hash(unique)}"
+    """The run of a labelled batch write: it begins with the code of the label."""
+    return f"{code_of_label(label)}{_short_hash(unique):08x}"
+
+
+def code_of_label(label: str) -> str:
+    """A hash whose first digit is 8 or more. So the runs of labels can be told from all others, and those of one label
+    from those of another: transactions left open by a crashed run of the same export are aborted, and those of a
+    concurrent one are not."""
+    return f"{_short_hash(label) | _HIGHEST_OF_32_BITS:08x}"
+
+
+def code_of_run(run: str) -> str:
+    """The code of the label whose run it is; empty for every other run."""
+    return run[:8] if run[0] >= "8" else ""
 
 
 def is_of_same_label(run: str, other: str) -> bool:
-    return run[:8] == other[:8]
+    return code_of_run(run) == code_of_run(other) != ""
 
 
-def _short_hash(text: str) -> str:
-    return f"{mmh3.hash128(text.encode()) >> 96:08x}"
+def _short_hash(text: str) -> int:
+    # A label that is not Unicode is refused later, when it is recorded.
+    return mmh3.hash128(text.encode(errors="surrogatepass")) >> 96
 
 
 def sink_id_of_query(sink_id: str, query_id: str) -> str:
@@ -128,10 +167,6 @@ def sink_id_of_query(sink_id: str, query_id: str) -> str:
 def belongs_to(sink_id: str, named: str) -> bool:
     """Whether the sink id is the given one, or that of a query under it."""
     return sink_id == named or (sink_id.startswith(named) and bool(_OF_QUERY.fullmatch(sink_id, len(named))))
-
-
-def driver_transactional_id(sink_id: str) -> str:
-    return f"{sink_id}-{DRIVER}"
 
 
 def transactional_id_prefix(sink_id: str) -> str:

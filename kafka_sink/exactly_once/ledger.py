@@ -6,9 +6,9 @@ record keeps the outcome of each until an operator accepts the batch as it is (a
 it run again (a replay record).
 
 A stream has one ledger key, its sink id with the query in it: batches are numbered, so the newest record is enough. A
-batch write with a label has its own key; otherwise re-running an older export could not be told from a new one. The
-previous release kept a stream under the sink id without the query; such a record of the same query belongs to this
-stream.
+batch write with a label has its own key; otherwise re-running an older export could not be told from a new one. Each of
+them is a line of decisions with its own driver and claims (`Line` in identity.py). An earlier release kept a stream
+under the sink id without the query; such a record of the same query belongs to this stream.
 
 `runs` are the runs that the run of this record has replaced, oldest first. A driver that finds itself among them has
 been replaced and must not fence its successor. `since_ms` is when the run's first transaction began, by the brokers'
@@ -23,7 +23,13 @@ from enum import Enum
 
 from kafka_sink.error_table.writes import SPARK_UNEXPECTED
 from kafka_sink.errors import LocalProtocolError
-from kafka_sink.exactly_once.identity import TaskIdentity, parse_task_identity, sink_id_of_query
+from kafka_sink.exactly_once.identity import (
+    Line,
+    TaskIdentity,
+    code_of_label,
+    parse_task_identity,
+    sink_id_of_query,
+)
 from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, PreparedTransaction, TaskReceipt
 
 # A driver that was replaced more runs ago than this and still lives is fenced by the broker; the list does not help it.
@@ -120,20 +126,24 @@ class LedgerRecord:
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:
-    """The newest committed record of each ledger key of one sink.
+    """The newest committed record of each ledger key of one line, or of several. `key_count`: of the whole sink.
 
     `unmarked` are keys whose newest record has no marker although its transaction has ended: an intent that may have
     been decided. `settled` has the newest records without those.
 
     `claims` has for each run the offset of its first claim, as far as compaction has kept them. `older_key` is the key
-    under which the previous release kept the decisions of this stream; None if there are none, or if there are newer
-    ones.
+    under which an earlier release kept the decisions of this stream; None if there are none, or if there are newer
+    ones. `older_sink_id` is the sink id whose driver of an earlier release may be alive and decide here as well, and
+    `older_offset` grows with each sign of it; -1: there is none.
     """
 
     sink_id: str
     newest: Mapping[str, LedgerRecord] = field(default_factory=dict)
     claims: Mapping[str, int] = field(default_factory=dict)
     older_key: str | None = None
+    older_sink_id: str = ""
+    older_offset: int = -1
+    key_count: int = 0
     unmarked: frozenset[str] = frozenset()
     settled: Mapping[str, LedgerRecord] = field(default_factory=dict)
 
@@ -175,9 +185,19 @@ def encode_key(key: str) -> bytes:
     return key.encode(errors="surrogateescape")
 
 
-def claim_key(sink_id: str) -> str:
+def line_of(sink_id: str, key: BatchKey) -> Line:
+    """The line that decides about a batch."""
+    return line_of_key(ledger_key(sink_id, key))
+
+
+def line_of_key(ledger_key: str) -> Line:
+    sink_id, _, label = ledger_key.partition("/")
+    return Line(sink_id, code_of_label(label) if label else "")
+
+
+def claim_key(line: Line) -> str:
     """No sink id is empty, so no ledger key of any sink begins with a slash."""
-    return f"/driver/{sink_id}"
+    return f"/driver/{line.sink_id}/{line.code}" if line.code else f"/driver/{line.sink_id}"
 
 
 def is_of_stream(record: LedgerRecord, sink_id: str) -> bool:

@@ -21,10 +21,10 @@ from __future__ import annotations
 import json
 import zlib
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_sink.errors import KafkaSinkError, RemoteProtocolError
-from kafka_sink.exactly_once.identity import has_letters_of_sink_id
+from kafka_sink.exactly_once.identity import Line, has_letters_of_sink_id
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry, TransactionOutcome, ledger_key
 from kafka_sink.exactly_once.receipt import BatchId, BatchKey
 
@@ -125,13 +125,21 @@ def _content(record: LedgerRecord) -> dict[str, Any]:
     return content
 
 
-def encode_claim(sink_id: str, run: str, wall_ms: int) -> bytes:
-    return _encode({"kind": "claim", "sink": sink_id, "run": run, "wall_ms": wall_ms})
+class FoundClaim(NamedTuple):
+    """`code`: of the line that is claimed; None: made by a release in which a claim was about all lines of a sink."""
+
+    run: str
+    code: str | None
 
 
-def decode_claim(value: bytes) -> str:
-    """The run in a claim."""
-    return _text(_parse_content(value).get("run"), "run")
+def encode_claim(line: Line, run: str, wall_ms: int) -> bytes:
+    """Earlier releases ignore the line."""
+    return _encode({"kind": "claim", "sink": line.sink_id, "line": line.code, "run": run, "wall_ms": wall_ms})
+
+
+def decode_claim(value: bytes) -> FoundClaim:
+    content = _parse_content(value)
+    return FoundClaim(_text(content.get("run"), "run"), _text(content["line"], "line") if "line" in content else None)
 
 
 def _encode(content: dict[str, Any]) -> bytes:

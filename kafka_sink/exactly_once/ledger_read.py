@@ -38,8 +38,16 @@ from kafka_sink.client.admin_request import RequestKey
 from kafka_sink.error_table.commits import LEDGER_UNREADABLE
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.exactly_once.commit_step import CommitStep
-from kafka_sink.exactly_once.identity import belongs_to
-from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, LedgerState, claim_key, decode_key, is_of_stream
+from kafka_sink.exactly_once.identity import Line, belongs_to
+from kafka_sink.exactly_once.ledger import (
+    Kind,
+    LedgerRecord,
+    LedgerState,
+    claim_key,
+    decode_key,
+    is_of_stream,
+    line_of_key,
+)
 from kafka_sink.exactly_once.ledger_codec import VALUE_BYTES_MAX, decode_claim, decode_newest
 from kafka_sink.exactly_once.log_scan import (
     EARLIEST,
@@ -72,8 +80,9 @@ MARKER_QUESTIONS, MARKER_WAIT_MS = 5, 100
 class LedgerRead(CommitStep):
     """`claim_offset`: read up to there, whatever the leader's high watermark is; None: up to the high watermark.
 
-    `named_sink_id`: the sink id without the query, under which the previous release kept this stream. `is_of_name`:
-    every sink under the name `sink_id`, including those of its queries.
+    `code`: of the line that is read; None: all lines of the sink. `named_sink_id`: the sink id without the query, under
+    which an earlier release kept this stream. `is_of_name`: every sink under the name `sink_id`, including those of its
+    queries; of each the same line.
     """
 
     # Without a claim: wait for the markers of records that are already there.
@@ -85,6 +94,7 @@ class LedgerRead(CommitStep):
         sink_id: str,
         now_ms: int,
         *,
+        code: str | None = None,
         named_sink_id: str = "",
         claim_offset: int | None = None,
         is_of_name: bool = False,
@@ -94,8 +104,12 @@ class LedgerRead(CommitStep):
         # Offset of the last record that is believed although it has no marker; -1: none.
         self.unmarked_offset = -1
         self._sink_id = sink_id
+        self._code = code
         self._named_sink_id = named_sink_id
-        self._claim_key = claim_key(sink_id).encode()
+        self._claim_key = claim_key(Line(sink_id, code or "")).encode()
+        # Of all lines of the sink. A release in which a claim was about all of them wrote to the first of these keys.
+        self._older_claim_key = claim_key(Line(sink_id)).encode()
+        self._older_claim = -1
         self._claim_offset = claim_offset
         self._is_of_name = is_of_name
         self._questions_left = MARKER_QUESTIONS if self.awaits_markers and claim_offset is None else 0
@@ -183,8 +197,8 @@ class LedgerRead(CommitStep):
         else:
             decoded = raw.decode()
             for offset, record in zip(decoded.offsets, decoded.records, strict=True):
-                if record.key == self._claim_key and record.value is not None:
-                    self._take_claim(offset, record.value)
+                if record.value is not None and (record.key or b"").startswith(self._older_claim_key):
+                    self._take_claim(offset, record.key or b"", record.value)
 
     def _transaction_ended_by(self, marker: RawBatch) -> tuple[int, int]:
         """A marker has the epoch of its transaction, or the next one (a fence, a time-out, version 2 always). It does
@@ -192,16 +206,34 @@ class LedgerRead(CommitStep):
         same, before = ((marker.producer_id, marker.producer_epoch - lead) for lead in (0, 1))
         return same if same in self._waiting else before
 
-    def _take_claim(self, offset: int, value: bytes) -> None:
+    def _take_claim(self, offset: int, key: bytes, value: bytes) -> None:
         # An unreadable claim gives no run; it never stops a driver.
         with suppress(RemoteProtocolError):
-            self._claims.setdefault(decode_claim(value), offset)
+            run, code = decode_claim(value)
+            if self._code and code is None and key == self._older_claim_key:
+                self._older_claim = offset
+            if self._is_own_claim(key, code):
+                self._claims.setdefault(run, offset)
+
+    def _is_own_claim(self, key: bytes, code: str | None) -> bool:
+        """What the driver of a labelled write claims under the key of its sink is said to drivers of the release
+        before, and is not about this line."""
+        if self._code is None:
+            return key == self._older_claim_key or key.startswith(self._older_claim_key + b"/")
+        return key == self._claim_key and code in (None, self._code)
 
     def _is_own(self, ledger_key: str) -> bool:
         sink_id = ledger_key.partition("/")[0]
         if self._is_of_name:
             return belongs_to(sink_id, self._sink_id)
         return sink_id == self._sink_id or (ledger_key != "" and ledger_key == self._named_sink_id)
+
+    def _is_of_line(self, ledger_key: str) -> bool:
+        """The other keys of the sink are only counted: what they say may be about a driver that is alive."""
+        if self._code is None:
+            return True
+        sink_id, code = line_of_key(ledger_key)
+        return self._code == code and (not code or sink_id == self._sink_id)
 
     def _keep(self, offset: int, ledger_key: str, value: bytes) -> None:
         if ledger_key not in self._newest:
@@ -241,6 +273,9 @@ class LedgerRead(CommitStep):
 
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         """Only the newest record of a key is decoded: earlier ones, perhaps of an older release, do not matter."""
+        key_count = sum(key.partition("/")[0] == self._sink_id for key in found)
+        found = {key: newest for key, newest in found.items() if self._is_of_line(key)}
+        unmarked = {key: listed for key, listed in unmarked.items() if self._is_of_line(key)}
         ended = self._ended_keys() if self._is_of_name else ()
         newest = {key: self._decode(key, offset, value) for key, (offset, value) in found.items() if key not in ended}
         settled = dict(newest)
@@ -257,11 +292,15 @@ class LedgerRead(CommitStep):
         older_key = self._older_key(newest)
         if older_key is None:
             newest.pop(self._named_sink_id, None)
+        older_sink_id, older_offset = self._older_driver(older_key)
         self.state = LedgerState(
             self._sink_id,
             newest,
             claims=self._claims,
             older_key=older_key,
+            older_sink_id=older_sink_id,
+            older_offset=older_offset,
+            key_count=key_count,
             unmarked=frozenset(doubtful & newest.keys()),
             settled=settled,
         )
@@ -284,6 +323,12 @@ class LedgerRead(CommitStep):
         older = newest.get(self._named_sink_id)
         is_known = older is not None and self._sink_id not in newest and is_of_stream(older, self._sink_id)
         return self._named_sink_id if is_known else None
+
+    def _older_driver(self, older_key: str | None) -> tuple[str, int]:
+        """The sink id whose driver of an earlier release could decide here, and how late there was a sign of it."""
+        if older_key is not None:
+            return self._named_sink_id, 0
+        return (self._sink_id, self._older_claim) if self._older_claim >= 0 else ("", -1)
 
     def _decode_believed(self, key: str, unmarked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, LedgerRecord]]:
         """Newest first."""

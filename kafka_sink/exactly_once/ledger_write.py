@@ -92,7 +92,7 @@ class LedgerWrite(CommitStep):
     def _content(self) -> tuple[bytes, bytes | None]:
         """Key and value, checked to be readable, before any request is sent."""
         key, ledger = ledger_key(self.record.sink_id, self.record.key), self._session.ledger
-        if ledger is not None and key not in ledger.newest and len(ledger.newest) >= KEYS_MAX:
+        if ledger is not None and key not in ledger.newest and ledger.key_count >= KEYS_MAX:
             raise Unrecordable(
                 f"the ledger has {KEYS_MAX} records of sink {self.record.sink_id!r}, which is as many as are read. "
                 "Choose another sink.id for further batches with a batch.id"

@@ -13,7 +13,7 @@ from kafka_sink.client.admin_request import AdminResponse, AllBrokers, Leaders, 
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.exactly_once.commit_step import CommitStep, StepChain
 from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity
-from kafka_sink.exactly_once.ledger import LedgerRecord
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.ledger_codec import decode_newest
 from kafka_sink.exactly_once.ledger_read import LedgerRead, Newest, Unmarked
 from kafka_sink.exactly_once.log_scan import (
@@ -42,6 +42,11 @@ class Listed:
     offset: int
     record: LedgerRecord | None
     problem: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Decided and not known to be committed, or not readable."""
+        return self.record is None or self.record.kind is Kind.INTENT
 
     @property
     def sink_id(self) -> str:

@@ -20,9 +20,10 @@ NAMED_MAX = 10
 
 
 def aborted_error(batch: LedgerRecord, reason: str, entry: ErrorEntry = commits.NOT_COMMITTED) -> CommitAborted:
+    again = "it may be written again" if batch.key.is_label else "the batch may run again (restart the query)"
     text = (
         f"{_batch(batch)} was not committed: {reason}. Nothing of it is visible and nothing is lost: "
-        "the input is still with Spark, and the batch may run again (restart the query)"
+        f"the input is still with Spark, and {again}"
     )
     return CommitAborted(text, entry, **_facts(batch))
 
@@ -33,6 +34,8 @@ def not_started_error(sink_id: str, operation: str, reason: str) -> CommitAborte
 
 
 def fenced_error(batch: LedgerRecord, reason: str) -> CommitAborted:
+    if batch.key.is_label:
+        return _export_taken_over_error(batch, reason)
     return aborted_error(
         batch,
         f"another driver of sink {batch.sink_id!r} has taken over ({reason}). Each sink id has one live writer: stop "
@@ -42,11 +45,23 @@ def fenced_error(batch: LedgerRecord, reason: str) -> CommitAborted:
 
 
 def superseded_error(batch: LedgerRecord, newest: LedgerRecord) -> CommitAborted:
+    if batch.key.is_label:
+        return _export_taken_over_error(batch, f"its last record says {newest.kind.value!r}")
     return aborted_error(
         batch,
         f"a newer run of sink {batch.sink_id!r} has taken over (its last record is about {newest.key}). Stop this "
         "query, or give it a sink.id of its own",
         commits.TAKEN_OVER,
+    )
+
+
+def _export_taken_over_error(batch: LedgerRecord, reason: str) -> CommitAborted:
+    return aborted_error(
+        batch,
+        f"another run of the export {batch.key.batch_id!r} of sink {batch.sink_id!r} has taken over ({reason}). Let "
+        f"that one end; `pykafka-sink ledger --sink-id {batch.sink_id}` shows whether it has delivered the export, and "
+        "what is delivered is not written again",
+        commits.EXPORT_TAKEN_OVER,
     )
 
 

@@ -85,7 +85,7 @@ def next_step(
     """`batch`: the one at hand. `is_remembered`: the ledger was read by an earlier operation."""
     # Earlier drivers have been fenced.
     is_fenced = session.identity is not None
-    if is_fenced and ledger.older_key is not None and not session.older_is_fenced:
+    if is_fenced and ledger.older_offset > session.older_fenced:
         return NextStep(Phase.FENCING)
     if job.operation is DriverOperation.COMMIT:
         assert job.key is not None

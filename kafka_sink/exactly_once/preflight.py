@@ -39,6 +39,10 @@ WHO_ENDED_IT = (
     "ended by its time-out or another tool, or aborted by another driver of this sink. If another query runs with this "
     "sink.id, stop it, or give one of them a sink.id of its own"
 )
+WHO_ENDED_IT_IN_EXPORT = (
+    "ended by its time-out or another tool, or aborted by another run of this export, which `pykafka-sink ledger` "
+    "shows if it has delivered it"
+)
 
 
 @frozen
@@ -193,7 +197,8 @@ class Preflight(DescribeTransactions):
         described: list[tuple[TransactionDescription, TaskReceipt]] = []
         for transaction, receipt in self._checked:
             state = self.found.get(transaction.transactional_id)
-            problem = _problem(transaction, state)
+            who_ended_it = WHO_ENDED_IT_IN_EXPORT if receipt.key.is_label else WHO_ENDED_IT
+            problem = _problem(transaction, state, who_ended_it)
             if state is None or problem is not None:
                 return PreflightResult(problem)
             described.append((state, receipt))
@@ -235,12 +240,12 @@ def _leaderless_partitions(metadata: Mapping[str, Any]) -> Iterator[tuple[str, i
                 yield topic["name"], partition["partition_index"]
 
 
-def _problem(transaction: PreparedTransaction, state: TransactionDescription | None) -> str | None:
+def _problem(transaction: PreparedTransaction, state: TransactionDescription | None, who_ended_it: str) -> str | None:
     name = f"transaction {transaction.transactional_id}"
     if state is None:
         return f"{name} is not known to its coordinator"
     if state.state != ONGOING:
-        return f"{name} is {state.state} instead of {ONGOING}: it was {WHO_ENDED_IT}"
+        return f"{name} is {state.state} instead of {ONGOING}: it was {who_ended_it}"
     ours = (transaction.producer_id, transaction.producer_epoch)
     theirs = (state.producer_id, state.producer_epoch)
     if ours != theirs:

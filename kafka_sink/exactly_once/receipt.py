@@ -33,6 +33,11 @@ class BatchKey(NamedTuple):
         return self.batch_id == 0
 
     @property
+    def is_label(self) -> bool:
+        """A batch write, which is one of a kind; the batches of a stream have numbers."""
+        return isinstance(self.batch_id, str)
+
+    @property
     def has_ledger(self) -> bool:
         """A batch write without a label has none: no one could refer to it later."""
         return self != UNNAMED_BATCH

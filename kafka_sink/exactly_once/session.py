@@ -17,7 +17,7 @@ from typing import NamedTuple
 from kafka_sink.client.admin_request import Leader
 from kafka_sink.error_table.writes import SPARK_UNEXPECTED
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
-from kafka_sink.exactly_once.identity import driver_transactional_id
+from kafka_sink.exactly_once.identity import Line
 from kafka_sink.exactly_once.ledger import LedgerState
 from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, TaskReceipt
 
@@ -77,7 +77,7 @@ class DriverOperation(Enum):
     ABORT_WITHOUT_LEDGER = "abort without ledger"
     RECOVER = "recover"  # at planning: finish an open decision, do not fence
     FINISH = "finish"  # fence, finish an open decision, record it: `pykafka-sink recover`
-    SWEEP = "sweep"  # fence, finish, abort every open transaction of the sink
+    SWEEP = "sweep"  # fence, finish, abort open transactions of the sink
     ACCEPT = "accept"  # the operator accepts a lost batch as it is
     REPLAY = "replay"  # the operator has a lost batch run again
 
@@ -89,7 +89,7 @@ class DriverIdentity(NamedTuple):
 
 @dataclass(slots=True)
 class DriverSession:
-    """State of one run of one sink in one process. Plain values; picklable."""
+    """State of one run of one line in one process. Plain values; picklable."""
 
     sink_id: str
     run: str = ""
@@ -97,6 +97,8 @@ class DriverSession:
     named_sink_id: str = ""
     # For people; it is part of the ledger records.
     label: str = ""
+    # Of a labelled write: the code of that label (`Line`).
+    code: str = ""
     identity: DriverIdentity | None = None
     # The epoch has been used: in transaction version 1 the next transaction requests a new one first.
     is_used: bool = False
@@ -105,13 +107,21 @@ class DriverSession:
     ledger: LedgerState | None = None
     # The runs before this run's first claim; None: it has not claimed.
     elders: frozenset[str] | None = None
-    # The ledger has decisions of the previous release, and its driver has been fenced.
-    has_older_driver: bool = False
-    older_is_fenced: bool = False
+    # As in `LedgerState`: a driver of an earlier release, and up to which sign of it that driver has been fenced.
+    older_sink_id: str = ""
+    older_offset: int = -1
+    older_fenced: int = -1
+
+    @property
+    def line(self) -> Line:
+        return Line(self.sink_id, self.code)
 
     @property
     def transactional_id(self) -> str:
-        return driver_transactional_id(self.sink_id)
+        return self.line.driver_id
+
+    def note_older(self, ledger: LedgerState) -> None:
+        self.older_sink_id, self.older_offset = ledger.older_sink_id, ledger.older_offset
 
     def note_claim(self, ledger: LedgerState, claimed_at: int) -> None:
         """Notes what was there at this run's first claim; later claims are of younger runs."""
@@ -145,6 +155,8 @@ class Job:
     key: BatchKey | None = None
     receipts: Sequence[TaskReceipt] = ()
     wall_ms: int = 0
+    # SWEEP: labels whose transactions are aborted as well, by their codes. Their lines have been fenced and finished.
+    codes: frozenset[str] = frozenset()
 
     @property
     def has_transactions(self) -> bool:

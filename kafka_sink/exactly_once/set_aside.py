@@ -16,7 +16,7 @@ from __future__ import annotations
 from enum import Enum
 
 from kafka_sink.exactly_once.commit_step import CommitStep, StepChain
-from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, encode_key
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, encode_key, line_of_key
 from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.listing import LedgerListing
 from kafka_sink.exactly_once.receipt import UNNAMED_BATCH
@@ -48,7 +48,8 @@ class SetAside(StepChain):
         self._ledger_key = ledger_key
         self._offset = offset
         self._wall_ms = wall_ms
-        self._session = DriverSession(ledger_key.partition("/")[0])
+        line = line_of_key(ledger_key)
+        self._session = DriverSession(line.sink_id, code=line.code)
         super().__init__(settings, Fence(settings, self._session, now_ms))
 
     def after(self, now_ms: int, part: CommitStep) -> CommitStep | None:

@@ -28,7 +28,7 @@ from dataclasses import replace
 
 from kafka_sink.exactly_once.commit_step import CommitStep, StepChain
 from kafka_sink.exactly_once.end_txn import AbortTransactions
-from kafka_sink.exactly_once.identity import is_of_same_label, parse_task_identity
+from kafka_sink.exactly_once.identity import code_of_run, parse_task_identity
 from kafka_sink.exactly_once.ledger import UNKNOWN_TIME, Kind, LedgerRecord
 from kafka_sink.exactly_once.listing import OpenTransactions
 from kafka_sink.exactly_once.messages import NAMED_MAX
@@ -47,17 +47,18 @@ NOT_VERIFIED = (
 
 @frozen
 class SweepRule:
-    """`own_run` is None for every run, whenever it began (an operator's command, after fencing). `named_sink_id`: the
-    sink id under which the previous release kept this stream, perhaps with others; only its runs in the ledger count as
-    replaced."""
+    """`own_run` is None for an operator's command: the runs of queries, and of the labels with these `codes`, whose
+    lines it has fenced and finished. `named_sink_id`: the sink id under which an earlier release kept this stream,
+    perhaps with others; only its runs in the ledger count as replaced."""
 
     sink_id: str
     own_run: str | None
     since_ms: int
     replaced_runs: tuple[str, ...] = ()
     named_sink_id: str = ""
-    # Labelled writes may run concurrently under one sink id: only runs of the same label can be over.
+    # Labels may be written concurrently under one sink id: only runs of the same one can be over.
     is_of_label: bool = False
+    codes: frozenset[str] = frozenset()
 
     def is_candidate(self, transactional_id: str) -> bool:
         identity = parse_task_identity(transactional_id)
@@ -74,17 +75,21 @@ class SweepRule:
         return self._is_over(identity.run) or 0 <= found.start_ms < self.since_ms
 
     def _is_an_elder(self, run: str) -> bool:
-        return not self.is_of_label or self.own_run is None or is_of_same_label(run, self.own_run)
+        """A run of this line. Those of other labels may be alive, or decided and not finished yet, whenever they
+        began."""
+        return self.own_run is not None and code_of_run(run) == (code_of_run(self.own_run) if self.is_of_label else "")
 
     def _is_over(self, run: str) -> bool:
-        return self.own_run in (None, run) or run in self.replaced_runs
+        if self.own_run is None:
+            return not code_of_run(run) or code_of_run(run) in self.codes
+        return run == self.own_run or run in self.replaced_runs
 
 
 def sweep_rule(session: DriverSession, newest: LedgerRecord | None, job: Job) -> SweepRule:
     """`newest`: the newest record of the batch's ledger key."""
     is_operators = job.operation in (DriverOperation.SWEEP, DriverOperation.FINISH)
     own_run = None if is_operators else session.run
-    rule = SweepRule(session.sink_id, own_run, UNKNOWN_TIME, named_sink_id=session.named_sink_id)
+    rule = SweepRule(session.sink_id, own_run, UNKNOWN_TIME, named_sink_id=session.named_sink_id, codes=job.codes)
     is_of_label = job.key is not None and isinstance(job.key.batch_id, str)
     # A run writes only one label: once that is delivered, every run of it is over.
     if newest is None or not (newest.run == session.run or (is_of_label and newest.kind is Kind.DONE)):

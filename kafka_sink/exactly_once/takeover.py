@@ -1,4 +1,4 @@
-"""C1, first half: become the only driver of a sink, and make sure that the following read of the ledger is complete.
+"""C1, first half: become the only driver of a line, and make sure that the following read of the ledger is complete.
 
 `Fence` fences every earlier driver. A successful InitProducerId proves that every earlier transaction of the driver's
 id has ended, markers included. It does not prove that the ledger is read from its leader: a broker that was frozen, or
@@ -22,7 +22,7 @@ from typing import Any
 from kafka_sink.client.admin_request import AdminResponse, Coordinator, RequestKey
 from kafka_sink.error_table.brokers import TOPIC_UNKNOWN
 from kafka_sink.exactly_once.commit_step import CommitStep
-from kafka_sink.exactly_once.identity import driver_transactional_id
+from kafka_sink.exactly_once.identity import Line
 from kafka_sink.exactly_once.ledger import claim_key
 from kafka_sink.exactly_once.ledger_codec import encode_claim
 from kafka_sink.exactly_once.log_scan import ask_append, read_append_answer
@@ -34,7 +34,8 @@ from kafka_sink.records.scalar import Record, encode_batch
 from kafka_sink.wire.apis import INIT_PRODUCER_ID, PRODUCE, Api
 
 FENCE, CLAIM = RequestKey("fence older drivers"), RequestKey("claim ledger")
-# The previous release used the sink id without the query for this stream.
+CLAIM_OLDER = RequestKey("claim ledger for the release before")
+# Earlier releases had one driver for all labels of a sink, and before that for all queries under a name.
 FENCE_OLDER = RequestKey("fence a driver of the release before")
 # The brokers' transaction.max.timeout.ms is lower than the requested timeout. Reading that setting needs a permission,
 # so the timeout is halved until it is accepted, down to what a record needs.
@@ -44,8 +45,8 @@ INVALID_TRANSACTION_TIMEOUT, TIMEOUT_MS_MIN = 50, 1_000
 class Fence(CommitStep):
     """InitProducerId without producer id and epoch: fences every earlier driver.
 
-    If the ledger has decisions of the previous release for this stream, its driver is fenced as well; it may be a
-    process that was frozen before the upgrade.
+    If the ledger has signs of a driver of an earlier release that could decide here, that one is fenced as well; it may
+    be a process that was frozen before the upgrade.
     """
 
     def __init__(self, settings: DeliverySettings, session: DriverSession, now_ms: int) -> None:
@@ -53,8 +54,8 @@ class Fence(CommitStep):
         self.identity: DriverIdentity | None = None
         self._session = session
         self._ids = {FENCE: session.transactional_id}
-        if session.has_older_driver:
-            self._ids[FENCE_OLDER] = driver_transactional_id(session.named_sink_id)
+        if session.older_sink_id:
+            self._ids[FENCE_OLDER] = Line(session.older_sink_id).driver_id
         for key in self._ids:
             self._ask(now_ms, key)
 
@@ -78,20 +79,34 @@ class Fence(CommitStep):
 
 class Claim(CommitStep):
     """Appends the claim; it is in the log twice if a response is lost. The ledger is read up to the acknowledged claim;
-    the first claim of each run determines which run is younger (`DriverSession.note_claim`)."""
+    the first claim of each run determines which run is younger (`DriverSession.note_claim`).
+
+    A driver of the release before takes a fence for another process of its own run, and goes on. So a labelled write
+    first claims what that driver looks at. If that driver claims later it sees this and stops; if it has claimed since
+    the fence, that is read here, and it is fenced again (`LedgerState.older_offset`)."""
 
     def __init__(self, settings: DeliverySettings, session: DriverSession, wall_ms: int, now_ms: int) -> None:
         super().__init__(settings)
         self.offset: int | None = None
-        value = encode_claim(session.sink_id, session.run, wall_ms)
-        content = Record(NO_TIMESTAMP, claim_key(session.sink_id).encode(), value)
-        batch = encode_batch([content], make_compressor("none"))
-        ask_append(self.queue, now_ms, CLAIM, settings, seal(batch) + batch.payload)
+        self._session = session
+        self._value = encode_claim(session.line, session.run, wall_ms)
+        if session.code and session.older_sink_id:
+            self._ask(now_ms, CLAIM_OLDER, Line(session.older_sink_id))
+        else:
+            self._ask(now_ms, CLAIM, session.line)
+
+    def _ask(self, now_ms: int, key: RequestKey, line: Line) -> None:
+        batch = encode_batch([Record(NO_TIMESTAMP, claim_key(line).encode(), self._value)], make_compressor("none"))
+        ask_append(self.queue, now_ms, key, self.settings, seal(batch) + batch.payload)
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code, offset = read_append_answer(body)
-        if self.is_done(now_ms, key, PRODUCE, error_code):
-            self.queue.drop(key)
+        if not self.is_done(now_ms, key, PRODUCE, error_code):
+            return
+        self.queue.drop(key)
+        if key == CLAIM_OLDER:
+            self._ask(now_ms, CLAIM, self._session.line)
+        else:
             self.offset = offset
 
     def on_lost(self, now_ms: int, answer: AdminResponse) -> None:

@@ -30,6 +30,11 @@ def make_batch_key(options: SinkOptions) -> BatchKey:
     return BatchKey(query_id, batch_id)
 
 
+def label_at_planning(key: BatchKey) -> BatchKey | None:
+    """The key of a labelled write. None: a batch of a query, which only its tasks know."""
+    return key if key.is_label and not _DIGITS.fullmatch(str(key.batch_id)) else None
+
+
 def batch_of_task(named: BatchKey, sink_id: str | None, query_id: str | None, batch_id: str | None) -> BatchKey:
     """`query_id` and `batch_id` come from Spark's properties of this task, if set.
 

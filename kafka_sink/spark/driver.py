@@ -29,7 +29,7 @@ from kafka_sink.error_table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
 from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import label_of, sink_id_of_query
-from kafka_sink.exactly_once.ledger import batch_at_hand
+from kafka_sink.exactly_once.ledger import batch_at_hand, line_of
 from kafka_sink.exactly_once.messages import aborted_error
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, summarize_receipts
 from kafka_sink.exactly_once.session import (
@@ -45,7 +45,7 @@ from kafka_sink.exactly_once.sweep import NOT_VERIFIED
 from kafka_sink.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.files import look_in_spark_files
-from kafka_sink.spark.unfinished import find_unfinished_commits, mark_abort, mark_commit, remove_marks
+from kafka_sink.spark.unfinished import find_unfinished_commits, mark_abort, mark_commit, marked_line, remove_marks
 
 if TYPE_CHECKING:
     from kafka_sink.metrics.figures import TaskFigures
@@ -63,13 +63,16 @@ CHECKS_MAX = 64
 
 
 class Driver:
-    """One sink in one run of a query. Planning knows neither query nor run; a batch write has no query."""
+    """One line of decisions in one run. Without a key, at planning: the queries of a sink, of which none is known."""
 
-    def __init__(self, options: SinkOptions, sink_id: str, run: str = "", query_id: str = "") -> None:
+    def __init__(self, options: SinkOptions, sink_id: str, run: str = "", key: BatchKey | None = None) -> None:
         self._options = options
+        query_id = "" if key is None else key.query_id
         named = sink_id if query_id else ""
-        label = label_of(options.query_name, options.checkpoint_location)
-        self._session = DriverSession(sink_id_of_query(sink_id, query_id), run, named_sink_id=named, label=label)
+        name = label_of(options.query_name, options.checkpoint_location)
+        own_sink_id = sink_id_of_query(sink_id, query_id)
+        code = "" if key is None else line_of(own_sink_id, key).code
+        self._session = DriverSession(own_sink_id, run, named_sink_id=named, label=name, code=code)
         self._settings: DeliverySettings | None = None
         self._known_support: TransactionSupport | None = None
 
@@ -208,7 +211,7 @@ def commit_batch(batch: FinishedBatch) -> Conclusion:
     if batch.sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
         return Conclusion.DELIVERED
     # Without a ledger there is no decision that a later planning could find open.
-    with mark_commit(batch.sink_id, batch.run) if key.has_ledger else nullcontext():
+    with mark_commit(marked_line(batch.sink_id, key), batch.run) if key.has_ledger else nullcontext():
         return _use_driver(batch, batch.sink_id, lambda driver: driver.commit(key, receipts)).conclusion
 
 
@@ -222,7 +225,7 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     """
     key, receipts = batch.key, batch.receipts
     if batch.sink_id is not None and key.has_ledger:
-        mark_abort(batch.sink_id, batch.run)
+        mark_abort(marked_line(batch.sink_id, key), batch.run)
     has_transactions = any(receipt.transaction is not None for receipt in receipts)
     if batch.sink_id is None or not (has_transactions or (batch.write and batch.run == batch.write)):
         return None
@@ -257,7 +260,7 @@ def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver], Comm
     """The cached driver of this sink, run and write; one that failed is dropped."""
     drivers = _drivers(os.getpid())
     where = (batch.options, sink_id, batch.run, batch.key.query_id, batch.write)
-    driver = drivers.pop(where, None) or Driver(batch.options, sink_id, batch.run, batch.key.query_id)
+    driver = drivers.pop(where, None) or Driver(batch.options, sink_id, batch.run, batch.key)
     try:
         verdict = act(driver)
     except BaseException:
@@ -269,17 +272,17 @@ def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver], Comm
     return verdict
 
 
-def check_with_kafka(options: SinkOptions, sink_id: str | None) -> SinkOptions:
+def check_with_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey | None = None) -> SinkOptions:
     """The checks of planning with Kafka, once per process and configuration: a stream is planned before every
     micro-batch. Repeated after a failed commit, since a restarted query must not wait for its first commit, and after
     an abort.
 
-    `sink_id` None: there is no ledger.
+    `sink_id` None: there is no ledger. `label`: of a labelled write; None: a stream.
     """
-    marks = [] if sink_id is None else find_unfinished_commits(sink_id)
+    marks = [] if sink_id is None else find_unfinished_commits(marked_line(sink_id, label))
     if marks:
         _ask_kafka.cache_clear()
-    settled = _ask_kafka(options, sink_id, os.getpid())
+    settled = _ask_kafka(options, sink_id, label, os.getpid())
     remove_marks(marks)
     return settled
 
@@ -306,8 +309,8 @@ def create_topics(options: SinkOptions) -> None:
 
 
 @lru_cache(maxsize=CHECKS_MAX)
-def _ask_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptions:
-    driver = Driver(options, sink_id or "")
+def _ask_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey | None, pid: int) -> SinkOptions:
+    driver = Driver(options, sink_id or "", key=label)
     try:
         settled = driver.check_cluster(has_ledger=sink_id is not None)
         if sink_id is not None and settled.is_exactly_once:

@@ -17,7 +17,7 @@ from pyspark import TaskContext
 
 from kafka_sink.error_table.writes import SPARK_UNEXPECTED
 from kafka_sink.errors import LocalProtocolError
-from kafka_sink.exactly_once.identity import run_hash, sink_id_of_query
+from kafka_sink.exactly_once.identity import run_of_query, sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.task import TaskPlace
@@ -39,7 +39,7 @@ def place_in_stream(sink_id: str | None) -> TaskPlace:
             f"Spark did not tell this task its streaming batch (properties {QUERY_ID}, {BATCH_ID}, {RUN_ID})",
             SPARK_UNEXPECTED,
         )
-    return _make_place(context, BatchKey(query_id, int(batch_id)), run_hash(run_id), sink_id)
+    return _make_place(context, BatchKey(query_id, int(batch_id)), run_of_query(run_id), sink_id)
 
 
 def place_in_batch(key: BatchKey, run: str, sink_id: str | None) -> TaskPlace:
@@ -49,8 +49,8 @@ def place_in_batch(key: BatchKey, run: str, sink_id: str | None) -> TaskPlace:
     if named == key:
         return _make_place(context, named, run, sink_id)
     run_id = _run_id_of(named.query_id, context)
-    run_of_query = run if run_id is None else run_hash(run_id)
-    return _make_place(context, named, run_of_query, sink_id, errors_may_be_caught=True)
+    own_run = run if run_id is None else run_of_query(run_id)
+    return _make_place(context, named, own_run, sink_id, errors_may_be_caught=True)
 
 
 def _make_place(

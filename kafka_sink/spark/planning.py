@@ -12,13 +12,13 @@ from pyspark.sql.types import StructType
 
 from kafka_sink.error_table.writes import MODE_NOT_SUPPORTED, OPTIONS_CONTRADICT, SPARK_TOO_OLD, STREAM_UNNAMED
 from kafka_sink.errors import ConfigError
-from kafka_sink.exactly_once.identity import run_of_label, sink_id_of_checkpoint
-from kafka_sink.exactly_once.receipt import UNNAMED_BATCH
+from kafka_sink.exactly_once.identity import run_of_label, run_of_query, sink_id_of_checkpoint
+from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, BatchKey
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.io.warn_once import warn_once
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.spark.batch_name import make_batch_key
+from kafka_sink.spark.batch_name import label_at_planning, make_batch_key
 from kafka_sink.spark.columns import WrittenColumns, choose_columns, encoded_sides
 from kafka_sink.spark.driver import check_with_kafka, create_topics
 from kafka_sink.spark.files import application_folder
@@ -43,13 +43,14 @@ def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool)
     checked = _check_write(settings, schema)
     options = checked.options
     unique = uuid.uuid4().hex
-    run = run_of_label(options.batch_id or "", unique) if options.is_exactly_once else unique
     has_ledger = options.is_exactly_once and options.batch_id is not None
     if has_ledger:
         # A single write does not know whether the sink is new: foreachBatch may have skipped batches without rows.
         options = replace(options, ledger_accepts_new_sink=True)
-    settled, written = checked.finish_planning(options, options.sink_id if has_ledger else None)
     key = make_batch_key(options) if has_ledger else UNNAMED_BATCH
+    label = label_at_planning(key) if has_ledger else None
+    run = run_of_query(unique) if label is None else run_of_label(str(label.batch_id), unique)
+    settled, written = checked.finish_planning(options, options.sink_id if has_ledger else None, label)
     # None: the brokers have no transactions, or none are wanted.
     sink_id = settled.sink_id or f"batch-{run}" if settled.is_exactly_once else None
     return BatchWriter(settled, written, key, run=run, sink_id=sink_id)
@@ -104,10 +105,12 @@ class _CheckedWrite(NamedTuple):
     formats: FormatOptions | None
     schema: StructType
 
-    def finish_planning(self, options: SinkOptions, sink_id: str | None) -> tuple[SinkOptions, WrittenColumns]:
+    def finish_planning(
+        self, options: SinkOptions, sink_id: str | None, label: BatchKey | None = None
+    ) -> tuple[SinkOptions, WrittenColumns]:
         """Topics are created before the registry is asked: nothing is registered for a missing topic."""
         create_topics(options)
-        settled = check_with_kafka(options, sink_id)
+        settled = check_with_kafka(options, sink_id, label)
         if settled.telemetry is not None:
             from kafka_sink.spark.telemetry import begin_telemetry
 

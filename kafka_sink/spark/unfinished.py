@@ -18,19 +18,27 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from kafka_sink.exactly_once.identity import run_hash
+from kafka_sink.exactly_once.identity import Line, run_hash
+from kafka_sink.exactly_once.ledger import line_of
+from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.io.marks import ABORTED, FAILED, list_unfinished_marks
 from kafka_sink.spark.files import application_folder
 
+_OF_LABEL = "~"
+
+
+def marked_line(sink_id: str, key: BatchKey | None) -> Line:
+    """Whose marks they are. Planning knows the label of a write, but of a stream only the sink."""
+    return line_of(sink_id, key) if key is not None and key.is_label else Line(sink_id)
+
 
 @contextmanager
-def mark_commit(sink_id: str, run: str) -> Iterator[None]:
+def mark_commit(line: Line, run: str) -> Iterator[None]:
     """Leaves a mark if the block raises, or the process dies in it."""
-    folder = _folder(sink_id)
-    if folder is None:
+    under_way, failed = (_mark(line, run, state) for state in (os.getpid(), FAILED))
+    if under_way is None or failed is None:
         yield
         return
-    under_way, failed = (os.path.join(folder, f"{run}.{state}") for state in (os.getpid(), FAILED))
     _make(under_way)
     try:
         yield
@@ -41,16 +49,17 @@ def mark_commit(sink_id: str, run: str) -> Iterator[None]:
     remove_marks([under_way])
 
 
-def mark_abort(sink_id: str, run: str) -> None:
-    folder = _folder(sink_id)
-    if folder is not None:
-        _make(os.path.join(folder, f"{run}.{ABORTED}"))
+def mark_abort(line: Line, run: str) -> None:
+    mark = _mark(line, run, ABORTED)
+    if mark is not None:
+        _make(mark)
 
 
-def find_unfinished_commits(sink_id: str) -> list[str]:
-    """The marks of a sink, without those of running commits: another query may use the same sink id."""
-    folder = _folder(sink_id)
-    return [] if folder is None else list_unfinished_marks(folder)
+def find_unfinished_commits(line: Line) -> list[str]:
+    """The marks of a line, without those of running commits: another query may use the same sink id."""
+    folder = _folder(line)
+    marks = [] if folder is None else list_unfinished_marks(folder)
+    return [mark for mark in marks if os.path.basename(mark).rpartition(_OF_LABEL)[0] == line.code]
 
 
 def remove_marks(marks: Iterable[str]) -> None:
@@ -65,6 +74,12 @@ def _make(mark: str) -> None:
         open(mark, "w").close()
 
 
-def _folder(sink_id: str) -> str | None:
+def _mark(line: Line, run: str, state: object) -> str | None:
+    folder, code = _folder(line), f"{line.code}{_OF_LABEL}" if line.code else ""
+    return None if folder is None else os.path.join(folder, f"{code}{run}.{state}")
+
+
+def _folder(line: Line) -> str | None:
+    """One for all lines of a sink: an application may write any number of labels."""
     folder = application_folder()
-    return None if folder is None else os.path.join(folder, run_hash(sink_id))
+    return None if folder is None else os.path.join(folder, run_hash(line.sink_id))

@@ -26,7 +26,7 @@ from typing import Any
 
 from kafka_sink.admin.client import Client
 from kafka_sink.client.admin_request import AllBrokers
-from kafka_sink.exactly_once.identity import run_hash, sink_id_of_checkpoint, sink_id_of_query
+from kafka_sink.exactly_once.identity import run_of_query, sink_id_of_checkpoint, sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.task import TaskPlace
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
@@ -174,7 +174,7 @@ class BareQuery:
         self._attempt += 1
         key = BatchKey(self.checkpoint.query_id, self.batch_id)
         sink_id = sink_id_of_query(sink_id_of(self.settings), self.checkpoint.query_id)
-        return TaskPlace(key, run_hash(self.run_id), number, self._attempt, sink_id)
+        return TaskPlace(key, run_of_query(self.run_id), number, self._attempt, sink_id)
 
     def rows(self, number: int) -> range:
         """A task's share of the batch, in the order of the source."""

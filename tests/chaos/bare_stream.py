@@ -30,7 +30,7 @@ from tests.chaos.bare_spark import (
     settings_of,
     sink_id_of,
 )
-from tests.chaos.faults import Fault, Harm, of_a_task
+from tests.chaos.faults import Fault, Harm, is_drivers, of_a_task
 from tests.chaos.kafka_proxy import KafkaProxy
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
@@ -95,7 +95,7 @@ class BareStream:
 
     def open_of_tasks(self) -> list[str]:
         """A driver's own transaction may stay open: no reader of rows waits for it, and the next driver ends it."""
-        return [one for one in self.open(patience_s=2) if "-driver " not in one]
+        return [one for one in self.open(patience_s=2) if not is_drivers(one.split()[0])]
 
     def check(self, batches: int | None = None) -> None:
         """Each row of the batches, by default of those that Spark has committed, is there once; nothing is open."""
@@ -116,4 +116,4 @@ def whose(fault: Fault) -> str:
     assert fault.hit is not None
     name, body = fault.hit
     owner = body.get("transactional_id") or body.get("v3_and_below_transactional_id") or ""
-    return f"{name} of {'the driver' if owner.endswith('-driver') else 'a task'}" if owner else name
+    return f"{name} of {'the driver' if is_drivers(owner) else 'a task'}" if owner else name

@@ -89,6 +89,43 @@ def abort(settings: Mapping[str, str], messages: Sequence[Any], batch_id: int) -
     plan(settings).abort(messages, batch_id)
 
 
+# ---- batch writes ----
+
+
+def plan_export(settings: Mapping[str, str]) -> writer.BatchWriter:
+    return planning.plan_batch(settings, SCHEMA, False)
+
+
+def write_export(planned: writer.BatchWriter, tasks: int, rows: int, partitions: int) -> list[Any]:
+    """All tasks of a batch write, one after the other. The numbers of their attempts are those of the tasks: a run has
+    no other ones."""
+    key, run, sink_id = planned._key, planned._run, planned._sink_id
+    share = rows // tasks
+    return [
+        writer.CommitMessage(
+            task.write_task(
+                planned._options,
+                planned._columns,
+                _arrow_batches(range(number * share, (number + 1) * share), partitions),
+                task.TaskPlace(key, run, number, number, sink_id),
+            )
+        )
+        for number in range(tasks)
+    ]
+
+
+def commit_export(planned: writer.BatchWriter, messages: Sequence[Any]) -> None:
+    planned.commit(messages)
+
+
+def export_all(planned: writer.BatchWriter, tasks: int, rows: int, partitions: int) -> None:
+    planned.commit(write_export(planned, tasks, rows, partitions))
+
+
+def abort_export(planned: writer.BatchWriter, messages: Sequence[Any]) -> None:
+    planned.abort(messages)
+
+
 def jump_clock(seconds: float) -> None:
     """Changes the wall clock of this process; its other clocks continue as before."""
     wall, wall_ns = time.time, time.time_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -42,11 +43,16 @@ class Request:
         return APIS[self.api_key].decode_request(self.version, self.frame, self._body_offset, ignore_rest=True)
 
 
+def is_drivers(transactional_id: str) -> bool:
+    """Of a stream's driver, or of a label's."""
+    return re.search(r"-driver(-[0-9a-f]{8})?$", transactional_id) is not None
+
+
 def of_the_driver(request: Request) -> bool:
     """Also true for requests that belong to no transaction."""
     body = request.body
     owner = body.get("transactional_id") or body.get("v3_and_below_transactional_id") or "-driver"
-    return str(owner).endswith("-driver")
+    return is_drivers(str(owner))
 
 
 def of_a_task(request: Request) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from kafka_sink.errors import CommitAborted, CommitLost
-from kafka_sink.exactly_once.identity import driver_transactional_id, sink_id_of_query
+from kafka_sink.exactly_once.identity import Line, sink_id_of_query
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
 from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID, Api
 from tests.chaos.bare_spark import ROWS, TASKS
@@ -103,7 +103,7 @@ def test_a_coordinator_that_is_killed_in_a_commit_delays_it_and_nothing_else(
     with stream.query() as query:
         query.plan()
         messages = query.write_tasks()
-        driver = driver_transactional_id(sink_id_of_query(stream.sink_id, stream.checkpoint.query_id))
+        driver = Line(sink_id_of_query(stream.sink_id, stream.checkpoint.query_id)).driver_id
         victim = coordinator_of(kafka, driver if is_drivers else _last_id(messages))
         where = of_the_driver if is_drivers else of_a_task
         fault = stream.proxy.on(api, Harm.LOSE_ANSWER, nth=nth, where=where, before=lambda: kafka.kill(victim))

@@ -20,6 +20,7 @@ from kafka_sink.client.admin_request import Controller
 from kafka_sink.client.metadata import Metadata
 from kafka_sink.client.request import Answer
 from kafka_sink.errors import CommitAborted, ConfigError
+from kafka_sink.exactly_once.identity import Line
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.spark.files import LOCAL_FOLDERS
@@ -59,7 +60,7 @@ def delete(client: Client, topic: str) -> None:
 
 
 def fail_in_a_commit(sink: Sink) -> None:
-    with pytest.raises(ConnectionError), mark_commit(sink.sink_id, sink.run):
+    with pytest.raises(ConnectionError), mark_commit(Line(sink.sink_id), sink.run):
         raise ConnectionError
 
 
@@ -117,7 +118,7 @@ def test_a_start_after_a_commit_that_failed_finishes_what_was_decided_before_any
     plan(sink)
     assert open_transactions(sink.servers, sink.sink_id) == []
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
-    assert find_unfinished_commits(sink.sink_id) == []
+    assert find_unfinished_commits(Line(sink.sink_id)) == []
 
 
 def test_a_stream_whose_checkpoint_was_moved_goes_on_under_the_id_that_the_ledger_shows(
@@ -141,7 +142,7 @@ def test_a_planning_that_finds_no_broker_leaves_the_mark_for_the_next_one(sink: 
     sink.topic = "no such topic"
     with pytest.raises(Exception, match="no such topic"):
         plan(sink)
-    assert len(find_unfinished_commits(sink.sink_id)) == 1
+    assert len(find_unfinished_commits(Line(sink.sink_id))) == 1
 
 
 def test_a_start_after_tasks_that_failed_asks_the_brokers_again(sink: Sink) -> None:

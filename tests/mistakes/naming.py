@@ -31,7 +31,7 @@ def ids_shared_between_runs(patch: pytest.MonkeyPatch) -> None:
     def of_world(self: World, driver: Any, task: int) -> TaskIdentity:
         return TaskIdentity("sink", SHARED_RUN, task, 0)
 
-    patch.setattr(query, "run_hash", lambda *_: SHARED_RUN)
+    patch.setattr(query, "run_of_query", lambda *_: SHARED_RUN)
     patch.setattr(query, "run_of_label", lambda *_: SHARED_RUN)
     patch.setattr(Stage, "next_attempt", lambda *_: 0)
     patch.setattr(SparkJob, "identity", of_job)

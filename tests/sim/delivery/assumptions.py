@@ -8,6 +8,7 @@ they were before they began, or as if others had begun since; it never says that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
@@ -21,7 +22,7 @@ from tests.sim.trace import Trace
 # By API: INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_PRODUCER_EPOCH; id not found.
 LIES = {"EndTxn": (48, 49, 90, 47), "DescribeTransactions": (105,)}
 IDLE_MS = 300
-DRIVER_SUFFIX = "-driver"
+_DRIVER = re.compile(r"-driver(-[0-9a-f]{8})?$")
 
 
 class Assumptions:
@@ -80,10 +81,10 @@ class Assumptions:
             and transaction.record.updated_ms <= oldest_ms
         ]
         if pick.random() < 0.5:
-            idle = [transactional_id for transactional_id in idle if transactional_id.endswith(DRIVER_SUFFIX)]
+            idle = [transactional_id for transactional_id in idle if _DRIVER.search(transactional_id)]
         for transactional_id in idle:
             del coordinator.transactions[transactional_id]
-            self.trace.count("driver's id expired" if transactional_id.endswith(DRIVER_SUFFIX) else "task's id expired")
+            self.trace.count("driver's id expired" if _DRIVER.search(transactional_id) else "task's id expired")
         return bool(idle)
 
     # ---- lies ----

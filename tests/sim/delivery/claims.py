@@ -10,6 +10,9 @@ import json
 import zlib
 from typing import Any, NamedTuple
 
+from kafka_sink.exactly_once.identity import Line
+from kafka_sink.exactly_once.ledger import line_of
+from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.records.scalar import DecodedBatch, decode_batch
 from kafka_sink.testing.batches import Batch
 from kafka_sink.testing.log import PartitionLog
@@ -17,7 +20,7 @@ from tests.sim.trace import Violation
 
 
 class SeenClaim(NamedTuple):
-    sink_id: str
+    line: Line
     run: str
     offset: int
 
@@ -49,22 +52,23 @@ class Claims:
         for offset, record in zip(batch.offsets, batch.records, strict=True):
             content = _content(record.value or b"")
             if content.get("kind") == "claim":
-                self.seen.append(SeenClaim(content["sink"], content["run"], offset))
+                self.seen.append(SeenClaim(Line(content["sink"], content["line"]), content["run"], offset))
             elif content.get("kind") == "intent":
-                sink_id, run = content["sink"], content["run"]
-                if self._is_late(sink_id, run):
-                    text = f"run {run} of {sink_id} decides batch {content['batch']}, but was taken over"
+                run = content["run"]
+                line = line_of(content["sink"], BatchKey(content["query"], content["batch"]))
+                if self._is_late(line, run):
+                    text = f"run {run} of {line} decides batch {content['batch']}, but was taken over"
                     self._late[batch.producer_id] = text
                 self._acted.add(run)
 
-    def _is_late(self, sink_id: str, run: str) -> bool:
+    def _is_late(self, line: Line, run: str) -> bool:
         """The run has claimed again after the first claim of a younger run, and could see that claim."""
-        claims = [claim for claim in self.seen if claim.sink_id == sink_id]
-        of_sink = [claim.run for claim in claims]
-        if run not in of_sink:
+        claims = [claim for claim in self.seen if claim.line == line]
+        of_line = [claim.run for claim in claims]
+        if run not in of_line:
             return False
-        first, last = of_sink.index(run), len(of_sink) - 1 - of_sink[::-1].index(run)
-        between = {other for other in of_sink[first:last] if other not in ("", *of_sink[: first + 1])}
+        first, last = of_line.index(run), len(of_line) - 1 - of_line[::-1].index(run)
+        between = {other for other in of_line[first:last] if other not in ("", *of_line[: first + 1])}
         if not between:
             return False
         kept = self._kept()
@@ -85,16 +89,16 @@ class Claims:
                     kept.add((offset, content["run"]))
         return kept
 
-    def has_successor(self, sink_id: str, run: str) -> bool:
-        """Whether another run has claimed the sink for the first time since this one did. Any run may have overtaken
+    def has_successor(self, line: Line, run: str) -> bool:
+        """Whether another run has claimed the line for the first time since this one did. Any run may have overtaken
         one that never claimed. Where the cleaner has removed an older run's earlier claims, the order is unknown."""
-        of_sink = [claim for claim in self.seen if claim.sink_id == sink_id]
-        runs = [claim.run for claim in of_sink]
+        of_line = [claim for claim in self.seen if claim.line == line]
+        runs = [claim.run for claim in of_line]
         if run not in runs:
             return any(other not in ("", run) for other in runs)
         first = runs.index(run)
         kept = self._kept()
-        elders = {claim.run for claim in of_sink[: first + 1] if (claim.offset, claim.run) in kept}
+        elders = {claim.run for claim in of_line[: first + 1] if (claim.offset, claim.run) in kept}
         return any(other not in ("", run) and other not in elders for other in runs[first:])
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from kafka_sink.exactly_once.identity import Line
 from kafka_sink.exactly_once.session import DriverSession
 from tests.sim.delivery.breakers import PROCESSES
 
 if TYPE_CHECKING:
     from tests.sim.delivery.stage import Stage
 
-Sessions = dict[tuple[str, str], DriverSession]
+Sessions = dict[tuple[Line, str], DriverSession]
 
 
 class Processes:
@@ -27,12 +28,12 @@ class Processes:
         self._all: list[Sessions] = [{} for _ in range(stage.plan.processes if self._are_reused else 1)]
         self._newest: DriverSession | None = None
 
-    def session(self, sink_id: str, named_sink_id: str, run: str, *, is_forgetful: bool) -> DriverSession:
+    def session(self, line: Line, named_sink_id: str, run: str, *, is_forgetful: bool) -> DriverSession:
         """`is_forgetful`: begin without state, unless processes are reused."""
         process = self._pick.choice(self._all)
-        where = (sink_id, run)
+        where = (line, run)
         if where not in process or (is_forgetful and not self._are_reused):
-            process[where] = new_session(sink_id, named_sink_id, run)
+            process[where] = new_session(line, named_sink_id, run)
         session = process[where]
         if self._are_reused and self._newest is not None and self._newest is not session:
             self._stage.count("commit moved to another process")
@@ -60,5 +61,5 @@ class Processes:
         self._newest = None
 
 
-def new_session(sink_id: str, named_sink_id: str, run: str) -> DriverSession:
-    return DriverSession(sink_id, run, named_sink_id=named_sink_id)
+def new_session(line: Line, named_sink_id: str = "", run: str = "") -> DriverSession:
+    return DriverSession(line.sink_id, run, named_sink_id=named_sink_id, code=line.code)

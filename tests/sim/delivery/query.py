@@ -12,7 +12,8 @@ from random import Random
 
 from kafka_sink.errors import CommitLost
 from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.identity import run_hash, run_of_label
+from kafka_sink.exactly_once.identity import Line, run_of_label, run_of_query
+from kafka_sink.exactly_once.ledger import line_of
 from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.exactly_once.session import (
@@ -95,7 +96,7 @@ class Query:
     def _new_run(self, batch: Batch | None, more: str = "") -> str:
         """The run of a named batch write contains the name, as in planning."""
         unique = f"{self.name} {self._starts}{more}"
-        return run_hash(unique) if batch is None else run_of_label(str(batch.key.batch_id), unique)
+        return run_of_query(unique) if batch is None else run_of_label(str(batch.key.batch_id), unique)
 
     def crash(self, *, is_silent: bool) -> None:
         """The driver's processes are gone; its executors notice a little later."""
@@ -141,7 +142,7 @@ class Query:
         self, session: DriverSession, operation: DriverOperation, batch: Batch | None, receipts: list[TaskReceipt]
     ) -> Callable[[Resume], None]:
         key = None if batch is None else batch.key
-        asked = Asked(operation, session.sink_id, session.run, batch, receipts)
+        asked = Asked(operation, session.line, session.run, batch, receipts)
 
         def begin(resume: Resume) -> None:
             stage = self.stage
@@ -177,8 +178,8 @@ class Query:
         )
 
     def _session(self, batch: Batch, *, is_forgetful: bool = False) -> DriverSession:
-        sink_id = self.stage.sink_id(batch.key, self.run)
-        return self.processes.session(sink_id, self.stage.named_sink_id(batch.key), self.run, is_forgetful=is_forgetful)
+        line = line_of(self.stage.sink_id(batch.key, self.run), batch.key)
+        return self.processes.session(line, self.stage.named_sink_id(batch.key), self.run, is_forgetful=is_forgetful)
 
     def _host(self) -> DriverHost:
         host = self.stage.new_driver_host(self.name)
@@ -241,8 +242,10 @@ class Query:
         return "finished"
 
     def _plan(self) -> Script:
-        """Planning does not know its query: it looks at everything under the sink's name."""
-        verdict = yield self._operate(new_session(SINK, "", ""), DriverOperation.RECOVER, None, [])
+        """Planning does not know its query: it looks at every query under the sink's name, or at one label."""
+        batch = self.checkpoint.next_batch() if self.stage.plan.kind == LABELLED else None
+        line = Line(SINK) if batch is None else line_of(SINK, batch.key)
+        verdict = yield self._operate(new_session(line), DriverOperation.RECOVER, None, [])
         if verdict.error is None:
             self.stage.verdicts.on_planned(self.checkpoint.query_id)
             return None
@@ -354,9 +357,9 @@ class Query:
         if loss is None or self.is_second or loss.said_count < 2 + self._pick.randrange(2):
             return "a batch is lost"
         choice = DriverOperation.REPLAY if loss.is_replayed else DriverOperation.ACCEPT
-        sink_id, named_sink_id = self.stage.sink_id(key, ""), self.stage.named_sink_id(key)
-        verdict = yield self._operate(new_session(sink_id, named_sink_id, ""), DriverOperation.FINISH, None, [])
-        verdict = yield self._operate(new_session(sink_id, named_sink_id, ""), choice, loss.batch, [])
+        line, named_sink_id = line_of(self.stage.sink_id(key, ""), key), self.stage.named_sink_id(key)
+        verdict = yield self._operate(new_session(line, named_sink_id), DriverOperation.FINISH, None, [])
+        verdict = yield self._operate(new_session(line, named_sink_id), choice, loss.batch, [])
         if verdict.conclusion is Conclusion.RESOLVED or self.stage.verdicts.is_resolved_in_ledger(loss):
             self.stage.verdicts.on_resolved(loss)
         return "resolved"

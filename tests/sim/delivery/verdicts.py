@@ -12,7 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
-from kafka_sink.exactly_once.identity import driver_transactional_id
+from kafka_sink.exactly_once.identity import Line
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.exactly_once.session import CommitResult, Conclusion, DriverOperation
@@ -47,7 +47,7 @@ class Asked(NamedTuple):
     """One operation: what was requested, by which run, for which batch."""
 
     operation: DriverOperation
-    sink_id: str
+    line: Line
     run: str
     batch: Batch | None
     receipts: list[TaskReceipt]
@@ -94,9 +94,9 @@ class Verdicts:
     def _check_replaced(self, asked: Asked, text: str) -> None:
         """I16: only another run of a query may end it, never another process of its own run."""
         found = _REPLACED.search(text)
-        if driver_transactional_id(asked.sink_id) in self.assumptions.lied_about:
+        if asked.line.driver_id in self.assumptions.lied_about:
             return  # a coordinator that repeats a wrong answer for seconds is believed in the end
-        if found is not None and not self.claims.has_successor(asked.sink_id, asked.run):
+        if found is not None and not self.claims.has_successor(asked.line, asked.run):
             raise Violation("I16", f"{asked.operation.value} of {asked.batch} ended although nobody took over: {text}")
 
     def on_delivered(self, batch: Batch, verdict: CommitResult) -> None:

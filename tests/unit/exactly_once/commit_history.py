@@ -43,6 +43,7 @@ from history import History
 
 from kafka_sink.client.admin_request import AdminRequest
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
+from kafka_sink.exactly_once.identity import code_of_run, run_of_label
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.exactly_once.session import CommitResult, Conclusion, DriverOperation, DriverSession
 from tests.model.tiny_broker import LEDGER
@@ -77,7 +78,8 @@ def check(bench: Bench, history: History) -> None:
 @dataclass
 class Stage:
     bench: Bench
-    sessions: dict[str, DriverSession] = field(default_factory=dict)
+    # By process and label.
+    sessions: dict[tuple[str, str], DriverSession] = field(default_factory=dict)
     # Receipts by run and batch, the newest last.
     written: dict[tuple[str, str], list[list[TaskReceipt]]] = field(default_factory=lambda: defaultdict(list))
     unused: set[tuple[str, str]] = field(default_factory=set)
@@ -91,16 +93,22 @@ class Stage:
         answers, self.answers = self.answers, {}
         if not name.startswith(("commit", "abort")):
             key = _key(batch) if batch else None
-            self.last = self.bench.run(operation, session=DriverSession(SINK), key=key, answers=answers)
+            session = self.bench.session("", key)
+            # A command's choice is about a batch; planning and the others are about a line.
+            key = key if operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY) else None
+            codes = frozenset(code_of_run(_run(*known)) for known in (*self.written, *self.dead))
+            self.last = self.bench.run(operation, session=session, key=key, answers=answers, codes=codes)
             return
         of = (process[0], batch)
         if name.startswith("commit") and of not in self.unused:
             self.write(process, batch)
         self.unused.discard(of)
-        self.last = self.bench.run(operation, self.written[of][-1], self.session(process), answers=answers)
+        self.last = self.bench.run(operation, self.written[of][-1], self.session(process, batch), answers=answers)
 
-    def session(self, process: str) -> DriverSession:
-        return self.sessions.setdefault(process, self.bench.session(process[0] * 16))
+    def session(self, process: str, batch: str) -> DriverSession:
+        of = (process, "" if batch.isdigit() else batch)
+        session = self.bench.session(_run(process, batch), _key(of[1]) if of[1] else None)
+        return self.sessions.setdefault(of, session)
 
     def verdict(self) -> str:
         assert self.last is not None
@@ -110,7 +118,7 @@ class Stage:
 
     def write(self, process: str, batch: str, tasks: str = "2") -> None:
         key = _key(batch)
-        run, of = process[0] * 16, (process[0], batch)
+        run, of = _run(process, batch), (process[0], batch)
         if tasks == "0":
             receipts = [TaskReceipt(key, run, 0, 0)]
         else:
@@ -209,8 +217,8 @@ class Facts(Stage):
         purposes = self.bench.purposes()
         return purposes.count(purpose) if purpose else len(purposes)
 
-    def identity(self, process: str, _: str) -> str:
-        return "none" if self.session(process).identity is None else "taken"
+    def identity(self, process: str, batch: str) -> str:
+        return "none" if self.session(process, batch).identity is None else "taken"
 
     def swept(self, *_: str) -> int:
         assert self.last is not None
@@ -227,6 +235,11 @@ class Facts(Stage):
     def _states(self, receipts: Iterable[TaskReceipt]) -> str:
         self.bench.settle()
         return ",".join(sorted({STATES[self.bench.state_of(receipt)] for receipt in receipts}))
+
+
+def _run(process: str, batch: str) -> str:
+    """A run of a stream, or of a label."""
+    return process[0] * 16 if batch.isdigit() or not batch else run_of_label(batch, process[0])
 
 
 def _key(batch: str) -> BatchKey:

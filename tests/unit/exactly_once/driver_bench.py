@@ -16,7 +16,7 @@ from kafka_sink.error_table.brokers import TOPIC_UNKNOWN
 from kafka_sink.errors import AuthorizationError, BrokerError, CommitPending, TransportError
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import TaskIdentity
-from kafka_sink.exactly_once.ledger import LedgerRecord
+from kafka_sink.exactly_once.ledger import LedgerRecord, line_of
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.log_scan import THROTTLED
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
@@ -107,8 +107,8 @@ class Bench:
 
     # ---- the driver ----
 
-    def session(self, run: str = "1" * 16) -> DriverSession:
-        return DriverSession(SINK, run)
+    def session(self, run: str = "1" * 16, key: BatchKey | None = None) -> DriverSession:
+        return DriverSession(SINK, run, code="" if key is None else line_of(SINK, key).code)
 
     def commit(
         self, receipts: Sequence[TaskReceipt], session: DriverSession | None = None, **answers: Any
@@ -129,9 +129,10 @@ class Bench:
         key: BatchKey | None = None,
         answers: dict[str, list[Any]] | None = None,
         until_ms: int = 10**9,
+        codes: frozenset[str] = frozenset(),
     ) -> CommitResult:
-        job = Job(operation, receipts[0].key if receipts else key, receipts)
-        committer = Committer(self.settings, session or self.session(), job, self.now_ms)
+        job = Job(operation, receipts[0].key if receipts else key, receipts, codes=codes)
+        committer = Committer(self.settings, session or self.session(key=job.key), job, self.now_ms)
         return self.drive(committer, answers, until_ms=until_ms)
 
     def drive(self, machine: Any, answers: dict[str, list[Any]] | None = None, *, until_ms: int = 10**9) -> Any:

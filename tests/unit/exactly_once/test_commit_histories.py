@@ -51,7 +51,7 @@ c2 without describe transactions only the time is checked and that is said
     gets:"describe transactions",unsupported commit:0=delivered says:"DescribeTransactions"
 
 a batch that was decided and cannot be finished makes the next one wait
-    gets:"commit transaction",lost* commit:first=pending gets:"commit transaction",lost* commit/2:second=pending
+    gets:"commit transaction",lost* commit:0=pending gets:"commit transaction",lost* commit/2:1=pending
     error=PKS-6015 says:"was decided earlier and is not finished" says:"nothing of it is visible and it may run again"
 """)
 def test_before_the_decision(bench: Bench, history: History) -> None:
@@ -196,9 +196,14 @@ replaying a lost batch runs it again and doubles only what was visible
     replay=resolved commit/2:0=delivered visible=1,2
 
 a lost export stops nothing but its own repetition and nobody chooses for it by the name of another
-    gets:"commit transaction",lost* commit:monday=pending timeout:monday settle finish=lost
-    finish=nothing recover=nothing commit/2:tuesday=delivered
+    gets:"commit transaction",lost* commit:monday=pending timeout:monday settle finish=nothing finish:monday=lost
+    finish:monday=nothing recover=nothing commit/2:tuesday=delivered
     accept:tuesday=nothing commit/3:monday=lost accept:monday=resolved commit/4:monday=already
+
+an export that is decided and not finished keeps no other one waiting and is left to its own driver
+    gets:"commit transaction",lost* commit:monday=pending settle
+    commit/2:tuesday=delivered recover=nothing commit/3:0=delivered tasks:monday=open
+    recover:tuesday=nothing tasks:monday=open recover:monday=recovered tasks:monday=committed
 
 there is nothing to choose where nothing is lost
     accept=nothing commit:0=delivered replay=nothing

@@ -268,7 +268,7 @@ def test_a_repeated_export_does_not_wait_since_nobody_uses_its_ids_again(bench: 
     again = bench.receipts("a", query="", run=SECOND)
     bench.broker.leaderless.add(("t", 0))
     began_ms = bench.now_ms
-    verdict = bench.commit(again, bench.session(SECOND))
+    verdict = bench.commit(again, bench.session(SECOND, again[0].key))
     assert verdict.conclusion is Conclusion.ALREADY_DELIVERED and bench.now_ms - began_ms < 10_000
     assert "could not be aborted" in verdict.notes[0]
 

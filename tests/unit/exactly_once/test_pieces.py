@@ -8,9 +8,9 @@ from kafka_sink.client.admin_request import AdminResponse, AllBrokers, RequestKe
 from kafka_sink.errors import CommitAborted, CommitError, CommitLost, CommitPending, ConfigError, RemoteProtocolError
 from kafka_sink.exactly_once.identity import (
     NUMBER_MAX,
+    Line,
     TaskIdentity,
     check_sink_id,
-    driver_transactional_id,
     parse_task_identity,
     run_hash,
     sink_id_of_checkpoint,
@@ -85,7 +85,7 @@ def test_different_places_are_different_sinks() -> None:
 def test_a_transactional_id_is_read_back_whatever_the_sink_is_called(sink_id: str) -> None:
     identity = TaskIdentity(check_sink_id(sink_id), run_hash("run"), 12, 3)
     assert parse_task_identity(identity.transactional_id) == identity
-    assert parse_task_identity(driver_transactional_id("plain")) is None
+    assert parse_task_identity(Line("plain").driver_id) is None
 
 
 def test_further_names_of_an_attempt_differ_and_no_number_of_theirs_is_too_long_to_be_read() -> None:

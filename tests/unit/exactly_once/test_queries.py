@@ -6,7 +6,7 @@ SINK is the name (an option, or the hash of a path); the sink id of a query is m
 import pytest
 
 from kafka_sink.errors import CommitAborted, CommitLost
-from kafka_sink.exactly_once.identity import belongs_to, sink_id_of_query
+from kafka_sink.exactly_once.identity import belongs_to, run_of_label, sink_id_of_query
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession
@@ -127,9 +127,10 @@ def test_a_lost_batch_of_a_query_stops_it_at_planning_already(bench: Bench) -> N
 
 def test_of_two_exports_side_by_side_the_first_to_end_leaves_the_other_alone(bench: Bench) -> None:
     """Both have labels under one sink id. The tasks of the other export began earlier; its commit has not arrived."""
-    other = bench.receipts("tuesday", run=SECOND, query="")
+    other = bench.receipts("tuesday", run=run_of_label("tuesday", "2"), query="")
     bench.settle()
     bench.broker.clock += 1_000
-    first = bench.commit(bench.receipts("monday", query=""), bench.session())
+    monday, key = run_of_label("monday", "1"), BatchKey("", "monday")
+    first = bench.commit(bench.receipts("monday", query="", run=monday), bench.session(monday, key))
     assert first.conclusion is Conclusion.DELIVERED and not first.swept
     assert {bench.state_of(receipt) for receipt in other} == {"Ongoing"}

@@ -8,7 +8,7 @@ import pytest
 from pyspark import TaskContext
 
 from kafka_sink.errors import ConfigError, LocalProtocolError
-from kafka_sink.exactly_once.identity import run_hash
+from kafka_sink.exactly_once.identity import run_hash, run_of_query
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.place import BATCH_ID, CONTINUOUS, DESCRIPTION, QUERY_ID, RUN_ID, place_in_batch, place_in_stream
 from kafka_sink.spark.task import TaskPlace
@@ -44,7 +44,7 @@ def inside_a_task(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]) -
 def test_a_task_of_a_stream_knows_query_batch_run_partition_and_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     inside_a_task(monkeypatch, STREAM)
     place = place_in_stream("sink")
-    assert place == TaskPlace(BatchKey("q-1", 7), run_hash("r-1"), 3, 41, f"sink-{run_hash('q-1')}")
+    assert place == TaskPlace(BatchKey("q-1", 7), run_of_query("r-1"), 3, 41, f"sink-{run_hash('q-1')}")
     assert place.attempt_number == 1
     assert str(place) == "Spark partition 3, TID 41, of batch 7 of query q-1"
 
@@ -84,7 +84,7 @@ def test_inside_foreach_batch_the_number_of_the_batch_is_that_batch_in_the_run_o
     inside_a_task(monkeypatch, INSIDE)
     place = place_in_batch(BatchKey("", "7"), "run", "sink")
     sink_id = f"sink-{run_hash(QUERY)}"
-    assert place == TaskPlace(BatchKey(QUERY, 7), run_hash(RUN), 3, 41, sink_id, errors_may_be_caught=True)
+    assert place == TaskPlace(BatchKey(QUERY, 7), run_of_query(RUN), 3, 41, sink_id, errors_may_be_caught=True)
     label = BatchKey("", "monday")
     assert place_in_batch(label, "run", "sink") == TaskPlace(label, "run", 3, 41, "sink")
 
@@ -110,7 +110,7 @@ def test_a_job_group_of_the_users_own_is_not_taken_for_the_run_of_the_query(
 
 def test_a_description_of_the_users_own_takes_the_run_from_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     inside_a_task(monkeypatch, {**INSIDE, DESCRIPTION: "the nightly export"})
-    assert place_in_batch(BatchKey("", "7"), "run", "sink").run == run_hash(RUN)
+    assert place_in_batch(BatchKey("", "7"), "run", "sink").run == run_of_query(RUN)
 
 
 def test_outside_of_a_task_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,15 @@ from typing import NoReturn
 import pytest
 
 from kafka_sink.errors import CommitPending
+from kafka_sink.exactly_once.identity import Line
 from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import driver
 from kafka_sink.spark.driver import FinishedBatch, commit_batch
 from kafka_sink.spark.files import LOCAL_FOLDERS
-from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, remove_marks
+from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, marked_line, remove_marks
 
+SINK = Line("sink")
 # Larger than any process id.
 NOBODY = 2**30
 
@@ -27,28 +29,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_commit_that_ended_well_leaves_nothing_and_is_no_reason_to_look_while_it_lasts(folder: Path) -> None:
-    with mark_commit("sink", "run"):
-        assert find_unfinished_commits("sink") == []
+    with mark_commit(SINK, "run"):
+        assert find_unfinished_commits(SINK) == []
         assert [each.name for each in folder.rglob("*") if each.is_file()] == [f"run.{os.getpid()}"]
-    assert find_unfinished_commits("sink") == []
+    assert find_unfinished_commits(SINK) == []
     assert [each for each in folder.rglob("*") if each.is_file()] == []
 
 
 def test_a_commit_that_raised_is_seen_until_it_is_forgotten_and_by_its_sink_alone() -> None:
-    with pytest.raises(KeyboardInterrupt), mark_commit("sink", "run"):
+    with pytest.raises(KeyboardInterrupt), mark_commit(SINK, "run"):
         raise KeyboardInterrupt
-    assert find_unfinished_commits("another") == []
-    marks = find_unfinished_commits("sink")
+    assert find_unfinished_commits(Line("another")) == []
+    marks = find_unfinished_commits(SINK)
     assert len(marks) == 1
     remove_marks(marks)
-    assert find_unfinished_commits("sink") == []
+    assert find_unfinished_commits(SINK) == []
 
 
 def test_a_commit_whose_process_is_gone_is_seen(folder: Path) -> None:
-    with mark_commit("sink", "run"):
+    with mark_commit(SINK, "run"):
         mark = next(each for each in folder.rglob("*") if each.is_file())
         mark.rename(mark.with_name(f"run.{NOBODY}"))
-    assert find_unfinished_commits("sink") == [str(mark.with_name(f"run.{NOBODY}"))]
+    assert find_unfinished_commits(SINK) == [str(mark.with_name(f"run.{NOBODY}"))]
 
 
 @pytest.mark.parametrize("folders", ["", "/proc/no-such-folder"])
@@ -56,9 +58,9 @@ def test_without_a_folder_that_can_be_written_to_nothing_is_marked_and_nothing_f
     monkeypatch: pytest.MonkeyPatch, folders: str
 ) -> None:
     monkeypatch.setenv(LOCAL_FOLDERS, folders)
-    with mark_commit("sink", "run"):
+    with mark_commit(SINK, "run"):
         pass
-    assert find_unfinished_commits("sink") == []
+    assert find_unfinished_commits(SINK) == []
 
 
 @pytest.mark.parametrize(
@@ -77,5 +79,8 @@ def test_only_a_commit_with_a_ledger_is_marked(
     receipt = TaskReceipt(key, "run", 0, 11, transaction=PreparedTransaction("sink-run-0-11", 1, 0, 2))
     with pytest.raises(CommitPending):
         commit_batch(FinishedBatch(options, "sink", key, "run", [receipt]))
-    assert len(find_unfinished_commits("sink")) == mark_count
+    assert len(find_unfinished_commits(marked_line("sink", key))) == mark_count
+    assert find_unfinished_commits(Line("sink", "of another label")) == []
+    if key.is_label:
+        assert find_unfinished_commits(SINK) == []
     assert len(list(folder.rglob("*"))) == 3 * mark_count
