@@ -256,8 +256,6 @@ class BatchSender:
             self._deliver(batch, answer["base_offset"], answer.get("log_append_time_ms", -1))
             return
         batch.on_answered(is_definite=is_definite(error_code))
-        if outcome is ProduceOutcome.STATE_LOST:
-            batch.on_denied()
         if batch.is_done:
             return
         if outcome is ProduceOutcome.SPLIT and batch.record_count > 1:
@@ -283,15 +281,11 @@ class BatchSender:
         return not sequences.is_gap_before(batch) or self._may_renumber(batch, sequences)
 
     def _survives_lost_state(self, batch: ProducerBatch, sequences: Sequences, log_start_offset: int) -> bool:
-        """UNKNOWN_PRODUCER_ID of old brokers: retention removed all that this producer wrote, or data was lost."""
-        if log_start_offset < 0 or batch.sequence_was_reset:
-            return True
-        if self._transaction is None:
-            return self._may_renumber(batch, sequences)
-        if sequences.last_acked_offset(batch.topic_partition) < log_start_offset:
-            sequences.restart(batch.topic_partition)
-            return True
-        return False
+        """UNKNOWN_PRODUCER_ID of old brokers and of other servers: they lost the state of this producer, with its
+        records or without. So it says nothing about earlier sends of the batch."""
+        if log_start_offset < 0:
+            return True  # such a server does not even know its log
+        return batch.is_surely_not_in_log and self._may_renumber(batch, sequences)
 
     def _may_renumber(self, batch: ProducerBatch, sequences: Sequences) -> bool:
         """If so, the batches of its partition are renumbered as soon as that is safe."""
@@ -343,7 +337,7 @@ class BatchSender:
             self.next_expiry_ms = None
         batch.base_offset, batch.log_append_time_ms = base_offset, log_append_time_ms
         if self._sequences is not None:
-            self._sequences.on_acked(batch, base_offset)
+            self._sequences.on_acked(batch)
         if self._transaction is not None:
             last_offset = base_offset + batch.record_count - 1 if base_offset >= 0 else -1
             self._transaction.on_acked(batch.topic_partition, last_offset, self._acked_ids.get(batch.topic))
