@@ -78,6 +78,8 @@ class BatchSender:
         self.incomplete: dict[ProducerBatch, None] = {}
         self.requests_in_flight = 0
         self.metadata_is_stale = False
+        # Why this producer is unusable, from a response; the engine ends it.
+        self.fatal_error: KafkaSinkError | None = None
         # Responses that may contain new leaders (KIP-951).
         self.answers_with_hints: list[Mapping[str, Any]] = []
 
@@ -205,8 +207,7 @@ class BatchSender:
 
     def _on_unsendable(self, request: ProduceRequest, error: KafkaSinkError) -> None:
         """The leader supports no suitable version: a retry would fail in the same way."""
-        if self._transaction is not None:
-            self._transaction.on_fatal(error)
+        self._end_producer(error)
         for batch in request.batches.values():
             batch.on_answered(is_definite=True)
             if not batch.is_done:
@@ -302,9 +303,16 @@ class BatchSender:
             item["batch_index"]: foreign_text(item["batch_index_error_message"])
             for item in answer.get("record_errors") or ()
         }
-        if outcome is ProduceOutcome.FATAL and self._transaction is not None:
-            self._transaction.on_fatal(error)
+        if outcome is ProduceOutcome.FATAL:
+            self._end_producer(error)
         self._give_up(batch, error, record_errors)
+
+    def _end_producer(self, error: KafkaSinkError) -> None:
+        """As in Java a producer with an id is unusable then; without idempotence only the batch has failed."""
+        if self._sequences is not None and self.fatal_error is None:
+            self.fatal_error = error
+        if self._transaction is not None:
+            self._transaction.on_fatal(error)
 
     def _try_again(self, now_ms: int, batch: ProducerBatch, reason: str, error_code: int | None) -> None:
         if batch.attempts > self._options.retries:

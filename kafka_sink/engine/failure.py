@@ -13,7 +13,7 @@ from kafka_sink.errors import AuthorizationError, DeliveryError, DeliveryTimeout
 from kafka_sink.wire.codes import code
 
 E = TypeVar("E", bound=DeliveryError)
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+CLUSTER_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 31, 53
 
 _ADVICE = {
     10: "They take {size} bytes: raise max.message.bytes of the topic (and message.max.bytes of the brokers) or send "
@@ -32,9 +32,13 @@ def refused_error(
         text += f". {_ADVICE[error_code].format(size=batch.size)}"
     text += f". {_safety(batch)}"
     if code(error_code).name.endswith("AUTHORIZATION_FAILED"):
-        is_of_id = error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        needed = f"transactional id {transactional_id!r}" if is_of_id else f"topic {batch.topic!r}"
-        return AuthorizationError(f"{text}. The principal needs Write on {needed}")
+        if error_code == CLUSTER_AUTHORIZATION_FAILED:
+            needed = "IdempotentWrite on the cluster, or set enable.idempotence=false"
+        elif error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            needed = f"Write on transactional id {transactional_id!r}"
+        else:
+            needed = f"Write on topic {batch.topic!r}"
+        return AuthorizationError(f"{text}. The principal needs {needed}")
     return _delivery_error(DeliveryError, batch, text, error_code)
 
 

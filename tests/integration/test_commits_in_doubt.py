@@ -1,4 +1,4 @@
-"""A producer that ends while its commit is in flight says so, however it ends; see also tests/unit/engine for logins."""
+"""A producer that ends while its commit is in flight says so, however it ends; logins are in tests/unit/engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commits whose outcome is not known: every way in which a producer ends while an EndTxn is unanswered, and which not."""
+"""Commits whose outcome is not known: the ways in which a producer ends while an EndTxn is unanswered."""
 
 from __future__ import annotations
 

@@ -389,6 +389,33 @@ def test_flush_and_end(history: History) -> None:
 
 
 @histories("""
+one fatal answer ends the producer and what is in flight fails as perhaps written
+    send send send/p1 fenced fatal send flush
+    => 0/0 0/1 p1:0/0 | failed doubtful doubtful failed done
+
+a fatal answer behind a success takes nothing back
+    send send ok@5 fenced fatal close
+    => 0/0 0/1 | 5 failed done
+
+after a fatal answer nothing is sent and no epoch is raised
+    with max_in_flight_requests_per_connection=1
+    send send send/p1 fenced fatal 60000ms sent=1
+    => 0/0 | failed failed failed
+
+a batch that waits for another try fails with the producer
+    send timed_out send/p1 fenced fatal
+    => 0/0 p1:0/0 | doubtful failed
+
+without idempotence no answer is fatal
+    with enable_idempotence=False
+    send fenced sound send
+    => -1/-1 -1/-1 | failed open
+""")
+def test_a_fatal_answer_without_a_transaction(history: History) -> None:
+    assert play(plain(history.options), history) == history.outcome
+
+
+@histories("""
 a failed batch and the one behind it are resent in order with their old sequences
     send:2 send not_leader out_of_order rest sound
     => 0/0 0/2 0/0 0/2 | 0 0
