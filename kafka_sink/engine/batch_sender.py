@@ -78,6 +78,8 @@ class BatchSender:
         self.incomplete: dict[ProducerBatch, None] = {}
         self.requests_in_flight = 0
         self.metadata_is_stale = False
+        # Why this producer is unusable, from a response; the engine ends it.
+        self.fatal_error: KafkaSinkError | None = None
         # Responses that may contain new leaders (KIP-951).
         self.answers_with_hints: list[Mapping[str, Any]] = []
 
@@ -205,8 +207,7 @@ class BatchSender:
 
     def _on_unsendable(self, request: ProduceRequest, error: KafkaSinkError) -> None:
         """The leader supports no suitable version: a retry would fail in the same way."""
-        if self._transaction is not None:
-            self._transaction.on_fatal(error)
+        self._end_producer(error)
         for batch in request.batches.values():
             batch.on_answered(is_definite=True)
             if not batch.is_done:
@@ -256,8 +257,6 @@ class BatchSender:
             self._deliver(batch, answer["base_offset"], answer.get("log_append_time_ms", -1))
             return
         batch.on_answered(is_definite=is_definite(error_code))
-        if outcome is ProduceOutcome.STATE_LOST:
-            batch.on_denied()
         if batch.is_done:
             return
         if outcome is ProduceOutcome.SPLIT and batch.record_count > 1:
@@ -283,15 +282,11 @@ class BatchSender:
         return not sequences.is_gap_before(batch) or self._may_renumber(batch, sequences)
 
     def _survives_lost_state(self, batch: ProducerBatch, sequences: Sequences, log_start_offset: int) -> bool:
-        """UNKNOWN_PRODUCER_ID of old brokers: retention removed all that this producer wrote, or data was lost."""
-        if log_start_offset < 0 or batch.sequence_was_reset:
-            return True
-        if self._transaction is None:
-            return self._may_renumber(batch, sequences)
-        if sequences.last_acked_offset(batch.topic_partition) < log_start_offset:
-            sequences.restart(batch.topic_partition)
-            return True
-        return False
+        """UNKNOWN_PRODUCER_ID of old brokers and of other servers: they lost the state of this producer, with its
+        records or without. So it says nothing about earlier sends of the batch."""
+        if log_start_offset < 0:
+            return True  # such a server does not even know its log
+        return batch.is_surely_not_in_log and self._may_renumber(batch, sequences)
 
     def _may_renumber(self, batch: ProducerBatch, sequences: Sequences) -> bool:
         """If so, the batches of its partition are renumbered as soon as that is safe."""
@@ -308,9 +303,16 @@ class BatchSender:
             item["batch_index"]: foreign_text(item["batch_index_error_message"])
             for item in answer.get("record_errors") or ()
         }
-        if outcome is ProduceOutcome.FATAL and self._transaction is not None:
-            self._transaction.on_fatal(error)
+        if outcome is ProduceOutcome.FATAL:
+            self._end_producer(error)
         self._give_up(batch, error, record_errors)
+
+    def _end_producer(self, error: KafkaSinkError) -> None:
+        """As in Java a producer with an id is unusable then; without idempotence only the batch has failed."""
+        if self._sequences is not None and self.fatal_error is None:
+            self.fatal_error = error
+        if self._transaction is not None:
+            self._transaction.on_fatal(error)
 
     def _try_again(self, now_ms: int, batch: ProducerBatch, reason: str, error_code: int | None) -> None:
         if batch.attempts > self._options.retries:
@@ -343,7 +345,7 @@ class BatchSender:
             self.next_expiry_ms = None
         batch.base_offset, batch.log_append_time_ms = base_offset, log_append_time_ms
         if self._sequences is not None:
-            self._sequences.on_acked(batch, base_offset)
+            self._sequences.on_acked(batch)
         if self._transaction is not None:
             last_offset = base_offset + batch.record_count - 1 if base_offset >= 0 else -1
             self._transaction.on_acked(batch.topic_partition, last_offset, self._acked_ids.get(batch.topic))

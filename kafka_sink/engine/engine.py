@@ -145,9 +145,10 @@ class Engine:
         if nodes.answers:
             for answer in nodes.take_answers():
                 self._on_answer(now_ms, answer)
-        if nodes.refusal is not None and self._end is None:
-            self._finish_with(nodes.refusal)
         production = self._production
+        refusal = nodes.refusal or production.fatal_error
+        if refusal is not None and self._end is None:
+            self._finish_with(refusal)
         if production.answers_with_hints:
             for body in production.answers_with_hints:
                 self.metadata.on_leader_hints(body, now_ms)

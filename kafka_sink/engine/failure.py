@@ -1,16 +1,19 @@
-"""Errors for batches that were given up: what happened, to which records, whether they are safe, what to do."""
+"""Errors for batches that were given up: what happened, to which records, whether they are safe, what to do; and for
+commits whose outcome is not known."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
 from kafka_sink.client.outcome import describe
+from kafka_sink.engine.commands import PendingOperation
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import AuthorizationError, DeliveryError, DeliveryTimeout, KafkaSinkError
+from kafka_sink.error_table.brokers import COMMIT_UNKNOWN
+from kafka_sink.errors import AuthorizationError, DeliveryError, DeliveryTimeout, KafkaSinkError, copy_error
 from kafka_sink.wire.codes import code
 
 E = TypeVar("E", bound=DeliveryError)
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+CLUSTER_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 31, 53
 
 _ADVICE = {
     10: "They take {size} bytes: raise max.message.bytes of the topic (and message.max.bytes of the brokers) or send "
@@ -29,9 +32,13 @@ def refused_error(
         text += f". {_ADVICE[error_code].format(size=batch.size)}"
     text += f". {_safety(batch)}"
     if code(error_code).name.endswith("AUTHORIZATION_FAILED"):
-        is_of_id = error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        needed = f"transactional id {transactional_id!r}" if is_of_id else f"topic {batch.topic!r}"
-        return AuthorizationError(f"{text}. The principal needs Write on {needed}")
+        if error_code == CLUSTER_AUTHORIZATION_FAILED:
+            needed = "IdempotentWrite on the cluster, or set enable.idempotence=false"
+        elif error_code == TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            needed = f"Write on transactional id {transactional_id!r}"
+        else:
+            needed = f"Write on topic {batch.topic!r}"
+        return AuthorizationError(f"{text}. The principal needs {needed}")
     return _delivery_error(DeliveryError, batch, text, error_code)
 
 
@@ -55,6 +62,22 @@ def dropped_error(batch: ProducerBatch, cause: KafkaSinkError) -> DeliveryError:
     error = _delivery_error(DeliveryError, batch, f"{_records(batch)} dropped: {cause}. {_safety(batch)}", None)
     error.__cause__ = cause
     return error
+
+
+def commit_unknown(cause: KafkaSinkError) -> KafkaSinkError:
+    """For the caller of a commit that was requested and not answered before the producer ended."""
+    error = copy_error(
+        cause,
+        f"{cause}. The commit had been requested, and whether the transaction was committed is not known: all of its "
+        "records are visible to readers, or none",
+    )
+    error.name = COMMIT_UNKNOWN.name
+    return error
+
+
+def is_commit_unknown(commit: PendingOperation) -> bool:
+    """Of a commit whose producer has ended, or should have."""
+    return not commit.is_over or (commit.error is not None and commit.error.name == COMMIT_UNKNOWN.name)
 
 
 def _records(batch: ProducerBatch) -> str:

@@ -35,7 +35,7 @@ class ProducerBatch:
     __slots__ = (
         "attempts", "base_offset", "base_sequence", "encoded", "identity", "is_done", "is_on_wire", "is_out_of_order",
         "last_trouble", "log_append_time_ms", "may_arrive_late", "number", "opened_ms", "partition", "record_count",
-        "retry_at_ms", "sent_to", "sequence_was_reset", "shares", "size", "split_from", "topic", "topic_partition",
+        "retry_at_ms", "sent_to", "shares", "size", "split_from", "topic", "topic_partition",
         "unknown_sends", "whole_may_be_in_log",
     )  # fmt: skip
 
@@ -62,8 +62,6 @@ class ProducerBatch:
 
         self.identity = NO_IDENTITY
         self.base_sequence = NO_SEQUENCE
-        # The sequence was replaced since the last send: a response to that send says nothing about the new sequence.
-        self.sequence_was_reset = False
 
         self.attempts = 0
         # Why the last try failed, for the text of a timeout error.
@@ -119,7 +117,6 @@ class ProducerBatch:
     def on_sent(self, leader: PartitionLeader) -> None:
         self.attempts += 1
         self.sent_to = leader
-        self.sequence_was_reset = False
         self.is_on_wire = True
         self.is_out_of_order = False
         self.unknown_sends += 1

@@ -57,7 +57,6 @@ class PartitionSequences:
     next_sequence: int = 0
     # The sequence of the last record known to be in the log; -1 before the first.
     last_acked_sequence: int = NO_SEQUENCE
-    last_acked_offset: int = -1
     # Every batch with a sequence and no final response, in sequence order: in flight or queued for a retry.
     unacked: list[ProducerBatch] = field(default_factory=list)
     # Base sequences of acknowledged batches after the first of `unacked`.
@@ -119,7 +118,7 @@ class Sequences:
         partition = self._partitions[batch.topic_partition]
         if partition.is_unresolved:
             return partition.unacked[0] is batch
-        return batch.base_sequence == sequence_after(partition.last_acked_sequence, 1) and not batch.sequence_was_reset
+        return batch.base_sequence == sequence_after(partition.last_acked_sequence, 1)
 
     def is_unresolved(self, topic_partition: TopicPartition) -> bool:
         partition = self._partitions.get(topic_partition)
@@ -142,10 +141,6 @@ class Sequences:
                 gaps.append(topic_partition)
         return tuple(gaps)
 
-    def last_acked_offset(self, topic_partition: TopicPartition) -> int:
-        partition = self._partitions.get(topic_partition)
-        return -1 if partition is None else partition.last_acked_offset
-
     # ---- events ----
 
     def on_topics(self, topic_ids: Mapping[str, bytes]) -> None:
@@ -167,7 +162,7 @@ class Sequences:
         partition.next_sequence = (partition.next_sequence + batch.record_count) % SEQUENCE_MODULUS
         partition.unacked.append(batch)
 
-    def on_acked(self, batch: ProducerBatch, base_offset: int) -> None:
+    def on_acked(self, batch: ProducerBatch) -> None:
         partition = self._partitions[batch.topic_partition]
         if partition.unacked[0] is batch and not partition.overtakers:
             del partition.unacked[0]
@@ -180,9 +175,6 @@ class Sequences:
         before = partition.last_acked_sequence
         if last == before + batch.record_count or _is_later(last, before):
             partition.last_acked_sequence = last
-        last_offset = base_offset + batch.record_count - 1
-        if base_offset >= 0 and last_offset > partition.last_acked_offset:
-            partition.last_acked_offset = last_offset
 
     def on_given_up(self, batch: ProducerBatch) -> None:
         """The batch failed. Whether its sequences are used is known (a definite refusal) or not (unresolved)."""
@@ -234,7 +226,7 @@ class Sequences:
         """
         self._become(identity)
         for topic_partition in [key for key in self.to_renumber if self._can_renumber(key)]:
-            self.restart(topic_partition)
+            self._restart(topic_partition)
             del self.to_renumber[topic_partition]
 
     def restart_all(self, identity: ProducerIdentity) -> None:
@@ -253,14 +245,12 @@ class Sequences:
     def _can_renumber(self, topic_partition: TopicPartition) -> bool:
         return not any(batch.may_be_in_log for batch in self._partitions[topic_partition].unacked)
 
-    def restart(self, topic_partition: TopicPartition) -> None:
-        """Its batches start at 0 in the current epoch: it is new, or the broker lost its state to retention."""
+    def _restart(self, topic_partition: TopicPartition) -> None:
+        """Its batches start at 0 in the current epoch."""
         fresh = PartitionSequences(self.identity)
         for batch in self._partitions[topic_partition].unacked:
             batch.identity = self.identity
             batch.base_sequence = fresh.next_sequence
-            batch.sequence_was_reset = True
-            batch.on_denied()
             fresh.next_sequence = sequence_after(fresh.next_sequence, batch.record_count)
             fresh.unacked.append(batch)
         self._partitions[topic_partition] = fresh

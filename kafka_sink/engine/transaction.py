@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
 
+from kafka_sink.engine import failure
 from kafka_sink.engine.commands import Finished, PendingOperation, SendOffsets
 from kafka_sink.engine.producer_batch import NO_IDENTITY, ProducerIdentity, TopicPartition
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
@@ -169,6 +170,8 @@ class Transaction:
         # A request with this epoch may still arrive late; see the module on transaction version 1.
         self.epoch_is_stale = False
         self.is_resumed = False  # the epoch comes from a receipt
+        # An EndTxn that commits was sent and not refused for sure.
+        self.commit_may_be_done = False
 
         self._waiting: dict[str, list[PendingOperation]] = {"init": [], "begin": [], "prepare": [], "end": []}
         self._version_to_begin = 1
@@ -286,8 +289,11 @@ class Transaction:
         return True
 
     def on_fatal(self, error: KafkaSinkError) -> None:
+        """Nothing more is sent. Whoever waits for a commit that may have been carried out is told so."""
         if self.state is TransactionState.FATAL:
             return
+        if self.commit_may_be_done:
+            self._finish("end", failure.commit_unknown(error))
         self._move(TransactionEvent.FATAL_ERROR)
         self.error = error
         self._finish_all(error)
@@ -377,3 +383,4 @@ class Transaction:
         self.registered_groups.clear()
         self.is_started = False
         self.has_unknown_start = False
+        self.commit_may_be_done = False

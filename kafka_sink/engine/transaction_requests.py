@@ -58,6 +58,13 @@ INVALID_TRANSACTION_TIMEOUT, OPERATION_NOT_ATTEMPTED = 50, 55
 MARKERS_BACKOFF_MS = 20
 MARKERS_BACKOFF_MAX_MS = 1_000
 
+# Verdicts on a request that was not carried out.
+REFUSALS = (
+    CoordinatorVerdict.ABORT,
+    CoordinatorVerdict.FENCED,
+    CoordinatorVerdict.UNAUTHORIZED,
+    CoordinatorVerdict.FATAL,
+)
 # The last versions of requests for transaction version 1, and the first for version 2.
 END_TXN_LAST_V1, TXN_OFFSET_COMMIT_LAST_V1, TXN_OFFSET_COMMIT_V2, ADD_PARTITIONS_LAST_CLIENT = 4, 4, 5, 3
 # Up to this version FindCoordinator has one key, which is all that a producer needs.
@@ -99,6 +106,8 @@ class TransactionRequests:
         self.is_waiting = False
         # Whether an earlier try of the registration in flight may have begun the transaction.
         self._start_was_unknown = False
+        # Whether an earlier try of the EndTxn in flight may have committed.
+        self._commit_was_unknown = False
         self._is_alone = True
         self._failures = 0
         self.retry_at_ms = 0
@@ -128,6 +137,11 @@ class TransactionRequests:
         self.is_waiting = True
         api = request.purpose.api
         self._start_was_unknown = self._transaction.has_unknown_start
+        self._commit_was_unknown = self._transaction.commit_may_be_done
+        if api is END_TXN and self._transaction.state is TransactionState.COMMITTING:
+            # Another holder of the receipt may have tried before.
+            self._commit_was_unknown |= self._transaction.is_resumed
+            self._transaction.commit_may_be_done = True
         if api in (ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN):
             self._transaction.has_unknown_start = True
         elif api is TXN_OFFSET_COMMIT:
@@ -246,6 +260,8 @@ class TransactionRequests:
 
     def _on_failure(self, now_ms: int, asked: CoordinatorRequest, answer: Answer) -> None:
         """No response. After a network failure the request may have been carried out, or may still arrive."""
+        if not answer.was_sent:
+            self._transaction.commit_may_be_done = self._commit_was_unknown
         if not isinstance(answer.failure, (TransportError, RemoteProtocolError)):
             # Not a network failure: the broker does not support the version, or the credentials are refused.
             assert answer.failure is not None
@@ -263,6 +279,10 @@ class TransactionRequests:
         self, now_ms: int, asked: CoordinatorRequest, verdict: CoordinatorVerdict, code: int, answer: Answer
     ) -> None:
         transaction = self._transaction
+        if verdict in REFUSALS:
+            # This try did not commit; INVALID_TXN_STATE: no earlier one did either.
+            is_denied = code == INVALID_TXN_STATE and transaction.state is TransactionState.COMMITTING
+            transaction.commit_may_be_done = self._commit_was_unknown and not is_denied
         if code:
             self.trouble = f"{asked.api.name} is answered with {describe(code)}"
         if verdict is CoordinatorVerdict.DONE:
@@ -315,17 +335,13 @@ class TransactionRequests:
 
     def _error(self, asked: CoordinatorRequest, verdict: CoordinatorVerdict, code: int) -> KafkaSinkError:
         transaction = self._transaction
-        is_commit = transaction.state is TransactionState.COMMITTING
         who = f"transactional id {transaction.transactional_id!r}"
         answer = f"{asked.api.name} was answered with {describe(code)}"
         if verdict is CoordinatorVerdict.FENCED:
-            doubt = (
-                ". If an earlier try to commit stayed without an answer, the transaction may have been committed by it"
-            )
             return ProducerFenced(
                 f"{who}: another producer took it over, or the transaction was open for longer than "
                 f"transaction.timeout.ms and was aborted by the broker ({answer}). Nothing more can be sent; make a "
-                f"new producer if no other one is running{doubt if is_commit else ''}"
+                "new producer if no other one is running"
             )
         if verdict is CoordinatorVerdict.UNAUTHORIZED:
             return AuthorizationError(
@@ -339,7 +355,7 @@ class TransactionRequests:
             names = ", ".join(f"topic {topic!r}" for topic in sorted(_by_topic(partitions)))
             return AuthorizationError(f"{who}: {answer}. The principal needs {operation} on {names}")
         entry = None
-        if code == INVALID_TXN_STATE and is_commit:
+        if code == INVALID_TXN_STATE and transaction.state is TransactionState.COMMITTING:
             # Brokers with transaction.version 2 answer this for a transaction that they aborted, if nothing was sent
             # since.
             answer = (

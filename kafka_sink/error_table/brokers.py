@@ -244,3 +244,12 @@ NO_DESCRIPTOR = _of_sending(
     ("cannot open more files",),
     page="operations.md",
 )
+COMMIT_UNKNOWN = _of_sending(
+    "PKS-5009", "not known whether the transaction was committed",
+    "The commit had been requested, and the producer ended before it was answered. The text says why it ended.",
+    "Read the end of the topics with isolation.level=read_committed: the records are there, or none is. Only then "
+    "write them again.",
+    ("whether the transaction was committed is not known",),
+    data="All records of the transaction are visible, or none.",
+    page="producer.md#transactions",
+)

@@ -17,6 +17,7 @@ from dataclasses import replace
 from kafka_sink.auth.secured import authenticator, tls_contexts
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.engine import Engine
+from kafka_sink.engine.failure import is_commit_unknown
 from kafka_sink.errors import DeliveryError
 from kafka_sink.io.clock import Clock
 from kafka_sink.io.network import Network
@@ -127,8 +128,13 @@ def _at_exit() -> None:
                 "producer %s was not closed before the end of the program: %d records are lost or in doubt",
                 core.options.client_id, unsent,
             )  # fmt: skip
+        commits = core.mailbox.open_commits
         core.abandon("the program ended without closing the producer")
         core.join()
+        for commit in filter(is_commit_unknown, commits):
+            _LOGGER.warning(
+                "producer %s: %s did not end: %s", core.options.client_id, commit.name, commit.error or "no answer"
+            )
 
 
 os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -27,6 +27,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from kafka_sink.client.cluster import ClusterView
+from kafka_sink.engine import failure
 from kafka_sink.engine.commands import Failed, Input, OperationWish, PendingOperation
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout, copy_error
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 # Longer waits are split: a signal just before the thread goes to sleep does not wake it, and Ctrl-C would be noticed
 # only at the end of the wait.
 WAIT_S_MAX = 1.0
-CLOSE, CLOSED = "close()", "the producer is closed"
+CLOSE, COMMIT, CLOSED = "close()", "commit_transaction()", "the producer is closed"
 FORKED = (
     "this producer belongs to the process that made it: its sender thread did not come along through fork(). "
     "Make a producer in the child process"
@@ -135,6 +136,11 @@ class Mailbox:
     def closed_reason(self) -> KafkaSinkError | None:
         """Why the producer is unusable; a refusal may be temporary, this is not."""
         return self.refusal if self.is_closing or self.is_ended else None
+
+    @property
+    def open_commits(self) -> list[PendingOperation]:
+        """Asked for, also by a call that timed out, and without an outcome."""
+        return [operation for operation in list(self._operations) if operation.name == COMMIT]
 
     @property
     def is_sender_thread(self) -> bool:
@@ -273,10 +279,14 @@ class Mailbox:
         with self.lock:
             self.refusal = refusal
             self.is_ended = True
+            unseen = {wish.operation for wish in self._inputs if isinstance(wish, OperationWish)}
             self._inputs.clear()
             for operation in list(self._operations):
                 is_done = is_closed and operation.name == CLOSE
-                self.finish(operation, None if is_done else error, None)
+                # The engine has told the ends of all that it knew, unless it failed itself.
+                is_in_doubt = operation.name == COMMIT and operation not in unseen
+                end = failure.commit_unknown(error) if is_in_doubt else error
+                self.finish(operation, None if is_done else end, None)
             for pending in self.pending_records:
                 pending.fail_rest(error, self.calls)
             self.pending_records.clear()

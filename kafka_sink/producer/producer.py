@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from kafka_sink.client.cluster import PartitionInfo
 from kafka_sink.engine import commands as c
+from kafka_sink.engine import failure
 from kafka_sink.engine.commands import ConsumerGroup
 from kafka_sink.engine.transaction import TransactionEvent, TransactionReceipt
 from kafka_sink.error_table.writes import ROW_PARTITION
@@ -30,7 +31,7 @@ from kafka_sink.producer.collector import Collector, HeaderPairs
 from kafka_sink.producer.core import Core
 from kafka_sink.producer.future import OnDelivery, RecordFuture
 from kafka_sink.producer.interceptors import HeaderList, ProducerRecord
-from kafka_sink.producer.mailbox import CLOSE, CLOSED, deadline_of, refuse_reentry
+from kafka_sink.producer.mailbox import CLOSE, CLOSED, COMMIT, deadline_of, refuse_reentry
 from kafka_sink.producer.metrics import MetricName
 from kafka_sink.producer.offsets import OffsetAndMetadata, read_offsets
 from kafka_sink.producer.operations import OFFSETS, Operations
@@ -261,7 +262,7 @@ class Producer:
     def commit_transaction(self) -> None:
         """Sends what is queued, waits for it, and commits. Raises if any record of the transaction failed; then only
         `abort_transaction` is possible."""
-        self._end("commit_transaction()", TransactionEvent.COMMIT, "txn-commit")
+        self._end(COMMIT, TransactionEvent.COMMIT, "txn-commit")
 
     def abort_transaction(self) -> None:
         self._end("abort_transaction()", TransactionEvent.ABORT, "txn-abort")
@@ -352,10 +353,12 @@ class Producer:
             unsent = self._appender.buffer_pool.used_records
             given_up = f"{unsent} records were given up, see their futures" if unsent else "no record was waiting"
             text = f"close() did not end within {timeout_s} s: {given_up}"
-            text = mailbox.with_trouble(text)
+            error = OperationTimeout(mailbox.with_trouble(text))
+            commits = mailbox.open_commits
             core.abandon(f"close() did not end within {timeout_s} s")
             core.join()
-            raise OperationTimeout(text) from None
+            is_unknown = any(failure.is_commit_unknown(commit) for commit in commits)
+            raise (failure.commit_unknown(error) if is_unknown else error) from None
         except BaseException:
             core.abandon("close() was interrupted")
             raise

@@ -14,6 +14,7 @@ from tests.sim.network import Network
 from tests.sim.scenario import TOPICS
 from tests.sim.trace import Trace
 
+REQUEST_TIMED_OUT, UNKNOWN_PRODUCER_ID = 7, 59
 # Errors that a broker may answer without doing the work, by API, and errors that it may answer after doing the work.
 REFUSALS = {
     "Produce": (3, 5, 6, 7, 13, 19, 56, -1, 2, 87, 29, 10),
@@ -63,7 +64,7 @@ class ClusterFaults:
             for one in (
                 self.crash, self.stop, self.pause_broker, self.move_leader, self.lose_leader, self.depose_leader,
                 self.move_coordinator, self.below_min_isr, self.api_error, self.throttle, self.delete_topic,
-                self.recreate_topic, self.grow_topic, self.stall_replication,
+                self.recreate_topic, self.grow_topic, self.stall_replication, self.forget_producer,
             )
         }  # fmt: skip
 
@@ -178,7 +179,22 @@ class ClusterFaults:
         table = self.refused_although_done if is_done else self.refusals
         api = pick.choice(("Produce", "Produce", *table))
         error_code = pick.choice(table[api])
-        fault = Fault(api=api, error_code=error_code, after_apply=is_done, times=pick.choice((1, 1, 2, 6)))
+        self._answer_with(
+            Fault(api=api, error_code=error_code, after_apply=is_done, times=pick.choice((1, 1, 2, 6))), length_ms
+        )
+        return True
+
+    def forget_producer(self, pick: Random, length_ms: int) -> bool:
+        """A leader says that it has no state of the producer, which may even be wrong; half of the time right after an
+        answer that left open whether a batch was written."""
+        if pick.random() < 0.5:
+            self._answer_with(Fault(api="Produce", error_code=REQUEST_TIMED_OUT, after_apply=True), length_ms)
+        self._answer_with(
+            Fault(api="Produce", error_code=UNKNOWN_PRODUCER_ID, times=pick.choice((1, 1, 2, 6))), length_ms
+        )
+        return True
+
+    def _answer_with(self, fault: Fault, length_ms: int) -> None:
         self.core.faults.add(fault)
 
         def end() -> None:
@@ -186,7 +202,6 @@ class ClusterFaults:
                 self.core.faults.planned.remove(fault)
 
         self.later(length_ms, end)
-        return True
 
     def throttle(self, pick: Random, length_ms: int) -> bool:
         api = pick.choice(("Produce", "Produce", "Metadata", "EndTxn", "InitProducerId", "ApiVersions"))

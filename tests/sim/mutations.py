@@ -70,6 +70,29 @@ def never_renumber(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Sequences, "mark_for_renumbering", lambda _self, _topic_partition: None)
 
 
+def renumber_in_a_transaction(patch: pytest.MonkeyPatch) -> None:
+    """A leader that forgot the producer: all batches of the partition start at 0 again, those on the wire, too."""
+    survives = BatchSender._survives_lost_state
+
+    def renumbered(self: BatchSender, batch: ProducerBatch, sequences: Sequences, log_start_offset: int) -> bool:
+        if self._transaction is None:
+            return survives(self, batch, sequences, log_start_offset)
+        sequences._restart(batch.topic_partition)
+        return True
+
+    patch.setattr(BatchSender, "_survives_lost_state", renumbered)
+
+
+def a_forgotten_producer_wrote_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A leader that forgot the producer is believed to have none of its batches."""
+
+    def believed(self: BatchSender, batch: ProducerBatch, sequences: Sequences, _log_start_offset: int) -> bool:
+        batch.on_denied()
+        return self._may_renumber(batch, sequences)
+
+    patch.setattr(BatchSender, "_survives_lost_state", believed)
+
+
 def resend_with_a_new_sequence(patch: pytest.MonkeyPatch) -> None:
     on_drained = Sequences.on_drained
 
@@ -237,6 +260,8 @@ SEEDS: dict[Mutation, int] = {
     lost_request_was_not_written: 60,
     lost_request_was_written: 5,
     never_renumber: 5,
+    renumber_in_a_transaction: 100,
+    a_forgotten_producer_wrote_nothing: 100,
     resend_with_a_new_sequence: 5,
     parts_of_a_split_batch_share_a_sequence: 20,
     first_batch_is_not_alone: 100,

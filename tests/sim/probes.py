@@ -29,7 +29,7 @@ REQUIRED = (
     "undecided transaction turned out aborted", "undecided transaction turned out committed",
     "unknown batch was in the log after all", "went back to the bootstrap servers",
     "produce ACKED", "produce RETRY", "produce RETRY_ELSEWHERE", "produce SPLIT", "produce OUT_OF_ORDER",
-    "produce REFUSED", "produce ABORT",
+    "produce STATE_LOST", "produce REFUSED", "produce ABORT",
     "state renewing on initialized", "state in transaction on error", "state committing on error",
     "state aborting on ended", "state prepared on commit", "state preparing on error", "state preparing on prepared",
     "EndTxn FENCED", "EndTxn REPEAT", "EndTxn REPEAT_SOON", "EndTxn FIND_COORDINATOR", "InitProducerId REPEAT_SOON",

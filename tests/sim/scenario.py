@@ -29,7 +29,9 @@ CLUSTER = (
     "throttle", "delete_topic", "recreate_topic", "grow_topic", "stall_replication",
 )  # fmt: skip
 CLIENTS = ("pause_client", "kill_client", "zombie", "spurious_wake")
-ALL_FAULTS = REQUEST_AND_ANSWER + LINKS + CLUSTER + CLIENTS
+# What brokers before 2.8 and servers other than Apache Kafka do. The last, so that the other draws do not depend on it.
+OTHER_SERVERS = ("forget_producer",)
+ALL_FAULTS = REQUEST_AND_ANSWER + LINKS + CLUSTER + CLIENTS + OTHER_SERVERS
 # Faults that take away a leader cost more than one request.
 MEAN_PAUSE_MS = (150, 600, 2_500, 10_000)
 RARE = frozenset({"delete_topic", "recreate_topic", "grow_topic", "zombie", "kill_client", "crash", "pause_client"})

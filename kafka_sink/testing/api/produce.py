@@ -270,6 +270,10 @@ class ProduceRound:
                 log_append_time_ms=part.appended.append_time_ms,
                 log_start_offset=part.log_start_offset,
             )
+        if part.code is Code.UNKNOWN_PRODUCER_ID:
+            # Only as an injected fault: brokers since 2.8 never answer it.
+            partition = self.call.core.cluster.partition(part.topic, part.index)
+            entry["log_start_offset"] = -1 if partition is None else partition.log.start_offset
         if part.code is Code.NOT_LEADER_OR_FOLLOWER and self.call.version >= 10:
             entry.update(current_leader(self.call, part.topic, part.index))
         return entry

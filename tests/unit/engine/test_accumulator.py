@@ -403,13 +403,6 @@ def test_a_batch_remembers_the_leader_of_its_last_send_across_retries() -> None:
         assert batch.sent_to == leader
 
 
-def test_a_send_under_the_new_number_ends_its_being_new() -> None:
-    batch = new_batch()
-    batch.sequence_was_reset = True
-    batch.on_sent(LEADER)
-    assert not batch.sequence_was_reset
-
-
 def test_completing_twice_is_a_bug_and_raises() -> None:
     batch = new_batch()
     batch.finish()

@@ -129,9 +129,17 @@ an unknown producer id without a log start is tried again as it is
     send ok@5 send forgot 100ms
     => 0/0 0/1 0/1 | 5 open
 
-a leader that forgot the producer proves that no earlier try is in the log
-    send timed_out 100ms forgot@0 200ms ok@5
-    => 0/0 0/0 1/0 | 5
+a leader that forgot the producer may have an earlier try in its log all the same
+    send timed_out 100ms forgot@0 200ms send ok@5
+    => 0/0 0/0 1/0 | doubtful 5
+
+of several batches only those that surely are not in the log are renumbered
+    send ok@5 send send timed_out forgot@0 100ms sent=4 forgot@0 ok@6
+    => 0/0 0/1 0/2 0/1 1/0 | 5 doubtful 6
+
+an acknowledgement that comes after the producer was forgotten for another batch counts
+    send ok@5 send send forgot@0 ok@6 100ms ok@7 send
+    => 0/0 0/1 0/2 1/0 1/1 | 5 7 6 open
 
 all batches in flight that meet the unknown producer id come through in order
     send ok@5 send send forgot@10 forgot@10 100ms ok@10 ok@11
@@ -381,6 +389,33 @@ def test_flush_and_end(history: History) -> None:
 
 
 @histories("""
+one fatal answer ends the producer and what is in flight fails as perhaps written
+    send send send/p1 fenced fatal send flush
+    => 0/0 0/1 p1:0/0 | failed doubtful doubtful failed done
+
+a fatal answer behind a success takes nothing back
+    send send ok@5 fenced fatal close
+    => 0/0 0/1 | 5 failed done
+
+after a fatal answer nothing is sent and no epoch is raised
+    with max_in_flight_requests_per_connection=1
+    send send send/p1 fenced fatal 60000ms sent=1
+    => 0/0 | failed failed failed
+
+a batch that waits for another try fails with the producer
+    send timed_out send/p1 fenced fatal
+    => 0/0 p1:0/0 | doubtful failed
+
+without idempotence no answer is fatal
+    with enable_idempotence=False
+    send fenced sound send
+    => -1/-1 -1/-1 | failed open
+""")
+def test_a_fatal_answer_without_a_transaction(history: History) -> None:
+    assert play(plain(history.options), history) == history.outcome
+
+
+@histories("""
 a failed batch and the one behind it are resent in order with their old sequences
     send:2 send not_leader out_of_order rest sound
     => 0/0 0/2 0/0 0/2 | 0 0
@@ -548,9 +583,17 @@ def test_an_abort_and_records_that_expire(history: History, transaction_version:
 
 
 @histories("""
-when retention took all that was written the partition starts at zero in the same epoch
-    send ok@10 send send forgot@11 forgot@11 rest commit
-    => 0/0 0/1 0/2 0/0 0/1 | 10 0 0 done
+nothing is renumbered even if retention took all that was written
+    send ok@10 send send forgot@11 doomed forgot@11 commit abort begin send
+    => 0/0 0/1 0/2 1/0 | 10 failed failed aborted done done open
+
+a batch on the wire behind it keeps its number whatever its answer
+    send ok@10 send send forgot@11 doomed ok@11 abort begin send
+    => 0/0 0/1 0/2 1/0 | 10 failed 11 done done open
+
+batches that may arrive late keep their numbers
+    send ok@10 send send lost 100ms forgot@11 doomed says:"may be in the log" abort
+    => 0/0 0/1 0/2 0/1 | 10 doubtful doubtful done
 
 an unknown producer id without a log start is tried again as it is
     send forgot rest

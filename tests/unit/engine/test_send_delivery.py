@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from driver import (
     BACKOFF_MS,
     INVALID_RECORD,
@@ -24,9 +25,9 @@ from kafka_sink.engine.commands import Append, BatchObserved, Close, Drained
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, DeliveryTimeout
 from kafka_sink.records.batch import Share
-from kafka_sink.wire.apis import PRODUCE
+from kafka_sink.wire.apis import INIT_PRODUCER_ID, PRODUCE
 
-TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 29, 31
+TOPIC_AUTHORIZATION_FAILED = 29
 
 
 def test_a_batch_is_sent_at_once_and_its_answer_gives_the_offset() -> None:
@@ -159,18 +160,6 @@ def test_a_missing_permission_for_the_topic_fails_the_batch_and_not_the_producer
     assert driver.offset_of(other) == 0
 
 
-def test_without_a_transaction_a_missing_permission_for_the_cluster_is_told_with_every_batch() -> None:
-    # This error is fatal for Java's producer (KIP-360). Here each batch gets the broker's own answer, so that a
-    # permission that is granted later takes effect without a restart.
-    driver = EngineDriver()
-    refused = driver.send()
-    driver.answer(CLUSTER_AUTHORIZATION_FAILED)
-    assert isinstance(driver.error_of(refused), AuthorizationError)
-    later = driver.send()
-    driver.answer()
-    assert driver.offset_of(later) == 0
-
-
 def test_a_broker_that_speaks_no_common_version_of_produce_fails_the_batch_at_once() -> None:
     cluster = FakeCluster({0: ("host0", 9092)}, {"t": {0: 0}}, api_versions={PRODUCE.key: (0, 2)})
     driver = EngineDriver(cluster=cluster)
@@ -180,6 +169,37 @@ def test_a_broker_that_speaks_no_common_version_of_produce_fails_the_batch_at_on
     assert isinstance(error, DeliveryError) and not error.ambiguous
     assert isinstance(error.__cause__, BrokerError)
     assert driver.sent == []
+    assert driver.engine.refusal is error.__cause__, "the producer is finished, as with Java's"
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (31, "The principal needs IdempotentWrite on the cluster"),
+        (35, "UNSUPPORTED_VERSION"),
+        (49, "INVALID_PRODUCER_ID_MAPPING"),
+        (53, "The principal needs Write on transactional id"),
+        (90, "PRODUCER_FENCED"),
+    ],
+)
+def test_codes_that_end_a_producer_in_java_end_this_one_and_later_calls_say_why(code: int, words: str) -> None:
+    driver = EngineDriver()
+    first = driver.send()
+    driver.answer(code)
+    refusal = driver.engine.refusal
+    assert driver.error_of(first) is refusal and words in str(refusal)
+    late = driver.send(1)
+    assert driver.error_of(late).__cause__ is refusal
+    driver.sleep(60_000)
+    assert len(driver.sent) == 1 and len(driver.cluster.requests_of(INIT_PRODUCER_ID)) == 1
+
+
+@pytest.mark.parametrize("code", [29, 47, 87], ids=str)
+def test_codes_that_fail_one_batch_do_not_end_the_producer(code: int) -> None:
+    driver = EngineDriver()
+    first = driver.send()
+    driver.answer(code)
+    assert first in driver.failed and driver.engine.refusal is None
 
 
 # ---- without idempotence -------------------------------------------------------------------------------------------

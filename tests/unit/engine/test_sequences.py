@@ -45,9 +45,9 @@ def resend(sequences: Sequences, batch: ProducerBatch) -> None:
     batch.on_sent((0, 0))
 
 
-def ack(sequences: Sequences, batch: ProducerBatch, base_offset: int = -1) -> None:
+def ack(sequences: Sequences, batch: ProducerBatch) -> None:
     batch.on_answered(is_definite=True)
-    sequences.on_acked(batch, base_offset)
+    sequences.on_acked(batch)
 
 
 def give_up(sequences: Sequences, batch: ProducerBatch) -> None:
@@ -114,18 +114,9 @@ def test_a_refusal_as_out_of_order_is_a_gap_when_all_before_the_batch_are_acknow
 def test_an_older_acknowledgement_that_comes_late_does_not_take_back_a_newer_one() -> None:
     sequences = started()
     first, second = put_on_wire(sequences), put_on_wire(sequences)
-    ack(sequences, second, 11)
-    ack(sequences, first, 10)
+    ack(sequences, second)
+    ack(sequences, first)
     assert sequences.is_gap_before(put_on_wire(sequences))
-    assert sequences.last_acked_offset(PARTITION) == 11
-
-
-def test_an_unknown_offset_does_not_take_back_a_known_one() -> None:
-    sequences = started()
-    ack(sequences, put_on_wire(sequences, 3), 10)
-    ack(sequences, put_on_wire(sequences, 20), -1)
-    assert sequences.last_acked_offset(PARTITION) == 12
-    assert sequences.last_acked_offset(("t", 2)) == -1
 
 
 # ---- unresolved ----------------------------------------------------------------------------------------------------
@@ -157,7 +148,6 @@ def test_a_new_epoch_numbers_the_unsettled_batches_from_zero_in_order() -> None:
     assert not sequences.may_send(new_batch())
     assert sequences.renumber_when_quiet()
     assert numbers(second, third) == [(1, 0), (1, 2)]
-    assert second.sequence_was_reset
     assert [sequences.may_send(batch) for batch in (second, third)] == [True, False]
     for batch in (second, third):
         resend(sequences, batch)
@@ -369,16 +359,3 @@ def test_an_acknowledgement_under_the_last_producer_id_says_nothing_about_the_ne
     ack(sequences, old)
     put_on_wire(sequences)
     assert not sequences.may_send(new_batch())
-
-
-def test_a_leader_that_lost_its_state_to_retention_does_not_have_what_was_sent_before() -> None:
-    sequences = started()
-    batch = put_on_wire(sequences)
-    batch.on_answered(is_definite=False)
-    resend(sequences, batch)
-    batch.on_answered(is_definite=True)
-    assert batch.may_be_in_log
-    sequences.restart(PARTITION)
-    assert not batch.may_be_in_log
-    give_up(sequences, batch)
-    assert not sequences.is_unresolved(PARTITION)

@@ -248,17 +248,6 @@ def test_fenced_at_the_end_is_final_and_later_calls_say_the_same(
     assert driver.names() == asked
 
 
-def test_fenced_at_commit_says_that_an_earlier_try_may_have_committed() -> None:
-    driver = started(1)
-    driver.fail(END_TXN, -1, 90)
-    commit = driver.commit()
-    driver.run_for(1_000)
-    assert "may have been committed" in str(driver.refusal_of(commit))
-    driver = started(1)
-    driver.fail(END_TXN, 90)
-    assert "committed" not in str(driver.refusal_of(driver.abort()))
-
-
 def test_an_abort_that_the_coordinator_wants_aborted_is_final(transaction_version: int) -> None:
     driver = started(transaction_version)
     driver.fail(END_TXN, 120)

@@ -24,7 +24,7 @@ from kafka_sink.engine import commands as c
 from kafka_sink.engine.transaction import TransactionEvent
 from kafka_sink.errors import DeliveryError, LocalProtocolError, TransportError
 from kafka_sink.producer import sender as sender_module
-from kafka_sink.producer.mailbox import CLOSE
+from kafka_sink.producer.mailbox import CLOSE, COMMIT
 from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import split
 
@@ -374,6 +374,16 @@ def test_records_in_doubt_after_an_interrupt_end_with_its_reason(logger: FakeLog
     shell.sender.run()
     assert str(future.exception(0)).startswith("the producer stopped: nobody knows which are in. ")
     assert shell.engine.inputs == []
+
+
+def test_only_a_commit_that_the_engine_has_seen_is_in_doubt_after_a_bug(logger: FakeLogger) -> None:
+    shell = SenderShell()
+    seen = shell.post_behind(COMMIT)
+    shell.sender.turn()
+    shell.mailbox.break_down(LocalProtocolError("a bug"))
+    unseen = shell.post_behind(COMMIT)
+    shell.sender.run()
+    assert [each.error is not None and each.error.name for each in (seen, unseen)] == ["PKS-5009", "PKS-5001"]
 
 
 def test_a_forgotten_producer_closes_itself() -> None:
