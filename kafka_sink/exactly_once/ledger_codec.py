@@ -134,6 +134,11 @@ def decode_claim(value: bytes) -> str:
     return _text(_parse_content(value).get("run"), "run")
 
 
+def claim_time(value: bytes) -> int:
+    """When a claim was written, by its driver's clock."""
+    return _number(_parse_content(value).get("wall_ms"), "wall_ms", -INT64_MAX, INT64_MAX)
+
+
 def _encode(content: dict[str, Any]) -> bytes:
     body = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     if len(body) < _COMPRESSED_FROM_BYTES:

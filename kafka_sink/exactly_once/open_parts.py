@@ -23,13 +23,20 @@ from kafka_sink.exactly_once.receipt import PreparedTransaction, WrittenPartitio
 from kafka_sink.wire.apis import DESCRIBE_PRODUCERS
 
 NOT_TOLD = (
-    "whether somebody has aborted a part of a transaction is checked only with its coordinator, not with the leaders of "
-    "its partitions ({}). Do not end transactions of a running query, as with kafka-transactions.sh"
+    "whether a part of a transaction was aborted is checked only with its coordinator, not with the leaders of its "
+    "partitions ({}). Do not end transactions of a running query, as with kafka-transactions.sh"
 )
 NOT_SPOKEN = "the brokers do not speak DescribeProducers"
 NOTHING_OPEN = -1
 
 Partition = tuple[str, int]
+
+
+def producers_body(partitions: Iterable[Partition]) -> dict[str, Any]:
+    indexes: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        indexes.setdefault(topic, []).append(index)
+    return {"topics": [{"name": topic, "partition_indexes": found} for topic, found in indexes.items()]}
 
 
 class OpenParts:
@@ -45,10 +52,7 @@ class OpenParts:
         return NOT_TOLD.format(self.refusal) if self.refusal else ""
 
     def question(self) -> dict[str, Any]:
-        indexes: dict[str, list[int]] = {}
-        for topic, index in self.missing:
-            indexes.setdefault(topic, []).append(index)
-        return {"topics": [{"name": topic, "partition_indexes": found} for topic, found in indexes.items()]}
+        return producers_body(self.missing)
 
     def on_body(self, body: Mapping[str, Any]) -> str:
         """Why some partitions have to be asked for again, or an empty text."""
