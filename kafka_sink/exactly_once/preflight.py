@@ -256,10 +256,9 @@ class Preflight(DescribeTransactions):
         transaction = receipt.transaction
         assert transaction is not None and state is not None
         name = f"transaction {transaction.transactional_id}"
-        for each in receipt.written:
-            if (each.topic, each.partition) not in state.partitions:
-                where = f"{each.topic}-{each.partition}"
-                return f"{name} does not hold {where} any more, which its task has written to: it was {WHO_ENDED_IT}"
+        unlisted = _unlisted_partition(receipt, state)
+        if unlisted is not None:
+            return f"{name} does not hold {unlisted} any more, which its task has written to: it was {WHO_ENDED_IT}"
         closed = self.open_parts.closed_part(transaction, receipt.written)
         return None if closed is None else f"{name} {closed}: that part was {WHO_ENDED_IT}"
 
@@ -305,6 +304,11 @@ def _problem(transaction: PreparedTransaction, state: TransactionDescription | N
     if ours != theirs:
         return f"{name} is producer id and epoch {theirs} instead of {ours}: somebody else uses the id"
     return None
+
+
+def _unlisted_partition(receipt: TaskReceipt, state: TransactionDescription) -> str | None:
+    listed = set(state.partitions)
+    return next((f"{one.topic}-{one.partition}" for one in receipt.written if one[:2] not in listed), None)
 
 
 def _time_problem(left_ms: int, margin_ms: int) -> str | None:
