@@ -66,8 +66,8 @@ WHY = """
 | task: Produce | InitProducerId | batches contain the producer id and epoch |
 | commit: Produce of the claim | InitProducerId | earlier drivers must be fenced before the claim |
 | commit: Fetch | Produce of the claim | the ledger is read up to the offset of the claim |
-| commit: DescribeTransactions, Metadata | Fetch | an open decision, or an earlier delivery of the batch, comes first |
-| commit: Produce of the intent | both | it records when they began; later batches of a stream do not wait |
+| commit: DescribeTransactions, DescribeProducers, Metadata | Fetch | an open decision or a delivery comes first |
+| commit: Produce of the intent | all three | it records when they began; later batches of a stream do not wait |
 | commit: EndTxn of the intent | all of these | the decision: every transaction is open, every partition has a leader |
 | commit: EndTxn of the tasks' transactions | EndTxn of the intent | before the decision they may have to be aborted |
 | commit: Produce of the done record | EndTxn of all tasks | readers accept it even if its marker is lost |

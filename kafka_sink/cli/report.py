@@ -93,16 +93,22 @@ class Declined(Exception):
     """The user declined."""
 
 
-def confirm(given: argparse.Namespace, lines: Sequence[str]) -> None:
+GO_ON, YES = "Go on? [yes/no] ", ("y", "yes")
+
+
+def confirm(
+    given: argparse.Namespace, lines: Sequence[str], question: str = GO_ON, answers: Sequence[str] = YES
+) -> None:
     """Asks on standard error, so that standard output has only the JSON object."""
     if given.yes:
         return
-    write_error(printable("\n".join([*lines, "Go on? [yes/no] "])))
+    write_error(printable("\n".join([*lines, question])))
     try:
         answer = sys.stdin.readline()
     except OSError:  # it cannot be read, as under nohup
         answer = ""
     if not answer:
-        raise ConfigError("nobody is there to be asked: nothing was changed. --yes does not ask", COMMAND_WRONG)
-    if answer.strip().lower() not in ("y", "yes"):
+        text = "nobody is there to be asked: nothing was changed. Add --yes to go on without a question"
+        raise ConfigError(text, COMMAND_WRONG)
+    if answer.strip().lower() not in answers:
         raise Declined("nothing was changed")

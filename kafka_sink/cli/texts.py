@@ -111,13 +111,21 @@ Show the open transactions of tasks. read_committed readers of their partitions 
 running query normally has some. "decided" means that the ledger names the transaction: its rows must become visible,
 so do not abort it (recover commits it). A question mark: a ledger record of the sink cannot be read.
 
-  --abort   commit decided transactions, then abort all others of the sink. The command takes over from the driver:
-            stop the query first. Without --abort the transactions end after their transaction.timeout.ms. If the query
-            sets the option ledger.topic, pass the same topic with --ledger-topic
+  --abort   commit decided transactions, then abort all others of the sink. Stop the query first. Without --abort the
+            transactions end after their transaction.timeout.ms. If the query sets the option ledger.topic, pass the
+            same topic with --ledger-topic
+
+The command first shows when the sink was last at work: its newest claim and decision, how long its transactions have
+been open, and whether their producers write (it looks twice, a second apart). It asks before it acts; if a query seems
+to run, it asks for the words "take over". --yes does not ask, for scripts. Without a terminal, --yes is needed.
+
+A query that runs nevertheless is not harmed, but stopped: what its tasks are writing is aborted, and it ends with
+CommitAborted at its next commit. No row is lost or doubled. Start it again, and it writes that batch again.
 
 examples:
   pykafka-sink transactions --bootstrap-server localhost:9092
   pykafka-sink transactions --bootstrap-server localhost:9092 --sink-id orders --abort
+  pykafka-sink transactions --bootstrap-server localhost:9092 --sink-id orders --abort --yes
 """
 
 PERF = """\

@@ -12,7 +12,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka_sink.cli import read_commands
-from kafka_sink.cli.report import DONE, OPEN, REFUSED, Report, batch_word, confirm, decision, verdict_word
+from kafka_sink.cli.report import (
+    DONE,
+    GO_ON,
+    OPEN,
+    REFUSED,
+    YES,
+    Report,
+    batch_word,
+    confirm,
+    decision,
+    verdict_word,
+)
+from kafka_sink.cli.signs import Signs, look_for_signs
 from kafka_sink.cli.sink_client import SinkClient
 from kafka_sink.cli.streams import print_error
 from kafka_sink.error_table.commits import COMMAND_WRONG, LEDGER_UNREADABLE
@@ -22,6 +34,12 @@ from kafka_sink.exactly_once.listing import Listed
 from kafka_sink.exactly_once.session import CommitResult, Conclusion, DriverOperation
 from kafka_sink.exactly_once.set_aside import Aside
 
+TAKE_OVER = "take over"
+TAKING_OVER = (
+    "Stop the query first. If it runs, this command takes the place of its driver for a moment: what its tasks are",
+    "writing is aborted, and the query stops with CommitAborted at its next commit. No row is lost or doubled: when it",
+    "is started again, it writes them again. A query that is between two batches goes on.",
+)
 _EXIT_CODES = {Aside.DONE: DONE, Aside.CHANGED: OPEN, Aside.IN_DOUBT: OPEN, Aside.FAILED: REFUSED}
 
 
@@ -52,7 +70,8 @@ def abort_transactions(sink: SinkClient, given: argparse.Namespace) -> Report:
         sink.known_decisions()  # a misspelled sink has no open transactions, either
         return Report(DONE, {**found.content, "aborted": []}, found.lines)
     sink.check_ledger_is_theirs()
-    confirm(given, [*found.lines, "", "Whatever is not decided will be aborted; a running query would be disturbed."])
+    signs = look_for_signs(sink)
+    confirm_abort(given, found.lines, signs)
     verdicts = [_raise_on_error(verdict) for verdict in sink.run_for_each(DriverOperation.SWEEP)]
     swept = sorted(one for verdict in verdicts for one in verdict.swept)
     told = [note for verdict in verdicts for note in verdict.notes]
@@ -63,10 +82,26 @@ def abort_transactions(sink: SinkClient, given: argparse.Namespace) -> Report:
         "sink_id": sink.named_sink,
         "aborted": swept,
         "left_open": [one.transactional_id for one in left.found],
+        "signs": [one.content() for one in signs],
         "notes": [*told, *left.notes],
     }
     exit_code = REFUSED if content["notes"] else OPEN if left.found else DONE
     return Report(exit_code, content, [*lines, *told, *left.notes])
+
+
+def confirm_abort(given: argparse.Namespace, shown: Sequence[str], signs: Sequence[Signs]) -> None:
+    """Shows what is alive, also with --yes. Words are asked for before the work of a query that seems to run is
+    aborted."""
+    lines = [*shown, "", *(line for one in signs for line in one.lines()), ""]
+    if any(one.reason_to_think_it_lives() for one in signs):
+        lines += TAKING_OVER
+        question, answers = f'Type "{TAKE_OVER}" to go on: ', [TAKE_OVER]
+    else:
+        lines.append("Decided transactions will be committed, all others of this sink aborted.")
+        question, answers = GO_ON, YES
+    if given.yes:
+        print_error("\n".join(lines))
+    confirm(given, lines, question, answers)
 
 
 def resolve(sink: SinkClient, given: argparse.Namespace) -> Report:

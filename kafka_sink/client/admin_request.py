@@ -44,7 +44,8 @@ class Leader(NamedTuple):
 
 
 class Leaders(NamedTuple):
-    """Each leader gets the body with its own partitions only, by topic name and `partition_index` under `topics`."""
+    """Each leader gets the body with its own partitions only, by topic name under `topics`: as `partitions` with a
+    `partition_index` each, or as `partition_indexes`."""
 
     partitions: tuple[tuple[str, int], ...]
 
@@ -153,7 +154,11 @@ def topics_of(target: Target) -> set[str]:
 def select_partitions(body: Mapping[str, Any], partitions: set[tuple[str, int]]) -> Mapping[str, Any]:
     topics = []
     for topic in body["topics"]:
-        own = [asked for asked in topic["partitions"] if (topic["name"], asked["partition_index"]) in partitions]
-        if own:
-            topics.append({**topic, "partitions": own})
+        name = topic["name"]
+        if "partition_indexes" in topic:
+            own = {"partition_indexes": [one for one in topic["partition_indexes"] if (name, one) in partitions]}
+        else:
+            own = {"partitions": [one for one in topic["partitions"] if (name, one["partition_index"]) in partitions]}
+        if any(own.values()):
+            topics.append({**topic, **own})
     return {**body, "topics": topics}

@@ -373,6 +373,8 @@ class Committer:
             return
         if not part.is_supported:
             self._notes.append(NOT_DESCRIBED)
+        elif part.open_parts.note:
+            self._notes.append(part.open_parts.note)
         found = part.check()
         if found.problem is not None:
             self._abandon(now_ms, found.problem)

@@ -142,6 +142,11 @@ def decode_claim(value: bytes) -> FoundClaim:
     return FoundClaim(_text(content.get("run"), "run"), _text(content["line"], "line") if "line" in content else None)
 
 
+def claim_time(value: bytes) -> int:
+    """When a claim was written, by its driver's clock."""
+    return _number(_parse_content(value).get("wall_ms"), "wall_ms", -INT64_MAX, INT64_MAX)
+
+
 def _encode(content: dict[str, Any]) -> bytes:
     body = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     if len(body) < _COMPRESSED_FROM_BYTES:

@@ -23,14 +23,16 @@ from kafka_sink.exactly_once.log_scan import (
     READ_UNCOMMITTED,
     offsets_body,
 )
+from kafka_sink.exactly_once.open_parts import producers_body
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.preflight import DescribeTransactions, TransactionDescription
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
-from kafka_sink.wire.apis import LIST_OFFSETS, LIST_TRANSACTIONS
+from kafka_sink.wire.apis import DESCRIBE_PRODUCERS, LIST_OFFSETS, LIST_TRANSACTIONS
 
 LIST = RequestKey("list transactions")
 ENDS, STABLE = RequestKey("log ends"), RequestKey("stable offsets")
+MARKS = RequestKey("describe producers")
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
@@ -140,6 +142,33 @@ class TransactionListing(StepChain):
                 self.fail("the brokers do not speak DescribeTransactions")
             self.found = [part.found[one] for one in sorted(part.found) if part.found[one].state in OPEN_STATES]
         return None
+
+
+class ProducerMarks(CommitStep):
+    """The last sequence number of each producer id in each partition: two looks tell which producers write. What no
+    leader tells (it is away, Read on the topic is missing, the API is not spoken) is left out."""
+
+    def __init__(self, settings: DeliverySettings, found: Sequence[TransactionDescription], now_ms: int) -> None:
+        super().__init__(settings)
+        self.last: dict[tuple[str, int, int], int] = {}
+        self._producer_ids = {one.producer_id for one in found}
+        partitions = sorted({where for one in found for where in one.partitions})
+        if partitions:
+            target, body = Leaders(tuple(partitions)), producers_body(partitions)
+            self.queue.ask(now_ms, MARKS, target, DESCRIBE_PRODUCERS, body)
+
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
+        for body in answer.bodies:
+            self.on_body(now_ms, answer.key, body)
+        self.queue.drop_all()
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        for topic in body["topics"]:
+            for told in topic["partitions"]:
+                for one in told["active_producers"]:
+                    if one["producer_id"] in self._producer_ids:
+                        where = topic["name"], told["partition_index"], one["producer_id"]
+                        self.last[where] = one["last_sequence"]
 
 
 class LogEnds(CommitStep):

@@ -57,6 +57,7 @@ _TABLES: Mapping[int, Mapping[int, Meaning]] = {
     apis.FETCH.key: _READ,
     apis.LIST_OFFSETS.key: _READ,
     apis.DESCRIBE_TRANSACTIONS.key: {**_BY_COORDINATOR, 105: Meaning.NEVER},  # TRANSACTIONAL_ID_NOT_FOUND
+    apis.DESCRIBE_PRODUCERS.key: {-1: Meaning.REPEAT},
 }
 
 
@@ -79,6 +80,7 @@ _LESS_NEEDED: Mapping[str, str] = {
     apis.METADATA.name: "Describe, Read or Write",
     apis.LIST_OFFSETS.name: "Describe or Read",
     apis.DESCRIBE_TRANSACTIONS.name: "Describe or Write",
+    apis.DESCRIBE_PRODUCERS.name: "Read",
 }
 
 

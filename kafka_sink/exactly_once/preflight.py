@@ -1,5 +1,5 @@
-"""C2: checks that all transactions of the batch are as their receipts say, that there is time to commit them, that each
-partition they wrote to has a leader, and that each topic is still the one that they wrote to.
+"""C2: checks that all transactions of the batch still hold what their receipts say, that there is time to commit them,
+that each partition they wrote to has a leader, and that each topic is still the one that they wrote to.
 
 DescribeTransactions changes nothing: it answers with state, producer id, epoch, and when the transaction began on the
 coordinator's clock. Only differences of broker times are used. A receipt's remaining time gives the brokers' time when
@@ -14,6 +14,10 @@ A topic that was deleted took its rows with it, and brokers commit the transacti
 it has another id. Either way the batch is refused, so that it runs again. So it is if the ledger was deleted: nobody
 would acknowledge the decision. Brokers learn of a new topic one after the other, so the check asks again for a while
 before it believes that a topic is gone.
+
+Any client may end a transaction at any moment, also while its task is writing. So the coordinator must name every
+partition of the receipt, and the leaders must say that the transaction is open there since the task's first row
+(open_parts.py).
 """
 
 from __future__ import annotations
@@ -21,18 +25,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kafka_sink.client.admin_request import AdminResponse, AnyBroker, Coordinators, RequestKey, ResponseKind
+from kafka_sink.client.admin_request import (
+    AdminResponse,
+    AnyBroker,
+    Coordinators,
+    Leaders,
+    RequestKey,
+    ResponseKind,
+)
 from kafka_sink.client.cluster import NO_LEADER, NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.exactly_once.commit_step import MORE_TIME, CommitStep
 from kafka_sink.exactly_once.ledger import UNKNOWN_TIME
+from kafka_sink.exactly_once.open_parts import NOT_SPOKEN, OpenParts
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
-from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, METADATA
+from kafka_sink.wire.apis import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, METADATA
 
 DESCRIBE, DESCRIBE_AGAIN = RequestKey("describe transactions"), RequestKey("describe transactions", 1)
 LEADERS = RequestKey("find partitions without a leader")
+OPEN_PARTS, OPEN_PARTS_AGAIN = RequestKey("describe producers"), RequestKey("describe producers", 1)
 ONGOING = "Ongoing"
 # A younger driver of the sink aborts what an older run has prepared, before the older run notices that it is fenced.
 WHO_ENDED_IT = (
@@ -77,11 +90,14 @@ class DescribeTransactions(CommitStep):
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         if answer.kind is ResponseKind.UNSUPPORTED:
-            self.is_supported = False
             # Only this request: leaders and topics can still be looked at.
             self.queue.drop(answer.key)
+            self.on_unsupported(answer.key)
             return
         super().on_answer(now_ms, answer)
+
+    def on_unsupported(self, key: RequestKey) -> None:
+        self.is_supported = False
 
     def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
         self.on_bodies(now_ms, answer)
@@ -133,7 +149,8 @@ class PreflightResult(NamedTuple):
 
 
 class Preflight(DescribeTransactions):
-    """Describes the transactions of a batch, and waits until each partition that they wrote to has a leader."""
+    """Describes the transactions of a batch and where they are open, and waits until each partition that they wrote to
+    has a leader."""
 
     def __init__(
         self, settings: DeliverySettings, receipts: Sequence[TaskReceipt], now_ms: int, *, has_ledger: bool = True
@@ -142,6 +159,8 @@ class Preflight(DescribeTransactions):
         self._transactional_ids = [transaction.transactional_id for transaction, _ in self._checked]
         super().__init__(settings, self._transactional_ids, now_ms)
         self._partitions = {(each.topic, each.partition) for receipt in receipts for each in receipt.written}
+        self.open_parts = self._new_open_parts()
+        self._ask_leaders(now_ms, OPEN_PARTS)
         self._topic_ids = {(topic, one) for receipt in receipts for topic, one in receipt.topic_ids.items()}
         self._leaderless = ""
         topics = sorted({topic for topic, _ in self._partitions})
@@ -149,6 +168,13 @@ class Preflight(DescribeTransactions):
             topics.append(settings.ledger_topic)
         body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
         self.queue.ask(now_ms, LEADERS, AnyBroker(), METADATA, body)
+
+    def _new_open_parts(self) -> OpenParts:
+        return OpenParts(self._partitions, {transaction.producer_id for transaction, _ in self._checked})
+
+    def _ask_leaders(self, now_ms: int, key: RequestKey) -> None:
+        target = Leaders(tuple(self.open_parts.missing))
+        self.queue.ask(now_ms, key, target, DESCRIBE_PRODUCERS, self.open_parts.question())
 
     @property
     def lateness(self) -> str:
@@ -165,8 +191,26 @@ class Preflight(DescribeTransactions):
     def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
         if answer.key == LEADERS:
             self._on_metadata(now_ms, answer.bodies[0])
+        elif answer.key.purpose == OPEN_PARTS.purpose:
+            self._on_open_parts(now_ms, answer)
         else:
             super().on_bodies(now_ms, answer)
+
+    def on_unsupported(self, key: RequestKey) -> None:
+        if key.purpose == OPEN_PARTS.purpose:
+            self.open_parts.give_up(NOT_SPOKEN)
+        else:
+            super().on_unsupported(key)
+
+    def _on_open_parts(self, now_ms: int, answer: AdminResponse) -> None:
+        """Some leaders may not have answered, or may not be leaders any more."""
+        for body in answer.bodies:
+            self.last_trouble = self.open_parts.on_body(body) or self.last_trouble
+        if self.open_parts.missing:
+            self.queue.replace(answer.key, Leaders(tuple(self.open_parts.missing)), self.open_parts.question())
+            self.queue.repeat(now_ms, answer.key, find_again=True)
+        else:
+            self.queue.drop(answer.key)
 
     def _on_metadata(self, now_ms: int, metadata: Mapping[str, Any]) -> None:
         if self._waits_for_topics(now_ms, metadata):
@@ -186,6 +230,8 @@ class Preflight(DescribeTransactions):
             self.found.clear()
             self._missing = dict.fromkeys(self._transactional_ids)
             self._ask(now_ms, DESCRIBE_AGAIN)
+            self.open_parts = self._new_open_parts()
+            self._ask_leaders(now_ms, OPEN_PARTS_AGAIN)
 
     def check(self) -> PreflightResult:
         """What the descriptions say, when it is finished. If brokers do not describe transactions, it is unknown how
@@ -198,7 +244,7 @@ class Preflight(DescribeTransactions):
         for transaction, receipt in self._checked:
             state = self.found.get(transaction.transactional_id)
             who_ended_it = WHO_ENDED_IT_IN_EXPORT if receipt.key.is_label else WHO_ENDED_IT
-            problem = _problem(transaction, state, who_ended_it)
+            problem = _problem(transaction, state, who_ended_it) or self._part_problem(receipt, state, who_ended_it)
             if state is None or problem is not None:
                 return PreflightResult(problem)
             described.append((state, receipt))
@@ -208,6 +254,20 @@ class Preflight(DescribeTransactions):
         left_ms = min(state.start_ms + state.timeout_ms - broker_now_ms for state, _ in described)
         since_ms = min(state.start_ms for state, _ in described)
         return PreflightResult(_time_problem(left_ms, margin_ms), left_ms, since_ms)
+
+    def _part_problem(
+        self, receipt: TaskReceipt, state: TransactionDescription | None, who_ended_it: str
+    ) -> str | None:
+        """Is what the task wrote still in the open transaction? One that was aborted may have begun again under the
+        same id and epoch, without the rows from before."""
+        transaction = receipt.transaction
+        assert transaction is not None and state is not None
+        name = f"transaction {transaction.transactional_id}"
+        unlisted = _unlisted_partition(receipt, state)
+        if unlisted is not None:
+            return f"{name} does not hold {unlisted} any more, which its task has written to: it was {who_ended_it}"
+        closed = self.open_parts.closed_part(transaction, receipt.written)
+        return None if closed is None else f"{name} {closed}: that part was {who_ended_it}"
 
     def _waits_for_topics(self, now_ms: int, metadata: Mapping[str, Any]) -> bool:
         gone = self._find_gone(metadata)
@@ -251,6 +311,11 @@ def _problem(transaction: PreparedTransaction, state: TransactionDescription | N
     if ours != theirs:
         return f"{name} is producer id and epoch {theirs} instead of {ours}: somebody else uses the id"
     return None
+
+
+def _unlisted_partition(receipt: TaskReceipt, state: TransactionDescription) -> str | None:
+    listed = set(state.partitions)
+    return next((f"{one.topic}-{one.partition}" for one in receipt.written if one[:2] not in listed), None)
 
 
 def _time_problem(left_ms: int, margin_ms: int) -> str | None:

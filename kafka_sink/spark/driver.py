@@ -31,6 +31,7 @@ from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import label_of, sink_id_of_query
 from kafka_sink.exactly_once.ledger import batch_at_hand, line_of
 from kafka_sink.exactly_once.messages import aborted_error
+from kafka_sink.exactly_once.open_parts import NOT_TOLD
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, summarize_receipts
 from kafka_sink.exactly_once.session import (
     CommitResult,
@@ -55,6 +56,8 @@ _LOGGER = logging.getLogger("kafka_sink")
 MAX_TIMEOUT = "transaction.max.timeout.ms"
 # The part of a transaction's timeout that must be left at the decision, so that a restart can still carry it out.
 MARGIN_MS_MAX, MARGIN_SHARE = 60_000, 4
+# A note that begins so does not change from batch to batch.
+ONCE = NOT_TOLD.partition("{")[0]
 DRIVERS_MAX = 32
 # By the options of the producer, which all queries of an application usually share.
 CLIENTS_MAX = 8
@@ -88,13 +91,13 @@ class Driver:
         return self.run(operation, key, receipts)
 
     def _look_ahead(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> None:
-        """A commit asks the ledger's leader, the coordinators of the driver and of each transaction, and all brokers
-        for open transactions."""
+        """A commit asks the leaders of the ledger and of each written partition, the coordinators of the driver and of
+        each transaction, and all brokers for open transactions."""
         ids = [receipt.transaction.transactional_id for receipt in receipts if receipt.transaction is not None]
+        topics = sorted({written.topic for receipt in receipts for written in receipt.written})
         if key.has_ledger:
-            self._client.look_ahead([self._options.ledger_topic], [self._session.transactional_id, *ids])
-        else:
-            self._client.look_ahead([], ids)
+            topics, ids = [self._options.ledger_topic, *topics], [self._session.transactional_id, *ids]
+        self._client.look_ahead(topics, ids)
 
     @property
     def _client(self) -> Client:
@@ -109,7 +112,7 @@ class Driver:
         job = Job(operation, key, receipts, wall_ms=int(time.time() * 1000))
         verdict = self._client.run(Committer(self._delivery_settings(), self._session, job, self._client.now_ms()))
         for note in verdict.notes:
-            if note == NOT_VERIFIED:
+            if note == NOT_VERIFIED or note.startswith(ONCE):
                 warn_once(note)
             else:
                 _LOGGER.warning("sink %s: %s", self._session.sink_id, note)

@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
 from kafka_sink import Producer
+from kafka_sink.cli import signs
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.exactly_once import ledger_read
 from kafka_sink.exactly_once.identity import sink_id_of_checkpoint, sink_id_of_query
@@ -22,7 +23,7 @@ from kafka_sink.testing.acl import Acl
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
 from tests.chaos.bare_spark import BareQuery, Checkpoint, settings_of
 from tests.integration.asking import client_of
-from tests.integration.commanding import ROWS_PER_TASK, Shell, Sink, rows
+from tests.integration.commanding import ROWS_PER_TASK, Said, Shell, Sink, rows
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
@@ -319,6 +320,67 @@ def check_abort(shell: Shell, sink: Sink) -> None:
     assert foreign in everybody
     assert shell.about(other, "transactions", "--abort", "--yes").exit_code == 0
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
+
+
+# ---- transactions of a query that may be alive -------------------------------------------------------------------
+
+
+def ask_to_abort(shell: Shell, sink: Sink, monkeypatch: pytest.MonkeyPatch, answer: str) -> Said:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+    return shell.about(sink, "transactions", "--abort")
+
+
+def test_before_it_aborts_what_a_query_may_be_writing_the_command_asks_for_words(
+    sink: Sink, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink.deliver(BATCH)
+    sink.task(NEXT, 7)
+    asked = ask_to_abort(shell, sink, monkeypatch, "yes\n")
+    assert asked.exit_code == 1 and "nothing was changed" in asked.err
+    assert (
+        f"open transactions: 1 of run {sink.run}, for" in asked.err
+        and f"last claimed the ledger: run {sink.run}" in asked.err
+    )
+    assert "newest decision: batch 0 of query-1, delivered" in asked.err
+    assert "A query seems to be running: its open transactions began" in asked.err
+    assert "Stop the query first" in asked.err and 'Type "take over" to go on' in asked.err
+    nobody = ask_to_abort(shell, sink, monkeypatch, "")
+    assert nobody.exit_code == 2 and "Add --yes" in nobody.err
+    assert shell.about(sink, "transactions").exit_code == 1
+    done = ask_to_abort(shell, sink, monkeypatch, "take over\n")
+    assert done.exit_code == 0 and f"aborted {sink.sink_id}-{sink.run}-7-0" in done.out
+    assert sink.visible() == sorted(rows(BATCH, 0, 1))
+
+
+def test_of_a_sink_that_has_done_nothing_for_a_while_it_asks_for_a_yes(
+    sink: Sink, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink.deliver(BATCH)
+    sink.task(NEXT, 7)
+    monkeypatch.setattr(signs, "LIVE_MS", 0)
+    asked = ask_to_abort(shell, sink, monkeypatch, "yes\n")
+    assert asked.exit_code == 0 and "seems to be running" not in asked.err and "[yes/no]" in asked.err
+
+
+def test_a_producer_that_writes_between_two_looks_is_alive(
+    sink: Sink, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long its transaction has been open."""
+    sink.deliver(BATCH)
+    monkeypatch.setattr(signs, "LIVE_MS", 0)
+    options = {"bootstrap.servers": sink.servers, "transactional.id": f"{sink.sink_id}-{sink.run}-7-0"}
+    with Producer(options) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(sink.topic, value=b"first", partition=0).result(60)
+        monkeypatch.setattr(
+            "kafka_sink.cli.signs.time.sleep",
+            lambda _: producer.send(sink.topic, value=b"second", partition=0).result(60),
+        )
+        asked = shell.about(sink, "transactions", "--abort", "--yes", "--json")
+        assert f"A query seems to be running: {signs.MOVES}" in asked.err
+        (told,) = asked.content["signs"]
+        assert told["seems_to_run"] == signs.MOVES and told["open_transactions"] == 1
 
 
 def test_a_transaction_of_an_application_that_is_no_sink_is_not_listed(broker: EmbeddedBroker, shell: Shell) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +15,11 @@ from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.log_scan import RawBatch
 from kafka_sink.exactly_once.next_step import NextStep
+from kafka_sink.exactly_once.open_parts import OpenParts
 from kafka_sink.exactly_once.outcome import Meaning, meaning
 from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.preflight import ONGOING
-from kafka_sink.exactly_once.receipt import PreparedTransaction
+from kafka_sink.exactly_once.receipt import PreparedTransaction, WrittenPartition
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.exactly_once.sweep import SweepRule
@@ -107,6 +109,31 @@ def marker_epoch_not_compared(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(LedgerRead, "_transaction_ended_by", ended_by)
     patch.setattr(end_txn, "_can_end", can_end)
+
+
+def partitions_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """a transaction is decided by its state and epoch alone, whatever it still holds of what its task has written"""
+    patch.setattr(preflight.Preflight, "_part_problem", lambda *_: None)
+
+
+def list_of_partitions_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """where leaders tell nothing, a transaction counts as holding what it no longer lists"""
+    patch.setattr(preflight, "_unlisted_partition", lambda *_: None)
+
+
+def leaders_not_asked(patch: pytest.MonkeyPatch) -> None:
+    """whether a transaction still holds its rows is checked with the coordinator's list of partitions alone"""
+    patch.setattr(OpenParts, "closed_part", lambda *_: None)
+
+
+def start_offset_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """a transaction that is open in a partition counts as holding all rows there, wherever it begins"""
+    closed_part = OpenParts.closed_part
+
+    def changed(self: OpenParts, transaction: PreparedTransaction, written: Iterable[WrittenPartition]) -> str | None:
+        return closed_part(self, transaction, [one._replace(first_offset=-1) for one in written])
+
+    patch.setattr(OpenParts, "closed_part", changed)
 
 
 def sweep_of_every_run(patch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,17 @@ import pytest
 
 from tests.mistakes import deciding, ending, naming
 from tests.model.world import Budget
-from tests.sim.delivery.breakers import EXPIRY, LIES, LOST_MARKERS, POOL, PROCESSES, SET_BACK, TWINS, UNNAMED
+from tests.sim.delivery.breakers import (
+    EXPIRY,
+    LIES,
+    LOST_MARKERS,
+    OPERATORS,
+    POOL,
+    PROCESSES,
+    SET_BACK,
+    TWINS,
+    UNNAMED,
+)
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,11 @@ MISTAKES = (
     Mistake(ending.silence_is_consent, seeds(400)),
     Mistake(ending.no_is_believed, seeds(200, LIES)),
     Mistake(ending.marker_epoch_not_compared, seeds(100, LOST_MARKERS)),
+    Mistake(ending.partitions_not_compared, seeds(100, OPERATORS)),
+    # tests/unit/exactly_once/test_ended_by_others.py finds it in every run; here leaders always tell.
+    Mistake(ending.list_of_partitions_not_compared),
+    Mistake(ending.leaders_not_asked, seeds(100, OPERATORS)),
+    Mistake(ending.start_offset_not_compared, seeds(100, OPERATORS)),
     Mistake(ending.sweep_of_every_run, seeds(500)),
     Mistake(ending.no_sweep, seeds(20)),
     Mistake(ending.leaders_not_awaited, seeds(20)),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -57,9 +58,20 @@ class TinyBroker:
         code, producer_id, epoch = self.init(transactional_id, None)
         if code:
             return -1, -1, -1
-        self._begin(transactional_id, partition)
-        offset = self._append(partition, (producer_id, epoch, _data(value, producer_id, epoch), None))
-        return producer_id, epoch, offset
+        self.add_partitions(transactional_id, [partition])
+        return producer_id, epoch, self.write(partition, value, producer_id, epoch)
+
+    def add_partitions(self, transactional_id: str, added: Iterable[Any]) -> None:
+        """Begins the transaction, if none is open."""
+        producer_id, epoch, state, partitions, start = self.transactions[transactional_id]
+        if state != ONGOING:
+            self.clock += 1
+            start, partitions = self.clock, ()
+        partitions = tuple(sorted({*partitions, *added}))
+        self.transactions[transactional_id] = (producer_id, epoch, ONGOING, partitions, start)
+
+    def write(self, partition: Any, value: bytes, producer_id: int, epoch: int) -> int:
+        return self._append(partition, (producer_id, epoch, _data(value, producer_id, epoch), None))
 
     # ---- events without a request ----
 
@@ -75,6 +87,10 @@ class TinyBroker:
         for partition in () if is_lost else partitions:
             self._append(partition, (producer_id, epoch, None, state == PREPARE[True]))
         self.transactions[transactional_id] = (producer_id, epoch, COMPLETE[state], (), start)
+
+    def write_marker(self, partition: Any, producer_id: int, epoch: int, *, commit: bool) -> None:
+        """As Kafka's own tool does (WriteTxnMarkers): the coordinator does not hear of it."""
+        self._append(partition, (producer_id, epoch, None, commit))
 
     # ---- requests of the driver ----
 
@@ -114,7 +130,7 @@ class TinyBroker:
         )
         topic = body["v3_and_below_topics"][0]
         if not code:
-            self._begin(body["v3_and_below_transactional_id"], (topic["name"], topic["partitions"][0]))
+            self.add_partitions(body["v3_and_below_transactional_id"], [(topic["name"], topic["partitions"][0])])
         partition = {"partition_index": topic["partitions"][0], "partition_error_code": code}
         return {"results_by_topic_v3_and_below": [{"name": topic["name"], "results_by_partition": [partition]}]}
 
@@ -125,14 +141,6 @@ class TinyBroker:
         if known[1] != epoch:
             return 90
         return 51 if known[2] in COMPLETE else 0
-
-    def _begin(self, transactional_id: str, partition: Any) -> None:
-        producer_id, epoch, state, partitions, start = self.transactions[transactional_id]
-        if state != ONGOING:
-            self.clock += 1
-            start, partitions = self.clock, ()
-        partitions = tuple(sorted({*partitions, partition}))
-        self.transactions[transactional_id] = (producer_id, epoch, ONGOING, partitions, start)
 
     def _on_Produce(self, body: Any, request: AdminRequest) -> dict[str, Any]:
         topic = body["topic_data"][0]
@@ -158,7 +166,7 @@ class TinyBroker:
             if known[2] != ONGOING or partition not in known[3]:
                 return 48, -1
         else:
-            self._begin(transactional_id, partition)
+            self.add_partitions(transactional_id, [partition])
         return 0, self._append(partition, (producer_id, epoch, records, None))
 
     def _append(self, partition: Any, entry: Any) -> int:
@@ -168,13 +176,13 @@ class TinyBroker:
 
     def _on_EndTxn(self, body: Any, request: AdminRequest) -> dict[str, Any]:
         is_first = request.version_max <= 4
-        code = self._end(
-            body["transactional_id"], body["producer_id"], body["producer_epoch"], body["committed"], is_first
-        )
+        owner = body["transactional_id"], body["producer_id"], body["producer_epoch"]
+        code = self.end(*owner, commit=body["committed"], is_first=is_first)
         producer_id, epoch = self.transactions[body["transactional_id"]][:2] if code == 0 else (-1, -1)
         return {"error_code": code, "producer_id": producer_id, "producer_epoch": epoch}
 
-    def _end(self, transactional_id: str, producer_id: int, epoch: int, commit: bool, is_first: bool) -> int:
+    def end(self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, is_first: bool) -> int:
+        """`is_first`: by the rules of transaction version 1, which a request of an old version selects."""
         known = self.transactions.get(transactional_id)
         if known is None or known[0] != producer_id:
             return 49
@@ -229,14 +237,28 @@ class TinyBroker:
         return {"error_code": 0, "responses": [{"topic": topic["topic"], "partitions": [answered]}]}
 
     def last_stable_offset(self, partition: Any) -> int:
+        return min(self._open_since(partition).values(), default=len(self.logs.get(partition, [])))
+
+    def _open_since(self, partition: Any) -> dict[int, int]:
+        """The first offsets of open transactions by producer id."""
         open_since: dict[int, int] = {}
-        entries = self.logs.get(partition, [])
-        for offset, entry in enumerate(entries):
+        for offset, entry in enumerate(self.logs.get(partition, [])):
             if entry[2] is None:
                 open_since.pop(entry[0], None)
             elif entry[0] >= 0:
                 open_since.setdefault(entry[0], offset)
-        return min(open_since.values(), default=len(entries))
+        return open_since
+
+    def _on_DescribeProducers(self, body: Any, request: AdminRequest) -> dict[str, Any]:
+        topics = []
+        for topic in body["topics"]:
+            answered = []
+            for number in topic["partition_indexes"]:
+                open_since = self._open_since((topic["name"], number))
+                active = [{"producer_id": one, "current_txn_start_offset": at} for one, at in open_since.items()]
+                answered.append({"partition_index": number, "error_code": 0, "active_producers": active})
+            topics.append({"name": topic["name"], "partitions": answered})
+        return {"topics": topics}
 
     def _on_DescribeTransactions(self, body: Any, request: AdminRequest) -> dict[str, Any]:
         states = []

@@ -125,6 +125,9 @@ class Books:
         self.forbidden: dict[str, str] = {}
         # Transactions (id, producer id, epoch) that the coordinator has aborted because they timed out.
         self.timed_out: set[tuple[str, int, int]] = set()
+        # Transactions that an operator has ended, and those that a driver has begun to check.
+        self.ended_by_others: set[tuple[str, int, int]] = set()
+        self.checked: set[tuple[str, int, int]] = set()
 
     def generations(self, key: BatchKey) -> list[Batch]:
         return [batch for batch in self.batches if batch.key == key]

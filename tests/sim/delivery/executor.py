@@ -182,7 +182,7 @@ def _finish(executor: Executor, attempt: Attempt, started_ms: int) -> Script:
     for record in records:
         where = record.topic_partition
         one = WrittenPartition(*where, 1, record.offset, record.offset)
-        written[where] = one if where not in written else _joined(written[where], one)
+        written[where] = one if where not in written else written[where].merge(one)
     return TaskReceipt(  # type: ignore[return-value]
         attempt.key,
         attempt.run,
@@ -200,12 +200,3 @@ def _finish(executor: Executor, attempt: Attempt, started_ms: int) -> Script:
         row_count=len(records),
         digest=attempt.batch.digest_of(attempt.rows),
     )
-
-
-def _joined(one: WrittenPartition, other: WrittenPartition) -> WrittenPartition:
-    """The offset of an old duplicate is unknown (-1) and does not count."""
-    known = [each for each in (one, other) if each.last_offset >= 0]
-    count = one.row_count + other.row_count
-    if len(known) < 2:
-        return (known or [one])[0]._replace(row_count=count)
-    return one.merge(other)

@@ -193,6 +193,10 @@ class Query:
         self.downtime_ms = 0
 
     def _on_decided(self, phase: Phase) -> None:
+        if phase is Phase.CHECKING:
+            machines = [host.machine for host in self.hosts if host.machine is not None]
+            prepared = [one.transaction for machine in machines for one in machine._receipts]
+            self.stage.books.checked.update(one[:3] for one in prepared if one is not None)
         if self.cut_at is not None and self.cut_at.is_now(phase):
             self.cut_at = None
             self._cut_off()

@@ -6,9 +6,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.sim.delivery.assumptions import LIES
-from tests.sim.delivery.breakers import EXPIRY, FAULTS_OF, LOST_MARKERS, POOL, PROCESSES, SET_BACK, TWINS, UNNAMED
+from tests.sim.delivery.breakers import (
+    EXPIRY,
+    FAULTS_OF,
+    LOST_MARKERS,
+    OPERATORS,
+    POOL,
+    PROCESSES,
+    SET_BACK,
+    TWINS,
+    UNNAMED,
+)
 from tests.sim.delivery.breakers import LIES as LYING
 from tests.sim.delivery.leaders import CAUSES
+from tests.sim.delivery.operators import WAYS
 from tests.sim.delivery.plan import ALL_FAULTS, LEADERLESS
 
 ENDS = (
@@ -51,6 +62,10 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
     EXPIRY: ("driver's id expired", "task's id expired"),
     LYING: tuple(f"lie: {api} answered with {code}" for api, codes in LIES.items() for code in codes),
     POOL: ("transactional id used again",),
+    OPERATORS: (
+        *(f"ended by an operator: {way}" for way in WAYS), "commit: a partition is not in the transaction any more",
+        "commit: a part of the transaction is closed",
+    ),
     UNNAMED: (
         "commit without ledger: delivered", "commit without ledger: CommitAborted", "commit without ledger: CommitLost",
         "a write without a ledger is visible in part", "abort without ledger: aborted",

@@ -175,8 +175,9 @@ class DeliverySimulation(Course[Plan]):
             self.stage.arm(pick.choice(drivers if is_for_driver else tasks), direction, armed)
 
     def hurt(self, kind: str, pick: Random, length_ms: int) -> bool:
-        if kind in self.stage.assumptions.table:
-            return self.stage.assumptions.table[kind](pick, length_ms)
+        for table in (self.stage.assumptions.table, self.stage.operators.table):
+            if kind in table:
+                return table[kind](pick, length_ms)
         if kind == "no_leader":
             return self.stage.leaders.lose(pick, length_ms)
         if kind == "second_driver":

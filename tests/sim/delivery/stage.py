@@ -18,6 +18,7 @@ from tests.sim.delivery.claims import Claims
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.executor import Executor
 from tests.sim.delivery.leaders import Leaders
+from tests.sim.delivery.operators import Operators
 from tests.sim.delivery.plan import LEDGER, SINK, Plan
 from tests.sim.delivery.verdicts import Verdicts
 from tests.sim.dice import Dice
@@ -48,6 +49,7 @@ class Stage:
         self.leaders = Leaders(
             network, trace, self.books, self.assumptions.lied_about, freshness_ms=plan.options.retry_backoff_ms
         )
+        self.operators = Operators(network, trace, self.books, plan.transaction_version)
         has_one_process = plan.forgetful == 0 and PROCESSES not in plan.breakers
         claims = Claims(network.core.cluster.topics[LEDGER].partitions[0].log, is_strict=has_one_process)
         self.verdicts = Verdicts(

@@ -1,8 +1,8 @@
 """The verdict of the driver's machine on each operation is counted, recorded in the books and checked at once.
 
 The text of a CommitLost is parsed: it names Spark partitions, the ledger says which transactions those are, and a loss
-is accepted only if the coordinator has aborted each of them after its time-out. "Another driver" is accepted only if
-another run has claimed the ledger since.
+is accepted only if the coordinator has aborted each of them, after its time-out or because an operator asked for it.
+"Another driver" is accepted only if another run has claimed the ledger since.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Verdicts:
                 return
         if any(not loss.is_resolved for loss in batch.losses):
             raise Violation("I13", f"{batch} was lost otherwise before: {error}")
-        self._check_timed_out(lost, str(error))
+        self._check_ended(lost, str(error))
         self.trace.count("all of a batch lost" if not committed else "part of a batch lost")
         is_replayed = self._operator.random() < REPLAY_SHARE
         batch.losses.append(Loss(batch, lost, committed, is_replayed, self.loop.now_ms))
@@ -178,22 +178,23 @@ class Verdicts:
         in_doubt = int(doubts[1]) if doubts else 0
         if counts is None or int(counts[1]) + in_doubt + len(lost) != len(attempts) or int(counts[2]) != len(attempts):
             raise Violation("I13", f"a loss of {asked.batch} whose figures do not fit {len(attempts)} tasks: {text}")
-        self._check_timed_out(lost, text)
+        self._check_ended(lost, text)
         others = frozenset(one.name for one in attempts) - lost
         committed, doubtful = (frozenset(), others) if in_doubt else (others, frozenset())
         self.trace.count("a write without a ledger is visible in part")
         loss = Loss(asked.batch, lost, committed, False, self.loop.now_ms, is_resolved=True, doubtful=doubtful)
         asked.batch.losses.append(loss)
 
-    def _check_timed_out(self, lost: frozenset[str], text: str) -> None:
-        surprising = sorted(name for name in lost if not self._has_timed_out(self.books.attempts[name]))
+    def _check_ended(self, lost: frozenset[str], text: str) -> None:
+        surprising = sorted(name for name in lost if not self._was_aborted(self.books.attempts[name]))
         if surprising:
-            raise Violation("I13", f"{surprising} are said to be lost, but have not timed out: {text}")
+            raise Violation("I13", f"{surprising} are said to be lost, but nobody has aborted them: {text}")
 
-    def _has_timed_out(self, attempt: Attempt) -> bool:
+    def _was_aborted(self, attempt: Attempt) -> bool:
         assert attempt.receipt is not None and attempt.receipt.transaction is not None
         told = attempt.receipt.transaction
-        return (told.transactional_id, told.producer_id, told.producer_epoch) in self.books.timed_out
+        exact = (told.transactional_id, told.producer_id, told.producer_epoch)
+        return exact in self.books.timed_out or exact in self.books.ended_by_others
 
     def _was_resolved_meanwhile(self, key: BatchKey, text: str) -> bool:
         """A driver that read the ledger and was paused reports a loss for which a choice was made meanwhile.
@@ -262,6 +263,8 @@ _DETAILS = {
     "commit: other rows under the same batch id": _OTHER_ROWS,
     "commit: ledger does not know the sink": "has no record of sink",
     "commit: transaction timed out before the decision": "instead of Ongoing",
+    "commit: a partition is not in the transaction any more": "any more, which its task has written to",
+    "commit: a part of the transaction is closed": "that part was",
     "commit: too little time left": "before it times out",
     "commit: deadline before the decision": "too little time is left",
     "commit: decision in doubt": "whether the decision to commit it was written",

@@ -8,7 +8,7 @@ it out, and the driver gets x.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_sink.client.admin_request import AdminRequest, AdminResponse, Leader, ResponseKind
@@ -104,6 +104,15 @@ class Bench:
             written=(WrittenPartition("t", task, 1, offset, offset),),
             row_count=1,
         )
+
+    def write_also(self, receipt: TaskReceipt, *partitions: tuple[str, int]) -> TaskReceipt:
+        """The receipt if its task has also written a row to each of these partitions."""
+        assert receipt.transaction is not None
+        name, (producer_id, epoch) = receipt.transaction.transactional_id, receipt.transaction[1:3]
+        self.broker.add_partitions(name, partitions)
+        offsets = [self.broker.write(one, b"more", producer_id, epoch) for one in partitions]
+        added = [WrittenPartition(*one, 1, at, at) for one, at in zip(partitions, offsets, strict=True)]
+        return replace(receipt, written=(*receipt.written, *added), row_count=receipt.row_count + len(added))
 
     # ---- the driver ----
 
@@ -278,6 +287,17 @@ def _with_code(broker: TinyBroker, request: AdminRequest, code: int) -> dict[str
     if name == "DescribeTransactions":
         states = broker.answer(request)["transaction_states"]
         return {"transaction_states": [{**state, "error_code": code} for state in states]}
+    if name == "DescribeProducers":
+        told = broker.answer(request)["topics"]
+        return {
+            "topics": [
+                {
+                    **topic,
+                    "partitions": [{**one, "error_code": code, "active_producers": []} for one in topic["partitions"]],
+                }
+                for topic in told
+            ]
+        }
     if name == "ListTransactions":
         return {"error_code": code, "transaction_states": []}
     return {"error_code": code, "producer_id": -1, "producer_epoch": -1}

@@ -245,7 +245,7 @@ def test_c4_an_answer_that_says_nothing_sends_the_driver_to_the_marker(
         assert transaction is not None
         if was_committed:
             name, *producer = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
-            bench.broker._end(name, *producer, True, bench.transaction_version == 1)
+            bench.broker.end(name, *producer, commit=True, is_first=bench.transaction_version == 1)
         else:
             bench.time_out(receipts[0])
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -114,13 +113,13 @@ def test_a_description_that_was_under_way_during_the_whole_wait_is_not_believed(
         return [AdminResponse(each, ResponseKind.ANSWERED, (bench.broker.answer(each),)) for each in due]
 
     bench.broker.leaderless.add(("t", 0))
-    late, leaders = answers()
+    *late, leaders = answers()
     check.on_answer(bench.now_ms, leaders)
     bench.broker.leaderless.clear()
     bench.now_ms += 10_000
     check.on_answer(bench.now_ms, *answers())
     bench.time_out(receipts[0])
-    for answer in (late, *answers()):
+    for answer in (*late, *answers()):
         check.on_answer(bench.now_ms, answer)
     for answer in answers():
         check.on_answer(bench.now_ms, answer)
@@ -166,7 +165,7 @@ def test_commits_look_at_leaders_only_when_they_are_repeated(bench: Bench) -> No
 
 def test_a_repeated_commit_looks_at_every_partition_that_its_transaction_wrote_to(bench: Bench) -> None:
     first, second = bench.receipts(0)
-    both = replace(first, written=(*first.written, *second.written))
+    both = bench.write_also(first, ("t", 1))
     assert bench.commit([both, second], answers={COMMIT: [LOST, 0]}).conclusion is Conclusion.DELIVERED
     assert looked_at(bench) == [(), (), (("t", 0), ("t", 1))]
 
@@ -189,7 +188,7 @@ def decide_about_two_partitions(bench: Bench) -> None:
     """The ledger names one partition of each transaction."""
     receipts = bench.receipts(0)
     assert receipts[0].transaction is not None
-    bench.broker._begin(receipts[0].transaction.transactional_id, ("t", 1))
+    bench.broker.add_partitions(receipts[0].transaction.transactional_id, [("t", 1)])
     bench.decide(receipts)
     bench.asked.clear()
 

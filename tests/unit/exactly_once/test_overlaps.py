@@ -10,6 +10,7 @@ from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverS
 from tests.unit.exactly_once.driver_bench import LOST, Bench
 
 LEADERS, DESCRIBE = "find partitions without a leader", "describe transactions"
+OPEN_PARTS = "describe producers"
 WRITE, END = "write ledger record", "end ledger transaction"
 COMMIT, LIST = "commit transaction", "list transactions"
 
@@ -31,7 +32,7 @@ def first_requests(bench: Bench, session: DriverSession) -> set[str]:
 
 def test_the_intent_is_appended_while_the_transactions_are_looked_at(bench: Bench) -> None:
     written = "renew driver epoch" if bench.transaction_version == 1 else WRITE
-    assert first_requests(bench, warm(bench)) == {DESCRIBE, LEADERS, written}
+    assert first_requests(bench, warm(bench)) == {DESCRIBE, OPEN_PARTS, LEADERS, written}
 
 
 def test_the_first_batch_of_a_run_is_looked_at_before_its_intent_is_written(bench: Bench) -> None:

@@ -24,8 +24,7 @@ def labelled(bench: Bench) -> list[TaskReceipt]:
 
 def many_topics(bench: Bench) -> list[TaskReceipt]:
     first, *others = bench.receipts()
-    more = tuple(WrittenPartition(f"u{number}", 0, 1, 5, 5) for number in range(10_001))
-    return [replace(first, written=first.written + more), *others]
+    return [bench.write_also(first, *((f"u{number}", 0) for number in range(10_001))), *others]
 
 
 def unknown_offset(bench: Bench) -> list[TaskReceipt]:
@@ -69,8 +68,9 @@ def test_a_later_batch_of_a_run_is_refused_in_the_same_way(bench: Bench) -> None
 
 def test_one_partition_with_a_known_offset_is_witness_enough(bench: Bench) -> None:
     first, *others = bench.receipts()
-    unknown = WrittenPartition("s", 0, 1, -1, -1)
-    assert bench.commit([replace(first, written=(unknown, *first.written)), *others]).conclusion is Conclusion.DELIVERED
+    known, written = bench.write_also(first, ("s", 0)).written
+    unknown = written._replace(first_offset=-1, last_offset=-1)
+    assert bench.commit([replace(first, written=(unknown, known)), *others]).conclusion is Conclusion.DELIVERED
 
 
 def test_a_first_batch_without_rows_that_could_not_be_read_is_refused_as_well(bench: Bench) -> None:
