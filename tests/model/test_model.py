@@ -38,6 +38,7 @@ QUICK = (
     # With two changes the third batch is committed in the process of the first. Tasks have the same ids in each batch.
     Bound(Budget(processes=2), batches=3),
     Bound(Budget(processes=2, losses=1)),
+    Bound(Budget(operators=1)),
 )
 # The number is the transaction version that is searched in every run.
 LARGE = (
@@ -58,6 +59,9 @@ SLOW = (
     Bound(Budget(crashes=1, processes=1), batches=2),
     Bound(Budget(crashes=1, markers=2), batches=2),
     Bound(Budget(crashes=1, others=1), batches=2),
+    Bound(Budget(operators=2)),
+    Bound(Budget(operators=1, restarts=1), batches=2),
+    Bound(Budget(operators=1, crashes=1)),
 )
 
 

@@ -61,6 +61,24 @@ class TinyBroker:
         self.add_partitions(transactional_id, [partition])
         return producer_id, epoch, self.write(partition, value, producer_id, epoch)
 
+    def write_more(
+        self, transactional_id: str, partition: Any, value: bytes, producer_id: int, epoch: int, *, is_new: bool
+    ) -> int | None:
+        """A further record of a task, which has not written to this partition before if `is_new`. None: refused."""
+        if self._check_owner(transactional_id, producer_id, epoch):
+            return None
+        _, _, state, partitions, _ = self.transactions[transactional_id]
+        if self.transaction_version >= 2 or is_new:
+            self.add_partitions(transactional_id, [partition])
+        elif state != ONGOING or partition not in partitions:
+            return None
+        return self.write(partition, value, producer_id, epoch)
+
+    def repeat_adding(self, transactional_id: str, partition: Any, producer_id: int, epoch: int) -> None:
+        """A copy of a request that was answered before arrives late."""
+        if not self._check_owner(transactional_id, producer_id, epoch):
+            self.add_partitions(transactional_id, [partition])
+
     def add_partitions(self, transactional_id: str, added: Iterable[Any]) -> None:
         """Begins the transaction, if none is open."""
         producer_id, epoch, state, partitions, start = self.transactions[transactional_id]

@@ -36,6 +36,8 @@ LATE_MS = 10**9
 TAKEN_OVER = ("has taken over", "epoch was refused again and again")
 LATE, BEGIN = -1, -2
 TASKS = 2
+# How an operator ends a transaction: by the rules of version 1 or 2, or with a marker in one partition.
+MARKER = "a marker"
 # This prefix of a row names its batch and task; the rest is the number of the content.
 PLACE_BYTES = len(b"b0-t0")
 # Requests that change state. Losing or delaying any other request has the same effect as repeating it.
@@ -57,9 +59,21 @@ class Budget(NamedTuple):
     processes: int = 0
     # How often a restarted run has different rows, and more of them, under the same batch id.
     others: int = 0
+    # How often an operator, or another client, ends a transaction of a task.
+    operators: int = 0
     # How often the drivers may interrupt each other. A mistake that needs more switches is not found. Those found in
     # practice need one or two, and without a limit there are too many orders of two machines to search.
     switches: int = 0
+
+
+class TaskResult(NamedTuple):
+    """`written`: partition, first and last offset. Only a task that an operator has interrupted writes a second row."""
+
+    task: int
+    producer_id: int
+    epoch: int
+    written: tuple[tuple[int, int, int], ...]
+    has_second_row: bool = False
 
 
 class Driver(NamedTuple):
@@ -72,7 +86,7 @@ class Driver(NamedTuple):
     operation: str = ""
     machine: int = -1
     out: tuple[int, ...] = ()
-    receipts: tuple[tuple[int, int, int, int], ...] = ()
+    receipts: tuple[TaskResult, ...] = ()
     # The machine of the process that did not commit last, which has its session; -1: it has none.
     elsewhere: int = -1
     # The number of the content that Spark has under this batch id.
@@ -187,6 +201,11 @@ class World:
                 elif known[2] == ONGOING and parse_task_identity(name):
                     broker.time_out(name)
                     found.append((f"time-out of {name}", "time_outs", self._broker_number(broker.state())))
+                    for version in range(1, self.transaction_version + 1):
+                        broker = self._opened(number)
+                        broker.end(name, known[0], known[1], commit=False, is_first=version == 1)
+                        title = f"operator ends {name} by version {version}"
+                        found.append((title, "operators", self._broker_number(broker.state())))
         return found
 
     def _driver_actions(self, state: WorldState, driver: Driver) -> list[tuple[str, WorldState | Violation]]:
@@ -273,10 +292,51 @@ class World:
             # The transaction that was open under the id is being aborted; the task repeats after its markers.
             waiting = state._replace(broker=self._broker_number(broker.state()))
             return [(f"driver {driver.number} task {task} waits", self._checked(waiting))]
-        receipts = tuple(sorted((*driver.receipts, (task, producer_id, epoch, offset))))
-        moved = driver._replace(receipts=receipts)
-        written = self._with(state._replace(broker=self._broker_number(broker.state())), moved)
+        result = TaskResult(task, producer_id, epoch, ((task, offset, offset),))
         title = f"driver {driver.number} task {task}"
+        found = self._prepared(state._replace(broker=self._broker_number(broker.state())), driver, result, title)
+        if state.budget.operators:
+            found += self._interrupted(state, driver, result, broker)
+        return found
+
+    def _interrupted(
+        self, state: WorldState, driver: Driver, first: TaskResult, written: TinyBroker
+    ) -> list[tuple[str, WorldState | Violation]]:
+        """An operator ends the transaction in the middle of the task, which then writes a second row: to the same
+        partition, to another one, or to none; then a late copy of its first request adds its partition again. A task
+        whose second row is refused is run again."""
+        found: list[tuple[str, WorldState | Violation]] = []
+        spent = state._replace(budget=state.budget._replace(operators=state.budget.operators - 1))
+        name = self._task_identity(driver, first.task).transactional_id
+        row = self._second_row(driver, first.task)
+        for way in (*range(1, self.transaction_version + 1), MARKER):
+            for number in (first.task, first.task + TASKS, None):
+                broker = TinyBroker(written.state(), self.transaction_version)
+                if way == MARKER:
+                    broker.write_marker(("t", first.task), first.producer_id, first.epoch, commit=False)
+                else:
+                    broker.end(name, first.producer_id, first.epoch, commit=False, is_first=way == 1)
+                    broker.complete(name)
+                result: TaskResult | None = first
+                if number is not None:
+                    is_new = number != first.task
+                    at = broker.write_more(name, ("t", number), row, first.producer_id, first.epoch, is_new=is_new)
+                    result = (
+                        None if at is None else first._replace(written=_joined(first, number, at), has_second_row=True)
+                    )
+                elif way != MARKER:
+                    broker.repeat_adding(name, ("t", first.task), first.producer_id, first.epoch)
+                title = f"driver {driver.number} task {first.task}, ended by {way}, goes on to {number}"
+                moved = spent._replace(broker=self._broker_number(broker.state()))
+                found += [(title, moved)] if result is None else self._prepared(moved, driver, result, title)
+        return found
+
+    def _prepared(
+        self, state: WorldState, driver: Driver, result: TaskResult, title: str
+    ) -> list[tuple[str, WorldState | Violation]]:
+        receipts = tuple(sorted((*driver.receipts, result)))
+        moved = driver._replace(receipts=receipts)
+        written = self._with(state, moved)
         if len(receipts) < TASKS:
             return [(title, written)]
         found: list[tuple[str, WorldState | Violation]] = [
@@ -348,6 +408,10 @@ class World:
             return Violation(
                 f"batch {driver.batch} is called {conclusion.value}, but its rows are there {counts} times"
             )
+        if driver.operation == DriverOperation.COMMIT.value and conclusion is Conclusion.DELIVERED:
+            seconds = [self._second_row(driver, one.task) for one in driver.receipts if one.has_second_row]
+            if any(not {"visible", "coming"}.intersection(fates.get(row, [])) for row in seconds):
+                return Violation(f"batch {driver.batch} is called delivered, but a second row of {seconds} is missing")
         contents = range(driver.content + 1)
         if is_lost and all(
             sum(self._count(fates, batch, task, content) for content in contents) == 1
@@ -355,8 +419,9 @@ class World:
             for task in range(TASKS)
         ):
             return Violation("a loss was reported, but every row is there")
-        if is_lost and state.budget.time_outs == self.initial.budget.time_outs:
-            return Violation("a loss was reported, but no transaction has timed out")
+        untouched, now = self.initial.budget, state.budget
+        if is_lost and (now.time_outs, now.operators) == (untouched.time_outs, untouched.operators):
+            return Violation("a loss was reported, but nobody has aborted a transaction")
         return None
 
     def _count(self, fates: dict[bytes, list[str]], batch: int, task: int, content: int) -> int:
@@ -385,8 +450,11 @@ class World:
     def _row(self, batch: int, task: int, content: int) -> bytes:
         return f"b{batch}-t{task}-{content}".encode()
 
-    def _receipt(self, driver: Driver, receipt: tuple[int, int, int, int]) -> TaskReceipt:
-        task, producer_id, epoch, offset = receipt
+    def _second_row(self, driver: Driver, task: int) -> bytes:
+        return f"b{driver.batch}-s{task}-{driver.content}".encode()
+
+    def _receipt(self, driver: Driver, receipt: TaskResult) -> TaskReceipt:
+        task, producer_id, epoch, written, _ = receipt
         name = self._task_identity(driver, task).transactional_id
         return TaskReceipt(
             key=BatchKey(QUERY, driver.batch),
@@ -397,7 +465,7 @@ class World:
             timeout_ms=TIMEOUT_MS,
             remaining_ms=TIMEOUT_MS,
             # Different rows means a higher row count in the receipt; the log has one record for each task.
-            written=(WrittenPartition("t", task, 1 + driver.content, offset, offset),),
+            written=tuple(WrittenPartition("t", where, 1 + driver.content, *offsets) for where, *offsets in written),
             row_count=1 + driver.content,
         )
 
@@ -493,6 +561,11 @@ class World:
             ended = None if verdict is None else (verdict.conclusion, is_lost, is_replaced)
             found = self._steps[key] = (self._interned(machine), requests, ended)
         return found
+
+
+def _joined(result: TaskResult, number: int, offset: int) -> tuple[tuple[int, int, int], ...]:
+    ((task, first, last),) = result.written
+    return ((task, first, offset),) if number == task else ((task, first, last), (number, offset, offset))
 
 
 def doubled_row(fates_of: Mapping[bytes, list[str]]) -> str:
