@@ -27,6 +27,7 @@ from kafka_sink.admin.ledger_topic import CHECKED, check_ledger_configs
 from kafka_sink.admin.support import TransactionSupport
 from kafka_sink.error_table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
 from kafka_sink.errors import ConfigError, KafkaSinkError
+from kafka_sink.exactly_once.command_texts import broker_arguments
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import label_of, sink_id_of_query
 from kafka_sink.exactly_once.ledger import batch_at_hand, line_of
@@ -126,6 +127,7 @@ class Driver:
             support = self._known_support or self._client.transaction_support()
             self._settings = DeliverySettings(
                 ledger_topic=self._options.ledger_topic,
+                brokers=broker_arguments(producer),
                 cluster_id=self._client.cluster_id(),
                 transaction_version=support.transaction_version,
                 brokers_verify=support.verifies,

@@ -68,6 +68,12 @@ class Sink:
     login: Mapping[str, str] = field(default_factory=dict)
     accepts_new_sink: bool = False
 
+    def command(self, words: str) -> str:
+        """As texts name it; `words` begin with the command, such as `resolve --replay`, and may end with more."""
+        name, _, more = words.partition(" | ")
+        about = f"--bootstrap-server {self.servers} --ledger-topic {self.ledger_topic} --sink-id {self.sink_id}"
+        return " ".join(filter(None, ("pykafka-sink", name, about, more)))
+
     def create(self) -> None:
         with client_of(self.servers, **self.login) as client:
             client.create_topic(self.ledger_topic, TopicPlan(1, 1, (("cleanup.policy", "compact"),)))
