@@ -70,10 +70,10 @@ def decisions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     commands = settings_of(job, client).commands
     for each in unread:
         text = f"the record {each.ledger_key} cannot be read: {each.problem}"
-        yield fail("decisions", text, f"{commands.set_aside(each.sink_id, each.ledger_key)}{commands.hint}")
+        yield fail("decisions", text, f"`{commands.set_aside(each.sink_id, each.ledger_key)}`{commands.hint}")
     for record in stuck:
         text = f"{record.key} of sink {record.sink_id} is lost: its query stops at every start"
-        advice = f"{commands.replay(record)}, or {commands.accept(record)}{commands.hint}"
+        advice = f"`{commands.replay(record)}`, or `{commands.accept(record)}`{commands.hint}"
         yield fail("decisions", text, advice)
     yield from _open_decisions(job, client, open_ones)
     if not (unread or stuck or open_ones):
@@ -87,7 +87,7 @@ def _open_decisions(job: CheckedJob, client: Client, records: Sequence[LedgerRec
     answer = client.run_step(describe_open(settings, records, client.now_ms()))
     for each in judge_open(answer, records, int(time.time() * 1000)):
         text, commands = f"{each.record.key} of sink {each.record.sink_id} is decided", settings.commands
-        recover = commands.recover(each.record.sink_id)
+        recover = f"`{commands.recover(each.record.sink_id)}`"
         if each.standing is Standing.OVERDUE:
             advice = f"{recover} finds out whether rows are missing{commands.hint}"
             yield fail("decisions", f"{text} and overdue: its transactions have ended, or should have", advice)

@@ -89,7 +89,7 @@ def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     text = f"{len(mine)} of {len(states)} transactional ids are of sink {sink_id}, {len(found.found)} transactions open"
     if old:
         commands = settings_of(job, client).commands
-        advice = f"if no query runs: {commands.transactions(sink_id)}{commands.hint}"
+        advice = f"if no query runs: `{commands.transactions(sink_id)}`{commands.hint}"
         yield warn("ids", f"{text}, {len(old)} of them for more than half of their time", advice)
     else:
         yield ok("ids", text)

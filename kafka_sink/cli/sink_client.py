@@ -120,11 +120,12 @@ class SinkClient(ClusterSession):
         assert listing.listed is not None
         return listing.listed
 
-    def known_decisions(self) -> list[Listed]:
-        """Like `list_decisions`. Nothing may be reported as fine for a missing ledger or a misspelled sink."""
+    def known_decisions(self, *, needs_decision: bool = True) -> list[Listed]:
+        """Like `list_decisions`. Nothing may be reported as fine for a missing ledger or a misspelled sink; without
+        `needs_decision` a sink is known that has not decided anything, because its first commit failed."""
         self.check_ledger()
         found = self.list_decisions()
-        if found or self.sink_id is None:
+        if found or self.sink_id is None or (not needs_decision and self._has_driver(self.sink_id)):
             return found
         known = sorted({each.sink_id for each in self._list_decisions_of(None)})
         nearest = difflib.get_close_matches(self.named_sink, known, 1)
@@ -134,6 +135,11 @@ class SinkClient(ClusterSession):
             f"shows those that it knows{self.commands.hint}",
             NO_SUCH_SINK,
         )
+
+    def _has_driver(self, sink_id: str) -> bool:
+        """A driver claims its ledger before it decides anything."""
+        state = self.run_step(LedgerRead(self.settings(), sink_id, self.client.now_ms()), "the ledger").state
+        return state is not None and bool(state.claims)
 
     def check_ledger_is_theirs(self) -> None:
         """Before transactions without a decision are aborted: this ledger must be the one that would contain the
@@ -229,7 +235,7 @@ class SinkClient(ClusterSession):
         decisions, is_sweeping = self.list_decisions(), operation is DriverOperation.SWEEP
         lines = {line_of_key(each.ledger_key) for each in decisions if each.is_open}
         lines |= _lines_of(self.list_open_transactions().found) if is_sweeping else set()
-        sink_ids = {line.sink_id for line in lines} | {each.sink_id for each in decisions}
+        sink_ids = {line.sink_id for line in lines} | {each.sink_id for each in decisions} or {self.named_sink}
         verdicts: list[CommitResult] = []
         for sink_id in sorted(sink_ids):
             labels = [line for line in sorted(lines) if line.sink_id == sink_id and line.code]

@@ -25,7 +25,7 @@ _EXIT_CODES = {Aside.DONE: DONE, Aside.CHANGED: OPEN, Aside.IN_DOUBT: OPEN, Asid
 
 
 def recover(sink: SinkClient, given: argparse.Namespace) -> Report:
-    before = [record for record in _read_records(sink) if record.kind is Kind.INTENT]
+    before = [record for record in _read_records(sink, needs_decision=False) if record.kind is Kind.INTENT]
     if before and sys.stdin.isatty():
         shown = [read_commands.next_step(record, sink.settings()) for record in before]
         confirm(given, [*shown, "", "They will be committed."])
@@ -134,8 +134,8 @@ def _nothing_lost(sink: SinkClient, given: argparse.Namespace, records: Sequence
     return Report(OPEN if pending else DONE, content, [text])
 
 
-def _read_records(sink: SinkClient) -> list[LedgerRecord]:
-    found = sink.known_decisions()
+def _read_records(sink: SinkClient, *, needs_decision: bool = True) -> list[LedgerRecord]:
+    found = sink.known_decisions(needs_decision=needs_decision)
     for each in found:
         if each.record is None:
             raise RemoteProtocolError(

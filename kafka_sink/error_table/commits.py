@@ -46,7 +46,7 @@ SINK_UNKNOWN = _of_commits(
     "The query has run before, and the ledger has no record of it. The record was deleted, this is another ledger, or "
     "the query was at-least-once until now.",
     "Correct ledger.topic, or set ledger.accept.new.sink=true for the first start. After a change of sink.id, first "
-    "run the command of the text, which shows what the old one has left open.",
+    "run the `ledger` command of the text: it shows what the old one has left open.",
     ("has no record of sink",),
     data=HELD,
 )

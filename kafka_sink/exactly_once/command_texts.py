@@ -80,13 +80,18 @@ class CommandTexts:
     def transactions(self, sink_id: str) -> str:
         return self._make("transactions", sink_id)
 
+    def create_topic(self, topic: str) -> str:
+        return self._make("topic --create", None, ("--topic", topic), has_ledger=False)
+
     def recover_elsewhere(self, sink_id: str) -> str:
         """In another cluster, whose addresses nobody knows here."""
         return CommandTexts(UNKNOWN_BROKERS, self.ledger_topic).recover(sink_id)
 
-    def _make(self, command: str, sink_id: str | None, more: tuple[str, ...] = ()) -> str:
+    def _make(self, command: str, sink_id: str | None, more: tuple[str, ...] = (), *, has_ledger: bool = True) -> str:
         words = [PROGRAM, *command.split(), *self.brokers.words]
-        words += _argument("--ledger-topic", self.ledger_topic) if self.ledger_topic != LEDGER_TOPIC else ()
+        words += (
+            _argument("--ledger-topic", self.ledger_topic) if has_ledger and self.ledger_topic != LEDGER_TOPIC else ()
+        )
         words += _argument("--sink-id", sink_id) if sink_id is not None else ()
         return shlex.join([*words, *more])
 
