@@ -204,7 +204,7 @@ COMMAND_WRONG = _of_commands(
     "PKS-8001", "invalid command",
     "An argument of the command is missing or wrong.",
     "Correct the command; with --help after its name it explains itself.",
-    ("no brokers are named", "choose one with --"),
+    ("no brokers are named", ": choose one with "),
 )
 NO_LEDGER = _of_commands(
     "PKS-8002", "no ledger in this cluster",

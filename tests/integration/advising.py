@@ -487,3 +487,24 @@ CASES = (
     Case("set aside in doubt", "write_commands.set_aside", aside_in_doubt,
          {"ledger": shows("cannot be read", exit_code=4)}),
 )  # fmt: skip
+
+# Words of the command in docs/operations.md, the state that its section is about, what the page says of it.
+OF_PAGE: Mapping[str, tuple[str, Callable[[Sink], object], Check]] = {
+    "state": (
+        "ledger --bootstrap-server broker:9092", lambda sink: sink.deliver(BATCH), shows("delivered", exit_code=0),
+    ),
+    "pending": ("recover --bootstrap-server broker:9092 --sink-id orders", pending, rows_are_visible),
+    "lost, to be repeated": (
+        "resolve --replay --bootstrap-server broker:9092 --sink-id orders", lost_at_planning, runs_again,
+    ),
+    "lost, to be accepted": (
+        "resolve --accept --bootstrap-server broker:9092 --sink-id orders", lost_at_planning, goes_on,
+    ),
+    "unreadable": (
+        "resolve --set-aside --bootstrap-server broker:9092 --sink-id orders", unreadable_at_commit, is_set_aside,
+    ),
+    "readers that wait": (
+        "transactions --bootstrap-server broker:9092", lambda sink: sink.task(BATCH, 0),
+        shows("Ongoing", "no", exit_code=1),
+    ),
+}  # fmt: skip

@@ -16,7 +16,7 @@ from kafka_sink.exactly_once.command_texts import LEDGER_TOPIC, CommandTexts, br
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.testing import EmbeddedBroker
-from tests.integration.advising import BATCH, CASES, ENTRIES_OF, Case, paste, pending
+from tests.integration.advising import BATCH, CASES, ENTRIES_OF, OF_PAGE, Case, paste, pending
 from tests.integration.commanding import Sink
 from tools.kafka_cluster import KafkaCluster
 
@@ -155,3 +155,24 @@ def test_arguments_are_quoted_and_the_default_ledger_is_that_of_the_option() -> 
     )
     assert CommandTexts().set_aside("s", "s/it's; a run").endswith(r"""--key 's/it'"'"'s; a run'""")
     assert CommandTexts().set_aside("s", "s/\x1b").endswith("--sink-id s")
+
+
+# ---- docs/operations.md ------------------------------------------------------------------------------------------
+
+
+def page_commands() -> list[str]:
+    text = PAGE.read_text(encoding="utf-8")
+    return [*re.findall(r"^pykafka-sink .*$", text, re.MULTILINE), *QUOTED.findall(text)]
+
+
+def test_the_operations_page_has_no_command_that_is_not_pasted_here() -> None:
+    assert sorted(page_commands()) == sorted(f"pykafka-sink {OF_PAGE[name][0]}" for name in OF_PAGE)
+
+
+@pytest.mark.parametrize("name", OF_PAGE)
+def test_a_command_of_the_operations_page_does_what_the_page_says(name: str, broker: EmbeddedBroker) -> None:
+    words, make, check_state = OF_PAGE[name]
+    sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER_TOPIC)
+    sink.create()
+    make(sink)
+    check_state(sink, paste(f"pykafka-sink {words}".replace("broker:9092", sink.servers)))
