@@ -153,8 +153,16 @@ class Driver:
             # Planning sweeps nothing.
             self._known_support = client.transaction_support(is_sweeping=False)
             options = self._check_transactions(options, self._known_support)
+        missing = [topic for topic in topics if not client.is_topic_known(topic)]
         for topic in topics:
-            client.describe_topic(topic)
+            count = len(client.describe_topic(topic))
+            if topic in missing:
+                warn_once(
+                    f"topic {topic} was not there, and the brokers have created it with their defaults ({count} "
+                    "partitions). If its name is mistyped, the rows go to the wrong place: with "
+                    "kafka.allow.auto.create.topics=false a missing topic is an error. With topic.create=true it is "
+                    "created as the options topic.* say"
+                )
         if not options.is_exactly_once:
             return options
         limits, ledger_configs = client.configs_of_broker_and_topic([MAX_TIMEOUT], ledger, CHECKED)

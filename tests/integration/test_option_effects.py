@@ -247,3 +247,30 @@ def test_the_summary_listener_hears_of_a_delivered_batch(stream: Stream) -> None
     stream.options = {"summary.listener": f"{__name__}:hear"}
     stream.deliver(0, b"a")
     assert heard == [(BatchKey(QUERY, 0), 1)]
+
+
+# ---- names that do not do what they seem to do ----
+
+
+def test_an_export_with_a_sink_id_and_no_batch_id_is_warned_that_it_is_written_again(
+    stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    export(stream, [b"a"], batch_id="day-1")
+    assert "batch.id" not in caplog.text
+    for _ in range(2):
+        export(stream, [b"b"], sink_id="nameless")
+    assert caplog.text.count("sink.id=nameless without batch.id") == 1
+    assert stream.visible() == [b"a", b"b", b"b"]
+
+
+def test_a_topic_that_the_brokers_create_because_of_a_slip_is_said(
+    stream: Stream, broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan(stream, topic="t")
+    assert "was not there" not in caplog.text
+    plan(stream, topic="orderz")
+    assert "topic orderz was not there, and the brokers have created it" in caplog.text
+    assert "kafka.allow.auto.create.topics=false" in caplog.text and "orderz" in broker.core.cluster.topics
+    caplog.clear()
+    plan(stream, topic="invoices", topic_create="true")
+    assert "was not there" not in caplog.text
