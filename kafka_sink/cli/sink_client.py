@@ -222,6 +222,10 @@ class SinkClient(ClusterSession):
         """Runs as the driver that decides about the batch: the current one is fenced."""
         return self._run(Job(operation, key, wall_ms=self.wall_ms), line_of(sink_id, key))
 
+    def finish(self, record: LedgerRecord) -> CommitResult:
+        """Completes this open decision, and others of its line."""
+        return self._run(Job(DriverOperation.FINISH, wall_ms=self.wall_ms), line_of(record.sink_id, record.key))
+
     def _run(self, job: Job, line: Line) -> CommitResult:
         session = DriverSession(line.sink_id, code=line.code)
         return self.client.run(Committer(self.settings(), session, job, self.client.now_ms()))

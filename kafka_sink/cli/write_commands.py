@@ -108,18 +108,14 @@ def _is_meant(record: LedgerRecord, given: argparse.Namespace) -> bool:
 
 def _close_open_ones(sink: SinkClient, given: argparse.Namespace, records: list[LedgerRecord]) -> list[LedgerRecord]:
     """Whether the batch of an open decision is lost turns out when its transactions are committed, as `recover` does:
-    a start of the query that finds a loss while planning does not record it. Each try closes one at least."""
-    for _ in records:
-        intents = [each for each in records if each.kind is Kind.INTENT and not sink.is_elsewhere(each)]
-        wanted = sorted({each.sink_id for each in intents if _is_meant(each, given)})
-        if not wanted:
-            break
-        for sink_id in wanted:
-            error = sink.run(DriverOperation.FINISH, sink_id).error
-            if error is not None and not isinstance(error, CommitLost):
-                raise error
-        records = _read_records(sink)
-    return records
+    a start of the query that finds a loss while planning does not record it."""
+    intents = [each for each in records if each.kind is Kind.INTENT and not sink.is_elsewhere(each)]
+    wanted = [each for each in intents if _is_meant(each, given)]
+    for record in wanted:
+        error = sink.finish(record).error
+        if error is not None and not isinstance(error, CommitLost):
+            raise error
+    return _read_records(sink) if wanted else records
 
 
 def _nothing_lost(sink: SinkClient, given: argparse.Namespace, records: Sequence[LedgerRecord]) -> Report:

@@ -67,7 +67,8 @@ NOT_STARTED = _of_commits(
 EXPORT_TAKEN_OVER = _of_commits(
     "PKS-6008", "another run of this export has taken over",
     "The same batch.id is written twice at a time under one sink.id. The run that began later has taken over.",
-    "Let the other run end. Then run this one again if you like: what was delivered is not written twice.",
+    "Let the other run end; the `ledger` command of the text shows whether it has. Then run this one again if you "
+    "like: what was delivered is not written twice.",
     ("another run of the export",),
     data="Safe: no row of this run is visible. The other run delivers the export, or raises.",
 )

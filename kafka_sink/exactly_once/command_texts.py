@@ -21,7 +21,7 @@ PROGRAM = "pykafka-sink"
 LEDGER_TOPIC = "__pykafka_sink_ledger"
 PROPERTIES = "client.properties"
 _LOGIN_HINT = (
-    f"{PROPERTIES} stands for a file with the query's options for encryption and login (security.protocol, ssl.* and "
+    f"{PROPERTIES} stands for a file with the job's options for encryption and login (security.protocol, ssl.* and "
     "sasl.*, without the prefix kafka.)"
 )
 
@@ -31,7 +31,7 @@ class BrokerArguments:
     """How a command reaches the brokers. `hint`: what a person has to fill in; empty if nothing."""
 
     words: tuple[str, ...] = ("--bootstrap-server", "HOST:PORT")
-    hint: str = "HOST:PORT stands for the brokers of the query"
+    hint: str = "HOST:PORT stands for the brokers of the job"
 
 
 UNKNOWN_BROKERS = BrokerArguments()

@@ -259,7 +259,8 @@ class Committer:
         self._judge(now_ms)
 
     def _fail_before_decision(self, part: CommitStep) -> None:
-        reason = part.reason if part.failure is not None or self._job.key is None else part.lateness
+        is_commit = self._job.operation in (DriverOperation.COMMIT, DriverOperation.COMMIT_WITHOUT_LEDGER)
+        reason = part.lateness if is_commit and part.failure is None else part.reason
         if part.entry is LEDGER_UNREADABLE:
             reason = messages.unreadable_reason(self._settings.commands, self._session.sink_id, reason)
         if self._has_decided:
@@ -269,10 +270,10 @@ class Committer:
             # Whether there is a decision is unknown.
             self._notes.append(f"transactions were left to their time-out: {reason}")
             self._end(Conclusion.LEFT_ALONE)
-        elif self._job.key is None:
-            self._fail(messages.not_started_error(self._session.sink_id, self._job.operation.value, reason))
-        else:
+        elif is_commit:
             self._fail(messages.aborted_error(self._batch, reason, part.entry))
+        else:
+            self._fail(messages.not_started_error(self._session.sink_id, self._job.operation.value, reason))
 
     # ---- an open decision of an earlier driver ----
 

@@ -43,9 +43,9 @@ def not_started_error(sink_id: str, operation: str, reason: str) -> CommitAborte
     return CommitAborted(text, commits.NOT_STARTED, sink_id=sink_id)
 
 
-def fenced_error(batch: LedgerRecord, reason: str) -> CommitAborted:
+def fenced_error(commands: CommandTexts, batch: LedgerRecord, reason: str) -> CommitAborted:
     if batch.key.is_label:
-        return _export_taken_over_error(batch, reason)
+        return _export_taken_over_error(commands, batch, reason)
     return aborted_error(
         batch,
         f"another driver of sink {batch.sink_id!r} has taken over ({reason}). Each sink id has one live writer: stop "
@@ -54,9 +54,9 @@ def fenced_error(batch: LedgerRecord, reason: str) -> CommitAborted:
     )
 
 
-def superseded_error(batch: LedgerRecord, newest: LedgerRecord) -> CommitAborted:
+def superseded_error(commands: CommandTexts, batch: LedgerRecord, newest: LedgerRecord) -> CommitAborted:
     if batch.key.is_label:
-        return _export_taken_over_error(batch, f"its last record says {newest.kind.value!r}")
+        return _export_taken_over_error(commands, batch, f"its last record says {newest.kind.value!r}")
     return aborted_error(
         batch,
         f"a newer run of sink {batch.sink_id!r} has taken over (its last record is about {newest.key}). Stop this "
@@ -65,12 +65,12 @@ def superseded_error(batch: LedgerRecord, newest: LedgerRecord) -> CommitAborted
     )
 
 
-def _export_taken_over_error(batch: LedgerRecord, reason: str) -> CommitAborted:
+def _export_taken_over_error(commands: CommandTexts, batch: LedgerRecord, reason: str) -> CommitAborted:
     return aborted_error(
         batch,
         f"another run of the export {batch.key.batch_id!r} of sink {batch.sink_id!r} has taken over ({reason}). Let "
-        f"that one end; `pykafka-sink ledger --sink-id {batch.sink_id}` shows whether it has delivered the export, and "
-        "what is delivered is not written again",
+        f"that one end; `{commands.ledger(batch.sink_id)}` shows whether it has delivered the export, and what is "
+        f"delivered is not written again{commands.hint}",
         commits.EXPORT_TAKEN_OVER,
     )
 

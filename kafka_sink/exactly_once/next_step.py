@@ -91,7 +91,7 @@ def next_step(
         assert job.key is not None
         successor = session.successor(ledger)
         if successor is not None:
-            return _fail(messages.fenced_error(batch, f"its run {successor} has claimed the ledger"))
+            return _fail(messages.fenced_error(settings.commands, batch, f"its run {successor} has claimed the ledger"))
         if not is_fenced and not is_replaced(ledger, job.key, session.run):
             return NextStep(Phase.FENCING)
         found = _judge_commit(job, settings, ledger, batch)
@@ -122,7 +122,7 @@ def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, bat
         if newest.key == batch.key and newest.kind is Kind.DONE:
             return _judge_delivered(settings, newest, batch)
         if batch.run in newest.runs:
-            return _fail(messages.superseded_error(batch, newest))
+            return _fail(messages.superseded_error(settings.commands, batch, newest))
         if _is_later(newest.key, batch.key):
             return _fail(messages.rolled_back_error(batch, newest))
     for record in ledger.newest_of(Kind.INTENT):

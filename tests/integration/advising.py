@@ -26,11 +26,12 @@ from kafka_sink.cli.arguments import parse_arguments
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.exactly_once import ledger_codec
 from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.identity import run_of_label
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry, ledger_key
 from kafka_sink.exactly_once.listing import LedgerListing
 from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt
-from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession, Job
+from kafka_sink.exactly_once.session import Conclusion, DriverOperation, Job
 from kafka_sink.exactly_once.set_aside import Aside
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.driver import Driver, FinishedBatch
@@ -138,7 +139,7 @@ def error_of(sink: Sink, key: BatchKey, machine: Callable[[Committer], Any] = la
     receipts = [sink.task(key, number) for number in range(2)]
     with client_of(sink.servers, **sink.login) as client:
         verdict = client.run(machine(sink.committer(client, key, receipts)))
-        session = DriverSession(sink.sink_id, sink.run)
+        session = sink.session(key)
         aborting = Job(DriverOperation.ABORT, key, receipts)
         client.run(Committer(sink.settings(client), session, aborting, client.now_ms()))
     assert verdict.error is not None, verdict
@@ -161,13 +162,14 @@ def lose(sink: Sink, key: BatchKey = BATCH) -> None:
 
 def record_loss(sink: Sink, key: BatchKey = BATCH) -> str:
     lose(sink, key)
-    return operate(sink, DriverOperation.FINISH)
+    return operate(sink, DriverOperation.FINISH, key)
 
 
-def operate(sink: Sink, operation: DriverOperation, phase: Phase | None = None) -> str:
+def operate(sink: Sink, operation: DriverOperation, key: BatchKey = BATCH, phase: Phase | None = None) -> str:
     with client_of(sink.servers) as client:
-        key = BATCH if operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY) else None
-        committer = Committer(sink.settings(client), DriverSession(sink.sink_id), Job(operation, key), client.now_ms())
+        job = Job(operation, None if operation is DriverOperation.FINISH else key)
+        session = replace(sink.session(key), run="")
+        committer = Committer(sink.settings(client), session, job, client.now_ms())
         verdict = client.run(committer if phase is None else Unanswered(committer, phase))
     assert verdict.error is not None, verdict
     return str(verdict.error)
@@ -322,7 +324,7 @@ def other_cluster(sink: Sink) -> str:
 def choice_in_doubt(operation: DriverOperation) -> Callable[[Sink], str]:
     def make(sink: Sink) -> str:
         record_loss(sink)
-        return operate(sink, operation, Phase.RECORDING)
+        return operate(sink, operation, phase=Phase.RECORDING)
 
     return make
 
@@ -361,7 +363,7 @@ def after(prepare: Callable[[Sink], object], words: str) -> Callable[[Sink], str
 
 def two_days_lost(sink: Sink) -> None:
     for key in (DAY_1, DAY_2):
-        sink.run = ("1" if key is DAY_1 else "2") * 16
+        sink.run = run_of_label(str(key.batch_id), "unique")
         record_loss(sink, key)
 
 
@@ -388,8 +390,18 @@ def aside_in_doubt(sink: Sink) -> str:
 
 def one_day_open(sink: Sink) -> None:
     """Another day is lost, which blocks only itself."""
-    sink.run = "1" * 16
+    sink.run = run_of_label(str(DAY_1.batch_id), "unique")
     sink.decide_and_die(DAY_1)
+
+
+def taken_over(sink: Sink) -> str:
+    """The first run of an export wakes up when a second one has decided it."""
+    sink.run = run_of_label(str(DAY_1.batch_id), "first")
+    record_loss(sink, DAY_1)
+    assert paste(sink.command(f"resolve --replay | --batch {DAY_1.batch_id}")).returncode == 0
+    younger = replace(sink, run=run_of_label(str(DAY_1.batch_id), "second"))
+    younger.decide_and_die(DAY_1)
+    return error_of(sink, DAY_1)
 
 
 def two_unreadable(sink: Sink) -> None:
@@ -428,6 +440,7 @@ ENTRIES_OF = {
     "messages.unknown_sink_error": "PKS-6005",
     "messages.other_cluster_error": "PKS-6006",
     "messages.unreadable_reason": "PKS-6031",
+    "messages._export_taken_over_error": "PKS-6008",
 }
 CASES = (
     Case("pending", "messages.pending_error", pending, {"recover": rows_are_visible}, is_main=True),
@@ -480,6 +493,8 @@ CASES = (
          {"ledger": shows("delivered", exit_code=0)}),
     Case("transactions that nobody ends", "transactions.ids", dangling,
          {"transactions": shows("Ongoing", exit_code=1)}),
+    Case("an export that another run writes", "messages._export_taken_over_error", taken_over,
+         {"ledger": shows("open", exit_code=1)}),
     Case("another cluster", "messages.other_cluster_error", other_cluster,
          {"recover": rows_are_visible, **CHOICE}),
     Case("no topic, shown by check", "topics._missing",

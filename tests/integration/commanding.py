@@ -21,6 +21,7 @@ from kafka_sink.errors import TransportError
 from kafka_sink.exactly_once.command_texts import broker_arguments
 from kafka_sink.exactly_once.commit_step import Progress
 from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.ledger import line_of
 from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.exactly_once.session import (
@@ -158,8 +159,10 @@ class Sink:
         self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt], driver: DriverSession | None = None
     ) -> Committer:
         job = Job(DriverOperation.COMMIT, key, receipts, wall_ms=1)
-        session = driver or DriverSession(self.sink_id, self.run)
-        return Committer(self.settings(client), session, job, client.now_ms())
+        return Committer(self.settings(client), driver or self.session(key), job, client.now_ms())
+
+    def session(self, key: BatchKey) -> DriverSession:
+        return DriverSession(self.sink_id, self.run, code=line_of(self.sink_id, key).code)
 
     def deliver(self, key: BatchKey, driver: DriverSession | None = None) -> None:
         """`driver`: the session of one that has committed before."""
