@@ -276,6 +276,10 @@ class Client:
             f"no broker has answered within {self._limit_text(timeout_ms)}: {self._describe_failures()}", NO_BROKER
         )
 
+    def is_topic_known(self, topic: str) -> bool:
+        """By the metadata that is there, as after `reach`."""
+        return self._begin().metadata.view.partition_count(topic) is not None
+
     def list_apis(self) -> frozenset[int]:
         """API keys that one of the brokers supports."""
         limit_ms = self.options.max_block_ms

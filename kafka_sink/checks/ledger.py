@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.ledger_topic import (
@@ -20,8 +21,9 @@ from kafka_sink.checks.job import CheckedJob
 from kafka_sink.checks.topics import creation_trouble
 from kafka_sink.checks.transactions import settings_of
 from kafka_sink.errors import ConfigError
-from kafka_sink.exactly_once.ledger import Kind
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.listing import LedgerListing
+from kafka_sink.exactly_once.open_decisions import Standing, describe_open, judge_open
 
 
 def ledger(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
@@ -63,20 +65,36 @@ def decisions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     listed, sink_id = found.listed, job.sink_id
     whose = "all sinks" if sink_id is None else f"sink {sink_id}"
     unread = [each for each in listed if each.record is None]
-    stuck = [each for each in listed if each.record is not None and each.record.kind is Kind.STUCK]
-    open_ones = [each for each in listed if each.record is not None and each.record.kind is Kind.INTENT]
+    stuck = [each.record for each in listed if each.record is not None and each.record.kind is Kind.STUCK]
+    open_ones = [each.record for each in listed if each.record is not None and each.record.kind is Kind.INTENT]
+    commands = settings_of(job, client).commands
     for each in unread:
         text = f"the record {each.ledger_key} cannot be read: {each.problem}"
-        yield fail("decisions", text, "pykafka-sink resolve --set-aside --help")
-    for each in stuck:
-        text = f"a batch of sink {each.sink_id} is lost: its query stops at every start"
-        yield fail("decisions", text, f"pykafka-sink resolve --sink-id {each.sink_id} --replay or --accept")
-    for each in open_ones:
-        text = f"a batch of sink {each.sink_id} is decided and not known to be finished"
-        advice = f"start the query, or pykafka-sink recover --sink-id {each.sink_id}, before its transactions time out"
-        yield warn("decisions", text, advice)
+        yield fail("decisions", text, f"`{commands.set_aside(each.sink_id, each.ledger_key)}`{commands.hint}")
+    for record in stuck:
+        text = f"{record.key} of sink {record.sink_id} is lost: its query stops at every start"
+        advice = f"`{commands.replay(record)}`, or `{commands.accept(record)}`{commands.hint}"
+        yield fail("decisions", text, advice)
+    yield from _open_decisions(job, client, open_ones)
     if not (unread or stuck or open_ones):
         yield ok("decisions", f"{len(listed)} of {whose}, none open")
+
+
+def _open_decisions(job: CheckedJob, client: Client, records: Sequence[LedgerRecord]) -> Iterator[ProbeResult]:
+    if not records:
+        return
+    settings = settings_of(job, client)
+    answer = client.run_step(describe_open(settings, records, client.now_ms()))
+    for each in judge_open(answer, records, int(time.time() * 1000)):
+        text, commands = f"{each.record.key} of sink {each.record.sink_id} is decided", settings.commands
+        recover = f"`{commands.recover(each.record.sink_id)}`"
+        if each.standing is Standing.OVERDUE:
+            advice = f"{recover} finds out whether rows are missing{commands.hint}"
+            yield fail("decisions", f"{text} and overdue: its transactions have ended, or should have", advice)
+            continue
+        limit = "its transactions time out" if each.left_ms is None else f"{each.left_ms // 1000} s have passed"
+        advice = f"if no query is at it, start the query, or {recover}, before {limit}{commands.hint}"
+        yield warn("decisions", f"{text} and not known to be finished", advice)
 
 
 def _missing(job: CheckedJob, client: Client) -> ProbeResult:

@@ -12,6 +12,7 @@ from kafka_sink.admin.ledger_topic import CLEANUP, IN_SYNC, MESSAGE_BYTES, REPLI
 from kafka_sink.admin.topics import TopicState, differences, topic_state
 from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
+from kafka_sink.checks.transactions import settings_of
 from kafka_sink.client.admin_request import Controller
 from kafka_sink.client.outcome import describe
 from kafka_sink.errors import KafkaSinkError
@@ -123,7 +124,8 @@ def _missing(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResul
             yield fail("topic", text, advice)
         return
     creates = (client.broker_configs([_AUTO_CREATE]) or {}).get(_AUTO_CREATE)
-    advice = f"pykafka-sink topic --create --topic {topic}, or set topic.create=true"
+    commands = settings_of(job, client).commands
+    advice = f"`{commands.create_topic(topic)}`, or set topic.create=true{commands.hint}"
     if creates == "true" and job.options.producer.allow_auto_create_topics:
         yield warn("topic", f"{topic} is not there; brokers make it on demand, with their defaults", advice)
     else:

@@ -9,6 +9,7 @@ from kafka_sink.admin.client import Client
 from kafka_sink.admin.configs import number_of
 from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
+from kafka_sink.exactly_once.command_texts import broker_arguments
 from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity
 from kafka_sink.exactly_once.listing import TransactionListing
 from kafka_sink.exactly_once.session import DeliverySettings
@@ -87,7 +88,8 @@ def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     old = [one for one in found.found if now_ms - one.start_ms > one.timeout_ms / 2]
     text = f"{len(mine)} of {len(states)} transactional ids are of sink {sink_id}, {len(found.found)} transactions open"
     if old:
-        advice = f"if no query runs: pykafka-sink transactions --sink-id {sink_id}"
+        commands = settings_of(job, client).commands
+        advice = f"if no query runs: `{commands.transactions(sink_id)}`{commands.hint}"
         yield warn("ids", f"{text}, {len(old)} of them for more than half of their time", advice)
     else:
         yield ok("ids", text)
@@ -103,6 +105,7 @@ def _is_of_sink(transactional_id: str, sink_id: str) -> bool:
 def settings_of(job: CheckedJob, client: Client) -> DeliverySettings:
     return DeliverySettings(
         ledger_topic=job.options.ledger_topic,
+        brokers=broker_arguments(job.options.producer),
         patience_ms=client.options.max_block_ms,
         sweep_ms=client.options.max_block_ms,
         request_timeout_ms=client.options.request_timeout_ms,

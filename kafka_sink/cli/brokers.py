@@ -8,8 +8,10 @@ from pathlib import Path
 
 from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
+from kafka_sink.exactly_once.command_texts import PROPERTIES, BrokerArguments
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.options.producer_options import SECRET_NAME
 from kafka_sink.options.properties import ENCODING, parse_properties
 
 
@@ -22,6 +24,22 @@ def producer_options(given: argparse.Namespace, own: Mapping[str, str] | None = 
     if "bootstrap.servers" not in settings:
         raise ConfigError("no brokers are named: add --bootstrap-server HOST:PORT", COMMAND_WRONG)
     return parse_producer_options(settings)
+
+
+def given_brokers(given: argparse.Namespace) -> BrokerArguments:
+    """The same brokers and login for another command. A secret that was typed is not repeated: it belongs in a file."""
+    is_typed = {name: SECRET_NAME.search(name.replace(".", "_")) is None for name, _ in given.option}
+    words = [] if given.bootstrap_servers is None else ["--bootstrap-server", given.bootstrap_servers]
+    words += [] if given.properties is None else ["--properties", given.properties]
+    for name, value in given.option:
+        words += ["--option", f"kafka.{name}={value}"] if is_typed[name] else []
+    secrets = [name for name, is_shown in is_typed.items() if not is_shown]
+    if not secrets:
+        return BrokerArguments(tuple(words), "")
+    if given.properties is not None:
+        return BrokerArguments(tuple(words), f"Add {', '.join(secrets)} to {given.properties}, or again as --option")
+    hint = f"{PROPERTIES} stands for a file with {', '.join(secrets)}, without the prefix kafka."
+    return BrokerArguments((*words, "--properties", PROPERTIES), hint)
 
 
 def read_options(given: argparse.Namespace) -> dict[str, str]:

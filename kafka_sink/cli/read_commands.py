@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka_sink.cli.refresh import Look, repeat
 from kafka_sink.cli.report import DONE, OPEN, REFUSED, Report, age_word, batch_word, decision, table, verdict_word
 from kafka_sink.cli.sink_client import SinkClient
 from kafka_sink.exactly_once import messages
+from kafka_sink.exactly_once.command_texts import CommandTexts
 from kafka_sink.exactly_once.identity import has_letters_of_sink_id, parse_task_identity
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.listing import Listed
+from kafka_sink.exactly_once.open_decisions import OpenDecision, Standing, advice_text
 from kafka_sink.exactly_once.preflight import TransactionDescription
 from kafka_sink.exactly_once.session import DeliverySettings
 
 # In a topic that is not a ledger every record is unreadable.
 UNREADABLE_SHOWN_MAX = 10
+# By ledger key, of open decisions.
+Standings = Mapping[str, OpenDecision]
 _LEDGER_TITLES = ("SINK", "NAME", "BATCH", "VERDICT", "ROWS", "TOPICS", "AGE")
 _TRANSACTION_TITLES = ("TRANSACTIONAL ID", "STATE", "AGE", "TIMEOUT", "DECIDED", "PARTITIONS")
 
@@ -26,21 +29,22 @@ _TRANSACTION_TITLES = ("TRANSACTIONAL ID", "STATE", "AGE", "TIMEOUT", "DECIDED",
 def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
     if given.follow:
         return _follow(sink, given)
-    found = sink.known_decisions()
+    found, standings = sink.judge_open(sink.known_decisions())
     wall_ms = sink.wall_ms
     records = [each.record for each in found if each.record is not None]
     unreadable = [each for each in found if each.record is None]
-    needing = [record for record in records if record.kind in (Kind.INTENT, Kind.STUCK)]
+    needing = [each for each in found if each.record and each.record.kind in (Kind.INTENT, Kind.STUCK)]
     content = {
         "ledger_topic": sink.ledger_topic,
-        "decisions": [decision(record, wall_ms) for record in records],
+        "decisions": _decision_objects(found, wall_ms, standings),
         "unreadable": unreadable_objects(unreadable),
     }
-    lines = _decision_lines(records, wall_ms) or [f"the ledger {sink.ledger_topic} holds no decision"]
-    for record in needing:
-        lines += ["", next_step(record, sink.settings())]
+    lines = _decision_lines(found, wall_ms, standings) or [f"the ledger {sink.ledger_topic} holds no decision"]
+    for each in needing:
+        assert each.record is not None
+        lines += ["", next_step(each.record, sink.settings(), standings.get(each.ledger_key))]
     for each in unreadable[:UNREADABLE_SHOWN_MAX]:
-        lines += ["", *_unreadable_lines(each)]
+        lines += ["", *_unreadable_lines(each, sink.commands)]
     if more := _more_unreadable(unreadable):
         lines += ["", more]
     if unreadable and not records:
@@ -68,14 +72,12 @@ def unreadable_line(each: Listed) -> str:
     return f"{shown}: the record at offset {each.offset} cannot be read: {each.problem}"
 
 
-def _unreadable_lines(each: Listed) -> list[str]:
-    """The commands shown here are pasted into shells."""
+def _unreadable_lines(each: Listed, commands: CommandTexts) -> list[str]:
     problem = unreadable_line(each)
     if not has_letters_of_sink_id(each.sink_id):
         return [problem, "No sink has such a key, so it stops none"]
-    command = f"pykafka-sink resolve --set-aside --sink-id {each.sink_id}"
-    command += f" --key {shlex.quote(each.ledger_key)}" if each.ledger_key.isprintable() else ""
-    return [problem, f"What can be done is said, and asked, by `{command}`"]
+    command = commands.set_aside(each.sink_id, each.ledger_key)
+    return [problem, f"What can be done is said, and asked, by `{command}`{commands.hint}"]
 
 
 def _follow(sink: SinkClient, given: argparse.Namespace) -> Report:
@@ -84,39 +86,34 @@ def _follow(sink: SinkClient, given: argparse.Namespace) -> Report:
     known: dict[str, LedgerRecord | None] = {}
 
     def look() -> Look:
-        found = sink.list_decisions()
+        found, standings = sink.judge_open(sink.list_decisions())
         wall_ms = sink.wall_ms
         news = [each for each in found if each.ledger_key not in known or known[each.ledger_key] != each.record]
         known.update((each.ledger_key, each.record) for each in found)
-        records = [each.record for each in found if each.record is not None]
         unreadable = [each for each in found if each.record is None]
         said = [
-            f"{record.sink_id}: batch {batch_word(record.key)} {verdict_word(record)}, {record.row_count} rows"
-            for record in (each.record for each in news)
+            f"{record.sink_id}: batch {batch_word(record.key)} {verdict_word(record, standings.get(ledger_key))}, "
+            f"{record.row_count} rows"
+            for ledger_key, record in ((each.ledger_key, each.record) for each in news)
             if record is not None
         ]
         said += unreadable_lines([each for each in news if each.record is None])
         content = {
             "at_ms": wall_ms,
-            "news": [decision(each.record, wall_ms) for each in news if each.record is not None],
+            "news": _decision_objects(news, wall_ms, standings),
             "unreadable": unreadable_objects(unreadable),
         }
-        lines = [*_decision_lines(records, wall_ms), *unreadable_lines(unreadable)]
+        lines = [*_decision_lines(found, wall_ms, standings), *unreadable_lines(unreadable)]
         return Look(lines, "; ".join(said) or "nothing new", content)
 
     return repeat(look, given)
 
 
-def next_step(record: LedgerRecord, settings: DeliverySettings) -> str:
-    if record.kind is Kind.INTENT and record.is_of_another_cluster(settings.cluster_id):
-        return str(messages.other_cluster_error(record, settings))
+def next_step(record: LedgerRecord, settings: DeliverySettings, found: OpenDecision | None = None) -> str:
+    """What an operator can do about an open or lost batch. `found`: how an open one stands, if that was asked."""
     if record.kind is Kind.STUCK:
-        return str(messages.lost_error(record, record.outcomes))
-    return (
-        f"batch {batch_word(record.key)} of sink {record.sink_id} is decided, and its {len(record.entries)} "
-        "transactions are not known to be committed. If no query is at it, start the query again or run "
-        f"`pykafka-sink recover --sink-id {record.sink_id}` before they time out"
-    )
+        return str(messages.lost_error(settings.commands, record, record.outcomes))
+    return advice_text(found or OpenDecision(record, Standing.UNKNOWN), settings)
 
 
 def transactions(sink: SinkClient, _given: object) -> Report:
@@ -164,22 +161,25 @@ def list_decided_ids(found: Sequence[Listed]) -> frozenset[str]:
     )
 
 
-def _decision_lines(records: Sequence[LedgerRecord], wall_ms: int) -> list[str]:
-    if not records:
-        return []
+def _decision_lines(found: Sequence[Listed], wall_ms: int, standings: Standings) -> list[str]:
     rows = [
         (
             record.sink_id,
             record.label or "-",
             batch_word(record.key),
-            verdict_word(record),
+            verdict_word(record, standings.get(ledger_key)),
             record.row_count,
             ", ".join(sorted(record.topics)),
             age_word(wall_ms - record.wall_ms),
         )
-        for record in records
+        for ledger_key, record in ((each.ledger_key, each.record) for each in found)
+        if record is not None
     ]
-    return table(_LEDGER_TITLES, rows)
+    return table(_LEDGER_TITLES, rows) if rows else []
+
+
+def _decision_objects(found: Sequence[Listed], wall_ms: int, standings: Standings) -> list[dict[str, Any]]:
+    return [decision(each.record, wall_ms, standings.get(each.ledger_key)) for each in found if each.record is not None]
 
 
 def _transaction(one: TransactionDescription, is_decided: bool | None, wall_ms: int) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from kafka_sink.cli.streams import printable, write_error
 from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
+from kafka_sink.exactly_once.open_decisions import OpenDecision, Standing
 from kafka_sink.exactly_once.receipt import BatchKey
 
 DONE, OPEN, USAGE, UNREACHABLE, REFUSED = range(5)
@@ -29,21 +30,24 @@ class Report:
     objects: list[dict[str, str]] | None = None
 
 
-def verdict_word(record: LedgerRecord) -> str:
+def verdict_word(record: LedgerRecord, found: OpenDecision | None = None) -> str:
+    if found is not None and found.standing is Standing.OVERDUE:
+        return Standing.OVERDUE.value
     if record.kind is Kind.DONE:
         return "accepted" if record.is_accepted else "delivered"
     return {Kind.INTENT: "open", Kind.STUCK: "lost", Kind.REPLAY: "replay"}[record.kind]
 
 
-def decision(record: LedgerRecord, wall_ms: int) -> dict[str, Any]:
-    """`transactions` are listed until the decision is closed."""
+def decision(record: LedgerRecord, wall_ms: int, found: OpenDecision | None = None) -> dict[str, Any]:
+    """`found`: how it stands, if it is open and that was asked. `transactions` are listed until it is closed."""
     outcomes: list[str | None] = [outcome.name.lower() for outcome in record.outcomes] or [None] * len(record.entries)
     return {
         "sink_id": record.sink_id,
         "name": record.label or None,
         "query_id": record.key.query_id or None,
         "batch_id": record.key.batch_id,
-        "verdict": verdict_word(record),
+        "verdict": verdict_word(record, found),
+        "time_left_ms": None if found is None else found.left_ms,
         "row_count": record.row_count,
         "topics": dict(sorted(record.topics.items())),
         "run": record.run,

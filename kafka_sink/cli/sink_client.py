@@ -14,10 +14,11 @@ from dataclasses import replace
 
 from kafka_sink.admin.client import Client, topic_query
 from kafka_sink.admin.topics import topic_state
-from kafka_sink.cli.brokers import producer_options
+from kafka_sink.cli.brokers import given_brokers, producer_options
 from kafka_sink.error_table.commits import NO_LEDGER, NO_SUCH_SINK, NOT_HAD
 from kafka_sink.errors import ConfigError, KafkaSinkError
-from kafka_sink.exactly_once.commit_step import PartT
+from kafka_sink.exactly_once.command_texts import CommandTexts
+from kafka_sink.exactly_once.commit_step import PartT, SingleStep
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import (
     Line,
@@ -29,6 +30,7 @@ from kafka_sink.exactly_once.identity import (
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, line_of, line_of_key
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.listing import LedgerListing, Listed, LogEnds, TransactionListing
+from kafka_sink.exactly_once.open_decisions import OpenDecision, Standing, describe_open, judge_open
 from kafka_sink.exactly_once.outcome import describe_answer
 from kafka_sink.exactly_once.preflight import ONGOING, DescribeTransactions, TransactionDescription
 from kafka_sink.exactly_once.receipt import BatchKey
@@ -39,6 +41,8 @@ from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.wire.apis import METADATA
 
 LOOK_AGAIN_S = 0.05
+# A coordinator that is away must not hold up what the ledger says.
+OPEN_LIMIT_MS = 5_000
 
 
 class NotAnswered(KafkaSinkError):
@@ -69,6 +73,7 @@ class ClusterSession:
 class SinkClient(ClusterSession):
     def __init__(self, given: argparse.Namespace) -> None:
         self.sink_id: str | None = None
+        self._brokers = given_brokers(given)
         if given.checkpoint is not None:
             self.sink_id = sink_id_of_checkpoint(given.checkpoint)
         elif given.sink_id is not None:
@@ -83,6 +88,10 @@ class SinkClient(ClusterSession):
     def named_sink(self) -> str:
         assert self.sink_id is not None, "the parser of the command line asks for it"
         return self.sink_id
+
+    @property
+    def commands(self) -> CommandTexts:
+        return CommandTexts(self._brokers, self.ledger_topic)
 
     @property
     def wall_ms(self) -> int:
@@ -111,16 +120,26 @@ class SinkClient(ClusterSession):
         assert listing.listed is not None
         return listing.listed
 
-    def known_decisions(self) -> list[Listed]:
-        """Like `list_decisions`. Nothing may be reported as fine for a missing ledger or a misspelled sink."""
+    def known_decisions(self, *, needs_decision: bool = True) -> list[Listed]:
+        """Like `list_decisions`. Nothing may be reported as fine for a missing ledger or a misspelled sink; without
+        `needs_decision` a sink is known that has not decided anything, because its first commit failed."""
         self.check_ledger()
         found = self.list_decisions()
-        if found or self.sink_id is None:
+        if found or self.sink_id is None or (not needs_decision and self._has_driver(self.sink_id)):
             return found
         known = sorted({each.sink_id for each in self._list_decisions_of(None)})
         nearest = difflib.get_close_matches(self.named_sink, known, 1)
-        hint = f"; did you mean {nearest[0]}?" if nearest else "; `pykafka-sink ledger` shows those that it knows"
-        raise ConfigError(f"the ledger {self.ledger_topic} has no record of sink {self.named_sink}{hint}", NO_SUCH_SINK)
+        hint = f"; did you mean {nearest[0]}?" if nearest else ""
+        raise ConfigError(
+            f"the ledger {self.ledger_topic} has no record of sink {self.named_sink}{hint}. `{self.commands.ledger()}` "
+            f"shows those that it knows{self.commands.hint}",
+            NO_SUCH_SINK,
+        )
+
+    def _has_driver(self, sink_id: str) -> bool:
+        """A driver claims its ledger before it decides anything."""
+        state = self.run_step(LedgerRead(self.settings(), sink_id, self.client.now_ms()), "the ledger").state
+        return state is not None and bool(state.claims)
 
     def check_ledger_is_theirs(self) -> None:
         """Before transactions without a decision are aborted: this ledger must be the one that would contain the
@@ -142,6 +161,28 @@ class SinkClient(ClusterSession):
                     "decided. Nothing was aborted. Compare --ledger-topic with the option ledger.topic of the query",
                     NO_SUCH_SINK,
                 )
+
+    def judge_open(self, found: list[Listed]) -> tuple[list[Listed], dict[str, OpenDecision]]:
+        """How the open decisions among these stand, by ledger key. A query may close one between the two questions, and
+        use its transactions again: what looks overdue is read once more."""
+        judged = self._judge_open(found)
+        if any(each.standing is Standing.OVERDUE for each in judged.values()):
+            again = self.list_decisions()
+            if again != found:
+                return again, self._judge_open(again)
+        return found, judged
+
+    def _judge_open(self, found: Sequence[Listed]) -> dict[str, OpenDecision]:
+        intents = [(each.ledger_key, each.record) for each in found if each.record and each.record.kind is Kind.INTENT]
+        judged = {key: OpenDecision(record, Standing.UNKNOWN) for key, record in intents if self.is_elsewhere(record)}
+        own = [(key, record) for key, record in intents if key not in judged]
+        if own:
+            records = [record for _, record in own]
+            question = describe_open(self.settings(), records, self.client.now_ms())
+            limit_ms = min(self._patience_ms, OPEN_LIMIT_MS)
+            answer = self.client.run(SingleStep(question, self.client.now_ms() + limit_ms))
+            judged |= zip((key for key, _ in own), judge_open(answer, records, self.wall_ms), strict=True)
+        return judged
 
     def list_open_transactions(self) -> TransactionListing:
         listing = TransactionListing(self.settings(), self.sink_id, self.client.now_ms())
@@ -181,6 +222,10 @@ class SinkClient(ClusterSession):
         """Runs as the driver that decides about the batch: the current one is fenced."""
         return self._run(Job(operation, key, wall_ms=self.wall_ms), line_of(sink_id, key))
 
+    def finish(self, record: LedgerRecord) -> CommitResult:
+        """Completes this open decision, and others of its line."""
+        return self._run(Job(DriverOperation.FINISH, wall_ms=self.wall_ms), line_of(record.sink_id, record.key))
+
     def _run(self, job: Job, line: Line) -> CommitResult:
         session = DriverSession(line.sink_id, code=line.code)
         return self.client.run(Committer(self.settings(), session, job, self.client.now_ms()))
@@ -194,7 +239,7 @@ class SinkClient(ClusterSession):
         decisions, is_sweeping = self.list_decisions(), operation is DriverOperation.SWEEP
         lines = {line_of_key(each.ledger_key) for each in decisions if each.is_open}
         lines |= _lines_of(self.list_open_transactions().found) if is_sweeping else set()
-        sink_ids = {line.sink_id for line in lines} | {each.sink_id for each in decisions}
+        sink_ids = {line.sink_id for line in lines} | {each.sink_id for each in decisions} or {self.named_sink}
         verdicts: list[CommitResult] = []
         for sink_id in sorted(sink_ids):
             labels = [line for line in sorted(lines) if line.sink_id == sink_id and line.code]
@@ -213,6 +258,7 @@ class SinkClient(ClusterSession):
             support = self.client.transaction_support()
             self._known_settings = DeliverySettings(
                 ledger_topic=self.ledger_topic,
+                brokers=self._brokers,
                 cluster_id=self.client.cluster_id(),
                 transaction_version=support.transaction_version,
                 brokers_verify=support.verifies,

@@ -45,7 +45,9 @@ LEDGER = """\
 Show the latest decision of each sink and of each named batch write. The command only reads and does not affect queries.
 
   delivered  every row is visible to read_committed readers, once
-  open       decided, not known to be finished. Normal for a moment while a query runs; if no query runs, use recover
+  open       decided, not known to be finished, and in time. Normal for a moment while a query runs; if no query runs,
+             use recover
+  overdue    decided, and transactions have ended, or should have: rows may be missing. recover finds out
   lost       decided, but transactions ended without a commit: rows are missing. Use resolve
   accepted   was lost; an operator continued without the missing rows
   replay     was lost; an operator chose to run the batch again
@@ -88,6 +90,9 @@ examples:
 
 RESOLVE = """\
 Choose what to do with a lost batch. Until you choose, the query stops at every start. Stop the query first.
+
+An open decision is completed first, as by recover: that shows whether its batch is lost. If it is not, nothing has to
+be chosen.
 
   --replay  the query runs the batch again at its next start. No row is missing; rows that are already visible appear
             twice

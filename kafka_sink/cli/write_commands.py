@@ -6,7 +6,6 @@ Each is an operation of the driver's state machine. Irreversible changes need a 
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,7 +27,7 @@ from kafka_sink.cli.signs import Signs, look_for_signs
 from kafka_sink.cli.sink_client import SinkClient
 from kafka_sink.cli.streams import print_error
 from kafka_sink.error_table.commits import COMMAND_WRONG, LEDGER_UNREADABLE
-from kafka_sink.errors import ConfigError, RemoteProtocolError
+from kafka_sink.errors import CommitLost, ConfigError, RemoteProtocolError
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.listing import Listed
 from kafka_sink.exactly_once.session import CommitResult, Conclusion, DriverOperation
@@ -44,7 +43,7 @@ _EXIT_CODES = {Aside.DONE: DONE, Aside.CHANGED: OPEN, Aside.IN_DOUBT: OPEN, Asid
 
 
 def recover(sink: SinkClient, given: argparse.Namespace) -> Report:
-    before = [record for record in _read_records(sink) if record.kind is Kind.INTENT]
+    before = [record for record in _read_records(sink, needs_decision=False) if record.kind is Kind.INTENT]
     if before and sys.stdin.isatty():
         shown = [read_commands.next_step(record, sink.settings()) for record in before]
         confirm(given, [*shown, "", "They will be committed."])
@@ -105,17 +104,20 @@ def confirm_abort(given: argparse.Namespace, shown: Sequence[str], signs: Sequen
 
 
 def resolve(sink: SinkClient, given: argparse.Namespace) -> Report:
-    records = _read_records(sink)
-    lost = [record for record in records if record.kind is Kind.STUCK or sink.is_elsewhere(record)]
-    if given.batch is not None:
-        lost = [record for record in lost if str(record.key.batch_id) == given.batch]
+    records = _close_open_ones(sink, given, _read_records(sink))
+    lost = [
+        record
+        for record in records
+        if _is_meant(record, given) and (record.kind is Kind.STUCK or sink.is_elsewhere(record))
+    ]
     if not lost:
         return _nothing_lost(sink, given, records)
     if len(lost) > 1:
         # Queries of one sink.id have sink ids of their own, and may have lost batches of the same number.
-        choices = [f"--sink-id {each.sink_id} --batch {shlex.quote(str(each.key.batch_id))}" for each in lost]
+        command = sink.commands.replay if given.replay else sink.commands.accept
+        choices = " or ".join(f"`{command(each)}`" for each in lost)
         raise ConfigError(
-            f"{len(lost)} batches of sink {sink.named_sink} are lost: choose one with {' or '.join(choices)}",
+            f"{len(lost)} batches of sink {sink.named_sink} are lost: choose one with {choices}{sink.commands.hint}",
             COMMAND_WRONG,
         )
     (chosen,) = lost
@@ -135,25 +137,42 @@ def resolve(sink: SinkClient, given: argparse.Namespace) -> Report:
     )
 
 
+def _is_meant(record: LedgerRecord, given: argparse.Namespace) -> bool:
+    return given.batch is None or str(record.key.batch_id) == given.batch
+
+
+def _close_open_ones(sink: SinkClient, given: argparse.Namespace, records: list[LedgerRecord]) -> list[LedgerRecord]:
+    """Whether the batch of an open decision is lost turns out when its transactions are committed, as `recover` does:
+    a start of the query that finds a loss while planning does not record it."""
+    intents = [each for each in records if each.kind is Kind.INTENT and not sink.is_elsewhere(each)]
+    wanted = [each for each in intents if _is_meant(each, given)]
+    for record in wanted:
+        error = sink.finish(record).error
+        if error is not None and not isinstance(error, CommitLost):
+            raise error
+    return _read_records(sink) if wanted else records
+
+
 def _nothing_lost(sink: SinkClient, given: argparse.Namespace, records: Sequence[LedgerRecord]) -> Report:
     named = "no batch" if given.batch is None else f"no batch {given.batch}"
     pending = [record for record in records if record.kind is Kind.INTENT]
     states = ", ".join(f"{batch_word(record.key)} is {verdict_word(record)}" for record in records)
     text = f"{named} of sink {sink.named_sink} is lost ({states}); there is nothing to choose"
     if pending:
-        text += f". An open decision is finished by `pykafka-sink recover --sink-id {sink.named_sink}`"
+        text += f". An open decision is finished by `{sink.commands.recover(sink.named_sink)}`{sink.commands.hint}"
     content = {"sink_id": sink.named_sink, "conclusion": Conclusion.NOTHING_TO_DO.value, "decisions": [
         decision(record, sink.wall_ms) for record in records]}  # fmt: skip
     return Report(OPEN if pending else DONE, content, [text])
 
 
-def _read_records(sink: SinkClient) -> list[LedgerRecord]:
-    found = sink.known_decisions()
+def _read_records(sink: SinkClient, *, needs_decision: bool = True) -> list[LedgerRecord]:
+    found = sink.known_decisions(needs_decision=needs_decision)
     for each in found:
         if each.record is None:
             raise RemoteProtocolError(
                 f"the record of {each.ledger_key} at offset {each.offset} of the ledger cannot be read: {each.problem}"
-                ". `pykafka-sink resolve --set-aside` says what can be done",
+                f". `{sink.commands.set_aside(each.sink_id, each.ledger_key)}` says what can be done"
+                f"{sink.commands.hint}",
                 LEDGER_UNREADABLE,
             )
     return [each.record for each in found if each.record is not None]
@@ -189,9 +208,10 @@ def set_aside(sink: SinkClient, given: argparse.Namespace) -> Report:
         text = f"every record of {about} can be read; there is nothing to set aside"
         return Report(DONE, {"sink_id": sink.named_sink, "conclusion": "nothing to do", "text": text}, [text])
     if len(unreadable) > 1:
-        keys = ", ".join(each.ledger_key for each in unreadable)
+        choices = " or ".join(f"`{sink.commands.set_aside(each.sink_id, each.ledger_key)}`" for each in unreadable)
         raise ConfigError(
-            f"{len(unreadable)} records of sink {sink.named_sink} cannot be read ({keys}): choose one with --key",
+            f"{len(unreadable)} records of sink {sink.named_sink} cannot be read: choose one with {choices}"
+            f"{sink.commands.hint}",
             COMMAND_WRONG,
         )
     (chosen,) = unreadable
@@ -205,7 +225,8 @@ def set_aside(sink: SinkClient, given: argparse.Namespace) -> Report:
         "this sink with ledger.accept.new.sink=true, once",
         Aside.CHANGED: "the ledger has changed meanwhile; nothing was written. Look again",
         Aside.FAILED: f"nothing was written: {finished.reason}",
-        Aside.IN_DOUBT: f"whether it was set aside is not known: {finished.reason}. Look with `pykafka-sink ledger`",
+        Aside.IN_DOUBT: f"whether it was set aside is not known: {finished.reason}. Look with "
+        f"`{sink.commands.ledger(sink.named_sink)}`{sink.commands.hint}",
     }[finished.outcome]
     content = {
         "sink_id": sink.named_sink,

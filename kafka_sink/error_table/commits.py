@@ -45,15 +45,15 @@ SINK_UNKNOWN = _of_commits(
     "PKS-6005", "ledger does not know this sink",
     "The query has run before, and the ledger has no record of it. The record was deleted, this is another ledger, or "
     "the query was at-least-once until now.",
-    "Correct ledger.topic, or set ledger.accept.new.sink=true for the first start. After a change of sink.id, run "
-    "`pykafka-sink recover` with the old one first.",
+    "Correct ledger.topic, or set ledger.accept.new.sink=true for the first start. After a change of sink.id, first "
+    "run the `ledger` command of the text: it shows what the old one has left open.",
     ("has no record of sink",),
     data=HELD,
 )
 OTHER_CLUSTER = _of_commits(
     "PKS-6006", "ledger was copied from another cluster",
     "The ledger has an open decision about transactions of another Kafka cluster.",
-    "Run `pykafka-sink recover` in the old cluster, or `pykafka-sink resolve` here.",
+    "Run the `recover` command of the text with the brokers of the old cluster, or one of its `resolve` commands.",
     ("was copied from there",),
     data="Nothing was written. The batch of that decision may be in one of the clusters.",
 )
@@ -67,43 +67,47 @@ NOT_STARTED = _of_commits(
 EXPORT_TAKEN_OVER = _of_commits(
     "PKS-6008", "another run of this export has taken over",
     "The same batch.id is written twice at a time under one sink.id. The run that began later has taken over.",
-    "Let the other run end. Then run this one again if you like: what was delivered is not written twice.",
+    "Let the other run end; the `ledger` command of the text shows whether it has. Then run this one again if you "
+    "like: what was delivered is not written twice.",
     ("another run of the export",),
     data="Safe: no row of this run is visible. The other run delivers the export, or raises.",
 )
 COMMIT_PENDING = _of_commits(
     "PKS-6011", "batch decided but not finished",
     "The batch is decided, but some of its transactions are not known to be committed.",
-    "Restart the query, or run `pykafka-sink recover`, before the transactions time out "
-    "(kafka.transaction.timeout.ms, 15 minutes unless set).",
+    "Restart the query, or run the `recover` command of the text, before the transactions time out "
+    "(kafka.transaction.timeout.ms, 15 minutes unless set). Later, the same command tells whether rows are missing.",
     ("transactions are not known to be committed yet",),
     data=DECIDED,
 )
 IN_DOUBT = _of_commits(
     "PKS-6012", "decision in doubt",
     "It is not known whether the decision was written to the ledger.",
-    "Restart the query, or run `pykafka-sink recover`, before the transactions time out.",
+    "Restart the query, or run the `recover` command of the text, before the transactions time out. Later, the same "
+    "command tells whether rows are missing.",
     ("whether the decision to commit it was written to the ledger is not known",),
     data=DECIDED,
 )
 NOT_RECORDED = _of_commits(
     "PKS-6013", "batch delivered but not recorded",
     "The batch is committed and visible, but the ledger could not be updated.",
-    "Restart the query; it finds that the batch is committed and continues.",
+    "Restart the query, or run the `recover` command of the text; it finds that the batch is committed and records "
+    "that.",
     ("is committed and visible, but the ledger could not be updated",),
     data="Safe: every row is visible, once.",
 )
 CHOICE_NOT_RECORDED = _of_commits(
     "PKS-6014", "choice in doubt",
-    "It is not known whether the ledger has recorded your choice with `pykafka-sink resolve`.",
-    "Check with `pykafka-sink ledger`, and resolve again if it still shows the batch as lost.",
+    "It is not known whether the ledger has recorded your choice about a lost batch.",
+    "Run the `ledger` command of the text, and the `resolve` command again while it shows the batch as lost.",
     ("It is not known whether the ledger has recorded that",),
     data="No row was changed.",
 )
 EARLIER_PENDING = _of_commits(
     "PKS-6015", "earlier batch not finished",
     "An earlier batch of this sink is decided but not finished. No other batch can be committed before it.",
-    "Restart the query within kafka.transaction.timeout.ms; it finishes the earlier batch first.",
+    "Restart the query, or run the `recover` command of the text, within kafka.transaction.timeout.ms; the earlier "
+    "batch is finished first.",
     ("was decided earlier and is not finished",),
     data=DECIDED,
 )
@@ -118,8 +122,8 @@ NOT_DISCARDED = _of_commits(
 ROWS_LOST = _of_commits(
     "PKS-6021", "rows of a decided batch are missing",
     "Transactions of a decided batch timed out before the query ran again.",
-    "Choose: `pykafka-sink resolve --replay` (rows that are visible appear twice) or `--accept` (missing rows stay "
-    "missing).",
+    "Choose with one of the `resolve` commands of the text: --replay (rows that are visible appear twice) or --accept "
+    "(missing rows stay missing).",
     ("The query stops here until you choose",),
     data="Not safe: the rows that the text names are not visible. Spark still has the input of the batch.",
 )
@@ -134,7 +138,7 @@ WRITE_IN_PART = _of_commits(
 LEDGER_UNREADABLE = _of_commits(
     "PKS-6031", "ledger cannot be read",
     "A ledger record was written by a newer release or another program, or is damaged.",
-    "Use the newer release, or check what `pykafka-sink resolve --set-aside` says you would give up.",
+    "Use the newer release, or see what the `resolve` command of the text, with --set-aside, says you would give up.",
     ("of the ledger cannot be read",),
     data=UNCHANGED,
 )
@@ -200,8 +204,8 @@ _of_commands = partial(ErrorEntry, data=UNCHANGED, page="exactly-once.md")
 COMMAND_WRONG = _of_commands(
     "PKS-8001", "invalid command",
     "An argument of the command is missing or wrong.",
-    "Correct the command; `pykafka-sink COMMAND --help` explains it.",
-    ("no brokers are named", "choose one with --"),
+    "Correct the command; with --help after its name it explains itself.",
+    ("no brokers are named", ": choose one with "),
 )
 NO_LEDGER = _of_commands(
     "PKS-8002", "no ledger in this cluster",
@@ -212,7 +216,7 @@ NO_LEDGER = _of_commands(
 NO_SUCH_SINK = _of_commands(
     "PKS-8003", "sink is not in the ledger",
     "The ledger has no record of the given sink id.",
-    "Run `pykafka-sink ledger` without --sink-id to list the sinks in the ledger.",
+    "Correct --sink-id or --checkpoint. The `ledger` command without them lists the sinks in the ledger.",
     ("has no record of sink",),
 )
 REPLAY_WRONG = _of_commands(

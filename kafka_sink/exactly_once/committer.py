@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafka_sink.client.admin_request import AdminResponse
+from kafka_sink.error_table.commits import LEDGER_UNREADABLE
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.exactly_once import messages
 from kafka_sink.exactly_once.commit_step import CommitStep, Progress
@@ -196,9 +197,9 @@ class Committer:
         """The ledger has the intent of this operation; whatever went wrong later, nothing may be aborted."""
         assert self._record is not None
         if self._has_committed:
-            self._fail(messages.not_recorded_error(self._record, reason))
+            self._fail(messages.not_recorded_error(self._settings.commands, self._record, reason))
         else:
-            self._fail(messages.lost_error(self._record, self._outcomes))
+            self._fail(messages.lost_error(self._settings.commands, self._record, self._outcomes))
 
     def _on_fenced(self, now_ms: int, part: Fence) -> None:
         if part.identity is None or part.failure is not None:
@@ -258,7 +259,10 @@ class Committer:
         self._judge(now_ms)
 
     def _fail_before_decision(self, part: CommitStep) -> None:
-        reason = part.reason if part.failure is not None or self._job.key is None else part.lateness
+        is_commit = self._job.operation in (DriverOperation.COMMIT, DriverOperation.COMMIT_WITHOUT_LEDGER)
+        reason = part.lateness if is_commit and part.failure is None else part.reason
+        if part.entry is LEDGER_UNREADABLE:
+            reason = messages.unreadable_reason(self._settings.commands, self._session.sink_id, reason)
         if self._has_decided:
             self._fail_after_decision(reason)
             return
@@ -266,10 +270,10 @@ class Committer:
             # Whether there is a decision is unknown.
             self._notes.append(f"transactions were left to their time-out: {reason}")
             self._end(Conclusion.LEFT_ALONE)
-        elif self._job.key is None:
-            self._fail(messages.not_started_error(self._session.sink_id, self._job.operation.value, reason))
-        else:
+        elif is_commit:
             self._fail(messages.aborted_error(self._batch, reason, part.entry))
+        else:
+            self._fail(messages.not_started_error(self._session.sink_id, self._job.operation.value, reason))
 
     # ---- an open decision of an earlier driver ----
 
@@ -296,9 +300,9 @@ class Committer:
             return
         if None in outcomes:
             if self._job.key in (None, record.key):
-                self._fail(messages.pending_error(record, outcomes, part.reason))
+                self._fail(messages.pending_error(self._settings.commands, record, outcomes, part.reason))
             else:
-                self._fail(messages.other_pending_error(self._batch, record, part.reason))
+                self._fail(messages.other_pending_error(self._settings.commands, self._batch, record, part.reason))
             return
         closing, self._outcomes = record.with_outcomes(part.outcomes, self._job.wall_ms), outcomes
         if self._session.identity is not None:
@@ -307,7 +311,7 @@ class Committer:
         # This operation has fenced no one, so it must not write: the next commit finds the decision and closes it.
         self._ledger = self._ledger.with_record(closing)
         if closing.outcomes:
-            self._fail(messages.lost_error(closing, closing.outcomes))
+            self._fail(messages.lost_error(self._settings.commands, closing, closing.outcomes))
             return
         remaining = self._ledger.newest_of(Kind.INTENT)
         if remaining:
@@ -319,9 +323,9 @@ class Committer:
         if self._look_again(now_ms, part):
             return
         if part.record.outcomes:
-            self._fail(messages.lost_error(part.record, part.record.outcomes))
+            self._fail(messages.lost_error(self._settings.commands, part.record, part.record.outcomes))
         elif part.state is not WriteState.WRITTEN:
-            self._fail(messages.not_recorded_error(part.record, part.reason))
+            self._fail(messages.not_recorded_error(self._settings.commands, part.record, part.reason))
         elif self._session.identity is None:
             # Written, but the producer id and epoch for the next record are lost.
             self._fence(now_ms)
@@ -346,7 +350,7 @@ class Committer:
         if phase is Phase.DECIDING:
             self._abandon(now_ms, reason)
         elif self.phase in (Phase.COMMITTING, Phase.FINISHING):
-            self._fail(messages.not_recorded_error(record, reason))
+            self._fail(messages.not_recorded_error(self._settings.commands, record, reason))
         else:
             self._fail(messages.aborted_error(self._batch, reason))
 
@@ -407,7 +411,7 @@ class Committer:
             self._ledger = self._session.ledger
             self._commit(now_ms)
         elif part.state is not WriteState.NOT_WRITTEN:
-            self._fail(messages.in_doubt_error(part.record, part.reason))
+            self._fail(messages.in_doubt_error(self._settings.commands, part.record, part.reason))
         else:
             often = "its epoch was refused again and again, although no other run has claimed the ledger"
             self._fail(
@@ -438,7 +442,7 @@ class Committer:
             else:
                 self._on_delivered(now_ms)
         elif None in part.outcomes:
-            self._fail(messages.pending_error(record, part.outcomes, part.reason))
+            self._fail(messages.pending_error(self._settings.commands, record, part.outcomes, part.reason))
         else:
             self._outcomes = part.outcomes
             self._has_committed = not has_lost
@@ -458,10 +462,10 @@ class Committer:
         if self._look_again(now_ms, part):
             return
         if part.record.outcomes:
-            self._fail(messages.lost_error(part.record, part.record.outcomes))
+            self._fail(messages.lost_error(self._settings.commands, part.record, part.record.outcomes))
         elif part.state is not WriteState.WRITTEN:
             make_error = messages.choice_not_recorded_error if is_choice else messages.not_recorded_error
-            self._fail(make_error(part.record, part.reason))
+            self._fail(make_error(self._settings.commands, part.record, part.reason))
         elif is_choice:
             self._end(Conclusion.RESOLVED)
         else:

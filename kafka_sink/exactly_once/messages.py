@@ -1,7 +1,8 @@
 """What an operator reads when a batch was not delivered: which batch and rows, whether data is safe, what to do next.
 
-One function per situation; `batch` is the one that was to be committed. No text contains record contents or settings
-that could be secret.
+One function per situation; `batch` is the one that was to be committed. Commands to run are complete (see
+command_texts.py) and work when the text is read: before the time-out of the transactions and after it. No text contains
+record contents or settings that could be secret.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from kafka_sink.error_table import commits
 from kafka_sink.error_table.entry import ErrorEntry
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
+from kafka_sink.exactly_once.command_texts import CommandTexts
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.exactly_once.session import DeliverySettings
 
@@ -28,14 +30,22 @@ def aborted_error(batch: LedgerRecord, reason: str, entry: ErrorEntry = commits.
     return CommitAborted(text, entry, **_facts(batch))
 
 
+def unreadable_reason(commands: CommandTexts, sink_id: str, reason: str) -> str:
+    """The command finds the records of the sink that cannot be read."""
+    return (
+        f"{reason}. If a newer release has written the record, use that release. Otherwise "
+        f"`{commands.set_aside(sink_id)}` says what is given up with it, and asks{commands.hint}"
+    )
+
+
 def not_started_error(sink_id: str, operation: str, reason: str) -> CommitAborted:
     text = f"{operation} of sink {sink_id!r} was not possible: {reason}. Nothing was changed; it may be tried again"
     return CommitAborted(text, commits.NOT_STARTED, sink_id=sink_id)
 
 
-def fenced_error(batch: LedgerRecord, reason: str) -> CommitAborted:
+def fenced_error(commands: CommandTexts, batch: LedgerRecord, reason: str) -> CommitAborted:
     if batch.key.is_label:
-        return _export_taken_over_error(batch, reason)
+        return _export_taken_over_error(commands, batch, reason)
     return aborted_error(
         batch,
         f"another driver of sink {batch.sink_id!r} has taken over ({reason}). Each sink id has one live writer: stop "
@@ -44,9 +54,9 @@ def fenced_error(batch: LedgerRecord, reason: str) -> CommitAborted:
     )
 
 
-def superseded_error(batch: LedgerRecord, newest: LedgerRecord) -> CommitAborted:
+def superseded_error(commands: CommandTexts, batch: LedgerRecord, newest: LedgerRecord) -> CommitAborted:
     if batch.key.is_label:
-        return _export_taken_over_error(batch, f"its last record says {newest.kind.value!r}")
+        return _export_taken_over_error(commands, batch, f"its last record says {newest.kind.value!r}")
     return aborted_error(
         batch,
         f"a newer run of sink {batch.sink_id!r} has taken over (its last record is about {newest.key}). Stop this "
@@ -55,12 +65,12 @@ def superseded_error(batch: LedgerRecord, newest: LedgerRecord) -> CommitAborted
     )
 
 
-def _export_taken_over_error(batch: LedgerRecord, reason: str) -> CommitAborted:
+def _export_taken_over_error(commands: CommandTexts, batch: LedgerRecord, reason: str) -> CommitAborted:
     return aborted_error(
         batch,
         f"another run of the export {batch.key.batch_id!r} of sink {batch.sink_id!r} has taken over ({reason}). Let "
-        f"that one end; `pykafka-sink ledger --sink-id {batch.sink_id}` shows whether it has delivered the export, and "
-        "what is delivered is not written again",
+        f"that one end; `{commands.ledger(batch.sink_id)}` shows whether it has delivered the export, and what is "
+        f"delivered is not written again{commands.hint}",
         commits.EXPORT_TAKEN_OVER,
     )
 
@@ -108,72 +118,84 @@ def dropped_rows_text(record: LedgerRecord, batch: LedgerRecord, how: str) -> st
     )
 
 
-def unknown_sink_error(batch: LedgerRecord, ledger_topic: str) -> CommitAborted:
+def unknown_sink_error(commands: CommandTexts, batch: LedgerRecord) -> CommitAborted:
     return aborted_error(
         batch,
-        f"the ledger topic {ledger_topic!r} has no record of sink {batch.sink_id!r}, although this query has run "
-        "batches before. If the ledger was deleted, or another one is configured, it is not known what was delivered. "
-        "If the query was at-least-once or used another sink.id until now, set ledger.accept.new.sink=true. After a "
-        "change of sink.id, first run `pykafka-sink recover` with the old one: it completes decisions that no query "
-        "completes any more",
+        f"the ledger topic {commands.ledger_topic!r} has no record of sink {batch.sink_id!r}, although this query has "
+        "run batches before. If the ledger was deleted, or another one is configured, it is not known what was "
+        "delivered. If the query was at-least-once or used another sink.id until now, set ledger.accept.new.sink=true. "
+        f"After a change of sink.id, first look at `{commands.ledger()}`: what the old one has decided and not "
+        f"finished, no query finishes any more, and it names the command that does{commands.hint}",
         commits.SINK_UNKNOWN,
     )
 
 
 def other_cluster_error(record: LedgerRecord, settings: DeliverySettings) -> CommitAborted:
     """The text is about the record, whichever batch was to be committed: nothing of that batch is visible either."""
+    commands = settings.commands
     text = (
         f"{_of_record(record)} was decided in the Kafka cluster {record.cluster_id!r}, and this one is "
         f"{settings.cluster_id!r}: the ledger topic {settings.ledger_topic!r} was copied from there, and the "
-        "transactions that it names are not here. Nothing was written. If that cluster is alive, run `pykafka-sink "
-        "recover` there. Then look whether the rows of that batch are in this one: `pykafka-sink resolve --accept` "
-        "takes it as delivered and goes on, `pykafka-sink resolve --replay` has the query run it again"
+        "transactions that it names are not here. Nothing was written. If that cluster is alive, run "
+        f"`{commands.recover_elsewhere(record.sink_id)}` with its brokers. Then look whether the rows of that batch "
+        f"are in this one: `{commands.accept(record)}` takes it as delivered and goes on, `{commands.replay(record)}` "
+        f"has the query run it again{commands.hint}"
     )
     return CommitAborted(text, commits.OTHER_CLUSTER, **_facts(record))
 
 
-def pending_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], reason: str) -> CommitPending:
+def pending_error(
+    commands: CommandTexts, record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], reason: str
+) -> CommitPending:
     open_count = sum(outcome is None for outcome in outcomes)
     text = (
         f"{_of_record(record)} is decided, but {open_count} of {len(record.entries)} transactions are not known to be "
-        f"committed yet: {reason}. No row is lost as long as the query, or `pykafka-sink recover`, runs again before "
-        "the transactions time out; it finishes this batch first and writes nothing twice"
+        f"committed yet: {reason}. No row is lost if the query, or `{commands.recover(record.sink_id)}`, runs before "
+        "they time out: it finishes this batch first and writes nothing twice. After that the same command finds out "
+        f"whether rows are missing{commands.hint}"
     )
     return CommitPending(text, commits.COMMIT_PENDING, **_facts(record))
 
 
-def in_doubt_error(record: LedgerRecord, reason: str) -> CommitPending:
+def in_doubt_error(commands: CommandTexts, record: LedgerRecord, reason: str) -> CommitPending:
     text = (
         f"{_of_record(record)}: whether the decision to commit it was written to the ledger is not known: {reason}. "
-        "Its transactions are left as they are. Run the query again, or `pykafka-sink recover`, before they time out: "
-        "it reads the ledger, and then either finishes this batch or runs it again; nothing is written twice"
+        f"Its transactions are left as they are. Run the query again, or `{commands.recover(record.sink_id)}`, before "
+        "they time out: if it was decided, it is finished, and if not, the query runs it again; nothing is written "
+        f"twice. After that the same command finds out whether rows are missing{commands.hint}"
     )
     return CommitPending(text, commits.IN_DOUBT, **_facts(record))
 
 
-def not_recorded_error(record: LedgerRecord, reason: str) -> CommitPending:
+def not_recorded_error(commands: CommandTexts, record: LedgerRecord, reason: str) -> CommitPending:
     text = (
         f"{_of_record(record)} is committed and visible, but the ledger could not be updated: {reason}. Run the query "
-        "again: it finds the decision, sees that all is committed, and continues; nothing is written twice"
+        f"again, or `{commands.recover(record.sink_id)}`: it finds the decision, sees that all is committed, and "
+        f"records it; nothing is written twice{commands.hint}"
     )
     return CommitPending(text, commits.NOT_RECORDED, **_facts(record))
 
 
-def choice_not_recorded_error(record: LedgerRecord, reason: str) -> CommitPending:
+def choice_not_recorded_error(commands: CommandTexts, record: LedgerRecord, reason: str) -> CommitPending:
+    again = commands.accept(record) if record.is_accepted else commands.replay(record)
     choice = "accepted as it is" if record.is_accepted else "to run again"
     text = (
         f"It is not known whether the ledger has recorded that {_of_record(record)} is {choice}: {reason}. If it has "
-        "not, the query stops at this batch as before. Check with `pykafka-sink ledger`, and resolve it again if it is "
-        "still shown as lost; no row was changed"
+        f"not, the query stops at this batch as before. Look with `{commands.ledger(record.sink_id)}`; while it is "
+        f"shown as lost, repeat `{again}`. No row was changed{commands.hint}"
     )
     return CommitPending(text, commits.CHOICE_NOT_RECORDED, **_facts(record))
 
 
-def other_pending_error(batch: LedgerRecord, record: LedgerRecord, reason: str) -> CommitPending:
+def other_pending_error(
+    commands: CommandTexts, batch: LedgerRecord, record: LedgerRecord, reason: str
+) -> CommitPending:
     text = (
         f"{_of_record(record)} was decided earlier and is not finished: {reason}. Until it is, "
         f"{_batch(batch)} cannot be committed; nothing of it is visible and it may "
-        "run again. Restart the query within the transaction timeout; it finishes the earlier batch first"
+        f"run again. Restart the query, or run `{commands.recover(record.sink_id)}`, before the transactions of the "
+        "earlier batch time out: it is finished first. After that the same command finds out whether rows are missing"
+        f"{commands.hint}"
     )
     return CommitPending(text, commits.EARLIER_PENDING, **_facts(batch))
 
@@ -187,14 +209,17 @@ def not_discarded_error(batch: LedgerRecord, reason: str) -> CommitPending:
     return CommitPending(text, commits.NOT_DISCARDED, **_facts(batch))
 
 
-def lost_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None]) -> CommitLost:
+def lost_error(
+    commands: CommandTexts, record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None]
+) -> CommitLost:
     committed = sum(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
     text = (
         f"{_of_record(record)} was decided, but not all of its transactions could be committed, most likely because "
         f"they timed out before the query ran again. {committed} of {len(outcomes)} are committed and visible. "
         f"{_missing(record, outcomes)}"
-        "The query stops here until you choose: `pykafka-sink resolve --replay` runs the batch again (rows that are "
-        "visible already appear twice), `pykafka-sink resolve --accept` goes on without the missing rows"
+        f"The query stops here until you choose: `{commands.replay(record)}` has it run the batch again (rows that are "
+        f"visible already appear twice), `{commands.accept(record)}` has it go on without the missing rows"
+        f"{commands.hint}"
     )
     return CommitLost(text, commits.ROWS_LOST, **_facts(record))
 

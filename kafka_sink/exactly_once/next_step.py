@@ -91,7 +91,7 @@ def next_step(
         assert job.key is not None
         successor = session.successor(ledger)
         if successor is not None:
-            return _fail(messages.fenced_error(batch, f"its run {successor} has claimed the ledger"))
+            return _fail(messages.fenced_error(settings.commands, batch, f"its run {successor} has claimed the ledger"))
         if not is_fenced and not is_replaced(ledger, job.key, session.run):
             return NextStep(Phase.FENCING)
         found = _judge_commit(job, settings, ledger, batch)
@@ -111,25 +111,25 @@ def next_step(
         return NextStep(Phase.FENCING)  # an operator's command that was fenced in between
     if job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY):
         return _judge_choice(job, ledger, settings)
-    return _judge_open(job, ledger)
+    return _judge_open(job, settings, ledger)
 
 
 def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, batch: LedgerRecord) -> NextStep:
     newest = ledger.find(batch.key)
     if newest is not None:
         if newest.kind is Kind.STUCK:
-            return _fail(messages.lost_error(newest, newest.outcomes))
+            return _fail(messages.lost_error(settings.commands, newest, newest.outcomes))
         if newest.key == batch.key and newest.kind is Kind.DONE:
             return _judge_delivered(settings, newest, batch)
         if batch.run in newest.runs:
-            return _fail(messages.superseded_error(batch, newest))
+            return _fail(messages.superseded_error(settings.commands, batch, newest))
         if _is_later(newest.key, batch.key):
             return _fail(messages.rolled_back_error(batch, newest))
     for record in ledger.newest_of(Kind.INTENT):
         return NextStep(Phase.FINISHING, record)
     is_continued = isinstance(batch.key.batch_id, int) and batch.key.batch_id > 0
     if newest is None and is_continued and not settings.accept_unknown_sink:
-        return _fail(messages.unknown_sink_error(batch, settings.ledger_topic))
+        return _fail(messages.unknown_sink_error(settings.commands, batch))
     if job.has_transactions:
         return NextStep(Phase.CHECKING)
     # Nothing is to be decided; the record only says that the batch was seen.
@@ -171,14 +171,14 @@ def _judge_choice(job: Job, ledger: LedgerState, settings: DeliverySettings) -> 
     return NextStep(Phase.RECORDING, stuck[0].as_closed(kind, job.wall_ms, is_accepted=is_accepted))
 
 
-def _judge_open(job: Job, ledger: LedgerState) -> NextStep:
+def _judge_open(job: Job, settings: DeliverySettings, ledger: LedgerState) -> NextStep:
     """RECOVER, FINISH and SWEEP: open decisions first. A lost labelled write blocks only its own repetition."""
     intents = ledger.newest_of(Kind.INTENT)
     if intents:
         return NextStep(Phase.FINISHING, intents[0])
     for record in ledger.newest_of(Kind.STUCK):
         if isinstance(record.key.batch_id, int):
-            return _fail(messages.lost_error(record, record.outcomes))
+            return _fail(messages.lost_error(settings.commands, record, record.outcomes))
     if job.operation is DriverOperation.SWEEP:
         return NextStep(Phase.SWEEPING)
     return NextStep(Phase.ENDED)

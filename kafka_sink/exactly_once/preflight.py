@@ -53,8 +53,8 @@ WHO_ENDED_IT = (
     "sink.id, stop it, or give one of them a sink.id of its own"
 )
 WHO_ENDED_IT_IN_EXPORT = (
-    "ended by its time-out or another tool, or aborted by another run of this export, which `pykafka-sink ledger` "
-    "shows if it has delivered it"
+    "ended by its time-out or another tool, or aborted by another run of this export. If that one has delivered it, "
+    "a repetition writes nothing"
 )
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from kafka_sink.client.admin_request import Leader
 from kafka_sink.error_table.writes import SPARK_UNEXPECTED
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
+from kafka_sink.exactly_once.command_texts import LEDGER_TOPIC, UNKNOWN_BROKERS, BrokerArguments, CommandTexts
 from kafka_sink.exactly_once.identity import Line
 from kafka_sink.exactly_once.ledger import LedgerState
 from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, TaskReceipt
@@ -34,7 +35,9 @@ class OnMismatch(Enum):
 class DeliverySettings:
     """`transaction_version` of the cluster: 2 if the feature is finalised at 2 or more (KIP-890), else 1."""
 
-    ledger_topic: str = "__pykafka_sink_ledger"
+    ledger_topic: str = LEDGER_TOPIC
+    # For the commands in texts.
+    brokers: BrokerArguments = UNKNOWN_BROKERS
     # Cluster id that the brokers report; empty if they report none.
     cluster_id: str = ""
     transaction_version: int = 2
@@ -64,6 +67,10 @@ class DeliverySettings:
     def ledger(self) -> Leader:
         """The topic has one partition."""
         return Leader(self.ledger_topic, 0)
+
+    @property
+    def commands(self) -> CommandTexts:
+        return CommandTexts(self.brokers, self.ledger_topic)
 
     @property
     def ledger_title(self) -> str:

@@ -27,6 +27,7 @@ from kafka_sink.admin.ledger_topic import CHECKED, check_ledger_configs
 from kafka_sink.admin.support import TransactionSupport
 from kafka_sink.error_table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
 from kafka_sink.errors import ConfigError, KafkaSinkError
+from kafka_sink.exactly_once.command_texts import broker_arguments
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import label_of, sink_id_of_query
 from kafka_sink.exactly_once.ledger import batch_at_hand, line_of
@@ -129,6 +130,7 @@ class Driver:
             support = self._known_support or self._client.transaction_support()
             self._settings = DeliverySettings(
                 ledger_topic=self._options.ledger_topic,
+                brokers=broker_arguments(producer),
                 cluster_id=self._client.cluster_id(),
                 transaction_version=support.transaction_version,
                 brokers_verify=support.verifies,
@@ -154,8 +156,16 @@ class Driver:
             # Planning sweeps nothing.
             self._known_support = client.transaction_support(is_sweeping=False)
             options = self._check_transactions(options, self._known_support)
+        missing = [topic for topic in topics if not client.is_topic_known(topic)]
         for topic in topics:
-            client.describe_topic(topic)
+            count = len(client.describe_topic(topic))
+            if topic in missing:
+                warn_once(
+                    f"topic {topic} was not there, and the brokers have created it with their defaults ({count} "
+                    "partitions). If its name is mistyped, the rows go to the wrong place: with "
+                    "kafka.allow.auto.create.topics=false a missing topic is an error. With topic.create=true it is "
+                    "created as the options topic.* say"
+                )
         if not options.is_exactly_once:
             return options
         limits, ledger_configs = client.configs_of_broker_and_topic([MAX_TIMEOUT], ledger, CHECKED)

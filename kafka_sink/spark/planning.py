@@ -44,6 +44,12 @@ def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool)
     options = checked.options
     unique = uuid.uuid4().hex
     has_ledger = options.is_exactly_once and options.batch_id is not None
+    if options.is_exactly_once and options.sink_id is not None and not has_ledger:
+        warn_once(
+            f"sink.id={options.sink_id} without batch.id: this write has no name by which it would be known again, so "
+            "its rows are written a second time if the job runs again. Name each export with batch.id, for example "
+            "after its day"
+        )
     if has_ledger:
         # A single write does not know whether the sink is new: foreachBatch may have skipped batches without rows.
         options = replace(options, ledger_accepts_new_sink=True)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from kafka_sink.exactly_once.command_texts import CommandTexts, broker_arguments
+from kafka_sink.exactly_once.identity import sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, TaskReceipt, summarize_receipts
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.log import show_log
+
+if TYPE_CHECKING:
+    from kafka_sink.spark.driver import FinishedBatch
 
 _LOGGER = logging.getLogger("kafka_sink")
 # A line with a thousand partitions is useless; the listener gets them all.
@@ -34,12 +40,11 @@ def report_delivered(
         _LOGGER.exception("summary.listener %s failed; the batch is delivered all the same", options.summary_listener)
 
 
-def report_aborted(
-    key: BatchKey, receipts: Sequence[TaskReceipt], conclusion: Conclusion | None, *, is_exactly_once: bool
-) -> None:
+def report_aborted(batch: FinishedBatch, conclusion: Conclusion | None) -> None:
     show_log()
-    summary = summarize_receipts(receipts)
-    if not is_exactly_once:
+    key, options = batch.key, batch.options
+    summary = summarize_receipts(batch.receipts)
+    if batch.sink_id is None:
         # What the failed tasks sent is not known here: they left no receipt.
         said = (
             "these rows, and what other tasks sent before they failed, stay and will be there again when the batch is "
@@ -50,9 +55,11 @@ def report_aborted(
     elif conclusion is None:
         said = "nothing of the batch is visible"
     elif key.has_ledger:
+        commands = CommandTexts(broker_arguments(options.producer), options.ledger_topic)
         said = (
             "a decision to commit was made or cannot be ruled out, so nothing that it may name was aborted. The next "
-            "run of the query, or `pykafka-sink recover`, finishes it"
+            f"run of the query, or `{commands.recover(sink_id_of_query(batch.sink_id, key.query_id))}`, finishes it"
+            f"{commands.hint}"
         )
     else:
         said = (

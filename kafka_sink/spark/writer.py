@@ -133,4 +133,4 @@ def give_up(batch: FinishedBatch) -> None:
         from kafka_sink.spark.telemetry import abort_and_report
 
         conclusion = abort_and_report(batch)
-    report_aborted(batch.key, batch.receipts, conclusion, is_exactly_once=batch.sink_id is not None)
+    report_aborted(batch, conclusion)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -16,9 +16,12 @@ import pytest
 from kafka_sink import Producer
 from kafka_sink.admin.client import Client
 from kafka_sink.cli.__main__ import main
-from kafka_sink.client.admin_request import AdminResponse
+from kafka_sink.client.admin_request import AdminResponse, ResponseKind
+from kafka_sink.errors import TransportError
+from kafka_sink.exactly_once.command_texts import broker_arguments
 from kafka_sink.exactly_once.commit_step import Progress
 from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.ledger import line_of
 from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.exactly_once.session import (
@@ -56,6 +59,40 @@ class Dying:
 
 
 @dataclass
+class Unanswered:
+    """A Committer that gets no answer to what it asks in `phase` (to `purpose`, or to anything), until its time is up.
+    `is_sent`: the brokers carry it out all the same."""
+
+    committer: Committer
+    phase: Phase
+    purpose: str = ""
+    is_sent: bool = False
+    _late_ms: int = 0
+
+    def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress[CommitResult]:
+        is_there = self.committer.phase is self.phase
+        progress = self._step(now_ms, [self._lose(each) if is_there else each for each in answers])
+        while not self.is_sent and self.committer.phase is self.phase:
+            out = [each for each in progress.requests if self.purpose in each.key.purpose]
+            if not out and not self._late_ms:
+                break
+            progress = self._step(now_ms, [self._lose(AdminResponse(each, ResponseKind.LOST)) for each in out])
+        return progress
+
+    def _step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress[CommitResult]:
+        progress = self.committer.step(now_ms + self._late_ms, answers)
+        if self._late_ms and progress.verdict is None and not progress.requests:
+            progress = self.committer.step(now_ms + self._late_ms, ())
+        return progress
+
+    def _lose(self, answer: AdminResponse) -> AdminResponse:
+        if self.purpose not in answer.key.purpose:
+            return answer
+        self._late_ms = 10**9
+        return replace(answer, kind=ResponseKind.LOST, bodies=(), error=TransportError("connection reset"))
+
+
+@dataclass
 class Sink:
     """One sink of a cluster, with the work of its tasks and drivers. `login`: the options for the login."""
 
@@ -67,6 +104,12 @@ class Sink:
     run: str = RUN
     login: Mapping[str, str] = field(default_factory=dict)
     accepts_new_sink: bool = False
+
+    def command(self, words: str) -> str:
+        """As texts name it; `words` begin with the command, such as `resolve --replay`, and may end with more."""
+        name, _, more = words.partition(" | ")
+        about = f"--bootstrap-server {self.servers} --ledger-topic {self.ledger_topic} --sink-id {self.sink_id}"
+        return " ".join(filter(None, ("pykafka-sink", name, about, more)))
 
     def create(self) -> None:
         with client_of(self.servers, **self.login) as client:
@@ -98,22 +141,28 @@ class Sink:
             ROWS_PER_TASK,
         )  # fmt: skip
 
-    def committer(
-        self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt], driver: DriverSession | None = None
-    ) -> Committer:
-        # One request at a time, so that a driver can die between two of them.
+    def settings(self, client: Client) -> DeliverySettings:
         support = client.transaction_support()
-        settings = DeliverySettings(
+        return DeliverySettings(
             ledger_topic=self.ledger_topic,
+            brokers=broker_arguments(client.options),
             cluster_id=client.cluster_id(),
             transaction_version=support.transaction_version,
             brokers_verify=support.verifies,
             margin_ms=0,
+            # One request at a time, so that a driver can die between two of them.
             parallel_requests=1,
             accept_unknown_sink=self.accepts_new_sink,
         )
+
+    def committer(
+        self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt], driver: DriverSession | None = None
+    ) -> Committer:
         job = Job(DriverOperation.COMMIT, key, receipts, wall_ms=1)
-        return Committer(settings, driver or DriverSession(self.sink_id, self.run), job, client.now_ms())
+        return Committer(self.settings(client), driver or self.session(key), job, client.now_ms())
+
+    def session(self, key: BatchKey) -> DriverSession:
+        return DriverSession(self.sink_id, self.run, code=line_of(self.sink_id, key).code)
 
     def deliver(self, key: BatchKey, driver: DriverSession | None = None) -> None:
         """`driver`: the session of one that has committed before."""

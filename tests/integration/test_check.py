@@ -214,7 +214,7 @@ def test_the_table_has_a_mark_and_advice_for_each_line(place: Planting, shell: S
     lines = said.out.splitlines()
     (at,) = [index for index, line in enumerate(lines) if "orderz is not there" in line]
     assert lines[at].split()[1] == "topic" and said.exit_code == 2
-    assert "-> pykafka-sink topic --create --topic orderz" in lines[at + 1]
+    assert "--topic orderz`, or set topic.create=true" in lines[at + 1]
 
 
 def test_wrong_options_are_a_line_too(shell: Shell) -> None:

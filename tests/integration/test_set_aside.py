@@ -67,7 +67,7 @@ def check_set_aside(sink: Sink, shell: Shell) -> None:
     sink.deliver(BATCH)
     poison(sink)
     shown = shell.about(sink, "ledger")
-    assert shown.exit_code == 4 and f"resolve --set-aside --sink-id {sink.sink_id} --key {sink.sink_id}" in shown.out
+    assert shown.exit_code == 4 and sink.command(f"resolve --set-aside | --key {sink.sink_id}") in shown.out
     recovered = shell.about(sink, "recover")
     assert recovered.exit_code == 4 and "resolve --set-aside" in recovered.err
     sink.run = NEXT_RUN
@@ -124,7 +124,9 @@ def test_of_several_unreadable_records_one_is_chosen_by_its_key(sink: Sink, shel
     for label in ("a", "b"):
         poison(sink, BatchKey("", label))
     ambiguous = shell.about(sink, "resolve", "--set-aside", "--yes")
-    assert ambiguous.exit_code == 2 and "(orders/a, orders/b)" in ambiguous.err and "--key" in ambiguous.err
+    assert ambiguous.exit_code == 2
+    choices = [sink.command(f"resolve --set-aside | --key orders/{label}") for label in ("a", "b")]
+    assert f"`{choices[0]}` or `{choices[1]}`" in ambiguous.err
     assert shell.about(sink, "resolve", "--set-aside", "--yes", "--key", "orders/c").exit_code == 0
     assert shell.about(sink, "resolve", "--set-aside", "--yes", "--key", "orders/b").exit_code == 0
     (left,) = shell.about(sink, "ledger", "--json").content["unreadable"]
@@ -153,8 +155,7 @@ def test_the_command_that_is_shown_can_be_typed_whatever_a_key_holds(sink: Sink,
     (command,) = re.findall("`(.*)`", shown.out)
     program, *words = shlex.split(command)
     assert program == "pykafka-sink"
-    about = ("--bootstrap-server", sink.servers, "--ledger-topic", LEDGER)
-    assert "was set aside" in shell(*words, *about, "--yes").out
+    assert "was set aside" in shell(*words, "--yes").out
 
 
 def test_a_record_of_another_sink_than_its_keys_is_not_believed(sink: Sink, shell: Shell) -> None:

@@ -91,7 +91,11 @@ def ledger_made_up(patch: pytest.MonkeyPatch) -> None:
 
     def changed(self: Any, now_ms: int, part: Any) -> None:
         if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER and None in part.outcomes:
-            self._fail(committer.messages.pending_error(self._record, part.outcomes, part.last_trouble))
+            self._fail(
+                committer.messages.pending_error(
+                    self._settings.commands, self._record, part.outcomes, part.last_trouble
+                )
+            )
         else:
             on_committed(self, now_ms, part)
 

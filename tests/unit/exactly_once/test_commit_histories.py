@@ -40,8 +40,9 @@ c1 a stream that has run before goes on with an empty ledger when told so
     with accept_unknown_sink=True
     commit:7=delivered
 
-an unknown sink is told to recover under its old name first
-    commit:3=refused says:"first run `pykafka-sink recover` with the old one"
+an unknown sink is told to look for decisions under its old name first
+    commit:3=refused
+    says:"first look at `pykafka-sink ledger --bootstrap-server HOST:PORT --ledger-topic ledger`"
 
 c2 a transaction that timed out before the decision aborts the batch and the others
     write:0 timeout:0 commit:0=refused error=PKS-6001 says:"Nothing of it is visible"

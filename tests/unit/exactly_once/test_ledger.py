@@ -9,6 +9,7 @@ from kafka_sink.error_table.commits import CHECKPOINT_SET_BACK, ROWS_LOST, SINK_
 from kafka_sink.error_table.entry import ErrorEntry
 from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
 from kafka_sink.exactly_once import ledger_codec
+from kafka_sink.exactly_once.command_texts import CommandTexts
 from kafka_sink.exactly_once.identity import TaskIdentity, label_of
 from kafka_sink.exactly_once.ledger import (
     Kind,
@@ -196,7 +197,7 @@ def test_an_entry_has_the_numbers_of_its_id_and_names_the_task_that_wrote_it() -
     read = decode_record(encode_record(intent))
     assert read == intent and read.transactional_id(read.entries[0]) == used.transactional_id
     assert read.entries[0].spark_task == 1
-    assert "Spark partition 1 (1 rows" in str(lost_error(read, [TransactionOutcome.LOST]))
+    assert "Spark partition 1 (1 rows" in str(lost_error(CommandTexts(), read, [TransactionOutcome.LOST]))
 
 
 def test_a_record_of_the_release_before_names_the_tasks_by_their_ids() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kafka_sink.exactly_once.identity import sink_id_of_query
 from kafka_sink.exactly_once.receipt import (
     UNNAMED_BATCH,
     BatchKey,
@@ -22,6 +23,7 @@ from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark import summary as summary_module
+from kafka_sink.spark.driver import FinishedBatch
 from kafka_sink.spark.summary import PARTITIONS_SHOWN_MAX, report_aborted, report_delivered, summary_line
 
 KEY = BatchKey("q-1", 7)
@@ -36,6 +38,14 @@ SECOND = TaskReceipt(
     row_count=5, bytes=50, retry_count=0, send_ms=90, record_errors={"too large": 2, "no topic": 1},
 )  # fmt: skip
 EMPTY = TaskReceipt(KEY, "run", 2, 13)
+
+
+# The sink id of a stream ends with a hash of its query.
+SINK = sink_id_of_query("orders", KEY.query_id)
+
+
+def finished(key: BatchKey, receipts: list[TaskReceipt], sink_id: str | None = "orders") -> FinishedBatch:
+    return FinishedBatch(options(), sink_id, key, "run", receipts)
 
 
 def options(**settings: str) -> SinkOptions:
@@ -164,11 +174,14 @@ def test_a_batch_that_an_earlier_run_had_delivered_is_told_to_nobody(listener: l
     ("conclusion", "said"),
     [
         (Conclusion.ABORTED, "aborted, except those that a warning above names; nothing of the batch is visible"),
-        (Conclusion.LEFT_ALONE, "`pykafka-sink recover`, finishes it"),
+        (
+            Conclusion.LEFT_ALONE,
+            f"`pykafka-sink recover --bootstrap-server 127.0.0.1:9092 --sink-id {SINK}`, finishes it",
+        ),
     ],
 )
 def test_a_batch_that_failed_says_what_stays(log: Log, conclusion: Conclusion | None, said: str) -> None:
-    report_aborted(KEY, [FIRST], conclusion, is_exactly_once=True)
+    report_aborted(finished(KEY, [FIRST]), conclusion)
     ((level, text),) = log.said
     assert level == "warning"
     assert "batch 7 of query q-1 failed after 1 of its tasks had written 3 rows" in text
@@ -176,7 +189,7 @@ def test_a_batch_that_failed_says_what_stays(log: Log, conclusion: Conclusion | 
 
 
 def test_a_batch_of_which_no_task_left_a_transaction_left_nothing_visible(log: Log) -> None:
-    report_aborted(KEY, [], None, is_exactly_once=True)
+    report_aborted(finished(KEY, []), None)
     ((_, text),) = log.said
     assert (
         text == "batch 7 of query q-1 failed after 0 of its tasks had written 0 rows: nothing of the batch is visible"
@@ -187,14 +200,14 @@ def test_a_batch_of_which_no_task_left_a_transaction_left_nothing_visible(log: L
 def test_at_least_once_rows_stay_also_those_of_tasks_that_failed_without_a_receipt(
     log: Log, receipts: list[TaskReceipt]
 ) -> None:
-    report_aborted(KEY, receipts, None, is_exactly_once=False)
+    report_aborted(finished(KEY, receipts, None), None)
     ((_, text),) = log.said
     assert "what other tasks sent before they failed, stay and will be there again when the batch is repeated" in text
     assert "visible" not in text
 
 
 def test_of_a_write_without_a_ledger_whose_commit_had_begun_no_run_is_promised_that_finishes_it(log: Log) -> None:
-    report_aborted(UNNAMED_BATCH, [FIRST], Conclusion.LEFT_ALONE, is_exactly_once=True)
+    report_aborted(finished(UNNAMED_BATCH, [FIRST]), Conclusion.LEFT_ALONE)
     ((_, text),) = log.said
     assert "the batch write failed after 1 of its tasks" in text
     assert "If its commit had begun" in text and "nothing finishes it later" in text

@@ -1,0 +1,525 @@
+"""Every text that names a command, in the state in which it is raised, and what the command must make of that state.
+
+A case makes the state on a running Kafka and returns the text. Each command of the text is then pasted into a shell, in
+a new cluster each: two commands of one text are a choice.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from subprocess import CompletedProcess
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer as ConfluentProducer
+
+import kafka_sink
+from kafka_sink.cli.arguments import parse_arguments
+from kafka_sink.errors import KafkaSinkError
+from kafka_sink.exactly_once import ledger_codec
+from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.identity import run_of_label
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry, ledger_key
+from kafka_sink.exactly_once.listing import LedgerListing
+from kafka_sink.exactly_once.phase import Phase
+from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt
+from kafka_sink.exactly_once.session import Conclusion, DriverOperation, Job
+from kafka_sink.exactly_once.set_aside import Aside
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.spark.driver import Driver, FinishedBatch
+from kafka_sink.spark.summary import report_aborted
+from tests.integration.asking import client_of
+from tests.integration.commanding import Sink, Unanswered, rows
+from tools.waiting import wait_until
+
+BATCH, NEXT = BatchKey("query-1", 0), BatchKey("query-1", 1)
+DAY_1, DAY_2 = BatchKey("", "2026-11-01"), BatchKey("", "2026-11-02 late")
+NEXT_RUN = "f" * 16
+ENTRY = TransactionEntry(0, 0, 4711, 3, 2, "t", 0, 9, 20)
+
+Done = CompletedProcess[str]
+Check = Callable[[Sink, Done], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`place`: the function of the package that makes the text. `commands`: without arguments, with what each must
+    do."""
+
+    name: str
+    place: str
+    make: Callable[[Sink], str]
+    commands: Mapping[str, Check] = field(default_factory=dict)
+    is_main: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# ---- what a command must have done ----
+
+
+def rows_are_visible(sink: Sink, done: Done) -> None:
+    assert done.returncode == 0, done
+    assert sink.visible() == sorted(rows(BATCH, 0, 1))
+    sink.run = NEXT_RUN
+    sink.deliver(NEXT)
+    assert sink.visible() == sorted(rows(BATCH, 0, 1) + rows(NEXT, 0, 1))
+
+
+def the_batch_may_run_again(sink: Sink, done: Done) -> None:
+    assert done.returncode == 0 and "nothing was to be done" in done.stdout
+    sink.run = NEXT_RUN
+    sink.deliver(BATCH)
+    assert sink.visible() == sorted(rows(BATCH, 0, 1))
+
+
+def runs_again(sink: Sink, done: Done) -> None:
+    assert done.returncode == 0 and "will run again" in done.stdout, done
+    seen = sink.visible()
+    sink.run = NEXT_RUN
+    sink.deliver(BATCH)
+    assert sink.visible() == sorted(seen + rows(BATCH, 0, 1))
+
+
+def goes_on(sink: Sink, done: Done) -> None:
+    assert done.returncode == 0 and "accepted" in done.stdout, done
+    seen = sink.visible()
+    sink.run = NEXT_RUN
+    sink.deliver(NEXT)
+    assert sink.visible() == sorted(seen + rows(NEXT, 0, 1))
+
+
+def says_that_rows_are_missing(sink: Sink, done: Done) -> None:
+    assert done.returncode == 1 and "[PKS-6021]" in done.stderr, done
+    assert sink.command("resolve --replay | --batch 0") in done.stderr
+
+
+def shows(*words: str, exit_code: int) -> Check:
+    def check(sink: Sink, done: Done) -> None:
+        assert done.returncode == exit_code, done
+        assert all(word in done.stdout for word in words), done
+
+    return check
+
+
+def is_set_aside(sink: Sink, done: Done) -> None:
+    assert done.returncode == 0 and "was set aside" in done.stdout, done
+    sink.run, sink.accepts_new_sink = NEXT_RUN, True
+    sink.deliver(NEXT)
+
+
+def label_is(label: str, verdict: str) -> Check:
+    def check(sink: Sink, done: Done) -> None:
+        assert done.returncode == 0, done
+        with client_of(sink.servers) as client:
+            listed = client.run_step(LedgerListing(sink.settings(client), sink.sink_id, client.now_ms())).listed or []
+        found = {each.record.key.batch_id: each.record for each in listed if each.record}
+        record = found[label]
+        assert (record.kind, record.is_accepted) == {
+            "accepted": (Kind.DONE, True), "replay": (Kind.REPLAY, False), "delivered": (Kind.DONE, False)
+        }[verdict]  # fmt: skip
+
+    return check
+
+
+# ---- states ----
+
+
+def error_of(sink: Sink, key: BatchKey, machine: Callable[[Committer], Any] = lambda one: one) -> str:
+    """A commit that fails, perhaps because answers are missing. Spark then aborts the batch."""
+    receipts = [sink.task(key, number) for number in range(2)]
+    with client_of(sink.servers, **sink.login) as client:
+        verdict = client.run(machine(sink.committer(client, key, receipts)))
+        session = sink.session(key)
+        aborting = Job(DriverOperation.ABORT, key, receipts)
+        client.run(Committer(sink.settings(client), session, aborting, client.now_ms()))
+    assert verdict.error is not None, verdict
+    return str(verdict.error)
+
+
+def end_foreign(sink: Sink, receipts: list[TaskReceipt]) -> None:
+    """What a time-out does, at once: another producer with the id of a task aborts what was prepared under it."""
+    for receipt in receipts:
+        assert receipt.transaction is not None
+        options = {"bootstrap.servers": sink.servers, "transactional.id": receipt.transaction.transactional_id}
+        ConfluentProducer(options).init_transactions(60)
+
+
+def lose(sink: Sink, key: BatchKey = BATCH) -> None:
+    """One of two transactions was committed before the driver died, and the other one was not in time."""
+    receipts = sink.decide_and_die(key, committed=1)
+    end_foreign(sink, receipts[1:])
+
+
+def record_loss(sink: Sink, key: BatchKey = BATCH) -> str:
+    lose(sink, key)
+    return operate(sink, DriverOperation.FINISH, key)
+
+
+def operate(sink: Sink, operation: DriverOperation, key: BatchKey = BATCH, phase: Phase | None = None) -> str:
+    with client_of(sink.servers) as client:
+        job = Job(operation, None if operation is DriverOperation.FINISH else key)
+        session = replace(sink.session(key), run="")
+        committer = Committer(sink.settings(client), session, job, client.now_ms())
+        verdict = client.run(committer if phase is None else Unanswered(committer, phase))
+    assert verdict.error is not None, verdict
+    return str(verdict.error)
+
+
+def plan(sink: Sink) -> str:
+    """As Spark's planning does, which fences no one and so records nothing."""
+    with pytest.raises(KafkaSinkError) as caught:
+        Driver(sink_options(sink), sink.sink_id).run(DriverOperation.RECOVER)
+    return str(caught.value)
+
+
+def sink_options(sink: Sink) -> Any:
+    named = {"kafka.bootstrap.servers": sink.servers, "ledger.topic": sink.ledger_topic, "sink.id": sink.sink_id}
+    return parse_sink_options({**named, "topic": sink.topic})
+
+
+def put(sink: Sink, key: str, value: bytes) -> None:
+    producer = ConfluentProducer({"bootstrap.servers": sink.servers, "transactional.id": f"{sink.sink_id}-foreign"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(sink.ledger_topic, key=key, value=value)
+    producer.commit_transaction(20)
+
+
+def poison(sink: Sink, key: BatchKey = BATCH) -> None:
+    put(sink, ledger_key(sink.sink_id, key), b"pykafka-sink-ledger 9 json\n{}")
+
+
+def copy_from_elsewhere(sink: Sink) -> None:
+    record = LedgerRecord(
+        Kind.INTENT, sink.sink_id, BATCH, sink.run, row_count=20, topics={sink.topic: 20}, entries=(ENTRY,),
+        cluster_id="the-old-cluster",
+    )  # fmt: skip
+    put(sink, sink.sink_id, ledger_codec.encode_record(record))
+
+
+@contextmanager
+def said_by(name: str) -> Iterator[list[str]]:
+    texts: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: texts.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger(name)
+    logger.addHandler(handler)
+    try:
+        yield texts
+    finally:
+        logger.removeHandler(handler)
+
+
+def typed(sink: Sink, words: str) -> str:
+    """What a command of the operator prints, on both streams."""
+    done = paste(sink.command(words))
+    return done.stdout + done.stderr
+
+
+def paste(command: str, folder: Path | None = None) -> Done:
+    """As an operator does it: into a shell, with the console script on the PATH, and with a yes to what is asked."""
+    known = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return subprocess.run(
+        command,
+        shell=True,
+        cwd=folder,
+        env=known,
+        input="yes\n",
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def checked(sink: Sink, *names: str) -> str:
+    named = {"kafka.bootstrap.servers": sink.servers, "ledger.topic": sink.ledger_topic, "sink.id": sink.sink_id}
+    report = kafka_sink.check({**named, "topic": sink.topic}, timeout_s=20)
+    return "\n".join(f"{each.text}: {each.advice}" for each in report if each.name in (names or ("decisions", "ids")))
+
+
+# ---- cases ----
+
+
+def pending(sink: Sink) -> str:
+    return error_of(sink, BATCH, lambda one: Unanswered(one, Phase.COMMITTING, "commit transaction"))
+
+
+def pending_and_overdue(sink: Sink) -> str:
+    text = pending(sink)
+    end_foreign(sink, [sink_receipt(sink, number) for number in range(2)])
+    return text
+
+
+def sink_receipt(sink: Sink, number: int) -> TaskReceipt:
+    """Only its transactional id counts."""
+    name = f"{sink.sink_id}-{sink.run}-{number}-0"
+    return TaskReceipt(BATCH, sink.run, number, 0, PreparedTransaction(name, 0, 0, 2))
+
+
+def in_doubt(*, is_decided: bool) -> Callable[[Sink], str]:
+    def make(sink: Sink) -> str:
+        def end(one: Committer) -> Unanswered:
+            return Unanswered(one, Phase.DECIDING, "end ledger transaction", is_sent=is_decided)
+
+        return error_of(sink, BATCH, end)
+
+    return make
+
+
+def not_recorded(sink: Sink) -> str:
+    return error_of(sink, BATCH, lambda one: Unanswered(one, Phase.RECORDING, "end ledger transaction"))
+
+
+def other_pending(sink: Sink) -> str:
+    sink.decide_and_die(BATCH)
+    sink.run = "e" * 16
+    return error_of(sink, NEXT, lambda one: Unanswered(one, Phase.FINISHING, "commit transaction"))
+
+
+def lost_at_planning(sink: Sink) -> str:
+    lose(sink)
+    return plan(sink)
+
+
+def lost_at_next_commit(sink: Sink) -> str:
+    lose(sink)
+    sink.run = "e" * 16
+    return error_of(sink, NEXT)
+
+
+def unknown_sink(sink: Sink) -> str:
+    old = replace(sink, sink_id=f"{sink.sink_id}-old")
+    old.decide_and_die(BATCH)
+    sink.run = NEXT_RUN
+    return error_of(sink, NEXT)
+
+
+def names_the_old_one(sink: Sink, done: Done) -> None:
+    assert done.returncode == 1, done
+    old = replace(sink, sink_id=f"{sink.sink_id}-old")
+    assert old.command("recover") in done.stdout
+    assert paste(old.command("recover")).returncode == 0
+    assert sink.visible() == sorted(rows(BATCH, 0, 1))
+    sink.accepts_new_sink = True
+    sink.deliver(NEXT)
+
+
+def other_cluster(sink: Sink) -> str:
+    copy_from_elsewhere(sink)
+    sink.run = NEXT_RUN
+    return error_of(sink, NEXT)
+
+
+def choice_in_doubt(operation: DriverOperation) -> Callable[[Sink], str]:
+    def make(sink: Sink) -> str:
+        record_loss(sink)
+        return operate(sink, operation, phase=Phase.RECORDING)
+
+    return make
+
+
+def unreadable_at_commit(sink: Sink) -> str:
+    sink.deliver(BATCH)
+    poison(sink)
+    sink.run = NEXT_RUN
+    return error_of(sink, NEXT)
+
+
+def unreadable_at_planning(sink: Sink) -> str:
+    sink.deliver(BATCH)
+    poison(sink)
+    return plan(sink)
+
+
+def left_alone(sink: Sink) -> str:
+    pending(sink)
+    with said_by("kafka_sink") as texts:
+        report_aborted(
+            FinishedBatch(sink_options(sink), sink.sink_id, BatchKey("", "a"), sink.run, []), Conclusion.LEFT_ALONE
+        )
+    return texts[-1]
+
+
+def after(prepare: Callable[[Sink], object], words: str) -> Callable[[Sink], str]:
+    """The text is that of an operator's command."""
+
+    def make(sink: Sink) -> str:
+        prepare(sink)
+        return typed(sink, words)
+
+    return make
+
+
+def two_days_lost(sink: Sink) -> None:
+    for key in (DAY_1, DAY_2):
+        sink.run = run_of_label(str(key.batch_id), "unique")
+        record_loss(sink, key)
+
+
+def overdue(sink: Sink) -> None:
+    lose(sink)
+
+
+def open_in_time(sink: Sink) -> None:
+    sink.decide_and_die(BATCH)
+
+
+def open_and_committed(sink: Sink) -> None:
+    sink.decide_and_die(BATCH, committed=2)
+
+
+def aside_in_doubt(sink: Sink) -> str:
+    poison(sink)
+    words = ["resolve", "--set-aside", "--yes", "--bootstrap-server", sink.servers]
+    given = parse_arguments([*words, "--ledger-topic", sink.ledger_topic, "--sink-id", sink.sink_id])
+    with closing(given.session(given)) as session:
+        session.set_aside = lambda *_: SimpleNamespace(outcome=Aside.IN_DOUBT, reason="no answer")
+        return "\n".join(given.run(session, given).lines)
+
+
+def one_day_open(sink: Sink) -> None:
+    """Another day is lost, which blocks only itself."""
+    sink.run = run_of_label(str(DAY_1.batch_id), "unique")
+    sink.decide_and_die(DAY_1)
+
+
+def taken_over(sink: Sink) -> str:
+    """The first run of an export wakes up when a second one has decided it."""
+    sink.run = run_of_label(str(DAY_1.batch_id), "first")
+    record_loss(sink, DAY_1)
+    assert paste(sink.command(f"resolve --replay | --batch {DAY_1.batch_id}")).returncode == 0
+    younger = replace(sink, run=run_of_label(str(DAY_1.batch_id), "second"))
+    younger.decide_and_die(DAY_1)
+    return error_of(sink, DAY_1)
+
+
+def two_unreadable(sink: Sink) -> None:
+    poison(sink, DAY_1)
+    poison(sink, DAY_2)
+
+
+def topic_is_there(sink: Sink, done: Done) -> None:
+    assert done.returncode == 0, done
+    assert "topic.create" not in checked(replace(sink, topic=f"{sink.topic}-2"), "topic")
+
+
+def one_is_left(sink: Sink, done: Done) -> None:
+    assert done.returncode == 0 and "was set aside" in done.stdout, done
+    assert paste(sink.command("resolve --set-aside")).returncode == 0
+    assert paste(sink.command("ledger")).returncode == 2, "nothing of the sink is left"
+
+
+def dangling(sink: Sink) -> str:
+    sink.deliver(BATCH)
+    sink.timeout_ms = 2_000
+    sink.task(NEXT, 7)
+    return wait_until(lambda: "transactions --" in (said := checked(sink)) and said, "more than half of the time")
+
+
+CHOICE = {"resolve --replay": runs_again, "resolve --accept": goes_on}
+ASIDE = {"resolve --set-aside": is_set_aside}
+# Names in the table of errors.
+ENTRIES_OF = {
+    "messages.pending_error": "PKS-6011",
+    "messages.in_doubt_error": "PKS-6012",
+    "messages.not_recorded_error": "PKS-6013",
+    "messages.choice_not_recorded_error": "PKS-6014",
+    "messages.other_pending_error": "PKS-6015",
+    "messages.lost_error": "PKS-6021",
+    "messages.unknown_sink_error": "PKS-6005",
+    "messages.other_cluster_error": "PKS-6006",
+    "messages.unreadable_reason": "PKS-6031",
+    "messages._export_taken_over_error": "PKS-6008",
+}
+CASES = (
+    Case("pending", "messages.pending_error", pending, {"recover": rows_are_visible}, is_main=True),
+    Case(
+        "pending, and read after the time-out", "messages.pending_error", pending_and_overdue,
+        {"recover": says_that_rows_are_missing}, is_main=True),
+    Case("in doubt and decided", "messages.in_doubt_error", in_doubt(is_decided=True), {"recover": rows_are_visible},
+         is_main=True),
+    Case("in doubt and not decided", "messages.in_doubt_error", in_doubt(is_decided=False),
+         {"recover": the_batch_may_run_again}),
+    Case("not recorded", "messages.not_recorded_error", not_recorded, {"recover": rows_are_visible}),
+    Case("an earlier batch is pending", "messages.other_pending_error", other_pending,
+         {"recover": rows_are_visible}),
+    Case("lost, found while planning", "messages.lost_error", lost_at_planning, CHOICE, is_main=True),
+    Case("lost, found by the next commit", "messages.lost_error", lost_at_next_commit, CHOICE, is_main=True),
+    Case("lost, found by recover", "messages.lost_error", after(lose, "recover"), CHOICE),
+    Case("lost, shown by ledger", "messages.lost_error", after(record_loss, "ledger"), CHOICE),
+    Case("unknown sink", "messages.unknown_sink_error", unknown_sink, {"ledger": names_the_old_one}, is_main=True),
+    Case("acceptance in doubt", "messages.choice_not_recorded_error", choice_in_doubt(DriverOperation.ACCEPT),
+         {"ledger": shows("lost", exit_code=1), "resolve --accept": goes_on}),
+    Case("repetition in doubt", "messages.choice_not_recorded_error", choice_in_doubt(DriverOperation.REPLAY),
+         {"ledger": shows("lost", exit_code=1), "resolve --replay": runs_again}),
+    Case("unreadable at a commit", "messages.unreadable_reason", unreadable_at_commit, ASIDE),
+    Case("unreadable while planning", "messages.unreadable_reason", unreadable_at_planning, ASIDE),
+    Case("a batch that was left alone", "summary.report_aborted", left_alone, {"recover": rows_are_visible}),
+    Case("open, shown by ledger", "open_decisions.advice_text", after(open_in_time, "ledger"),
+         {"recover": rows_are_visible}),
+    Case("committed, shown by ledger", "open_decisions.advice_text", after(open_and_committed, "ledger"),
+         {"recover": rows_are_visible}),
+    Case("overdue, shown by ledger", "open_decisions.advice_text", after(overdue, "ledger"),
+         {"recover": says_that_rows_are_missing}, is_main=True),
+    Case("open, shown by check", "ledger._open_decisions", lambda sink: (open_in_time(sink), checked(sink))[1],
+         {"recover": rows_are_visible}),
+    Case("overdue, shown by check", "ledger._open_decisions", lambda sink: (overdue(sink), checked(sink))[1],
+         {"recover": says_that_rows_are_missing}),
+    Case("lost, shown by check", "ledger.decisions", lambda sink: (record_loss(sink), checked(sink))[1], CHOICE),
+    Case("unreadable, shown by check", "ledger.decisions", lambda sink: (poison(sink), checked(sink))[1], ASIDE),
+    Case("unreadable, shown by ledger", "read_commands._unreadable_lines", after(poison, "ledger"), ASIDE),
+    Case("unreadable, said by recover", "write_commands._read_records", after(poison, "recover"), ASIDE),
+    Case("two are lost", "write_commands.resolve", after(two_days_lost, "resolve --replay"),
+         {"resolve --replay": label_is("2026-11-02 late", "replay")}),
+    Case("two are lost, and are to be accepted", "write_commands.resolve", after(two_days_lost, "resolve --accept"),
+         {"resolve --accept": label_is("2026-11-02 late", "accepted")}),
+    Case("another day is asked about", "write_commands._nothing_lost",
+         after(one_day_open, "resolve --accept | --batch x"), {"recover": label_is("2026-11-01", "delivered")}),
+    Case("two cannot be read", "write_commands.set_aside", after(two_unreadable, "resolve --set-aside"),
+         {"resolve --set-aside": one_is_left}),
+    Case("a misspelled sink", "sink_client.known_decisions",
+         lambda sink: (sink.deliver(BATCH), typed(replace(sink, sink_id="unheard-of"), "recover"))[1],
+         {"ledger": shows("delivered", exit_code=0)}),
+    Case("transactions that nobody ends", "transactions.ids", dangling,
+         {"transactions": shows("Ongoing", exit_code=1)}),
+    Case("an export that another run writes", "messages._export_taken_over_error", taken_over,
+         {"ledger": shows("open", exit_code=1)}),
+    Case("another cluster", "messages.other_cluster_error", other_cluster,
+         {"recover": rows_are_visible, **CHOICE}),
+    Case("no topic, shown by check", "topics._missing",
+         lambda sink: checked(replace(sink, topic=f"{sink.topic}-2"), "topic"), {"topic": topic_is_there}),
+    Case("set aside in doubt", "write_commands.set_aside", aside_in_doubt,
+         {"ledger": shows("cannot be read", exit_code=4)}),
+)  # fmt: skip
+
+# Words of the command in docs/operations.md, the state that its section is about, what the page says of it.
+OF_PAGE: Mapping[str, tuple[str, Callable[[Sink], object], Check]] = {
+    "state": (
+        "ledger --bootstrap-server broker:9092", lambda sink: sink.deliver(BATCH), shows("delivered", exit_code=0),
+    ),
+    "pending": ("recover --bootstrap-server broker:9092 --sink-id orders", pending, rows_are_visible),
+    "lost, to be repeated": (
+        "resolve --replay --bootstrap-server broker:9092 --sink-id orders", lost_at_planning, runs_again,
+    ),
+    "lost, to be accepted": (
+        "resolve --accept --bootstrap-server broker:9092 --sink-id orders", lost_at_planning, goes_on,
+    ),
+    "unreadable": (
+        "resolve --set-aside --bootstrap-server broker:9092 --sink-id orders", unreadable_at_commit, is_set_aside,
+    ),
+    "readers that wait": (
+        "transactions --bootstrap-server broker:9092", lambda sink: sink.task(BATCH, 0),
+        shows("Ongoing", "no", exit_code=1),
+    ),
+}  # fmt: skip
