@@ -53,10 +53,10 @@ class Write:
 
     def task(self, run: str = RUN, attempt: int = 11, batches: int = 1) -> None:
         task = Task(self.options, TaskPlace(self.key, run, 0, attempt, f"sink-{self.topic}"))
+        KILLED.append(task)
         for _ in range(batches):
             task.append(pa.RecordBatch.from_arrays([pa.array(["a"], pa.string())], ["value"]))
         task._producer.flush()
-        KILLED.append(task)
 
     def abort(self, *receipts: TaskReceipt, write: str = RUN, has_late_tasks: bool = False) -> None:
         known = (self.options, f"sink-{self.topic}", self.key, RUN, receipts)
