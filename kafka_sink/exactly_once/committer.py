@@ -145,7 +145,8 @@ class Committer:
 
     def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
         self._move(Phase.ENDED)
-        self._verdict = CommitResult(conclusion, error, self._summary, self._intended.swept, tuple(self._notes))
+        swept, is_swept = self._intended.swept, self._intended.is_swept
+        self._verdict = CommitResult(conclusion, error, self._summary, swept, tuple(self._notes), is_swept)
 
     def _fail(self, error: KafkaSinkError) -> None:
         self._end(Conclusion.FAILED, error)
@@ -513,17 +514,18 @@ class Committer:
 
     def _sweep(self, now_ms: int) -> None:
         self._move(Phase.SWEEPING)
-        self._deadline_ms = now_ms + self._settings.sweep_ms
+        late_ms = self._settings.late_tasks_ms if self._job.has_late_tasks else 0
+        self._deadline_ms = now_ms + self._settings.sweep_ms + 2 * late_ms
         listing = self._listing or open_transactions(self._settings, now_ms)
         # A list that was requested while these were being committed may have them.
         ended = self._record.transactions if self._listing is not None and self._record is not None else ()
         committed_ids, self._listing = {ending.transactional_id for ending in ended}, None
         rule = sweep_rule(self._session, self._previous(), self._job)
-        self._part = Sweep(self._settings, rule, listing, now_ms, committed_ids=committed_ids)
+        self._part = Sweep(self._settings, rule, listing, now_ms, committed_ids=committed_ids, late_ms=late_ms)
 
     def _on_swept(self, now_ms: int, part: Sweep) -> None:
         self._notes += part.notes
-        self._intended = replace(self._intended, swept=part.swept)
+        self._intended = replace(self._intended, swept=part.swept, is_swept=part.is_complete)
         self._end(self._intended.conclusion, self._intended.error)
 
     # ---- the deadline ----

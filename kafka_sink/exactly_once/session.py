@@ -49,6 +49,10 @@ class DeliverySettings:
     patience_ms: int = 120_000
     # The sweep only helps readers and never delays a batch by more than this.
     sweep_ms: int = 5_000
+    # How long tasks of a failed job may still begin transactions. Spark looks every 2 s for tasks that it has cancelled
+    # and destroys their Python workers spark.python.task.killTimeout (2 s) later; 1 s is for requests on their way. The
+    # sweep goes on until nothing new was found for this time, and for twice this time at most.
+    late_tasks_ms: int = 5_000
     # How long a commit waits for its rows to become visible to readers; 0: it does not check.
     visible_ms: int = 0
     request_timeout_ms: int = 30_000
@@ -164,6 +168,8 @@ class Job:
     wall_ms: int = 0
     # SWEEP: labels whose transactions are aborted as well, by their codes. Their lines have been fenced and finished.
     codes: frozenset[str] = frozenset()
+    # Some task of the batch left no message. Its process may live on, and begin a transaction.
+    has_late_tasks: bool = False
 
     @property
     def has_transactions(self) -> bool:
@@ -209,3 +215,5 @@ class CommitResult:
     swept: tuple[str, ...] = ()
     # Things an operator should read once: a fallback, a sweep that could not be done.
     notes: tuple[str, ...] = ()
+    # No transaction of the batch is open, and no task of it can begin another one.
+    is_swept: bool = False

@@ -15,6 +15,10 @@ The open transactions are listed in parallel with other requests of a commit (`o
 own decision are being ended. That is early enough: later ones are swept after the next batch. Ids of the decision are
 excluded, whatever a broker lists: no other transaction begins under them before the commit is over.
 
+One list is not enough after a job that failed or was cancelled: a task's Python worker outlives the task, and may begin
+its transaction after the list was made. So the sweep is repeated until nothing new was found for as long as such
+workers live (`DeliverySettings.late_tasks_ms`). A batch whose tasks have all ended is swept once.
+
 The abort needs brokers that verify transactions. In transaction version 1 it does not bump the epoch, and brokers
 before 3.6 accept a late Produce of the killed task: it opens a transaction that no coordinator knows (a hanging
 transaction), and readers stop there permanently. The coordinator's own abort at the time-out bumps the epoch. So on
@@ -43,6 +47,12 @@ NOT_VERIFIED = (
     "transactions, so those left open by killed tasks are not aborted: they end by their own time-out, and readers of "
     "their partitions wait until then"
 )
+NOT_LISTED = (
+    "the brokers do not speak ListTransactions: transactions left open by killed tasks end by their own time-out or "
+    "when their id is used again"
+)
+# While tasks may begin transactions: between two lists.
+LIST_AGAIN_MS = 500
 
 
 @frozen
@@ -101,15 +111,19 @@ def sweep_rule(session: DriverSession, newest: LedgerRecord | None, job: Job) ->
 def open_transactions(settings: DeliverySettings, now_ms: int) -> OpenTransactions:
     """Of every sink: the rule of the sweep selects."""
     listing = OpenTransactions(settings, None, now_ms, [ONGOING])
-    if settings.transaction_version == 1 and not settings.brokers_verify:
+    if not _is_safe(settings):
         listing.notes.append(NOT_VERIFIED)
         listing.queue.drop_all()
     return listing
 
 
+def _is_safe(settings: DeliverySettings) -> bool:
+    return settings.transaction_version > 1 or settings.brokers_verify
+
+
 class Sweep(StepChain):
     """Lists, describes and aborts; any failure is a note, never an error. `committed_ids`: transactions listed as open
-    under these ids are committed by now."""
+    under these ids are committed by now. `late_ms`: how long it is repeated after the last find."""
 
     def __init__(
         self,
@@ -119,11 +133,20 @@ class Sweep(StepChain):
         now_ms: int,
         *,
         committed_ids: Collection[str] = (),
+        late_ms: int = 0,
     ) -> None:
         super().__init__(settings, listing)
+        # Everything was looked at, and nothing is left open.
+        self.is_complete = False
         self._rule = rule
         self._committed_ids = committed_ids
         self._notes = listing.notes
+        self._swept: dict[str, None] = {}
+        self._late_ms = late_ms
+        self._listed_ms = now_ms
+        self._quiet_at_ms = now_ms + late_ms
+        # Brokers list transactions, and aborting them does no harm.
+        self._can_find = _is_safe(settings)
         self.go_on(now_ms)
 
     @property
@@ -134,28 +157,44 @@ class Sweep(StepChain):
 
     @property
     def swept(self) -> tuple[str, ...]:
-        return tuple(self.part.aborted) if isinstance(self.part, AbortTransactions) else ()
+        aborting = self.part.aborted if isinstance(self.part, AbortTransactions) else ()
+        return tuple(dict.fromkeys((*self._swept, *aborting)))
 
     def after(self, now_ms: int, part: CommitStep) -> CommitStep | None:
         if isinstance(part, OpenTransactions):
-            return self._describe(now_ms, part)
+            return self._describe(now_ms, part) or self._again(now_ms, part)
         if isinstance(part, DescribeTransactions):
             return self._abort(now_ms, part)
-        return None
+        return self._again(now_ms, part)
+
+    def _again(self, now_ms: int, part: CommitStep) -> OpenTransactions | None:
+        """The next list, while a task may have begun a transaction after the last one."""
+        found = part.aborted if isinstance(part, AbortTransactions) else ()
+        self._swept.update(dict.fromkeys(found))
+        if found and self._late_ms:
+            self._quiet_at_ms = now_ms + self._late_ms
+        has_all = not self.notes
+        if not self._late_ms or not self._can_find or (has_all and self._listed_ms >= self._quiet_at_ms):
+            self.is_complete = has_all
+            return None
+        self._listed_ms = now_ms + LIST_AGAIN_MS
+        listing = open_transactions(self.settings, self._listed_ms)
+        self._notes = listing.notes
+        return listing
 
     def _describe(self, now_ms: int, listing: OpenTransactions) -> DescribeTransactions | None:
         if not listing.is_supported:
-            self._notes.append(
-                "the brokers do not speak ListTransactions: transactions left open by killed tasks end by their own "
-                "time-out or when their id is used again"
-            )
+            self._can_find = False
+            self._notes.append(NOT_LISTED)
         elif listing.failure is not None:
+            self._can_find = False
             self._notes.append(f"dangling transactions could not be looked for: {listing.failure}")
         ids = [name for name in listing.ids if self._rule.is_candidate(name) and name not in self._committed_ids]
         return DescribeTransactions(self.settings, ids, now_ms) if ids else None
 
     def _abort(self, now_ms: int, described: DescribeTransactions) -> AbortTransactions:
         if described.failure is not None:
+            self._can_find = False
             self._notes.append(f"dangling transactions could not be described: {described.failure}")
         version = self.settings.transaction_version
         written = {

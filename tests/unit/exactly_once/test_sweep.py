@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from kafka_sink.client.admin_request import AdminRequest
+from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import TaskIdentity, code_of_label, run_of_label
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.preflight import ONGOING, TransactionDescription
 from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.exactly_once.session import DriverOperation, DriverSession, Job
-from kafka_sink.exactly_once.sweep import sweep_rule
+from kafka_sink.exactly_once.session import CommitResult, Conclusion, DriverOperation, DriverSession, Job
+from kafka_sink.exactly_once.sweep import LIST_AGAIN_MS, NOT_VERIFIED, sweep_rule
+from tests.unit.exactly_once.driver_bench import LEADERLESS, LOST, REFUSED, UNSUPPORTED, Bench
 
 SINK, NAMED, SINCE_MS = "sink-query", "sink", 1_000
 OWN, REPLACED, OTHER = "1" * 16, "2" * 16, "3" * 16
@@ -99,3 +102,88 @@ def test_once_a_label_is_delivered_every_run_of_it_is_over_and_no_run_of_another
 def test_while_a_label_is_not_delivered_the_run_of_its_record_is_not_over() -> None:
     stuck = record(EXPORT, ELDER_OF_LABEL, Kind.STUCK)
     assert not is_swept(stuck, ELDER_OF_LABEL, SINCE_MS - 1, own=OWN_OF_LABEL, key=EXPORT)
+
+
+# ---- tasks of a failed job that live on ----
+
+LIST = "list transactions"
+
+
+def abort(bench: Bench, answers: dict[str, list[object]] | None = None, *, has_late_tasks: bool = True) -> CommitResult:
+    """Of a batch of which one of two tasks gave a receipt."""
+    receipts = bench.receipts(tasks=1)
+    job = Job(DriverOperation.ABORT, receipts[0].key, receipts, has_late_tasks=has_late_tasks)
+    verdict = bench.drive(Committer(bench.settings, bench.session(), job, bench.now_ms), answers)
+    assert isinstance(verdict, CommitResult) and verdict.conclusion is Conclusion.ABORTED
+    return verdict
+
+
+def begins_before_list(bench: Bench, which: int) -> None:
+    bench.before_next(LIST, lambda: bench.receipt(0, 1), which=which)
+
+
+@pytest.mark.parametrize("which", [1, 2, 9])
+def test_a_transaction_that_a_task_begins_after_the_first_list_is_aborted(bench: Bench, which: int) -> None:
+    begins_before_list(bench, which)
+    verdict = abort(bench)
+    (late,) = verdict.swept
+    bench.settle()
+    assert bench.broker.transactions[late][2] == "CompleteAbort" and verdict.is_swept and not verdict.notes
+
+
+def test_the_list_is_made_again_until_nothing_came_for_as_long_as_workers_live(bench: Bench) -> None:
+    late_ms, began_ms = bench.settings.late_tasks_ms, bench.now_ms
+    abort(bench)
+    assert late_ms <= bench.now_ms - began_ms <= late_ms + LIST_AGAIN_MS
+    began_ms = bench.now_ms
+    begins_before_list(bench, late_ms // LIST_AGAIN_MS // 2)
+    abort(bench)
+    assert late_ms * 1.3 < bench.now_ms - began_ms < late_ms * 1.7
+
+
+def test_a_batch_of_which_every_task_has_ended_is_swept_once_and_waits_for_nothing(bench: Bench) -> None:
+    began_ms = bench.now_ms
+    assert abort(bench, has_late_tasks=False).is_swept
+    assert bench.purposes().count(LIST) == 1 and bench.now_ms == began_ms
+
+
+def test_tasks_that_never_stop_beginning_transactions_hold_the_driver_up_no_longer_than_its_bound(bench: Bench) -> None:
+    began_ms = bench.now_ms
+
+    def begin(request: AdminRequest) -> None:
+        if request.key.purpose == LIST:
+            bench.receipt(0, 1, attempt=bench.purposes().count(LIST) + 1)
+
+    bench.before = begin
+    verdict = abort(bench)
+    bound_ms = 2 * bench.settings.late_tasks_ms + bench.settings.sweep_ms
+    assert not verdict.is_swept and bound_ms <= bench.now_ms - began_ms <= bound_ms + LIST_AGAIN_MS
+    assert "sweeping took too long" in verdict.notes[-1] and len(verdict.swept) > 10
+
+
+@pytest.mark.parametrize("trouble", [LOST, 14, 15])
+def test_a_broker_that_did_not_list_is_asked_again(bench: Bench, trouble: object) -> None:
+    count = bench.settings.late_tasks_ms // LIST_AGAIN_MS + 3
+    begins_before_list(bench, count + 1)
+    verdict = abort(bench, {LIST: [trouble] * count})
+    assert verdict.is_swept and len(verdict.swept) == 1 and not verdict.notes
+
+
+def test_a_transaction_whose_partition_has_no_leader_yet_is_aborted_when_it_has_one(bench: Bench) -> None:
+    bench.receipt(0, 1)
+    verdict = abort(bench, {"abort transaction": [None, LEADERLESS, LEADERLESS]})
+    assert verdict.is_swept and len(verdict.swept) == 1 and not verdict.notes
+
+
+@pytest.mark.parametrize("trouble", [UNSUPPORTED, REFUSED])
+def test_where_nothing_can_be_listed_the_verdict_says_so_at_once(bench: Bench, trouble: object) -> None:
+    began_ms = bench.now_ms
+    verdict = abort(bench, {LIST: [trouble]})
+    assert not verdict.is_swept and verdict.notes and bench.now_ms == began_ms
+
+
+def test_on_brokers_that_do_not_verify_transactions_nothing_is_listed_and_the_verdict_says_so() -> None:
+    bench = Bench(1)
+    bench.settings = replace(bench.settings, brokers_verify=False)
+    verdict = abort(bench)
+    assert not verdict.is_swept and verdict.notes == (NOT_VERIFIED,) and LIST not in bench.purposes()
