@@ -8,8 +8,9 @@
   lies          for some seconds a coordinator answers wrongly, as from a stale cache
   pool          a worker process of a run uses a transactional id for one task after the other
   unnamed       batch writes without a name: they have no ledger, and no later run can finish them
+  fenced_reads  while a driver reads the ledger, another client takes the driver's id, and segments begin
 
-The first seven are faults and settings of the run that a seed draws; the last is another kind of query.
+The first seven and the last are faults and settings of the run that a seed draws; `unnamed` is another kind of query.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ from random import Random
 
 from tests.sim.scenario import FaultEvent, draw_events
 
-PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED = (
-    "processes", "twins", "set_back", "lost_markers", "expiry", "lies", "pool", "unnamed",
+PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, FENCED_READS = (
+    "processes", "twins", "set_back", "lost_markers", "expiry", "lies", "pool", "unnamed", "fenced_reads",
 )  # fmt: skip
-BREAKERS = (PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED)
+# New ones come last, so that earlier seeds keep what they have drawn.
+BREAKERS = (PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, FENCED_READS)
 # The faults that belong to a breaker; the other breakers apply to the whole run.
 FAULTS_OF = {
     PROCESSES: "end_process", TWINS: "second_query", SET_BACK: "set_back", LOST_MARKERS: "lose_marker",
-    EXPIRY: "expire_ids", LIES: "lie",
+    EXPIRY: "expire_ids", LIES: "lie", FENCED_READS: "fence_in_read",
 }  # fmt: skip
 MEANS_MS = {
     "end_process": (1_000, 4_000), "second_query": (1_000, 3_000), "set_back": (1_500, 5_000),
     "lose_marker": (200, 1_000), "expire_ids": (200, 1_000), "lie": (500, 2_000),
+    "fence_in_read": (500, 2_000),
 }  # fmt: skip
 SHARES = (0.0, 0.2, 0.5)
 UNNAMED_SHARE = 0.07
