@@ -15,7 +15,10 @@ that only looks (listing.py) waits briefly for the marker: a coordinator answers
 markers, so right after a decision there may be none.
 
 A record without a marker below the last stable offset has ended. The cleaner keeps an abort marker as long as the
-records of the transaction, so the record was committed.
+records of the transaction, so the record was committed: but only if the marker was looked for wherever it can be. The
+answer that tells the offset may end long before it (a segment ends, or the answer is full), and the marker may lie even
+above it, as other transactions are open. So the end of the log is requested after the last stable offset was told, and
+the record is believed when everything up to that end has been read.
 
 A fence ends every transaction of earlier drivers. If a record written before the fence still has no marker below the
 claim that follows, the marker was lost with its only replica (KAFKA-20734), and whether the record was committed is
@@ -118,7 +121,10 @@ class LedgerRead(CommitStep):
     def _begin(self, now_ms: int, next_offset: int | None) -> None:
         """`next_offset` None: at the start of the log, which is requested first."""
         self._next_offset = next_offset
-        self._last_stable_offset = -1
+        # As told by the newest answer, with the high watermark.
+        self._last_stable_offset = self._high_watermark = -1
+        # All markers of transactions that have ended below the first one are looked for; for the second one, they were.
+        self._sought_offset = self._ended_offset = -1
         self._stop_offset = None if self._claim_offset is None else self._claim_offset + 1
         # By producer id and epoch: records that wait for their marker. By ledger key: offset and value of the newest.
         self._waiting: dict[tuple[int, int], list[tuple[int, str, bytes]]] = {}
@@ -148,7 +154,8 @@ class LedgerRead(CommitStep):
         if key == LOG_START:
             self._next_offset = offset
         else:
-            self._stop_offset = offset
+            # Never less than was told before: this answer may be from an outdated leader.
+            self._stop_offset = max(offset, self._sought_offset, self._high_watermark)
         self._read_on(now_ms)
 
     def _on_fetched(self, now_ms: int, body: Mapping[str, Any]) -> None:
@@ -171,7 +178,7 @@ class LedgerRead(CommitStep):
             self.queue.repeat(now_ms, READ, find_again=True)
             return
         self.queue.drop(READ)
-        self._last_stable_offset = answer.last_stable_offset
+        self._last_stable_offset, self._high_watermark = answer.last_stable_offset, answer.high_watermark
         self._read_on(now_ms)
 
     def _take(self, raw: RawBatch) -> None:
@@ -248,23 +255,36 @@ class LedgerRead(CommitStep):
     def _read_on(self, now_ms: int) -> None:
         if self._next_offset is None or self._stop_offset is None or self.queue.has(READ):
             return
+        ledger = self.settings.ledger
         if self._next_offset < self._stop_offset:
-            ask_fetch(self.queue, now_ms, READ, self.settings.ledger, self._next_offset)
+            ask_fetch(self.queue, now_ms, READ, ledger, self._next_offset)
+            return
+        self._ended_offset = max(self._ended_offset, self._sought_offset)
+        if self._may_have_unread_marker():
+            self._sought_offset = self._last_stable_offset
+            self._stop_offset = None
+            ask_offset(self.queue, now_ms, LOG_STOP, ledger, LATEST)
         elif self._questions_left and self._is_marker_missing():
             self._questions_left -= 1
-            ask_fetch(self.queue, now_ms, READ, self.settings.ledger, self._next_offset, MARKER_WAIT_MS)
+            ask_fetch(self.queue, now_ms, READ, ledger, self._next_offset, MARKER_WAIT_MS)
         else:
             self._conclude()
 
+    def _may_have_unread_marker(self) -> bool:
+        """A transaction has ended, and its marker may be above what has been read."""
+        return any(self._ended_offset <= offset < self._last_stable_offset for offset in self._offsets_waiting())
+
+    def _offsets_waiting(self) -> Iterator[int]:
+        return (offset for waiting in self._waiting.values() for offset, _, _ in waiting)
+
     def _is_marker_missing(self) -> bool:
-        last_stable_offset = self._last_stable_offset
-        return any(offset >= last_stable_offset for waiting in self._waiting.values() for offset, _, _ in waiting)
+        return any(offset >= self._last_stable_offset for offset in self._offsets_waiting())
 
     def _conclude(self) -> None:
         unmarked: dict[str, list[tuple[int, bytes]]] = {}
         for waiting in self._waiting.values():
             for offset, ledger_key, value in waiting:
-                if offset < self._last_stable_offset:
+                if offset < self._ended_offset:
                     self._keep(offset, ledger_key, value)
                 elif offset > self._newest.get(ledger_key, (-1, b""))[0]:
                     later = unmarked if self._claim_offset is not None else self._unbelieved

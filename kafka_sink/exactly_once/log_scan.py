@@ -49,6 +49,7 @@ class RawBatch:
 class FetchedPartition(NamedTuple):
     error_code: int
     last_stable_offset: int
+    high_watermark: int
     records: bytes
 
 
@@ -188,10 +189,12 @@ def read_fetch_answer(body: Mapping[str, Any]) -> FetchedPartition:
         # without an error. It contains nothing about the log.
         error_code = THROTTLED
     if error_code:
-        return FetchedPartition(error_code, -1, b"")
+        return FetchedPartition(error_code, -1, -1, b"")
     partition = only_partition(body["responses"])
     records = bytes(partition["records"] or b"")
-    return FetchedPartition(partition["error_code"], partition["last_stable_offset"], records)
+    return FetchedPartition(
+        partition["error_code"], partition["last_stable_offset"], partition["high_watermark"], records
+    )
 
 
 def read_offset_answer(body: Mapping[str, Any]) -> tuple[int, int]:

@@ -1,8 +1,7 @@
 """Compaction of one partition: only the newest record of each key is kept, as by Kafka's log cleaner.
 
 The cleaned range ends before the active segment, before the last stable offset (so before any open transaction), and
-before records younger than `min.compaction.lag.ms`. Segments are not stored: they are derived from the batches by
-`segment.bytes` and `segment.ms`. Within that range, batch by batch and with every offset kept:
+before records younger than `min.compaction.lag.ms`. Within that range, batch by batch and with every offset kept:
 
 1. Records of aborted transactions are removed, then records without a key, then those with a newer one of the same key.
 2. A tombstone is kept until its batch's delete horizon. The first pass that finds it sets the horizon,
@@ -54,16 +53,10 @@ def _dirty(log: PartitionLog) -> list[Batch]:
 
 
 def _active_segment_start(log: PartitionLog, config: TopicConfig) -> int:
-    """A batch begins a segment if the previous one would be too large, or is too old by the records' timestamps."""
-    segment_bytes, segment_ms = config.number("segment.bytes"), config.number("segment.ms")
-    start, size, began_ms = log.end_offset, 0, 0
-    for batch in _dirty(log):
-        # With 0 every batch begins a segment.
-        is_late = segment_ms == 0 or batch.max_timestamp_ms - began_ms > segment_ms
-        if size == 0 or size + len(batch.data) > segment_bytes or is_late:
-            start, size, began_ms = batch.base_offset, 0, batch.max_timestamp_ms
-        size += len(batch.data)
-    return start
+    """With `segment.ms` 0 each batch counts as a segment here."""
+    if config.number("segment.ms") == 0 and log.batches:
+        return max(log.batches[-1].base_offset, log.active_segment_start)
+    return log.active_segment_start
 
 
 class _Cleaner:

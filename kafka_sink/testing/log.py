@@ -6,11 +6,15 @@ open, or ended by a marker that is not replicated yet; readers with read_committ
 transactions that overlap the fetched range.
 
 Producer state is a function of the batches: it is rebuilt from them after a truncation and after a restart.
+
+A new segment begins when the old one would be larger than `segment.bytes` or older than `segment.ms`, and with `roll`.
+One read ends where the segment ends, as in Kafka: what a reader gets may end far below the last stable offset that it
+is told. With `segment.ms` 0 every batch is old enough to be compacted, and readers do not notice.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -74,6 +78,10 @@ class PartitionLog:
         self._ended: list[tuple[int, int]] = []
         # Everything below was compacted at least once.
         self.cleaned_offset = 0
+        # First offsets of all segments but the oldest; size and first timestamp of the active one.
+        self.segments: list[int] = []
+        self._segment_bytes = 0
+        self._segment_began_ms = 0
         # For the storage: how often the batches were replaced as a whole, and how many were appended since.
         self.rewrites = 0
         self.appended_count = 0
@@ -98,22 +106,41 @@ class PartitionLog:
         is_append_time = _is_append_time(config)
         max_timestamp_ms = now_ms if is_append_time else max(record.timestamp_ms for record in records)
         stored = stamp(batch, self.end_offset, leader_epoch, max_timestamp_ms, is_append_time=is_append_time)
-        self._store(stored)
+        self._store(stored, config)
         if batch.has_producer_id:
             self.producers.append(stored)
         append_time_ms = now_ms if is_append_time else NO_TIMESTAMP
         return Appended(stored.base_offset, self.end_offset, append_time_ms, False)
 
-    def append_marker(self, marker: Marker, *, is_strict: bool, leader_epoch: int, now_ms: int) -> None:
+    def append_marker(
+        self, marker: Marker, config: TopicConfig, *, is_strict: bool, leader_epoch: int, now_ms: int
+    ) -> None:
         self.producers.check_marker(marker, strict=is_strict)
         batch = control_batch(marker, self.end_offset, leader_epoch, now_ms)
-        self._store(batch)
+        self._store(batch, config)
         self._end_transaction(batch, marker)
 
-    def _store(self, batch: Batch) -> None:
+    def _store(self, batch: Batch, config: TopicConfig) -> None:
+        segment_ms = config.number("segment.ms")
+        is_late = 0 < segment_ms < batch.max_timestamp_ms - self._segment_began_ms
+        if self._segment_bytes + len(batch.data) > config.number("segment.bytes") or is_late:
+            self.roll()
+        if self._segment_bytes == 0:
+            self._segment_began_ms = batch.max_timestamp_ms
+        self._segment_bytes += len(batch.data)
         self.batches.append(batch)
         self.appended_count += 1
         self.end_offset = batch.last_offset + 1
+
+    def roll(self) -> None:
+        """The next batch begins a segment."""
+        if self._segment_bytes:
+            self.segments.append(self.end_offset)
+            self._segment_bytes = 0
+
+    @property
+    def active_segment_start(self) -> int:
+        return self.segments[-1] if self.segments else self.start_offset
 
     def _end_transaction(self, batch: Batch, marker: Marker) -> None:
         first_offset = self.producers.end_transaction(marker, batch.max_timestamp_ms)
@@ -132,13 +159,18 @@ class PartitionLog:
     def truncate_to_high_watermark(self) -> None:
         """The leader is lost, and with it everything that was not replicated."""
         if self.end_offset > self.high_watermark:
-            self.load([batch for batch in self.batches if batch.last_offset < self.high_watermark], self.start_offset)
+            kept = [batch for batch in self.batches if batch.last_offset < self.high_watermark]
+            self.load(kept, self.start_offset, self.segments)
 
-    def load(self, batches: Sequence[Batch], start_offset: int) -> None:
+    def load(self, batches: Sequence[Batch], start_offset: int, segments: Sequence[int] = ()) -> None:
         """Sets the state as after appending these batches, all of them replicated."""
         self._replace_batches(batches)
         self.start_offset = start_offset
         self.end_offset = self.batches[-1].last_offset + 1 if self.batches else start_offset
+        self.segments = [one for one in segments if one < self.end_offset]
+        active = [batch for batch in self.batches if batch.base_offset >= self.active_segment_start]
+        self._segment_bytes = sum(len(batch.data) for batch in active)
+        self._segment_began_ms = active[0].max_timestamp_ms if active else 0
         self.producers = ProducerStates()
         self.aborted = []
         for batch in self.batches:
@@ -160,7 +192,9 @@ class PartitionLog:
         self.appended_count = 0
 
     def replace_cleaned(self, kept: Sequence[Batch], end_offset: int, forgotten: Set[AbortedTransaction]) -> None:
-        """Compaction: replaces the batches below `end_offset`. Offsets and producer state do not change."""
+        """Compaction: replaces the batches below `end_offset`, in one segment. Offsets and producer state do not
+        change."""
+        self.segments = [one for one in self.segments if one >= end_offset]
         self._replace_batches([*kept, *(batch for batch in self.batches if batch.base_offset >= end_offset)])
         self.aborted = [one for one in self.aborted if one not in forgotten]
         self.cleaned_offset = end_offset
@@ -193,11 +227,16 @@ class PartitionLog:
         return max(min([*unstable, self.high_watermark]), self.start_offset)
 
     def read(self, offset: int, bytes_max: int, limit: int, *, at_least_one: bool) -> tuple[bytes, int]:
-        """Whole batches from the one that holds `offset` up to the offset `limit`; and the offset after them."""
+        """Whole batches of one segment, from the one that holds `offset` up to the offset `limit`; and the offset after
+        them."""
         chunks: list[bytes] = []
         size = 0
         end = offset
-        for batch in self.batches[bisect_left(self.batches, offset, key=lambda batch: batch.last_offset) :]:
+        first = bisect_left(self.batches, offset, key=lambda batch: batch.last_offset)
+        if first < len(self.batches):
+            following = bisect_right(self.segments, self.batches[first].base_offset)
+            limit = min([limit, *self.segments[following : following + 1]])
+        for batch in self.batches[first:]:
             if batch.base_offset >= limit:
                 break
             if size + len(batch.data) > bytes_max and (chunks or not at_least_one):

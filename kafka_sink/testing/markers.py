@@ -43,7 +43,8 @@ class Markers:
             return
         try:
             now_ms = self._cluster.schedule.now_ms
-            known.log.append_marker(marker, is_strict=is_strict, leader_epoch=known.leader_epoch, now_ms=now_ms)
+            config = self._cluster.known_topic(known.topic).config
+            known.log.append_marker(marker, config, is_strict=is_strict, leader_epoch=known.leader_epoch, now_ms=now_ms)
         except Refused:
             done(True)
             return

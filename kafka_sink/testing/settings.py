@@ -27,6 +27,7 @@ DEFAULTS: Mapping[str, str] = {
     "min.insync.replicas": "1",
     "message.max.bytes": "1048588",
     "socket.request.max.bytes": "104857600",
+    "fetch.max.bytes": "57671680",
     # Stored and returned only: without an in-sync replica a partition never has a leader here, and nothing ages.
     "unclean.leader.election.enable": "false",
     "log.retention.ms": "604800000",

@@ -103,7 +103,7 @@ class Storage:
                 )
                 file = self._directory / _file_name(topic, index)
                 data = file.read_bytes() if file.exists() else b""
-                partition.log.load(split_batches(data), entry["start_offset"])
+                partition.log.load(split_batches(data), entry["start_offset"], entry.get("segments", ()))
                 partition.log.cleaned_offset = min(entry["cleaned_offset"], partition.log.end_offset)
                 topic.partitions.append(partition)
         for transactional_id, fields in state["transactions"].items():
@@ -136,6 +136,7 @@ def _state_of(core: BrokerCluster) -> dict[str, Any]:
                     "leader_epoch": one.leader_epoch,
                     "start_offset": one.log.start_offset,
                     "cleaned_offset": one.log.cleaned_offset,
+                    "segments": one.log.segments,
                 }
                 for one in topic.partitions
             ],

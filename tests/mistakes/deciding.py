@@ -233,6 +233,16 @@ def open_intent_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Committer, "__init__", changed)
 
 
+def stable_offset_believed_unread(patch: pytest.MonkeyPatch) -> None:
+    """a record below the last stable offset counts as committed, though its marker may be above what was read"""
+
+    def changed(self: LedgerRead) -> bool:
+        self._ended_offset = self._last_stable_offset
+        return False
+
+    patch.setattr(LedgerRead, "_may_have_unread_marker", changed)
+
+
 def fingerprint_not_compared(patch: pytest.MonkeyPatch) -> None:
     """a repeated batch counts as the delivered one, whatever its rows are"""
     patch.setattr(next_step, "difference", lambda *_: None)

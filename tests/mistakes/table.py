@@ -17,6 +17,7 @@ from tests.model.world import Budget
 from tests.sim.delivery.breakers import (
     CANCELLED,
     EXPIRY,
+    FENCED_READS,
     LIES,
     LOST_MARKERS,
     OPERATORS,
@@ -89,6 +90,7 @@ MISTAKES = (
         deciding.open_intent_believed,
         search=Search(Budget(seconds=1, switches=2), 1, states_max=250_000, is_slow=True),
     ),
+    Mistake(deciding.stable_offset_believed_unread, seeds(500, FENCED_READS)),
     Mistake(deciding.fingerprint_not_compared, seeds(30, SET_BACK), Search(Budget(crashes=1, others=1))),
     Mistake(deciding.digest_not_compared, seeds(100, SET_BACK)),
     Mistake(deciding.record_not_read_back),

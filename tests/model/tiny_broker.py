@@ -44,6 +44,8 @@ class TinyBroker:
         self.leaderless: set[Any] = set()
         # The ids of topics that have one, None if the topic was deleted. In the model no topic has one.
         self.topic_ids: dict[str, bytes | None] = {}
+        # First offsets of segments: no Fetch reads beyond the end of one.
+        self.segments: dict[Any, list[int]] = {}
 
     def state(self) -> State:
         transactions = tuple(sorted(self.transactions.items()))
@@ -240,10 +242,12 @@ class TinyBroker:
         asked = topic["partitions"][0]
         partition = (topic["topic"], asked["partition"])
         entries = self.logs.get(partition, [])
+        first = asked["fetch_offset"]
+        stop = min((one for one in self.segments.get(partition, ()) if one > first), default=len(entries))
         records = b"".join(
             _at_offset(offset, _marker(entry[0], entry[1], entry[3]) if entry[2] is None else entry[2])
-            for offset, entry in enumerate(entries)
-            if offset >= asked["fetch_offset"]
+            for offset, entry in enumerate(entries[:stop])
+            if offset >= first
         )
         answered = {
             "partition_index": asked["partition"],

@@ -2,9 +2,10 @@
 
 Fetch waits for `min_bytes` up to `max_wait_ms`; a partition with an error ends the wait. Readers with isolation
 read_committed see nothing at or above the last stable offset and get the aborted transactions in the fetched range. The
-first partition with data returns at least one batch, however small the limits. From v12 (v16: with its address) the new
-leader is returned with NOT_LEADER_OR_FOLLOWER. Not modelled: fetch sessions (every response has session id 0, so
-clients send full requests), followers, divergence by `last_fetched_epoch`, tiered storage.
+first partition with data returns at least one batch, however small the limits; no read goes beyond the end of a
+segment. From v12 (v16: with its address) the new leader is returned with NOT_LEADER_OR_FOLLOWER. Not modelled: fetch
+sessions (every response has session id 0, so clients send full requests), followers, divergence by
+`last_fetched_epoch`, tiered storage.
 
 Permission, per topic and before its lookup: Read for Fetch (checked once, even if the response is delayed) and
 DescribeProducers, Describe for ListOffsets and OffsetForLeaderEpoch (or ClusterAction on the cluster).
@@ -74,7 +75,8 @@ def on_fetch(call: Call) -> None:
 def _read(call: Call, forbidden: frozenset[str]) -> tuple[list[Answer], int, bool]:
     body = call.body
     responses = []
-    left, size, has_error = body["max_bytes"], 0, False
+    left = min(body["max_bytes"], call.core.settings.number("fetch.max.bytes"))
+    size, has_error = 0, False
     for topic in body["topics"]:
         partitions = []
         for one in topic["partitions"]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from kafka_sink.testing import BrokerCluster, Fault
 from kafka_sink.testing.batches import Marker
-from kafka_sink.testing.transaction_state import SETTLED, TopicPartition
+from kafka_sink.testing.transaction_state import SETTLED, CoordinatorState, TopicPartition
 from tests.sim.delivery.plan import LEDGER
 from tests.sim.trace import Trace
 
@@ -86,6 +86,16 @@ class Assumptions:
             del coordinator.transactions[transactional_id]
             self.trace.count("driver's id expired" if _DRIVER.search(transactional_id) else "task's id expired")
         return bool(idle)
+
+    # ---- drivers' ids ----
+
+    def fence_drivers(self) -> None:
+        """Another client requests the ids of drivers that have a transaction open, which aborts it."""
+        for transactional_id, transaction in list(self.core.coordinator.transactions.items()):
+            is_open = transaction.pending is None and transaction.record.state is CoordinatorState.ONGOING
+            if is_open and transactional_id.endswith(DRIVER_SUFFIX):
+                self.core.coordinator.init_producer_id(transactional_id, 60_000, None, lambda *_: None)
+                self.trace.count("driver's open record aborted while the ledger was read")
 
     # ---- lies ----
 

@@ -11,6 +11,7 @@
   operators     operators and other clients end transactions of tasks at any moment
   cancelled     jobs of batch writes are cancelled while brokers stall, and the workers of their tasks live on; there is
                 no other fault then
+  fenced_reads  while a driver reads the ledger, another client takes the driver's id, and segments begin
 
 `unnamed` and `cancelled` are other kinds of queries; the others are faults and settings of the run that a seed draws.
 """
@@ -21,8 +22,13 @@ from random import Random
 
 from tests.sim.scenario import FaultEvent, draw_events
 
-PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, OPERATORS, CANCELLED = BREAKERS = (
+PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, OPERATORS, CANCELLED, FENCED_READS = (
     "processes", "twins", "set_back", "lost_markers", "expiry", "lies", "pool", "unnamed", "operators", "cancelled",
+    "fenced_reads",
+)  # fmt: skip
+# New ones come last, so that earlier seeds keep what they have drawn.
+BREAKERS = (
+    PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, OPERATORS, CANCELLED, FENCED_READS,
 )  # fmt: skip
 # Other kinds of queries.
 KINDS = frozenset({UNNAMED, CANCELLED})
@@ -30,11 +36,12 @@ KINDS = frozenset({UNNAMED, CANCELLED})
 FAULTS_OF = {
     PROCESSES: "end_process", TWINS: "second_query", SET_BACK: "set_back", LOST_MARKERS: "lose_marker",
     EXPIRY: "expire_ids", LIES: "lie", OPERATORS: "end_transaction", CANCELLED: "cancel_job",
+    FENCED_READS: "fence_in_read",
 }  # fmt: skip
 MEANS_MS = {
     "end_process": (1_000, 4_000), "second_query": (1_000, 3_000), "set_back": (1_500, 5_000),
     "lose_marker": (200, 1_000), "expire_ids": (200, 1_000), "lie": (500, 2_000), "end_transaction": (100, 1_000),
-    "cancel_job": (3_000, 8_000),
+    "cancel_job": (3_000, 8_000), "fence_in_read": (500, 2_000),
 }  # fmt: skip
 SHARES = (0.0, 0.2, 0.5)
 KIND_SHARE = 0.07

@@ -16,6 +16,7 @@ from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.records.scalar import DecodedBatch, decode_batch
 from kafka_sink.testing.batches import Batch
 from kafka_sink.testing.log import PartitionLog
+from kafka_sink.testing.settings import TopicConfig
 from tests.sim.trace import Violation
 
 
@@ -37,8 +38,8 @@ class Claims:
         self._late: dict[int, str] = {}
         store = log._store
 
-        def noting(batch: Batch) -> None:
-            store(batch)
+        def noting(batch: Batch, config: TopicConfig) -> None:
+            store(batch, config)
             self._look_at(decode_batch(batch.data))
 
         log._store = noting  # type: ignore[method-assign]

@@ -279,7 +279,8 @@ class Leaders:
             self.trace.count(f"operator ended a forgotten transaction: {'commit' if one.is_commit else 'abort'}")
             now_ms, epoch = self.core.schedule.now_ms, known.leader_epoch
             marker = Marker(one.producer_id, entry.epoch, one.is_commit, entry.coordinator_epoch)
-            known.log.append_marker(marker, is_strict=False, leader_epoch=epoch, now_ms=now_ms)
+            config = self.core.cluster.known_topic(known.topic).config
+            known.log.append_marker(marker, config, is_strict=False, leader_epoch=epoch, now_ms=now_ms)
             self.core.cluster.replicate(known)
 
     def _is_used(self, producer_id: int) -> bool:

@@ -57,6 +57,9 @@ FOCUSES = (
     ("cut_in_commit", "crash_in_commit", "long_downtime"),
     ("late_start", "crash_in_commit", "cut_in_commit"),
 )
+# The brokers' limit of an answer to Fetch: Kafka's default, and what a few records fill.
+FETCH_BYTES_MAX = ("57671680", "57671680", "57671680", "1000")
+ROLL_SHARES = (0.0, 0.0, 0.1, 0.5)
 MEAN_PAUSE_MS = (100, 300, 1_000, 4_000)
 RARE = frozenset({"crash", "stop", "second_driver", "grow_topic", "pause_task", "kill_task", "fail_task"})
 
@@ -83,6 +86,8 @@ class Plan(Drawn):
     breakers: frozenset[str]
     processes: int
     replay_mismatch: str
+    # How often an append to the ledger or a topic begins a segment, beyond which no Fetch reads.
+    roll_share: float
     # If ids are used again: the number of tasks that run at a time; the others follow in the same processes.
     cores: int
 
@@ -117,7 +122,7 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         faults = []
     if is_impatient := seed % IMPATIENT_EVERY == LEADERLESS_ONLY:
         patience_ms = 1_000
-    habits = dice["habits"]
+    habits, segments = dice["habits"], dice["segments"]
     options = _options(dice["options"], brokers)
     leaderless = _leaderless(dice["leaders"], busy_ms, is_only=is_leaderless, is_long=is_impatient)
     if UNNAMED in breakers:
@@ -136,7 +141,7 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         brokers=brokers,
         feature_level=version,
         partitions={topic: pick.randint(1, 3) for topic in TOPICS},
-        properties=_properties(pick, brokers, version),
+        properties=_properties(pick, brokers, version) | {"fetch.max.bytes": segments.choice(FETCH_BYTES_MAX)},
         latency_ms=pick.choice((0.5, 2, 10)),
         delay_means_ms=delays,
         options=options,
@@ -157,6 +162,7 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         processes=habits.choice((2, 3, 4)),
         replay_mismatch=habits.choice(REPLAY_MISMATCH),
         cores=habits.choice((1, 2, 4)),
+        roll_share=segments.choice(ROLL_SHARES),
     )
 
 

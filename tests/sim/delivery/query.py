@@ -25,6 +25,7 @@ from kafka_sink.exactly_once.session import (
     Job,
     OnMismatch,
 )
+from kafka_sink.wire.apis import FETCH
 from tests.sim.delivery.books import Batch
 from tests.sim.delivery.breakers import SET_BACK, UNNAMED
 from tests.sim.delivery.cancelled import check_swept
@@ -65,6 +66,7 @@ class Query:
         self.pause_at: Moment | None = None
         self.pause_ms = 0
         self.cut_at: Moment | None = None
+        self.fence_at: Moment | None = None
         self.leader_lost_at: Moment | None = None
         self.leader_lost_ms = 0
         self.crashes_before_spark_commits = False
@@ -198,7 +200,7 @@ class Query:
         return host
 
     def forget_accidents(self) -> None:
-        self.crash_at = self.pause_at = self.cut_at = self.leader_lost_at = None
+        self.crash_at = self.pause_at = self.cut_at = self.leader_lost_at = self.fence_at = None
         self.crashes_before_spark_commits = self.cancels_next_job = False
         self.downtime_ms = 0
 
@@ -210,6 +212,9 @@ class Query:
         if self.cut_at is not None and self.cut_at.is_now(phase):
             self.cut_at = None
             self._cut_off()
+        if self.fence_at is not None and self.fence_at.is_now(phase):
+            self.fence_at = None
+            self._fence_while_it_reads()
         if self.leader_lost_at is not None and self.leader_lost_at.is_now(phase):
             self.leader_lost_at = None
             if self.stage.leaders.lose(self._pick, self.leader_lost_ms):
@@ -240,6 +245,15 @@ class Query:
             if pause_ms <= PAUSE_MS_MAX:
                 # The pause begins after the request has been sent.
                 self.stage.loop.after(0, partial(host.pause, now_ms + pause_ms))
+
+    def _fence_while_it_reads(self) -> None:
+        """The end of the log is told, the records come later. In between the driver's id is taken."""
+        stage, pick = self.stage, self._pick
+        stage.count("fault fence_in_read")
+        for host in self.hosts:
+            until_ms = stage.loop.now_ms + ARMED_FOR_MS
+            stage.arm(host.name, "request", Armed("late_request", pick, until_ms, FETCH.key))
+        stage.loop.after(pick.randrange(20, 200), stage.fence_drivers)
 
     # ---- a stream ----
 

@@ -10,6 +10,7 @@ from tests.sim.delivery.breakers import (
     CANCELLED,
     EXPIRY,
     FAULTS_OF,
+    FENCED_READS,
     LOST_MARKERS,
     OPERATORS,
     POOL,
@@ -76,6 +77,7 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
         "worker of a cancelled job lives on", "worker of a cancelled job asked in time",
         "transaction of a cancelled job swept",
     ),
+    FENCED_READS: ("driver's open record aborted while the ledger was read",),
 }  # fmt: skip
 # The fault slow_connect only makes links slow; "fault slow connect" is counted when a host connects over one.
 REQUIRED = (

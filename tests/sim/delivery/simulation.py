@@ -9,7 +9,11 @@ from random import Random
 from unittest import mock
 
 from kafka_sink.admin.ledger_topic import LEDGER_CONFIGS
+from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.testing import BrokerCluster, Settings
+from kafka_sink.testing.batches import Batch
+from kafka_sink.testing.log import PartitionLog
+from kafka_sink.testing.settings import TopicConfig
 from kafka_sink.testing.topics import BrokerState
 from kafka_sink.testing.transaction_state import CoordinatorState
 from kafka_sink.testing.transactions import TransactionCoordinator
@@ -59,6 +63,20 @@ class DeliveryFaults(ClusterFaults):
         return len(self.core.cluster.alive) == len(self.core.cluster.brokers) and super().grow_topic(pick, length_ms)
 
 
+class RollingLog(PartitionLog):
+    """Begins a segment at random, as a busy topic does when its segment is full."""
+
+    def __init__(self, pick: Random, share: float) -> None:
+        super().__init__()
+        self._pick = pick
+        self._share = share
+
+    def _store(self, batch: Batch, config: TopicConfig) -> None:
+        if self._pick.random() < self._share:
+            self.roll()
+        super()._store(batch, config)
+
+
 Result = Ran[Plan]
 
 
@@ -93,6 +111,9 @@ class DeliverySimulation(Course[Plan]):
         lag_ms = LEDGER_LAG_MS if LOST_MARKERS in plan.breakers else 0
         configs = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(lag_ms)}
         core.cluster.create_topic(LEDGER, 1, min(3, plan.brokers), configs)
+        for name in (LEDGER, *plan.partitions):
+            for partition in core.cluster.topics[name].partitions:
+                partition.log = RollingLog(self.dice[f"segments of {name}-{partition.index}"], plan.roll_share)
         return core
 
     # ---- the course of a run ----
@@ -214,6 +235,11 @@ class DeliverySimulation(Course[Plan]):
             # One that waits for a rare phase is not kept for long.
             if query.leader_lost_at is None or pick.random() < 0.1:
                 query.leader_lost_at, query.leader_lost_ms = Moment(pick, LEADER_PHASES), length_ms
+            return False
+        elif kind == "fence_in_read":
+            # There is something to abort if a driver dies with an open record, or is fenced before its claim.
+            query.crash_at = query.crash_at or Moment(pick, (Phase.DECIDING,))
+            query.fence_at = Moment(pick, (Phase.READING,))
             return False
         elif kind == "cut_in_commit":
             query.cut_at = Moment(pick)

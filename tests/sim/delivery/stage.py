@@ -81,6 +81,12 @@ class Stage:
         for broker_id in self.network.core.cluster.brokers:
             self.network.link(host, broker_id).armed[direction].append(armed)
 
+    def fence_drivers(self) -> None:
+        if not self.is_healed:
+            self.network.core.cluster.topics[LEDGER].partitions[0].log.roll()
+            self.assumptions.fence_drivers()
+            self.network.route(self.network.core.tick(self.loop.now_ms))
+
     # ---- hosts ----
 
     def _next_name(self, kind: str) -> str:
