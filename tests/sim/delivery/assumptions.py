@@ -93,7 +93,7 @@ class Assumptions:
         """Another client requests the ids of drivers that have a transaction open, which aborts it."""
         for transactional_id, transaction in list(self.core.coordinator.transactions.items()):
             is_open = transaction.pending is None and transaction.record.state is CoordinatorState.ONGOING
-            if is_open and transactional_id.endswith(DRIVER_SUFFIX):
+            if is_open and _DRIVER.search(transactional_id):
                 self.core.coordinator.init_producer_id(transactional_id, 60_000, None, lambda *_: None)
                 self.trace.count("driver's open record aborted while the ledger was read")
 
