@@ -15,7 +15,7 @@ was sent before are checked one by one, because of its back-off.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from math import inf
 
 from kafka_sink.client.cluster import ClusterView, PartitionLeader
@@ -38,6 +38,11 @@ class Accumulator:
     def __iter__(self) -> Iterator[ProducerBatch]:
         for queue in self._queues.values():
             yield from queue
+
+    @property
+    def partitions(self) -> Collection[TopicPartition]:
+        """Those with queued batches."""
+        return self._queues.keys()
 
     # ---- adding and removing ----
 

@@ -147,6 +147,13 @@ class BatchSender:
         oldest = min((batch.opened_ms for batch in self.incomplete), default=None)
         self.next_expiry_ms = None if oldest is None else oldest + limit_ms
 
+    def give_up_lost_partitions(self, loss_of: Callable[[str, int], str]) -> None:
+        """Gives up queued batches whose partition is gone for good. `loss_of`: how it was lost; empty: it was not."""
+        losses = {key: loss for key in self.accumulator.partitions if (loss := loss_of(*key))}
+        for batch in [batch for batch in self.accumulator if batch.topic_partition in losses] if losses else ():
+            self.accumulator.remove(batch)
+            self._give_up(batch, failure.lost_partition_error(batch, losses[batch.topic_partition]))
+
     def settle(self) -> None:
         """Drops the queued batches of a doomed transaction; without one, resolves partitions with unknown sequences."""
         transaction, sequences = self._transaction, self._sequences

@@ -5,7 +5,7 @@ A step has a fixed order, so that each part sees the results of those before it:
  1  inputs            requests of the application, events of connections
  2  time-outs         of connections and requests; they are answers too
  3  answers           to Produce, Metadata and coordinator requests
- 4  expiry            batches older than delivery.timeout.ms
+ 4  expiry            batches older than delivery.timeout.ms, or of a partition that is gone
  5  settling          unknown sequences, epoch bumps, transactions that must abort
  6  transaction       the next request to a coordinator
  7  batches           drained for every leader that can take a request
@@ -33,6 +33,7 @@ from kafka_sink.engine.batch_sender import BatchSender
 from kafka_sink.engine.produce_request import ProduceRequest
 from kafka_sink.engine.producer_batch import NO_IDENTITY, ProducerBatch
 from kafka_sink.engine.producer_id import ProducerIdSource
+from kafka_sink.engine.replaced_topics import ReplacedTopics
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import Transaction, TransactionEvent, TransactionState
 from kafka_sink.engine.transaction_requests import CoordinatorClient, CoordinatorRequest, TransactionRequests
@@ -52,6 +53,7 @@ class Engine:
         # How many batches are queued, by topic and partition: one object, updated in place.
         self.queue_loads: dict[str, dict[int, int]] = {}
         self._coordinators: dict[tuple[int, str], CoordinatorClient] = {}
+        self._replaced_topics = ReplacedTopics(self.metadata)
         # Results of this step: of batches, and of operations, which are told last.
         self._completions: list[c.Command] = []
         self._finished: list[c.Finished] = []
@@ -156,6 +158,8 @@ class Engine:
             production.answers_with_hints.clear()
         if production.next_expiry_ms is not None and production.next_expiry_ms <= now_ms:
             production.expire(now_ms, self._trouble_of)
+        if self._replaced_topics.found:
+            production.give_up_lost_partitions(self._replaced_topics.loss_of)
         # Before settling: a new epoch resolves all unknown sequences of the previous transaction.
         if self._transaction is not None:
             self._adopt_identity(self._transaction)
@@ -246,7 +250,9 @@ class Engine:
             if identity is not None and self._sequences is not None:
                 self._sequences.adopt(identity)
         else:
+            before = self.cluster
             self.metadata.on_answer(now_ms, answer)
+            self._replaced_topics.on_answer(before)
             self._production.has_current_ids = self.metadata.has_answered(self._first_refresh)
             if self._sequences is not None:
                 self._sequences.on_topics(self.cluster.topic_ids())
