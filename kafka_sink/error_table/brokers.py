@@ -257,8 +257,8 @@ PARTITION_GONE = _of_sending(
     "PKS-5010", "topic was created again with fewer partitions",
     "Somebody deleted the topic and created it again while rows were on their way to a partition that is gone. The "
     "text has both topic ids and numbers of partitions.",
-    "Spark retries the task or the batch, which then uses the partitions of the new topic. Rows with a partition column "
-    "need partitions that exist. Records that were in the old topic are gone.",
+    "Spark retries the task or the batch, which then uses the new topic. Rows with a partition column "
+    "need partitions that exist. What was in the old topic is gone.",
     ("was deleted and created again: it had",),
     page="operations.md",
 )
