@@ -149,7 +149,7 @@ class BatchSender:
 
     def give_up_lost_partitions(self, loss_of: Callable[[str, int], str]) -> None:
         """Gives up queued batches whose partition is gone for good. `loss_of`: how it was lost; empty: it was not."""
-        losses = {key: loss for key in self.accumulator.partitions if (loss := loss_of(*key))}
+        losses = {key: loss for key in self.accumulator.leaderless if (loss := loss_of(*key))}
         for batch in [batch for batch in self.accumulator if batch.topic_partition in losses] if losses else ():
             self.accumulator.remove(batch)
             self._give_up(batch, failure.lost_partition_error(batch, losses[batch.topic_partition]))

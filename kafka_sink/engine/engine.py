@@ -158,7 +158,7 @@ class Engine:
             production.answers_with_hints.clear()
         if production.next_expiry_ms is not None and production.next_expiry_ms <= now_ms:
             production.expire(now_ms, self._trouble_of)
-        if self._replaced_topics.found:
+        if production.accumulator.leaderless and self._replaced_topics.found:
             production.give_up_lost_partitions(self._replaced_topics.loss_of)
         # Before settling: a new epoch resolves all unknown sequences of the previous transaction.
         if self._transaction is not None:
