@@ -268,9 +268,8 @@ class Client:
             return
         for topic in topics:
             metadata.want_topic(topic, self.now_ms())
-        seen = metadata.view
-        metadata.request_update()
-        if self._wait_until(lambda: self._has_news(seen), self.now_ms() + limit_ms):
+        refresh = metadata.request_news()
+        if self._wait_until(lambda: self._has_news(refresh), self.now_ms() + limit_ms):
             return
         raise OperationTimeout(
             f"no broker has answered within {self._limit_text(timeout_ms)}: {self._describe_failures()}", NO_BROKER
@@ -352,16 +351,15 @@ class Client:
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.now_ms() + limit_ms
         metadata = self._begin().metadata
-        seen = metadata.view
-        if metadata.is_just_learnt(self.now_ms()) and seen.partition_count(topic) is not None:
-            return seen.partition_infos(topic)
+        if metadata.is_just_learnt(self.now_ms()) and metadata.view.partition_count(topic) is not None:
+            return metadata.view.partition_infos(topic)
         metadata.want_topic(topic, self.now_ms())
-        metadata.request_update()
+        refresh = metadata.request_news()
         while True:
             if self._creates_topics:
                 self._ask_to_create(topic, max(0, deadline_ms - self.now_ms()))
             patience_ms = min(deadline_ms, self.now_ms() + CREATION_REPEATED_MS)
-            if self._wait_until(lambda: self._is_topic_settled(topic, seen), patience_ms):
+            if self._wait_until(lambda: self._is_topic_settled(topic, refresh), patience_ms):
                 break
             if self.now_ms() >= deadline_ms:
                 trouble = metadata.topic_trouble(topic) or self._describe_failures()
@@ -419,13 +417,13 @@ class Client:
             return False
         return (self.broker_configs([VERIFICATION]) or {}).get(VERIFICATION) != "false"
 
-    def _has_news(self, seen: object) -> bool:
-        return self.cluster is not seen and bool(self.cluster.brokers)
+    def _has_news(self, refresh: int) -> bool:
+        return self._ensure_open()[1].metadata.has_answered(refresh) and bool(self.cluster.brokers)
 
-    def _is_topic_settled(self, topic: str, seen: object) -> bool:
+    def _is_topic_settled(self, topic: str, refresh: int) -> bool:
         """Known, or known to be unavailable. Metadata from before the request does not count."""
         metadata = self._ensure_open()[1].metadata
-        if not self._has_news(seen):
+        if not self._has_news(refresh):
             return False
         return metadata.view.partition_count(topic) is not None or metadata.topic_error(topic) is not None
 

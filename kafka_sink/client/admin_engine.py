@@ -71,9 +71,9 @@ class _PendingCall:
 
     request: AdminRequest
     begun_ms: int
-    # The cluster view when it began. A different view is newer.
-    begun_view: ClusterView
-    # Whether that view is too old to split by.
+    # The first refresh of the metadata that was requested after it began.
+    first_refresh: int
+    # Whether the view from before that is too old to split by.
     needs_news: bool = False
     # Transactional ids whose coordinator is being looked up, and those whose lookup failed.
     missing: set[str] = field(default_factory=set)
@@ -175,7 +175,7 @@ class AdminEngine:
     # ---- new requests ---------------------------------------------------------------------------------------------
 
     def _begin(self, now_ms: int, request: AdminRequest) -> None:
-        call = _PendingCall(request, now_ms, self.cluster)
+        call = _PendingCall(request, now_ms, self.metadata.next_number)
         self._calls.append(call)
         target = request.target
         led_topics = _led_topics(request)
@@ -184,7 +184,7 @@ class AdminEngine:
             self.metadata.want_topic(topic, now_ms)
         if (led_topics or isinstance(target, AllBrokers)) and not is_known:
             call.needs_news = True
-            self.metadata.refresh()
+            self.metadata.request_news()
         if isinstance(target, (Coordinator, Coordinators)):
             for transactional_id in _ids_of(target):
                 if request.find_again:
@@ -193,7 +193,7 @@ class AdminEngine:
                     self._enqueue_lookup(call, transactional_id)
         elif request.find_again:
             call.needs_news = True
-            self.metadata.request_update()
+            self.metadata.request_news()
 
     def _enqueue_lookup(self, call: _PendingCall, transactional_id: str) -> None:
         call.missing.add(transactional_id)
@@ -215,9 +215,7 @@ class AdminEngine:
         """None: not known yet. Parts without a broker become failures of the call."""
         target, body = call.request.target, call.request.body
         if call.request.led_partitions:
-            # A newer view may be of an answer to a request that did not name these topics yet.
-            is_known = _led_topics(call.request) <= self.cluster.topics.keys()
-            if not is_known or (call.needs_news and self.cluster is call.begun_view):
+            if self._waits_for_news(call):
                 return None
             leaderless = [one for one in call.request.led_partitions if self.cluster.is_leaderless(*one)]
             if leaderless:
@@ -228,7 +226,7 @@ class AdminEngine:
             return [_BrokerRequest(call, None, body)]
         if isinstance(target, (Coordinator, Coordinators)):
             return self._divide_by_coordinator(call, _ids_of(target))
-        if not self.cluster.brokers or (call.needs_news and self.cluster is call.begun_view):
+        if not self.cluster.brokers or self._waits_for_news(call):
             return None
         if isinstance(target, AllBrokers):
             return [_BrokerRequest(call, node_id, body) for node_id in sorted(self.cluster.brokers)]
@@ -244,11 +242,15 @@ class AdminEngine:
         call.fail(TransportError(f"broker {target.node_id} is not part of the cluster"))
         return []
 
+    def _waits_for_news(self, call: _PendingCall) -> bool:
+        return call.needs_news and not self.metadata.has_answered(call.first_refresh)
+
     def _is_of_before(self, call: _PendingCall) -> bool:
-        """That something is missing in data known before the call is no answer: it is requested again."""
-        if self.cluster is call.begun_view:
+        """That something is missing in data requested before the call is no answer: it is requested again."""
+        is_of_before = not self.metadata.has_answered(call.first_refresh)
+        if is_of_before:
             self.metadata.request_update()
-        return self.cluster is call.begun_view
+        return is_of_before
 
     def _divide_by_leader(
         self, call: _PendingCall, partitions: Iterable[tuple[str, int]]
@@ -286,7 +288,7 @@ class AdminEngine:
                 is_waiting = True
             elif found.node_id in self.cluster.brokers:
                 by_node.setdefault(found.node_id, []).append(transactional_id)
-            elif self.cluster is found.view:
+            elif not self.metadata.has_answered(found.first_refresh):
                 self.metadata.request_update()  # it has just joined, or is leaving
                 is_waiting = True
             else:
@@ -356,7 +358,7 @@ class AdminEngine:
         if isinstance(purpose, _BrokerRequest):
             self._on_part_answered(purpose, answer)
         elif isinstance(purpose, LookupRequest):
-            for transactional_id, failure in self._lookup.on_answer(answer, self.cluster).items():
+            for transactional_id, failure in self._lookup.on_answer(answer, self.metadata.next_number).items():
                 self._on_looked_up(transactional_id, failure)
         else:
             self.metadata.on_answer(now_ms, answer)
@@ -383,7 +385,7 @@ class AdminEngine:
     def _on_node_lost(self, node_id: int) -> None:
         """Other brokers may be leaders and coordinators by now."""
         self._lookup.forget_node(node_id)
-        self.metadata.request_update()
+        self.metadata.request_news()
 
     # ---- timeouts --------------------------------------------------------------------------------------------------
 

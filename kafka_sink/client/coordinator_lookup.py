@@ -2,7 +2,8 @@
 
 Pending ids are looked up together, in one FindCoordinator if the broker supports many keys (KIP-699), else one request
 each. A lookup changes nothing, so a lost one is sent again, to any reachable broker. The result for an id goes to its
-waiters, success or error: they decide whether to retry.
+waiters, success or error: they decide whether to retry. If an id is forgotten while its lookup is in flight, that
+result does not count: it may be what was just found to be wrong.
 
 It must not know the waiters, nor send anything.
 """
@@ -13,7 +14,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kafka_sink.client.cluster import ClusterView
 from kafka_sink.client.outcome import CoordinatorVerdict, coordinator_verdict, describe
 from kafka_sink.client.request import Answer, Request
 from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, RemoteProtocolError, TransportError
@@ -28,10 +28,10 @@ FOUND_MAX = 10_000
 
 
 class FoundCoordinator(NamedTuple):
-    """`view` is the cluster view at that time: a coordinator that joined later is not in it."""
+    """`first_refresh` of the metadata after that: a coordinator that has just joined is not in an earlier one."""
 
     node_id: int
-    view: ClusterView
+    first_refresh: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,8 @@ class CoordinatorLookup:
         self._found: dict[str, FoundCoordinator] = {}
         # Keys only, in the order in which they were enqueued.
         self.queued: dict[str, None] = {}
-        self._asked: set[str] = set()
+        # The lookup in flight whose result counts, by key.
+        self._asked: dict[str, LookupRequest] = {}
 
     def get(self, transactional_id: str) -> FoundCoordinator | None:
         return self._found.get(transactional_id)
@@ -58,6 +59,7 @@ class CoordinatorLookup:
 
     def forget(self, transactional_id: str) -> None:
         self._found.pop(transactional_id, None)
+        self._asked.pop(transactional_id, None)
 
     def forget_others(self, transactional_ids: Collection[str]) -> None:
         """Call when an operation with these ids begins. Most writes have ids of their own, which never come again."""
@@ -73,34 +75,37 @@ class CoordinatorLookup:
         ids = tuple(self.queued)[: KEYS_MAX if is_batched else 1]
         for transactional_id in ids:
             del self.queued[transactional_id]
-        self._asked.update(ids)
+        question = LookupRequest(ids)
+        self._asked.update(dict.fromkeys(ids, question))
         keys = {"coordinator_keys": list(ids)} if is_batched else {"key": ids[0]}
         body = {"key_type": TRANSACTION_KEY, **keys}
         versions = (FIRST_BATCHED, FIND_COORDINATOR.version_max) if is_batched else (1, FIRST_BATCHED - 1)
-        return Request(FIND_COORDINATOR, body, LookupRequest(ids), self._request_timeout_ms, *versions)
+        return Request(FIND_COORDINATOR, body, question, self._request_timeout_ms, *versions)
 
-    def on_answer(self, answer: Answer, view: ClusterView) -> dict[str, KafkaSinkError | None]:
+    def on_answer(self, answer: Answer, first_refresh: int) -> dict[str, KafkaSinkError | None]:
         """Results for the requested ids: None if found, else the error. Missing ids are looked up again."""
         question: LookupRequest = answer.request.purpose
-        self._asked.difference_update(question.transactional_ids)
+        ids = [each for each in question.transactional_ids if self._asked.get(each) is question]
+        for each in ids:
+            del self._asked[each]
         failure = answer.failure
         if isinstance(failure, (TransportError, RemoteProtocolError)):
-            self.queued.update(dict.fromkeys(question.transactional_ids))
+            self.queued.update(dict.fromkeys(ids))
             return {}
         if failure is not None:
-            return dict.fromkeys(question.transactional_ids, failure)
+            return dict.fromkeys(ids, failure)
         assert answer.body is not None
         is_batched = answer.request.version >= FIRST_BATCHED
         rows = answer.body["coordinators"] if is_batched else [{**answer.body, "key": question.transactional_ids[0]}]
         results: dict[str, KafkaSinkError | None] = dict.fromkeys(
-            question.transactional_ids, RemoteProtocolError("an answer to FindCoordinator leaves out what was asked")
+            ids, RemoteProtocolError("an answer to FindCoordinator leaves out what was asked")
         )
         for row in rows:
             if row["key"] not in results:
                 continue
             results[row["key"]] = _refusal_error(row["key"], row["error_code"])
             if not row["error_code"]:
-                self._found[row["key"]] = FoundCoordinator(row["node_id"], view)
+                self._found[row["key"]] = FoundCoordinator(row["node_id"], first_refresh)
         return results
 
 

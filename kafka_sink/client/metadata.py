@@ -3,6 +3,10 @@
 Topics are requested by name only. A full refresh requests every topic in use, a partial one only new topics, so that a
 first record does not wait for a thousand known topics. One request is in flight at a time.
 
+Full refreshes are numbered, since a response says how things were when it was requested. Whoever doubts the view gets
+the number of the first refresh that counts (`request_news`): a response to an earlier one may be from before the doubt,
+even if it comes later. It may have waited in a socket since the caller's last operation.
+
 There is always a wait between two requests; it grows after a failure, and after a response with nothing new (a topic
 that does not exist yet is requested repeatedly). A new topic does not wait.
 
@@ -50,6 +54,9 @@ class MetadataRequest:
 
     topics: tuple[str, ...]
     is_partial: bool
+    # Of a full refresh.
+    number: int = 0
+    asked_ms: int = 0
 
 
 class Metadata:
@@ -64,8 +71,9 @@ class Metadata:
         self._is_full_wanted = True
         self._question: MetadataRequest | None = None
         self._succeeded_ms: int | None = None
-        # Answers that named every topic in use.
-        self.answer_count = 0
+        # Full refreshes: the last one that was sent, the newest one that was answered, and the first one wanted.
+        self._asked_number = self._answered_number = self._wanted_number = 0
+        self._answered_asked_ms = 0
         self._allowed_at_ms = 0
         self._failures = 0
         self._answers_without_news = 0
@@ -96,24 +104,33 @@ class Metadata:
         self._new_topics -= forgotten
         self.view = without_topics(self.view, forgotten)
 
-    def is_newer_than(self, moment_ms: int) -> bool:
-        return self._succeeded_ms is not None and self._succeeded_ms > moment_ms
+    @property
+    def next_number(self) -> int:
+        """Of the next refresh, the first whose response is about now."""
+        return self._asked_number + 1
+
+    def has_answered(self, number: int) -> bool:
+        """Whether this refresh or a later one was answered."""
+        return self._answered_number >= number
 
     def request_update(self) -> None:
-        """A leader was wrong or is missing. The request is sent as soon as the back-off allows."""
+        """Something is missing in the view. The response to a refresh in flight may have it, otherwise call again. The
+        request is sent as soon as the back-off allows."""
         self._is_full_wanted = True
+
+    def request_news(self) -> int:
+        """The view is in doubt, or its age unknown: returns the number of the refresh that will tell. An unchanged
+        response does not increase the wait."""
+        self._wanted_number = self.next_number
+        self._answers_without_news = 0
+        return self._wanted_number
 
     def is_just_learnt(self, now_ms: int) -> bool:
         """Nothing contradicts the view, and it is younger than the shortest wait between two requests: a new request
         would only cost time."""
-        is_doubted = self._is_full_wanted or self._nodes.losses != self._losses_seen
-        is_young = self._succeeded_ms is not None and now_ms < self._succeeded_ms + self._options.retry_backoff_ms
+        is_doubted = self._wants_full or self._nodes.losses != self._losses_seen
+        is_young = self._answered_number > 0 and now_ms < self._answered_asked_ms + self._options.retry_backoff_ms
         return is_young and not is_doubted
-
-    def refresh(self) -> None:
-        """A caller wants the current view though nothing is wrong: an unchanged response does not increase the wait."""
-        self._is_full_wanted = True
-        self._answers_without_news = 0
 
     def topic_error(self, topic: str) -> KafkaSinkError | None:
         """An error that makes waiting for the topic pointless. None if unknown: it may be created."""
@@ -143,6 +160,10 @@ class Metadata:
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
+    @property
+    def _wants_full(self) -> bool:
+        return self._is_full_wanted or self._answered_number < self._wanted_number
+
     def _wants_request(self, now_ms: int) -> bool:
         """Whether to send a request now. Also decides to rebootstrap."""
         if self._nodes.losses != self._losses_seen:
@@ -150,7 +171,7 @@ class Metadata:
             self._is_full_wanted = True  # a broker was lost: its partitions have a new leader, or soon will
         if self._question is not None or now_ms < self._allowed_at_ms:
             return False
-        if not (self._is_full_wanted or self._new_topics or self._is_expired(now_ms)):
+        if not (self._wants_full or self._new_topics or self._is_expired(now_ms)):
             return False
         if self._wanting_since_ms is None:
             self._wanting_since_ms = now_ms
@@ -166,9 +187,11 @@ class Metadata:
         node_id = self._nodes.any_usable(now_ms) if self._wants_request(now_ms) else None
         if node_id is None:
             return
-        is_partial = not self._is_full_wanted and not self._is_expired(now_ms)
+        is_partial = not self._wants_full and not self._is_expired(now_ms)
         topics = tuple(sorted(self._new_topics if is_partial else self._last_used_ms))
-        self._question = MetadataRequest(topics, is_partial)
+        if not is_partial:
+            self._asked_number += 1
+        self._question = MetadataRequest(topics, is_partial, self._asked_number, now_ms)
         body = {
             "topics": [{"name": topic} for topic in topics],
             "allow_auto_topic_creation": self._options.allow_auto_create_topics,
@@ -180,7 +203,7 @@ class Metadata:
         """When to call again without an event. While a request is in flight its timeout counts."""
         if self._question is not None:
             return None
-        if self._is_full_wanted or self._new_topics or self._succeeded_ms is None:
+        if self._wants_full or self._new_topics or self._succeeded_ms is None:
             due_ms = self._allowed_at_ms
         else:
             due_ms = max(self._allowed_at_ms, self._succeeded_ms + self._options.metadata_max_age_ms)
@@ -248,7 +271,7 @@ class Metadata:
         if not question.is_partial:
             self._is_full_wanted = False
             self._succeeded_ms = now_ms
-            self.answer_count += 1
+            self._answered_number, self._answered_asked_ms = question.number, question.asked_ms
         self._is_full_wanted = self._is_full_wanted or _is_incomplete(body, view, question)
         self.view = self._without_unused(view, now_ms)
         self._new_topics.difference_update(question.topics)

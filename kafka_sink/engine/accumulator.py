@@ -32,7 +32,8 @@ class Accumulator:
         self._retried: set[TopicPartition] = set()
         # By leader: the partitions with queued batches; the first is next.
         self._waiting: dict[int, dict[TopicPartition, None]] = {}
-        self._leaderless: dict[TopicPartition, None] = {}
+        # Partitions with queued batches and no leader, by the view of the last readiness.
+        self.leaderless: dict[TopicPartition, None] = {}
         self._cluster = ClusterView()
 
     def __iter__(self) -> Iterator[ProducerBatch]:
@@ -86,7 +87,7 @@ class Accumulator:
         """Nodes with something to send, topics without a known leader, and when the next back-off ends."""
         if cluster is not self._cluster:
             self._sort(cluster)
-        leaderless = list(dict.fromkeys([topic for topic, _ in self._leaderless])) if self._leaderless else []
+        leaderless = list(dict.fromkeys([topic for topic, _ in self.leaderless])) if self.leaderless else []
         if not self._retried:
             return list(self._waiting), leaderless, None
         back_off_ends_ms: list[int] = []
@@ -173,19 +174,19 @@ class Accumulator:
         order += self._queues
         self._cluster = cluster
         self._waiting.clear()
-        self._leaderless.clear()
+        self.leaderless.clear()
         for topic_partition in dict.fromkeys(order):
             self._put_in(topic_partition)
 
     def _put_in(self, topic_partition: TopicPartition) -> None:
         leader = self._cluster.leader_with_epoch(*topic_partition)
         if leader is None:
-            self._leaderless[topic_partition] = None
+            self.leaderless[topic_partition] = None
         else:
             self._waiting.setdefault(leader.leader_id, {})[topic_partition] = None
 
     def _take_out(self, topic_partition: TopicPartition) -> None:
-        self._leaderless.pop(topic_partition, None)
+        self.leaderless.pop(topic_partition, None)
         leader = self._cluster.leader_with_epoch(*topic_partition)
         if leader is not None:
             waiting = self._waiting.get(leader.leader_id, {})

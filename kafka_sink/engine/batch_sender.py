@@ -44,9 +44,8 @@ class BatchSender:
         transaction: Transaction | None,
         commands: list[Command],
         loads: dict[str, dict[int, int]],
-        view: ClusterView,
     ) -> None:
-        """`commands`: the list to which it appends the ends of batches. `view`: from before this producer."""
+        """`commands`: the list to which it appends the ends of batches."""
         self._options = options
         self._backoff = backoff
         self.commands = commands
@@ -71,8 +70,8 @@ class BatchSender:
             busy, may_send = set[TopicPartition](), self._may_send
             self._busy = busy
             self._may_send = lambda batch: batch.topic_partition not in busy and may_send(batch)
-        # It may be out of date, also about the ids of topics.
-        self._earlier_view = view
+        # Whether the ids of topics in the cluster view were requested since this producer began.
+        self.has_current_ids = False
         # Ids of the topics that the records went to whose response is being read.
         self._acked_ids: Mapping[str, bytes] = {}
         self.incomplete: dict[ProducerBatch, None] = {}
@@ -148,6 +147,13 @@ class BatchSender:
         oldest = min((batch.opened_ms for batch in self.incomplete), default=None)
         self.next_expiry_ms = None if oldest is None else oldest + limit_ms
 
+    def give_up_lost_partitions(self, loss_of: Callable[[str, int], str]) -> None:
+        """Gives up queued batches whose partition is gone for good. `loss_of`: how it was lost; empty: it was not."""
+        losses = {key: loss for key in self.accumulator.leaderless if (loss := loss_of(*key))}
+        for batch in [batch for batch in self.accumulator if batch.topic_partition in losses] if losses else ():
+            self.accumulator.remove(batch)
+            self._give_up(batch, failure.lost_partition_error(batch, losses[batch.topic_partition]))
+
     def settle(self) -> None:
         """Drops the queued batches of a doomed transaction; without one, resolves partitions with unknown sequences."""
         transaction, sequences = self._transaction, self._sequences
@@ -200,8 +206,9 @@ class BatchSender:
                 version_min = PRODUCE_LAST_V1 + 1
                 self._transaction.is_started = True
         self.requests_in_flight += 1
-        is_of_now = cluster is not self._earlier_view
-        return ProduceRequest(batches, topic_ids, is_of_now, self._options, self._heads, version_min, version_max)
+        return ProduceRequest(
+            batches, topic_ids, self.has_current_ids, self._options, self._heads, version_min, version_max
+        )
 
     # ---- responses ----
 

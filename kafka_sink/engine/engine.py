@@ -5,7 +5,7 @@ A step has a fixed order, so that each part sees the results of those before it:
  1  inputs            requests of the application, events of connections
  2  time-outs         of connections and requests; they are answers too
  3  answers           to Produce, Metadata and coordinator requests
- 4  expiry            batches older than delivery.timeout.ms
+ 4  expiry            batches older than delivery.timeout.ms, or of a partition that is gone
  5  settling          unknown sequences, epoch bumps, transactions that must abort
  6  transaction       the next request to a coordinator
  7  batches           drained for every leader that can take a request
@@ -33,6 +33,7 @@ from kafka_sink.engine.batch_sender import BatchSender
 from kafka_sink.engine.produce_request import ProduceRequest
 from kafka_sink.engine.producer_batch import NO_IDENTITY, ProducerBatch
 from kafka_sink.engine.producer_id import ProducerIdSource
+from kafka_sink.engine.replaced_topics import ReplacedTopics
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import Transaction, TransactionEvent, TransactionState
 from kafka_sink.engine.transaction_requests import CoordinatorClient, CoordinatorRequest, TransactionRequests
@@ -52,6 +53,7 @@ class Engine:
         # How many batches are queued, by topic and partition: one object, updated in place.
         self.queue_loads: dict[str, dict[int, int]] = {}
         self._coordinators: dict[tuple[int, str], CoordinatorClient] = {}
+        self._replaced_topics = ReplacedTopics(self.metadata)
         # Results of this step: of batches, and of operations, which are told last.
         self._completions: list[c.Command] = []
         self._finished: list[c.Finished] = []
@@ -59,8 +61,6 @@ class Engine:
         # With the number of the last batch that it waits for.
         self._flushes: list[tuple[c.PendingOperation, int]] = []
         self._closes: list[c.PendingOperation] = []
-        # Those that arrived before the producer began to close.
-        self._earlier_answers = 0
         # Why nothing is accepted or sent any more.
         self._end: KafkaSinkError | None = None
 
@@ -74,7 +74,7 @@ class Engine:
         if options.transactional_id is not None:
             self._transaction = Transaction(options.transactional_id, self._finished)
             self._transaction_requests = TransactionRequests(
-                self._transaction, options, self._backoff, self._coordinators
+                self._transaction, options, self._backoff, self._coordinators, self.metadata
             )
         elif self._sequences is not None:
             self._producer_ids = ProducerIdSource(options.request_timeout_ms, self._backoff)
@@ -85,8 +85,11 @@ class Engine:
             self._transaction,
             self._completions,
             self.queue_loads,
-            self.cluster,
         )
+        # Of the metadata: what earlier ones say of topic ids may be from before this producer.
+        self._first_refresh = self.metadata.next_number
+        # The one that shows whether partitions of a transaction to be aborted have leaders.
+        self._refresh_before_end: int | None = None
 
     # ---- published by the sender ----
 
@@ -155,6 +158,8 @@ class Engine:
             production.answers_with_hints.clear()
         if production.next_expiry_ms is not None and production.next_expiry_ms <= now_ms:
             production.expire(now_ms, self._trouble_of)
+        if production.accumulator.leaderless and self._replaced_topics.found:
+            production.give_up_lost_partitions(self._replaced_topics.loss_of)
         # Before settling: a new epoch resolves all unknown sequences of the previous transaction.
         if self._transaction is not None:
             self._adopt_identity(self._transaction)
@@ -170,7 +175,7 @@ class Engine:
                 self._send_batches(now_ms)
             if production.metadata_is_stale:
                 production.metadata_is_stale = False
-                self.metadata.request_update()
+                self.metadata.request_news()
             self.metadata.ask(now_ms)
         if self._flushes or self._closes or self._end is not None:
             self._finish_flushes_and_closes()
@@ -192,7 +197,6 @@ class Engine:
         elif isinstance(event, c.Flush):
             self._flushes.append((event.operation, self._production.appended_count))
         elif isinstance(event, c.Close):
-            self._earlier_answers = self._earlier_answers if self._closes else self.metadata.answer_count
             self._closes.append(event.operation)
             if self._transaction is not None:
                 self._transaction.abort_before_close()
@@ -246,7 +250,10 @@ class Engine:
             if identity is not None and self._sequences is not None:
                 self._sequences.adopt(identity)
         else:
+            before = self.cluster
             self.metadata.on_answer(now_ms, answer)
+            self._replaced_topics.on_answer(before)
+            self._production.has_current_ids = self.metadata.has_answered(self._first_refresh)
             if self._sequences is not None:
                 self._sequences.on_topics(self.cluster.topic_ids())
 
@@ -282,7 +289,7 @@ class Engine:
         if coordinator is not None and coordinator.node_id not in self.cluster.brokers:
             # It joined after the last metadata update; or it left, and another broker has taken over.
             self.metadata.request_update()
-            if self.metadata.is_newer_than(coordinator.found_ms):
+            if self.metadata.has_answered(coordinator.first_refresh):
                 requests.on_coordinator_gone(now_ms, coordinator.node_id, self.nodes.failure_of(coordinator.node_id))
             return
         if node_id is None:
@@ -290,6 +297,7 @@ class Engine:
         if self.nodes.can_use(node_id, now_ms):
             self.nodes.send(node_id, request, now_ms)
             requests.on_sent(request)
+            self._refresh_before_end = None
         elif self.nodes.is_throttled(node_id, now_ms):
             # It is still the coordinator. A lookup would use up the quota again, and nothing else would ever be sent.
             requests.trouble = THROTTLED
@@ -306,12 +314,11 @@ class Engine:
         if not (self._closes and is_aborting and partitions):
             return False
         topics = {topic for topic, _ in partitions}
-        # However young, an earlier answer may be from before the leader was lost.
-        is_fresh = self.metadata.answer_count > self._earlier_answers
-        if not (is_fresh and topics <= self.cluster.topics.keys()):
+        if self._refresh_before_end is None:
             for topic in topics:
                 self.metadata.want_topic(topic, now_ms)  # perhaps it is forgotten: metadata.max.idle.ms
-            self.metadata.refresh()
+            self._refresh_before_end = self.metadata.request_news()
+        if not self.metadata.has_answered(self._refresh_before_end):
             return True
         for topic, partition in partitions:
             if self.cluster.is_leaderless(topic, partition):

@@ -8,7 +8,7 @@ from typing import TypeVar
 from kafka_sink.client.outcome import describe
 from kafka_sink.engine.commands import PendingOperation
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.error_table.brokers import COMMIT_UNKNOWN
+from kafka_sink.error_table.brokers import COMMIT_UNKNOWN, PARTITION_GONE
 from kafka_sink.errors import AuthorizationError, DeliveryError, DeliveryTimeout, KafkaSinkError, copy_error
 from kafka_sink.wire.codes import code
 
@@ -55,6 +55,12 @@ def timeout_error(batch: ProducerBatch, delivery_timeout_ms: int, reason: str, t
     if trouble:
         text += f": {trouble}"
     return _delivery_error(DeliveryTimeout, batch, f"{text}. {_safety(batch)}", None)
+
+
+def lost_partition_error(batch: ProducerBatch, loss: str) -> DeliveryError:
+    error = _delivery_error(DeliveryError, batch, f"{_records(batch)} given up: {loss}. {_safety(batch)}", None)
+    error.name = PARTITION_GONE.name
+    return error
 
 
 def dropped_error(batch: ProducerBatch, cause: KafkaSinkError) -> DeliveryError:

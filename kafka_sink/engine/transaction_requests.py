@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kafka_sink.client.backoff import Backoff
+from kafka_sink.client.metadata import Metadata
 from kafka_sink.client.outcome import CoordinatorVerdict, coordinator_verdict, describe
 from kafka_sink.client.request import Answer, Request
 from kafka_sink.engine.commands import SendOffsets
@@ -85,7 +86,8 @@ class CoordinatorRequest:
 
 class CoordinatorClient(NamedTuple):
     node_id: int
-    found_ms: int
+    # Of the metadata after that: a coordinator that has just joined is not in an earlier one.
+    first_refresh: int
 
 
 class TransactionRequests:
@@ -95,6 +97,7 @@ class TransactionRequests:
         options: ProducerOptions,
         backoff: Backoff,
         coordinators: dict[tuple[int, str], CoordinatorClient],
+        metadata: Metadata,
     ) -> None:
         """`coordinators`: by type and name of the key. They outlive this producer and save the next one of the same id
         a lookup; if one has moved, the broker answers NOT_COORDINATOR."""
@@ -103,6 +106,7 @@ class TransactionRequests:
         self._request_timeout_ms = options.request_timeout_ms
         self._backoff = backoff
         self._coordinators = coordinators
+        self._metadata = metadata
         self.is_waiting = False
         # Whether an earlier try of the registration in flight may have begun the transaction.
         self._start_was_unknown = False
@@ -310,7 +314,7 @@ class TransactionRequests:
     def _on_done(self, now_ms: int, asked: CoordinatorRequest, body: Mapping[str, Any]) -> None:
         transaction = self._transaction
         if asked.api is FIND_COORDINATOR:
-            self._coordinators[self._key(asked)] = CoordinatorClient(body["node_id"], now_ms)
+            self._coordinators[self._key(asked)] = CoordinatorClient(body["node_id"], self._metadata.next_number)
             if len(self._coordinators) > COORDINATORS_MAX:
                 del self._coordinators[next(iter(self._coordinators))]
         elif asked.api is INIT_PRODUCER_ID:

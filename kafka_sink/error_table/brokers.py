@@ -253,3 +253,12 @@ COMMIT_UNKNOWN = _of_sending(
     data="All records of the transaction are visible, or none.",
     page="producer.md#transactions",
 )
+PARTITION_GONE = _of_sending(
+    "PKS-5010", "topic was created again with fewer partitions",
+    "Somebody deleted the topic and created it again while rows were on their way to a partition that is gone. The "
+    "text has both topic ids and numbers of partitions.",
+    "Spark retries the task or the batch, which then uses the new topic. Rows with a partition column "
+    "need partitions that exist. What was in the old topic is gone.",
+    ("was deleted and created again: it had",),
+    page="operations.md",
+)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 import pytest
 
-from kafka_sink.errors import CommitAborted, DeliveryError, TransactionAborted
+from kafka_sink.errors import CommitAborted, DeliveryError, KafkaSinkError, TransactionAborted
 from kafka_sink.records.assembler import CHUNK_BYTES
 from kafka_sink.spark import task
 from kafka_sink.spark.writer import CommitMessage
@@ -34,6 +34,12 @@ def kafka(request: pytest.FixtureRequest, kafka_of: Callable[[str, int], KafkaCl
 def recreate(stream: BareStream) -> None:
     stream.kafka.delete_topic(stream.topic)
     stream.kafka.create_topic(stream.topic, PARTITIONS)
+
+
+def sent_to(partition: int) -> pa.RecordBatch:
+    # The number of bytes that a task collects before it sends.
+    values = pa.array([bytes(CHUNK_BYTES // 3 + 1)] * 3)
+    return pa.RecordBatch.from_pydict({"value": values, "partition": pa.array([partition] * 3, pa.int32())})
 
 
 @pytest.mark.parametrize("tasks_before", [1, 3], ids=["between-tasks", "before-the-commit"])
@@ -74,11 +80,6 @@ def test_a_task_that_writes_to_both_topics_of_one_name_is_not_committed(
     Where Produce has no topic ids, the driver finds out."""
     stream = stream_on(kafka, is_direct=True, kafka__linger__ms=0)
 
-    def sent_to(partition: int) -> pa.RecordBatch:
-        # The number of bytes that a task collects before it sends.
-        values = pa.array([bytes(CHUNK_BYTES // 3 + 1)] * 3)
-        return pa.RecordBatch.from_pydict({"value": values, "partition": pa.array([partition] * 3, pa.int32())})
-
     def rows() -> Iterable[pa.RecordBatch]:
         yield sent_to(0)
         wait_until(lambda: end_offsets(*where, "read_uncommitted")[0] > 0, "the row arrives")
@@ -94,6 +95,30 @@ def test_a_task_that_writes_to_both_topics_of_one_name_is_not_committed(
         query.run_batch()
         query.run_batch()
     stream.check(2)
+
+
+def test_a_task_does_not_wait_for_a_partition_that_the_new_topic_does_not_have(
+    stream_on: Callable[..., BareStream], kafka: KafkaCluster
+) -> None:
+    """The row was routed by what was known of the old topic. Otherwise it would wait for delivery.timeout.ms."""
+    stream = stream_on(kafka, is_direct=True, kafka__linger__ms=0)
+    where = kafka.bootstrap_servers, stream.topic
+
+    def rows() -> Iterable[pa.RecordBatch]:
+        yield sent_to(1)
+        wait_until(lambda: end_offsets(*where, "read_uncommitted")[1] > 0, "the row arrives")
+        kafka.delete_topic(stream.topic)
+        kafka.create_topic(stream.topic, 1)
+        yield sent_to(1)
+
+    with stream.query() as query:
+        query.plan()
+        planned = bare_work.plan(stream.settings)
+        with pytest.raises(KafkaSinkError, match=r"it had \d+ partitions .* has 1 .* partition 1 is gone"):
+            task.write_task(planned._options, planned._columns, rows(), query.place(0))
+        recreate(stream)  # the rows of the batch name three partitions
+        query.run_batch()
+    stream.check(1)
 
 
 def test_batches_after_the_topic_was_created_again_go_into_the_new_one(direct_stream: BareStream) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -191,13 +192,84 @@ def test_what_needs_leaders_is_not_sent_while_one_is_missing(driver: AdminDriver
     assert driver.reply_to(third).kind is ResponseKind.ANSWERED and driver.count(END_TXN) == 3
 
 
+def older_answer(driver: AdminDriver) -> Callable[[], None]:
+    """A refresh of the metadata is in flight, from now. Returns what delivers its response; later ones are answered."""
+    driver.sleep(1_000)
+    driver.cluster.scripts[METADATA.key] = lambda _: None
+    driver.asking.metadata.request_update()
+    driver.run()
+    (older,) = driver.cluster.pending_of(METADATA)
+    body = driver.cluster.metadata_body(older)
+
+    def deliver() -> None:
+        driver.cluster.scripts[METADATA.key] = driver.cluster.metadata_body
+        driver.cluster.answer(older, body)
+        driver.run()
+
+    return deliver
+
+
+def test_an_answer_requested_before_a_transaction_is_ended_says_nothing_about_leaders(driver: AdminDriver) -> None:
+    known = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 1),))
+    assert driver.reply_to(known).kind is ResponseKind.ANSWERED
+    deliver = older_answer(driver)
+    driver.cluster.move_leader("t", 1, -1)
+    question = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 1),))
+    deliver()
+    assert driver.count(END_TXN) == 1, "it comes later, but says how things were before"
+    driver.sleep(1_000)
+    assert driver.reply_to(question).kind is ResponseKind.LEADERLESS and driver.count(END_TXN) == 1
+
+
+def test_an_answer_that_took_long_is_as_old_as_its_request(driver: AdminDriver) -> None:
+    known = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 1),))
+    assert driver.reply_to(known).kind is ResponseKind.ANSWERED
+    deliver = older_answer(driver)
+    driver.sleep(5_000)
+    deliver()
+    driver.cluster.move_leader("t", 1, -1)
+    question = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 1),))
+    driver.sleep(1_000)
+    assert driver.reply_to(question).kind is ResponseKind.LEADERLESS and driver.count(END_TXN) == 1
+
+
+def test_a_coordinator_has_not_left_because_older_metadata_do_not_have_it(driver: AdminDriver) -> None:
+    for name, node_id in (("x", 0), ("y", 1), ("z", 2)):  # each broker is connected
+        driver.coordinators[name] = node_id
+        driver.ask(Coordinator(name), END_TXN, END_BODY)
+    deliver = older_answer(driver)
+    driver.cluster.brokers[7] = ("host7", 9092)
+    driver.coordinators["b"] = 7
+    question = driver.ask(Coordinator("b"), END_TXN, END_BODY)
+    deliver()
+    driver.sleep(1_000)
+    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+
+
+def test_a_lookup_in_flight_does_not_count_for_an_id_whose_coordinator_was_found_wrong(driver: AdminDriver) -> None:
+    driver.coordinators["b"] = 1
+    driver.cluster.scripts[FIND_COORDINATOR.key] = lambda _: None
+    first = driver.ask(Coordinator("b"), END_TXN, END_BODY)
+    (older,) = driver.cluster.pending_of(FIND_COORDINATOR)
+    body = driver._find_coordinator(older)
+    driver.coordinators["b"] = 2
+    again = driver.ask(Coordinator("b"), END_TXN, END_BODY, find_again=True)
+    driver.cluster.scripts[FIND_COORDINATOR.key] = driver._find_coordinator
+    driver.cluster.answer(older, body)
+    for newer in driver.cluster.pending_of(FIND_COORDINATOR):
+        driver.cluster.answer(newer, driver._find_coordinator(newer))
+    driver.run()
+    assert driver.reply_to(first).kind is driver.reply_to(again).kind is ResponseKind.ANSWERED
+    assert [node_id for node_id, _ in driver.asked(END_TXN)] == [2, 2]
+
+
 def test_an_answer_about_other_topics_says_nothing_about_leaders(driver: AdminDriver) -> None:
     assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).kind is ResponseKind.ANSWERED
     driver.cluster.move_leader("t", 1, -1)
     driver.sleep(1_000)
     driver.cluster.scripts[METADATA.key] = lambda _: None
     driver.asking.metadata.forget_topics([])  # those of the last operation
-    driver.asking.metadata.refresh()
+    driver.asking.metadata.request_update()
     driver.run()
     question = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 1),))
     (of_no_topic,) = driver.cluster.pending_of(METADATA)
@@ -415,14 +487,14 @@ def test_all_connections_to_a_broker_that_left_or_moved_are_closed(driver: Admin
     answer_all(driver)
     assert len(driver.cluster.connections_of(1)) == LANES_MAX
     driver.cluster.brokers[1] = ("host9", 9092)
-    driver.asking.metadata.refresh()
+    driver.asking.metadata.request_update()
     driver.sleep(1_000)
     assert driver.cluster.connections_of(1) == []
     many_ends(driver, 40)
     assert len(driver.cluster.connections_of(1)) == LANES_MAX
     answer_all(driver)
     del driver.cluster.brokers[1]
-    driver.asking.metadata.refresh()
+    driver.asking.metadata.request_update()
     driver.sleep(1_000)
     assert driver.cluster.connections_of(1) == []
 

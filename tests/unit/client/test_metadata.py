@@ -76,6 +76,38 @@ def test_an_answer_to_an_older_question_is_ignored() -> None:
     assert tracker.view is before
 
 
+def test_news_are_the_answer_to_a_refresh_that_was_requested_after_the_doubt() -> None:
+    driver, tracker = start("t")
+    driver.sleep(1_000)
+    driver.cluster.scripts[METADATA.key] = lambda _: None
+    tracker.request_update()
+    driver.run()
+    (older,) = driver.cluster.pending_of(METADATA)
+    refresh = tracker.request_news()
+    tracker.want_topic("u", driver.now_ms)
+    driver.cluster.scripts[METADATA.key] = driver.cluster.metadata_body
+    driver.cluster.answer(older, driver.cluster.metadata_body(older))
+    driver.run()
+    assert not tracker.has_answered(refresh) and not tracker.is_just_learnt(driver.now_ms)
+    driver.sleep(100)
+    assert tracker.has_answered(refresh)
+    asked = driver.cluster.requests_of(METADATA)[-1]
+    assert [topic["name"] for topic in asked.body["topics"]] == ["t", "u"], "not only the new topic"
+
+
+def test_a_lost_refresh_is_no_news() -> None:
+    driver, tracker = start("t")
+    driver.sleep(1_000)
+    driver.cluster.scripts[METADATA.key] = lambda _: None
+    refresh = tracker.request_news()
+    driver.run()
+    driver.lose()
+    assert not tracker.has_answered(refresh)
+    driver.cluster.scripts[METADATA.key] = driver.cluster.metadata_body
+    driver.sleep(1_000)
+    assert tracker.has_answered(refresh)
+
+
 def test_leader_epochs_of_answers_before_version_9_are_ignored() -> None:
     cluster = FakeCluster({0: ("a", 9092)}, {"t": {0: 0}}, api_versions={METADATA.key: (4, 8)})
     cluster.leader_epochs["t", 0] = 10

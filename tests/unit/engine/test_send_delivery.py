@@ -301,19 +301,6 @@ def test_a_batch_that_expires_behind_a_quota_says_so() -> None:
     assert "throttles this client, because a quota" in str(timeout_of(driver, behind))
 
 
-def test_a_batch_for_a_partition_that_is_gone_says_so_when_it_expires() -> None:
-    """The topic was created again with fewer partitions: the old ones are not merely without a leader."""
-    driver = EngineDriver(leaders=(0, 0, 0), warm=[0], **OPTIONS)
-    tried = driver.send(partition=2)
-    driver.cluster.topics["t"], driver.cluster.topic_ids["t"] = {0: 0}, bytes(15) + b"\x09"
-    driver.answer(UNKNOWN_TOPIC_ID)
-    driver.sleep(1_000)
-    untried = driver.send(partition=2)
-    driver.sleep(DELIVERY_TIMEOUT_MS)
-    for batch in (tried, untried):
-        assert "topic t now ends with partition 0" in str(timeout_of(driver, batch))
-
-
 def test_each_batch_expires_in_its_own_time_whatever_became_of_the_others() -> None:
     driver = without_a_leader()
     batches = []

@@ -23,7 +23,9 @@ from kafka_sink.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
+    FIND_COORDINATOR,
     INIT_PRODUCER_ID,
+    METADATA,
     PRODUCE,
     TXN_OFFSET_COMMIT,
 )
@@ -101,9 +103,61 @@ def test_closing_leaves_a_transaction_open_that_brokers_could_not_end_in_every_p
 def test_closing_believes_no_answer_from_before_however_young_it_is(transaction_version: int) -> None:
     driver = started(transaction_version)
     driver.run_for(1_000)
-    driver.engine.metadata.refresh()
+    driver.engine.metadata.request_update()
     driver.run()
     close_without_leader(driver)
+
+
+def test_closing_believes_no_answer_that_was_requested_before_however_late_it_comes(transaction_version: int) -> None:
+    driver = started(transaction_version)
+    driver.run_for(1_000)
+    answer, driver.cluster.scripts[METADATA.key] = driver.cluster.metadata_body, lambda _: None
+    driver.engine.metadata.request_update()
+    driver.run()
+    (older,) = driver.cluster.pending_of(METADATA)
+    body = answer(older)
+    driver.cluster.move_leader("t", 0, -1)
+    closed = driver.close()
+    driver.cluster.scripts[METADATA.key] = answer
+    driver.cluster.answer(older, body)
+    driver.run()
+    driver.run_for(2_000)
+    assert driver.ok(closed) and driver.count(END_TXN) == 0
+
+
+def test_closing_looks_for_leaders_again_before_each_try_of_the_abort(transaction_version: int) -> None:
+    driver = started(transaction_version)
+    driver.run_for(1_000)
+    driver.fail(END_TXN, 16)
+    closed = driver.close()
+    assert driver.is_waiting(closed) and driver.count(END_TXN) == 1
+    driver.cluster.move_leader("t", 0, -1)
+    driver.run_for(2_000)
+    assert driver.ok(closed) and driver.count(END_TXN) == 1
+
+
+def test_a_coordinator_is_not_given_up_because_older_metadata_do_not_have_it(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, brokers=2, leaders=(0, 1))
+    driver.begin()
+    driver.send(0)
+    driver.send(1)
+    driver.run_for(1_000)
+    answer, driver.cluster.scripts[METADATA.key] = driver.cluster.metadata_body, lambda _: None
+    driver.engine.metadata.request_update()
+    driver.run()
+    (older,) = driver.cluster.pending_of(METADATA)
+    body = answer(older)
+    driver.cluster.brokers[7] = ("host7", 9092)  # it joins, and takes over
+    driver.coordinators[TRANSACTION] = 7
+    driver.fail(END_TXN, 16)
+    commit = driver.commit()
+    driver.run_for(200)
+    assert driver.count(FIND_COORDINATOR) == 2
+    driver.cluster.scripts[METADATA.key] = answer
+    driver.cluster.answer(older, body)
+    driver.run()
+    driver.run_for(1_000)
+    assert driver.ok(commit) and driver.count(FIND_COORDINATOR) == 2
 
 
 def test_closing_leaves_a_transaction_open_also_if_its_topic_was_not_written_to_for_long(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from transaction_driver import TransactionDriver
 
 from kafka_sink.engine.commands import StartOver
+from kafka_sink.wire.apis import METADATA
 
 NEW_ID = bytes(15) + b"\x99"
 
@@ -57,8 +58,26 @@ def test_a_receipt_has_no_id_from_metadata_that_are_older_than_its_producer() ->
     driver.begin()
     driver.send(0)
     assert driver.ok(driver.commit())
-    driver.engine.metadata.request_update = lambda: None  # type: ignore[method-assign]
+    driver.engine.metadata.request_news = lambda: 0  # type: ignore[method-assign]
     start_over(driver)
+    assert ids_in_receipt(driver) == {}
+
+
+def test_a_receipt_has_no_id_from_an_answer_that_was_requested_before_its_producer() -> None:
+    driver = TransactionDriver(1)
+    driver.begin()
+    driver.send(0)
+    assert driver.ok(driver.commit())
+    driver.run_for(1_000)
+    answer, driver.cluster.scripts[METADATA.key] = driver.cluster.metadata_body, lambda _: None
+    driver.engine.metadata.request_update()
+    driver.run()
+    (older,) = driver.cluster.pending_of(METADATA)
+    body = answer(older)
+    recreate(driver)
+    assert driver.ok(driver._wish(StartOver(driver.operation_id(), "another id")))
+    driver.cluster.answer(older, body)
+    assert driver.ok(driver.init()) and driver.ok(driver.begin())
     assert ids_in_receipt(driver) == {}
 
 
