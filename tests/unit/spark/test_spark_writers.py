@@ -73,8 +73,12 @@ def test_an_abort_takes_tasks_that_left_no_message_as_they_are(monkeypatch: pyte
 def test_an_abort_of_a_stream_without_receipts_asks_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no run whose transactions it could list. With brokers that are down it would wait for them."""
     asked: list[object] = []
-    swept = CommitResult(Conclusion.ABORTED, is_swept=True)
-    monkeypatch.setattr(driver, "_use_driver", lambda *given: asked.append(given) or swept)
+
+    def use(*given: object) -> CommitResult:
+        asked.append(given)
+        return CommitResult(Conclusion.ABORTED, is_swept=True)
+
+    monkeypatch.setattr(driver, "_use_driver", use)
     monkeypatch.setattr(summary, "report_aborted", lambda *_, **__: None)
     stream_writer().abort([None, None], 7)
     assert asked == []
