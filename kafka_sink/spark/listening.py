@@ -15,6 +15,7 @@ from __future__ import annotations
 import select
 import sys
 from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 # As a module of the daemon, and as the program of a worker without one.
@@ -36,9 +37,9 @@ def is_spark_waiting() -> bool:
 
 
 def _connection() -> Any:
-    frame = sys._getframe()
+    frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "main" and frame.f_globals.get("__name__") in WORKERS:
             return frame.f_locals.get("infile")
-        frame = frame.f_back  # type: ignore[assignment]  # None at the end, which the loop asks for
+        frame = frame.f_back
     return None

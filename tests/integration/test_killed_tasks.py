@@ -4,6 +4,7 @@ finally while the others were writing. Real tasks and the driver's abort run wit
 from __future__ import annotations
 
 import logging
+import shlex
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
+from kafka_sink.cli.__main__ import main
 from kafka_sink.errors import TransactionAborted
 from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion
@@ -20,6 +22,7 @@ from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.driver import FinishedBatch, abort_batch
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import Task, TaskPlace
+from kafka_sink.spark.waiting_readers import abort_command
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster
@@ -111,11 +114,21 @@ def test_a_task_that_spark_no_longer_waits_for_begins_no_transaction(
 
 
 def test_a_task_asks_whether_spark_waits_twice_however_many_rows_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[None] = []
-    monkeypatch.setattr("kafka_sink.spark.task.is_spark_waiting", lambda: asked.append(None) or True)
+    answers = iter([True] * 9)
+    monkeypatch.setattr("kafka_sink.spark.task.is_spark_waiting", lambda: next(answers))
     with EmbeddedBroker(1, topics={"rows": 1}) as broker:
         Write(broker.bootstrap_servers, "rows").task(batches=5)
-        assert len(asked) == 2
+    assert len(list(answers)) == 7
+
+
+def test_the_command_that_the_log_names_ends_the_wait(capsys: pytest.CaptureFixture[str]) -> None:
+    with EmbeddedBroker(1, topics={"rows": 1, "__pykafka_sink_ledger": 1}) as broker:
+        write = Write(broker.bootstrap_servers, "rows", BatchKey("", "export-1"))
+        write.task()
+        _, *words = shlex.split(abort_command(write.options, "sink-rows"))
+        assert write.is_open() and main([*words, "--yes"]) == 0
+        assert f"aborted sink-rows-{RUN}-0-11" in capsys.readouterr().out
+        wait_until(lambda: not write.is_open(), "the transaction is aborted")
 
 
 def test_a_write_aborts_nothing_of_another_run_nor_of_a_run_that_is_not_its_own() -> None:
