@@ -97,7 +97,8 @@ class Declined(Exception):
     """The user declined."""
 
 
-GO_ON, YES = "Go on? [yes/no] ", ("y", "yes")
+GO_ON = "Go on? [yes/no] "
+YES: tuple[str, ...] = ("y", "yes")
 
 
 def confirm(

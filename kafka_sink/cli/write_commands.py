@@ -92,12 +92,12 @@ def confirm_abort(given: argparse.Namespace, shown: Sequence[str], signs: Sequen
     """Shows what is alive, also with --yes. Words are asked for before the work of a query that seems to run is
     aborted."""
     lines = [*shown, "", *(line for one in signs for line in one.lines()), ""]
+    question, answers = GO_ON, YES
     if any(one.reason_to_think_it_lives() for one in signs):
         lines += TAKING_OVER
-        question, answers = f'Type "{TAKE_OVER}" to go on: ', [TAKE_OVER]
+        question, answers = f'Type "{TAKE_OVER}" to go on: ', (TAKE_OVER,)
     else:
         lines.append("Decided transactions will be committed, all others of this sink aborted.")
-        question, answers = GO_ON, YES
     if given.yes:
         print_error("\n".join(lines))
     confirm(given, lines, question, answers)

@@ -141,7 +141,11 @@ PRESETS: Mapping[str, Preset] = {
         "WarpStream",
         {"kafka.batch.size": "1000000"},
         needs=("Large batches: each produce request waits for the object store.",),
-        cannot=("DescribeProducers, which the sink does not need.", _OLDER_TRANSACTIONS, _OLDER_SWEEP),
+        cannot=(
+            "DescribeProducers: some aborts by other clients are not seen before a commit.",
+            _OLDER_TRANSACTIONS,
+            _OLDER_SWEEP,
+        ),
         sources=("https://docs.warpstream.com/warpstream/reference/protocol-and-feature-support",),
     ),
     "bufstream": Preset(

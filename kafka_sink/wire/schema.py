@@ -174,13 +174,26 @@ def _field_codec(field: Field, version: int, flexible: bool) -> Codec:
             codec = primitive_codec(element, flexible, False)
         if codec.size_min == 0:
             raise LocalProtocolError(f"elements of {field.name} may be empty: a count of them would not be bounded")
-        return _array_codec(element, codec, flexible, nullable)
+        return _array_codec(element, codec, flexible, nullable, _flat_block(field.fields, version, flexible))
     if field.type == "struct":
         return compile_fields(field.fields, version, flexible)
     return primitive_codec(field.type, flexible, nullable)
 
 
-def _array_codec(element: str, codec: Codec, flexible: bool, nullable: bool) -> Codec:
+def _flat_block(fields: Sequence[Field], version: int, flexible: bool) -> _Run | None:
+    """For arrays of structs that consist of numbers: all elements are decoded at once, if none has tagged fields. A
+    partition may have thousands of producers (DescribeProducers)."""
+    if not fields or any(one.type not in FIXED_FORMATS or one.tag is not None for one in fields):
+        return None
+    if not all(one.is_in(version) for one in fields):
+        return None
+    formats = "".join(FIXED_FORMATS[one.type] for one in fields)
+    # The last byte of an element is the number of its tagged fields.
+    packer = Struct(f">{formats}{'x' if flexible else ''}")
+    return _Run(tuple(one.name for one in fields), (), packer)
+
+
+def _array_codec(element: str, codec: Codec, flexible: bool, nullable: bool, flat: _Run | None = None) -> Codec:
     read_length, write_length, length_bytes = array_length_codec(flexible)
     read_element, write_element, size_min = codec
     # bool is left out: lists of it are rare; metadata has lists of integers.
@@ -194,6 +207,13 @@ def _array_codec(element: str, codec: Codec, flexible: bool, nullable: bool) -> 
             raise length_error(count, data, position)
         if letter is not None:
             return list(unpack_from(f">{count}{letter}", data, position)), position + count * size_min
+        if flat is not None:
+            block = data[position : position + count * size_min]
+            if not flexible or block[size_min - 1 :: size_min].count(0) == count:
+                names = flat.names
+                return [dict(zip(names, row, strict=True)) for row in flat.packer.iter_unpack(block)], position + len(
+                    block
+                )
         values = []
         for _ in range(count):
             value, position = read_element(data, position)

@@ -120,8 +120,12 @@ def sink_id_of(settings: Mapping[str, str]) -> str:
 
 
 class BareQuery:
-    def __init__(self, checkpoint: Checkpoint, settings: Mapping[str, str], *, tasks: int = TASKS) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, settings: Mapping[str, str], *, tasks: int = TASKS, is_sorted: bool = False
+    ) -> None:
+        """`is_sorted`: the rows of a task are sorted by partition, as in an export."""
         self.checkpoint = checkpoint
+        self._is_sorted = is_sorted
         self.settings = dict(settings)
         self.run_id = str(uuid.uuid4())
         self._tasks = tasks
@@ -176,10 +180,11 @@ class BareQuery:
         sink_id = sink_id_of_query(sink_id_of(self.settings), self.checkpoint.query_id)
         return TaskPlace(key, run_of_query(self.run_id), number, self._attempt, sink_id)
 
-    def rows(self, number: int) -> range:
+    def rows(self, number: int) -> Sequence[int]:
         """A task's share of the batch, in the order of the source."""
         start, share = self.batch_id * ROWS, ROWS // self._tasks
-        return range(start + number * share, start + (number + 1) * share)
+        found = range(start + number * share, start + (number + 1) * share)
+        return sorted(found, key=lambda row: (row % PARTITIONS, row)) if self._is_sorted else found
 
     def write_task(self, number: int, role: str = "tasks") -> Any:
         place = self.place(number)
