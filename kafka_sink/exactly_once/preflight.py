@@ -152,9 +152,7 @@ class Preflight(DescribeTransactions):
     """Describes the transactions of a batch and where they are open, and waits until each partition that they wrote to
     has a leader."""
 
-    def __init__(
-        self, settings: DeliverySettings, receipts: Sequence[TaskReceipt], now_ms: int, *, has_ledger: bool = True
-    ) -> None:
+    def __init__(self, settings: DeliverySettings, receipts: Sequence[TaskReceipt], now_ms: int) -> None:
         self._checked = [(each.transaction, each) for each in receipts if each.transaction is not None]
         self._transactional_ids = [transaction.transactional_id for transaction, _ in self._checked]
         super().__init__(settings, self._transactional_ids, now_ms)
@@ -163,9 +161,7 @@ class Preflight(DescribeTransactions):
         self._ask_leaders(now_ms, OPEN_PARTS)
         self._topic_ids = {(topic, one) for receipt in receipts for topic, one in receipt.topic_ids.items()}
         self._leaderless = ""
-        topics = sorted({topic for topic, _ in self._partitions})
-        if has_ledger:
-            topics.append(settings.ledger_topic)
+        topics = [*sorted({topic for topic, _ in self._partitions}), settings.ledger_topic]
         body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
         self.queue.ask(now_ms, LEADERS, AnyBroker(), METADATA, body)
 

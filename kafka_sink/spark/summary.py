@@ -54,19 +54,25 @@ def report_aborted(batch: FinishedBatch, conclusion: Conclusion | None) -> None:
         said = "they are aborted, except those that a warning above names; nothing of the batch is visible"
     elif conclusion is None:
         said = "nothing of the batch is visible"
-    elif key.has_ledger:
-        commands = CommandTexts(broker_arguments(options.producer), options.ledger_topic)
-        said = (
-            "a decision to commit was made or cannot be ruled out, so nothing that it may name was aborted. The next "
-            f"run of the query, or `{commands.recover(sink_id_of_query(batch.sink_id, key.query_id))}`, finishes it"
-            f"{commands.hint}"
+    elif conclusion is Conclusion.RECOVERED:
+        _LOGGER.error(
+            "%s: its commit had begun, and was interrupted after the decision. It is finished now, and all of its %d "
+            "rows are visible. Spark reports this write as failed all the same: do not write it again",
+            key,
+            summary.row_count,
         )
+        return
     else:
-        said = (
-            "they could not all be aborted. If its commit had begun, because every task had succeeded, some or all of "
-            "them may be visible, and nothing finishes it later: look into the topic before it is written again. The "
-            "others end by their time-out. With sink.id and batch.id a write has a ledger, and can be repeated"
-        )
+        commands = CommandTexts(broker_arguments(options.producer), options.ledger_topic)
+        recover = commands.recover(sink_id_of_query(batch.sink_id, key.query_id))
+        said = "a decision to commit was made or cannot be ruled out, so nothing that it may name was aborted. "
+        if key.is_named:
+            said += f"The next run of the query, or `{recover}`, finishes it{commands.hint}"
+        else:
+            said += (
+                f"Do not write it again yet: `{commands.ledger(batch.sink_id)}` shows whether it is open, and "
+                f"`{recover}` finishes it. If it is not there, look into the topic{commands.hint}"
+            )
     rows = f"{summary.receipt_count} of its tasks had written {summary.row_count} rows"
     _LOGGER.warning("%s failed after %s: %s", key, rows, said)
 

@@ -7,7 +7,7 @@
   expiry        the coordinator forgets ids that were idle for a while
   lies          for some seconds a coordinator answers wrongly, as from a stale cache
   pool          a worker process of a run uses a transactional id for one task after the other
-  unnamed       batch writes without a name: they have no ledger, and no later run can finish them
+  unnamed       batch writes without a name, which nobody writes again
   operators     operators and other clients end transactions of tasks at any moment
   cancelled     jobs of batch writes are cancelled while brokers stall, and the workers of their tasks live on; there is
                 no other fault then
@@ -54,7 +54,7 @@ def drawn_breakers(pick: Random) -> frozenset[str]:
     on = [one for one in BREAKERS if pick.random() < (KIND_SHARE if one in KINDS else share)]
     if CANCELLED in on:
         return frozenset(on) & KINDS
-    return frozenset(on) - ({TWINS, SET_BACK, LOST_MARKERS} if UNNAMED in on else set())
+    return frozenset(on) - ({SET_BACK, LOST_MARKERS} if UNNAMED in on else set())
 
 
 def breaker_faults(pick: Random, breakers: frozenset[str], busy_ms: int) -> list[FaultEvent]:

@@ -69,9 +69,8 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
         "commit: a part of the transaction is closed",
     ),
     UNNAMED: (
-        "commit without ledger: delivered", "commit without ledger: CommitAborted", "commit without ledger: CommitLost",
-        "a write without a ledger is visible in part", "abort without ledger: aborted",
-        "abort without ledger: left alone", "driver crashed in commit without ledger",
+        "only the process that commits died", "abort: recovered", "open decision of another write",
+        "decision of another write closed", "a write without a label is lost in part",
     ),
     CANCELLED: (
         "worker of a cancelled job lives on", "worker of a cancelled job asked in time",
