@@ -195,3 +195,17 @@ def test_bytes_after_the_answer_to_api_versions_belong_to_no_request() -> None:
     driver.nodes.on_input(driver.now_ms, Received(event.connection_id, bytes(event.data) + b"\x00"))
     assert not driver.nodes.is_ready(0, driver.now_ms)
     assert "1 bytes that nobody asked for, before the first request" in str(driver.nodes.last_failure)
+
+
+def test_the_time_for_connecting_doubles_up_to_its_limit() -> None:
+    limits = {"socket_connection_setup_timeout_ms": 1_000, "socket_connection_setup_timeout_max_ms": 1_500}
+    driver = Driver(reconnect_backoff_ms=0, reconnect_backoff_max_ms=0, **limits)
+    driver.cluster.deaf.add(0)
+    waits = []
+    for _ in range(3):
+        driver.connect()
+        deadline_ms = driver.nodes.next_deadline_ms(driver.now_ms)
+        assert deadline_ms is not None
+        waits.append(deadline_ms - driver.now_ms)
+        driver.sleep(waits[-1])
+    assert waits == [1_000, 1_500, 1_500]
