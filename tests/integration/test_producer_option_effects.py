@@ -54,3 +54,43 @@ def test_with_partitioner_ignore_keys_one_batch_has_rows_of_all_keys(broker: Emb
             producer.flush()
             used.append(len({one.result(60).partition for one in sent}))
     assert used[0] > 1 and used[1] == 1
+
+
+def test_keys_and_values_go_through_their_serializers_and_interceptors(broker: EmbeddedBroker) -> None:
+    broker.create_topic("t", 1)
+    seen: list[str] = []
+
+    class Noting:
+        def on_send(self, record: Any) -> Any:
+            seen.append(record.topic)
+            return record
+
+    options = {"bootstrap.servers": broker.bootstrap_servers, "interceptor.classes": [Noting()]}
+    encoders = {"key.serializer": lambda key: b"key " + key, "value.serializer": lambda value: b"%d" % value}
+    with Producer({**options, **encoders}) as producer:
+        producer.send("t", key=b"a", value=7).result(60)
+    assert [(record.key, record.value) for record in broker.records("t")] == [(b"key a", b"7")]
+    assert seen == ["t"]
+
+
+def test_with_producer_type_sync_a_record_is_acknowledged_when_send_returns(broker: EmbeddedBroker) -> None:
+    broker.create_topic("t", 1)
+    options = {"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 2_000}
+    done = []
+    for kind in ("async", "sync"):
+        with Producer({**options, "producer.type": kind}) as producer:
+            done.append(producer.send("t", value=b"v").done())
+    assert done == [False, True]
+
+
+def test_only_the_topics_of_compressed_topics_are_compressed(broker: EmbeddedBroker) -> None:
+    options = {"compression_type": "gzip", "compressed_topics": "t1"}
+    codecs = [log_after(broker, topic, **options)[CODEC_AT] & CODEC_BITS for topic in ("t1", "t2")]
+    assert codecs == [CODES["gzip"], CODES["none"]]
+
+
+def test_a_producer_says_which_options_have_another_name(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    Producer({"bootstrap.servers": broker.bootstrap_servers, "queue.buffering.max.ms": 7}).close()
+    assert "queue.buffering.max.ms is a name of" in caplog.text
