@@ -10,7 +10,7 @@ from kafka_sink.client.commands import Buffer, Connected, Received, Resolved, Se
 from kafka_sink.client.request import Request
 from kafka_sink.errors import BrokerError, LocalProtocolError, TransportError
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
-from kafka_sink.wire.apis import API_VERSIONS, INIT_PRODUCER_ID, PRODUCE
+from kafka_sink.wire.apis import API_VERSIONS, INIT_PRODUCER_ID, METADATA, PRODUCE
 
 
 def versions_body(**changes: object) -> dict[str, object]:
@@ -129,6 +129,14 @@ def test_a_broker_without_the_api_answers_at_once() -> None:
     assert answer.failure is not None and answer.failure.name == "PKS-3008"
     assert "does not offer it" in str(answer.failure)
     assert driver.nodes.version_of(0, INIT_PRODUCER_ID) is None
+
+
+def test_a_server_without_metadata_is_taken_for_a_controller() -> None:
+    driver = Driver(FakeCluster({0: ("a", 9092)}, api_versions={METADATA.key: None}))
+    driver.await_ready()
+    driver.send(request(api=METADATA, body={}, version_min=0))
+    (answer,) = driver.take_answers()
+    assert "Is this the port of a KRaft controller" in str(answer.failure)
 
 
 def test_a_field_that_the_negotiated_version_cannot_carry_is_answered_and_not_sent() -> None:
