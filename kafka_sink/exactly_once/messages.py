@@ -150,9 +150,7 @@ def pending_error(
     open_count = sum(outcome is None for outcome in outcomes)
     text = (
         f"{_of_record(record)} is decided, but {open_count} of {len(record.entries)} transactions are not known to be "
-        f"committed yet: {reason}. No row is lost if the query, or `{commands.recover(record.sink_id)}`, runs before "
-        "they time out: it finishes this batch first and writes nothing twice. After that the same command finds out "
-        f"whether rows are missing{commands.hint}"
+        f"committed yet: {reason}. {_who_finishes(commands, record)}{commands.hint}"
     )
     return CommitPending(text, commits.COMMIT_PENDING, **_facts(record))
 
@@ -160,18 +158,15 @@ def pending_error(
 def in_doubt_error(commands: CommandTexts, record: LedgerRecord, reason: str) -> CommitPending:
     text = (
         f"{_of_record(record)}: whether the decision to commit it was written to the ledger is not known: {reason}. "
-        f"Its transactions are left as they are. Run the query again, or `{commands.recover(record.sink_id)}`, before "
-        "they time out: if it was decided, it is finished, and if not, the query runs it again; nothing is written "
-        f"twice. After that the same command finds out whether rows are missing{commands.hint}"
+        f"Its transactions are left as they are. {_who_finds_out(commands, record)}{commands.hint}"
     )
     return CommitPending(text, commits.IN_DOUBT, **_facts(record))
 
 
 def not_recorded_error(commands: CommandTexts, record: LedgerRecord, reason: str) -> CommitPending:
     text = (
-        f"{_of_record(record)} is committed and visible, but the ledger could not be updated: {reason}. Run the query "
-        f"again, or `{commands.recover(record.sink_id)}`: it finds the decision, sees that all is committed, and "
-        f"records it; nothing is written twice{commands.hint}"
+        f"{_of_record(record)} is committed and visible, but the ledger could not be updated: {reason}. "
+        f"{_who_closes(commands, record)}{commands.hint}"
     )
     return CommitPending(text, commits.NOT_RECORDED, **_facts(record))
 
@@ -209,6 +204,13 @@ def not_discarded_error(batch: LedgerRecord, reason: str) -> CommitPending:
     return CommitPending(text, commits.NOT_DISCARDED, **_facts(batch))
 
 
+def not_helped_text(commands: CommandTexts, record: LedgerRecord, trouble: str) -> str:
+    return (
+        f"{_of_record(record)}, a write of another driver, is decided and not finished: {trouble}. If that driver does "
+        f"not live any more, `{commands.recover(record.sink_id)}` finishes it{commands.hint}"
+    )
+
+
 def lost_error(
     commands: CommandTexts, record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None]
 ) -> CommitLost:
@@ -217,6 +219,16 @@ def lost_error(
         f"{_of_record(record)} was decided, but not all of its transactions could be committed, most likely because "
         f"they timed out before the query ran again. {committed} of {len(outcomes)} are committed and visible. "
         f"{_missing(record, outcomes)}"
+    )
+    if not record.key.is_named:
+        end = (
+            "Nothing of it is visible: it may be written again"
+            if not committed
+            else "It is visible in part, and writing it again doubles the visible rows: look into the topic first"
+        )
+        text += f"{end}. `{commands.accept(record)}` takes this note out of the ledger{commands.hint}"
+        return CommitLost(text, commits.WRITE_IN_PART, **_facts(record))
+    text += (
         f"The query stops here until you choose: `{commands.replay(record)}` has it run the batch again (rows that are "
         f"visible already appear twice), `{commands.accept(record)}` has it go on without the missing rows"
         f"{commands.hint}"
@@ -224,33 +236,48 @@ def lost_error(
     return CommitLost(text, commits.ROWS_LOST, **_facts(record))
 
 
-def lost_without_ledger_error(
-    record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], reason: str
-) -> CommitAborted | CommitLost:
-    write = f"the write of {record.row_count} rows to {_names(record.topics)}"
-    if all(outcome is TransactionOutcome.LOST for outcome in outcomes):
-        text = (
-            f"{write} was not committed: its transactions were ended before the driver could commit one of them, most "
-            "likely because they timed out. Nothing of it is visible and nothing is lost: it may run again"
-        )
-        return CommitAborted(text, commits.NOT_COMMITTED, **_facts(record))
-    committed = sum(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
-    open_count = sum(outcome is None for outcome in outcomes)
-    text = (
-        f"{write} is visible in part: {committed} of "
-        f"{len(outcomes)} transactions are committed{f', {open_count} are in doubt ({reason})' if open_count else ''}. "
-        f"{_missing(record, outcomes)}"
-        "Writing again doubles the visible rows. With the options sink.id and batch.id the write has a ledger and can "
-        "be finished or repeated without duplicates"
-    )
-    return CommitLost(text, commits.WRITE_IN_PART, **_facts(record))
-
-
 # ---- pieces ----
 
 
 def _batch(record: LedgerRecord) -> str:
     return f"{record.key} ({record.row_count} rows to {_names(record.topics)})"
+
+
+def _who_finishes(commands: CommandTexts, record: LedgerRecord) -> str:
+    recover = f"`{commands.recover(record.sink_id)}`"
+    if not record.key.is_named:
+        return (
+            "No row is lost: Spark's abort of this write finishes it, and so does the planning of another write with "
+            f"this ledger, or {recover}, before the transactions time out. Do not write it again before. Later, the "
+            "same command finds out whether rows are missing"
+        )
+    return (
+        f"No row is lost if the query, or {recover}, runs before they time out: it finishes this batch first and "
+        "writes nothing twice. After that the same command finds out whether rows are missing"
+    )
+
+
+def _who_finds_out(commands: CommandTexts, record: LedgerRecord) -> str:
+    recover = f"`{commands.recover(record.sink_id)}`"
+    if not record.key.is_named:
+        return (
+            "Spark's abort of this write reads the ledger, and then finishes the write or aborts it. If it could not, "
+            f"{recover} finishes what is decided; do it before they time out"
+        )
+    return (
+        f"Run the query again, or {recover}, before they time out: if it was decided, it is finished, and if not, the "
+        "query runs it again; nothing is written twice. After that the same command finds out whether rows are missing"
+    )
+
+
+def _who_closes(commands: CommandTexts, record: LedgerRecord) -> str:
+    recover = f"`{commands.recover(record.sink_id)}`"
+    if not record.key.is_named:
+        return f"Do not write it again. {recover} takes its decision out"
+    return (
+        f"Run the query again, or {recover}: it finds the decision, sees that all is committed, and records it; "
+        "nothing is written twice"
+    )
 
 
 def _of_record(record: LedgerRecord) -> str:

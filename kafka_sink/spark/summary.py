@@ -42,7 +42,7 @@ def report_delivered(
 
 def report_aborted(batch: FinishedBatch, conclusion: Conclusion | None) -> None:
     show_log()
-    key, options = batch.key, batch.options
+    key = batch.key
     summary = summarize_receipts(batch.receipts)
     if batch.sink_id is None:
         # What the failed tasks sent is not known here: they left no receipt.
@@ -54,21 +54,32 @@ def report_aborted(batch: FinishedBatch, conclusion: Conclusion | None) -> None:
         said = "they are aborted, except those that a warning above names; nothing of the batch is visible"
     elif conclusion is None:
         said = "nothing of the batch is visible"
-    elif key.has_ledger:
-        commands = CommandTexts(broker_arguments(options.producer), options.ledger_topic)
-        said = (
-            "a decision to commit was made or cannot be ruled out, so nothing that it may name was aborted. The next "
-            f"run of the query, or `{commands.recover(sink_id_of_query(batch.sink_id, key.query_id))}`, finishes it"
-            f"{commands.hint}"
+    elif conclusion is Conclusion.RECOVERED:
+        _LOGGER.error(
+            "%s: its commit had begun, and was interrupted after the decision. It is finished now, and all of its %d "
+            "rows are visible. Spark reports this write as failed all the same: do not write it again",
+            key,
+            summary.row_count,
         )
+        return
     else:
-        said = (
-            "they could not all be aborted. If its commit had begun, because every task had succeeded, some or all of "
-            "them may be visible, and nothing finishes it later: look into the topic before it is written again. The "
-            "others end by their time-out. With sink.id and batch.id a write has a ledger, and can be repeated"
-        )
+        said = _left_alone_text(batch, batch.sink_id)
     rows = f"{summary.receipt_count} of its tasks had written {summary.row_count} rows"
     _LOGGER.warning("%s failed after %s: %s", key, rows, said)
+
+
+def _left_alone_text(batch: FinishedBatch, sink_id: str) -> str:
+    commands = CommandTexts(broker_arguments(batch.options.producer), batch.options.ledger_topic)
+    exact_id = sink_id_of_query(sink_id, batch.key.query_id)
+    begin = "a decision to commit was made or cannot be ruled out, so nothing that it may name was aborted. "
+    if batch.key.is_named:
+        end = f"The next run of the query, or `{commands.recover(exact_id)}`, finishes it"
+    else:
+        end = (
+            f"Do not write it again yet: `{commands.ledger(exact_id)}` shows whether it is open, and "
+            f"`{commands.recover(exact_id)}` finishes it. If it is not there, look into the topic"
+        )
+    return f"{begin}{end}{commands.hint}"
 
 
 def summary_line(options: SinkOptions, key: BatchKey, summary: BatchSummary) -> str:

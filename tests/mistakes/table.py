@@ -33,6 +33,7 @@ class Search:
     transaction_version: int = 2
     batches: int = 1
     states_max: int = 50_000
+    has_labels: bool = False
     # Other tests find the mistake in every run, and this search takes as long as all others together.
     is_slow: bool = False
 
@@ -61,8 +62,15 @@ MISTAKES = (
     Mistake(deciding.decision_not_durable, seeds(100)),
     Mistake(deciding.recorded_before_committed, seeds(100), Search(Budget(crashes=1))),
     Mistake(deciding.doubt_is_no, seeds(800)),
-    Mistake(deciding.ledger_left_out, seeds(20)),
-    Mistake(deciding.ledger_made_up, seeds(1000, UNNAMED)),
+    Mistake(deciding.nameless_not_decided, seeds(300, UNNAMED)),
+    Mistake(deciding.nameless_abort_without_ledger, seeds(300, UNNAMED)),
+    Mistake(
+        deciding.claim_of_another_label_is_a_rival,
+        seeds(100, TWINS),
+        Search(Budget(seconds=1, switches=1), has_labels=True),
+    ),
+    Mistake(deciding.open_decision_of_another_label_finished, seeds(400, TWINS)),
+    Mistake(deciding.label_swept_by_its_neighbour, seeds(400, TWINS)),
     Mistake(deciding.no_fencing, seeds(100), Search(Budget(crashes=1))),
     Mistake(deciding.no_claim, seeds(700), Search(Budget(crashes=1, outdated=2))),
     Mistake(deciding.stale_identity_believed, seeds(20, PROCESSES), Search(Budget(processes=2), batches=3)),
