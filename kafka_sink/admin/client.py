@@ -429,8 +429,11 @@ class Client:
 
     def _describe_failures(self) -> str:
         """Every bootstrap server and why it could not be used."""
-        nodes = self._ensure_open()[1].nodes
-        said = [str(failure or f"{title}: no answer so far") for title, failure in nodes.bootstrap_failures()]
+        engine = self._ensure_open()[1]
+        nodes, refused = engine.nodes, engine.metadata.last_failure
+        said = [
+            str(failure or refused or f"{title}: no answer so far") for title, failure in nodes.bootstrap_failures()
+        ]
         last = str(nodes.last_failure or "")
         return "; ".join([*said, last] if last and last not in said else said)
 

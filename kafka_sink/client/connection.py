@@ -37,7 +37,7 @@ from kafka_sink.errors import (
 from kafka_sink.options import ProducerOptions
 from kafka_sink.security.mechanisms import Exchange
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
-from kafka_sink.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
+from kafka_sink.wire.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 from kafka_sink.wire.frames import FrameBuffer
 
 # Before the versions are known only an ApiVersions response can arrive: 512 KiB hold 40,000 rows. A TLS alert or an
@@ -249,6 +249,8 @@ class Connection:
         offered = self.ranges.get(api.key)
         offer = f"offers versions {offered[0]} to {offered[1]} of it" if offered else "does not offer it"
         text = f"{api.name} needs one of the versions {wanted}, but {self.title} {offer}"
+        if api.key == METADATA.key and offered is None:
+            text += ": it speaks Kafka, but is no broker. Is this the port of a KRaft controller, and not of a broker?"
         return BrokerError(text, BROKER_TOO_OLD, code=UNSUPPORTED_VERSION, api=api.name)
 
     # ---- frames ----------------------------------------------------------------------------------------------------

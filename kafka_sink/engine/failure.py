@@ -19,7 +19,8 @@ _ADVICE = {
     10: "They take {size} bytes: raise max.message.bytes of the topic (and message.max.bytes of the brokers) or send "
     "smaller records",
     87: "the broker checks record contents on this topic (for example keys are required on a compacted one)",
-    32: "the record's timestamp is outside of what the topic accepts (message.timestamp.*.max.ms)",
+    32: "the record's timestamp is outside of what the topic accepts (message.timestamp.*.max.ms); a number is taken "
+    "for milliseconds, so one of microseconds is in the distant future",
 }
 
 

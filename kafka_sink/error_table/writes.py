@@ -262,7 +262,8 @@ ROW_PARTITION = _of_rows(
 ROW_TIMESTAMP = _of_rows(
     "PKS-2006", "timestamp out of range",
     "A record's timestamp is before 1970, or is not a number of milliseconds.",
-    "Correct or remove the column timestamp: a bigint is in milliseconds since 1970, so multiply seconds by 1000.",
+    "Correct or remove the column timestamp: a bigint is in milliseconds since 1970, so multiply seconds by 1000, and "
+    "divide microseconds by 1000.",
     ("Kafka counts milliseconds from 1970 on",),
 )
 ROW_MISFIT = _of_rows(

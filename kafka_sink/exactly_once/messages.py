@@ -150,7 +150,7 @@ def pending_error(
     open_count = sum(outcome is None for outcome in outcomes)
     text = (
         f"{_of_record(record)} is decided, but {open_count} of {len(record.entries)} transactions are not known to be "
-        f"committed yet: {reason}. {_who_finishes(commands, record)}"
+        f"committed yet: {reason}. {_who_finishes(commands, record)}{commands.hint}"
     )
     return CommitPending(text, commits.COMMIT_PENDING, **_facts(record))
 
@@ -158,7 +158,7 @@ def pending_error(
 def in_doubt_error(commands: CommandTexts, record: LedgerRecord, reason: str) -> CommitPending:
     text = (
         f"{_of_record(record)}: whether the decision to commit it was written to the ledger is not known: {reason}. "
-        f"Its transactions are left as they are. {_who_finds_out(commands, record)}"
+        f"Its transactions are left as they are. {_who_finds_out(commands, record)}{commands.hint}"
     )
     return CommitPending(text, commits.IN_DOUBT, **_facts(record))
 
@@ -166,7 +166,7 @@ def in_doubt_error(commands: CommandTexts, record: LedgerRecord, reason: str) ->
 def not_recorded_error(commands: CommandTexts, record: LedgerRecord, reason: str) -> CommitPending:
     text = (
         f"{_of_record(record)} is committed and visible, but the ledger could not be updated: {reason}. "
-        f"{_who_closes(commands, record)}"
+        f"{_who_closes(commands, record)}{commands.hint}"
     )
     return CommitPending(text, commits.NOT_RECORDED, **_facts(record))
 
@@ -244,41 +244,39 @@ def _batch(record: LedgerRecord) -> str:
 
 
 def _who_finishes(commands: CommandTexts, record: LedgerRecord) -> str:
-    recover = commands.recover(record.sink_id)
+    recover = f"`{commands.recover(record.sink_id)}`"
     if not record.key.is_named:
         return (
             "No row is lost: Spark's abort of this write finishes it, and so does the planning of another write with "
-            f"this ledger, or `{recover}`, before the transactions time out. Do not write it again before"
-            f"{commands.hint}"
+            f"this ledger, or {recover}, before the transactions time out. Do not write it again before. Later, the "
+            "same command finds out whether rows are missing"
         )
     return (
-        f"No row is lost if the query, or `{recover}`, runs before they time out: it finishes this batch first and "
+        f"No row is lost if the query, or {recover}, runs before they time out: it finishes this batch first and "
         "writes nothing twice. After that the same command finds out whether rows are missing"
-        f"{commands.hint}"
     )
 
 
 def _who_finds_out(commands: CommandTexts, record: LedgerRecord) -> str:
-    recover = commands.recover(record.sink_id)
+    recover = f"`{commands.recover(record.sink_id)}`"
     if not record.key.is_named:
         return (
             "Spark's abort of this write reads the ledger, and then finishes the write or aborts it. If it could not, "
-            f"`{recover}` finishes what is decided; do it before they time out{commands.hint}"
+            f"{recover} finishes what is decided; do it before they time out"
         )
     return (
-        f"Run the query again, or `{recover}`, before they time out: if it was decided, it is finished, and if not, "
-        "the query runs it again; nothing is written twice. After that the same command finds out whether rows are "
-        f"missing{commands.hint}"
+        f"Run the query again, or {recover}, before they time out: if it was decided, it is finished, and if not, the "
+        "query runs it again; nothing is written twice. After that the same command finds out whether rows are missing"
     )
 
 
 def _who_closes(commands: CommandTexts, record: LedgerRecord) -> str:
-    recover = commands.recover(record.sink_id)
+    recover = f"`{commands.recover(record.sink_id)}`"
     if not record.key.is_named:
-        return f"Do not write it again. `{recover}` takes its decision out of the ledger{commands.hint}"
+        return f"Do not write it again. {recover} takes its decision out"
     return (
-        f"Run the query again, or `{recover}`: it finds the decision, sees that all is committed, and records it; "
-        f"nothing is written twice{commands.hint}"
+        f"Run the query again, or {recover}: it finds the decision, sees that all is committed, and records it; "
+        "nothing is written twice"
     )
 
 

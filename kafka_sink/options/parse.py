@@ -6,6 +6,7 @@ over several values. Later steps run only if the earlier ones found nothing, sin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
@@ -19,6 +20,8 @@ from kafka_sink.options.rules import RULES, Draft
 from kafka_sink.options.table import OPTIONS, SECURITY_PREFIXES, UNKNOWN_SECURITY
 from kafka_sink.options.values import format_option_value, missing_error, two_values_error
 
+# A shell's way to name a variable. It could also be a value, so it is no error; it may be a secret, so it is not shown.
+_BARE_REFERENCE = re.compile(r"\$\{\w+\}")
 _KNOWN_NAMES = (*OPTIONS, *FOREIGN_OPTIONS, *ALIASES)
 
 T = TypeVar("T")
@@ -101,6 +104,8 @@ def _read_option(draft: Draft, name: str, value: object) -> None:
     if canonical not in draft.named or canonical == name:
         draft.named[canonical] = name
     draft.values[canonical] = parsed
+    if isinstance(value, str) and _BARE_REFERENCE.fullmatch(value.strip()):
+        draft.notices.append(f"{name} is taken as it is written: a variable of the environment is ${{env:NAME}}")
     if alias and "this producer" not in alias.origin:
         draft.notices.append(f"{name} is a name of {alias.origin}: use {canonical}")
     if option.deprecation:

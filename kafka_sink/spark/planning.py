@@ -43,15 +43,15 @@ def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool)
     checked = _check_write(settings, schema)
     options = checked.options
     unique = uuid.uuid4().hex
-    if options.is_exactly_once and options.sink_id is not None and options.batch_id is None:
+    # A single write does not know whether the sink is new: foreachBatch may have skipped batches without rows.
+    options = replace(options, ledger_accepts_new_sink=True)
+    key = make_batch_key(options) if options.is_exactly_once and options.batch_id is not None else UNNAMED_BATCH
+    if options.is_exactly_once and options.sink_id is not None and not key.is_named:
         warn_once(
             f"sink.id={options.sink_id} without batch.id: this write has no name by which it would be known again, so "
             "its rows are written a second time if the job runs again. Name each export with batch.id, for example "
             "after its day"
         )
-    # A single write does not know whether the sink is new: foreachBatch may have skipped batches without rows.
-    options = replace(options, ledger_accepts_new_sink=True)
-    key = make_batch_key(options) if options.is_exactly_once and options.batch_id is not None else UNNAMED_BATCH
     label = label_at_planning(key)
     run = run_of_label(str(key.batch_id), unique) if key.is_named and label is not None else run_of_query(unique)
     sink_id = options.sink_id if key.is_named else ""

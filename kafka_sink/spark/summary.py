@@ -42,7 +42,7 @@ def report_delivered(
 
 def report_aborted(batch: FinishedBatch, conclusion: Conclusion | None) -> None:
     show_log()
-    key, options = batch.key, batch.options
+    key = batch.key
     summary = summarize_receipts(batch.receipts)
     if batch.sink_id is None:
         # What the failed tasks sent is not known here: they left no receipt.
@@ -63,18 +63,23 @@ def report_aborted(batch: FinishedBatch, conclusion: Conclusion | None) -> None:
         )
         return
     else:
-        commands = CommandTexts(broker_arguments(options.producer), options.ledger_topic)
-        recover = commands.recover(sink_id_of_query(batch.sink_id, key.query_id))
-        said = "a decision to commit was made or cannot be ruled out, so nothing that it may name was aborted. "
-        if key.is_named:
-            said += f"The next run of the query, or `{recover}`, finishes it{commands.hint}"
-        else:
-            said += (
-                f"Do not write it again yet: `{commands.ledger(batch.sink_id)}` shows whether it is open, and "
-                f"`{recover}` finishes it. If it is not there, look into the topic{commands.hint}"
-            )
+        said = _left_alone_text(batch, batch.sink_id)
     rows = f"{summary.receipt_count} of its tasks had written {summary.row_count} rows"
     _LOGGER.warning("%s failed after %s: %s", key, rows, said)
+
+
+def _left_alone_text(batch: FinishedBatch, sink_id: str) -> str:
+    commands = CommandTexts(broker_arguments(batch.options.producer), batch.options.ledger_topic)
+    exact_id = sink_id_of_query(sink_id, batch.key.query_id)
+    begin = "a decision to commit was made or cannot be ruled out, so nothing that it may name was aborted. "
+    if batch.key.is_named:
+        end = f"The next run of the query, or `{commands.recover(exact_id)}`, finishes it"
+    else:
+        end = (
+            f"Do not write it again yet: `{commands.ledger(exact_id)}` shows whether it is open, and "
+            f"`{commands.recover(exact_id)}` finishes it. If it is not there, look into the topic"
+        )
+    return f"{begin}{end}{commands.hint}"
 
 
 def summary_line(options: SinkOptions, key: BatchKey, summary: BatchSummary) -> str:

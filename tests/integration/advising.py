@@ -26,12 +26,12 @@ from kafka_sink.cli.arguments import parse_arguments
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.exactly_once import ledger_codec
 from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.identity import run_of_label
+from kafka_sink.exactly_once.identity import run_of_label, sink_id_of_write
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry, ledger_key
 from kafka_sink.exactly_once.listing import LedgerListing
 from kafka_sink.exactly_once.phase import Phase
-from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt
-from kafka_sink.exactly_once.session import Conclusion, DriverOperation, Job
+from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt
+from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.exactly_once.set_aside import Aside
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.driver import Driver, FinishedBatch
@@ -404,6 +404,33 @@ def taken_over(sink: Sink) -> str:
     return error_of(sink, DAY_1)
 
 
+def not_helped(sink: Sink) -> str:
+    """Planning of another write finds an open decision of a write without a label, and cannot finish it."""
+    nameless = replace(sink, sink_id=sink_id_of_write(None, sink.run))
+    nameless.decide_and_die(UNNAMED_BATCH)
+    with client_of(sink.servers) as client:
+        job = Job(DriverOperation.RECOVER)
+        committer = Committer(sink.settings(client), DriverSession(""), job, client.now_ms())
+        return client.run(Unanswered(committer, Phase.FINISHING, "commit transaction")).notes[-1]
+
+
+def nameless_rows_are_visible(sink: Sink, done: Done) -> None:
+    assert done.returncode == 0, done
+    assert sink.visible() == sorted(rows(UNNAMED_BATCH, 0, 1))
+
+
+def nameless_lost(sink: Sink) -> str:
+    nameless = replace(sink, sink_id=sink_id_of_write(None, sink.run))
+    lose(nameless, UNNAMED_BATCH)
+    return typed(nameless, "recover")
+
+
+def is_taken_out(sink: Sink, done: Done) -> None:
+    assert done.returncode == 0 and "accepted" in done.stdout, done
+    assert sink.visible() == rows(UNNAMED_BATCH, 0)
+    assert paste(replace(sink, sink_id=sink_id_of_write(None, sink.run)).command("recover")).returncode == 0
+
+
 def two_unreadable(sink: Sink) -> None:
     poison(sink, DAY_1)
     poison(sink, DAY_2)
@@ -431,9 +458,9 @@ CHOICE = {"resolve --replay": runs_again, "resolve --accept": goes_on}
 ASIDE = {"resolve --set-aside": is_set_aside}
 # Names in the table of errors.
 ENTRIES_OF = {
-    "messages.pending_error": "PKS-6011",
-    "messages.in_doubt_error": "PKS-6012",
-    "messages.not_recorded_error": "PKS-6013",
+    "messages._who_finishes": "PKS-6011",
+    "messages._who_finds_out": "PKS-6012",
+    "messages._who_closes": "PKS-6013",
     "messages.choice_not_recorded_error": "PKS-6014",
     "messages.other_pending_error": "PKS-6015",
     "messages.lost_error": "PKS-6021",
@@ -443,15 +470,15 @@ ENTRIES_OF = {
     "messages._export_taken_over_error": "PKS-6008",
 }
 CASES = (
-    Case("pending", "messages.pending_error", pending, {"recover": rows_are_visible}, is_main=True),
+    Case("pending", "messages._who_finishes", pending, {"recover": rows_are_visible}, is_main=True),
     Case(
-        "pending, and read after the time-out", "messages.pending_error", pending_and_overdue,
+        "pending, and read after the time-out", "messages._who_finishes", pending_and_overdue,
         {"recover": says_that_rows_are_missing}, is_main=True),
-    Case("in doubt and decided", "messages.in_doubt_error", in_doubt(is_decided=True), {"recover": rows_are_visible},
+    Case("in doubt and decided", "messages._who_finds_out", in_doubt(is_decided=True), {"recover": rows_are_visible},
          is_main=True),
-    Case("in doubt and not decided", "messages.in_doubt_error", in_doubt(is_decided=False),
+    Case("in doubt and not decided", "messages._who_finds_out", in_doubt(is_decided=False),
          {"recover": the_batch_may_run_again}),
-    Case("not recorded", "messages.not_recorded_error", not_recorded, {"recover": rows_are_visible}),
+    Case("not recorded", "messages._who_closes", not_recorded, {"recover": rows_are_visible}),
     Case("an earlier batch is pending", "messages.other_pending_error", other_pending,
          {"recover": rows_are_visible}),
     Case("lost, found while planning", "messages.lost_error", lost_at_planning, CHOICE, is_main=True),
@@ -465,7 +492,7 @@ CASES = (
          {"ledger": shows("lost", exit_code=1), "resolve --replay": runs_again}),
     Case("unreadable at a commit", "messages.unreadable_reason", unreadable_at_commit, ASIDE),
     Case("unreadable while planning", "messages.unreadable_reason", unreadable_at_planning, ASIDE),
-    Case("a batch that was left alone", "summary.report_aborted", left_alone, {"recover": rows_are_visible}),
+    Case("a batch that was left alone", "summary._left_alone_text", left_alone, {"recover": rows_are_visible}),
     Case("open, shown by ledger", "open_decisions.advice_text", after(open_in_time, "ledger"),
          {"recover": rows_are_visible}),
     Case("committed, shown by ledger", "open_decisions.advice_text", after(open_and_committed, "ledger"),
@@ -493,6 +520,9 @@ CASES = (
          {"ledger": shows("delivered", exit_code=0)}),
     Case("transactions that nobody ends", "transactions.ids", dangling,
          {"transactions": shows("Ongoing", exit_code=1)}),
+    Case("a nameless write that planning could not finish", "messages.not_helped_text", not_helped,
+         {"recover": nameless_rows_are_visible}),
+    Case("a nameless write is lost in part", "messages.lost_error", nameless_lost, {"resolve --accept": is_taken_out}),
     Case("an export that another run writes", "messages._export_taken_over_error", taken_over,
          {"ledger": shows("open", exit_code=1)}),
     Case("another cluster", "messages.other_cluster_error", other_cluster,

@@ -206,3 +206,10 @@ def check_visible_at_once(servers: str, topic_name: str) -> None:
 def test_a_batch_of_two_tasks_is_committed_on_the_embedded_broker(release: str) -> None:
     with EmbeddedBroker(brokers=3, release=release) as kafka, client_of(kafka.bootstrap_servers) as client:
         check_committed(committed(client, kafka.bootstrap_servers, "t", "sink"), kafka.bootstrap_servers, "t")
+
+
+def test_the_port_of_a_controller_is_named_as_what_it_is(kafka: KafkaCluster) -> None:
+    (node,) = kafka._nodes.values()
+    wrong = client_of(f"127.0.0.1:{node.controller_port}", max_block_ms=3_000)
+    with wrong as client, pytest.raises(OperationTimeout, match="the port of a KRaft controller"):
+        client.reach()

@@ -92,6 +92,7 @@ def check_open_decision(shell: Shell, sink: Sink) -> None:
     assert row.split()[:8] == [sink.sink_id, "-", "0", "of", "query-1", "open", str(2 * ROWS_PER_TASK), sink.topic]
 
     (decision,) = shell.about(sink, "ledger", "--json").content["decisions"]
+    assert 0 < decision["time_left_ms"] <= sink.timeout_ms
     assert decision["verdict"] == "open" and decision["topics"] == {sink.topic: 2 * ROWS_PER_TASK}
     assert [one["fate"] for one in decision["transactions"]] == [None, None]
 
@@ -208,6 +209,17 @@ def test_a_lost_batch_is_named_and_stays_until_it_is_accepted(sink: Sink, shell:
     sink.run = "f" * 16
     sink.deliver(NEXT)
     assert sink.visible() == sorted(rows(BATCH, 0) + rows(NEXT, 0, 1))
+
+
+def test_a_loss_that_nobody_has_recorded_is_overdue_and_can_be_resolved_at_once(sink: Sink, shell: Shell) -> None:
+    lost(shell, sink)
+    shown = shell.about(sink, "ledger")
+    assert shown.exit_code == 1 and " overdue " in shown.out and "rows may be missing" in shown.out
+    (decision,) = shell.about(sink, "ledger", "--json").content["decisions"]
+    assert (decision["verdict"], decision["time_left_ms"]) == ("overdue", None)
+    accepted = shell.about(sink, "resolve", "--accept", "--yes", "--json")
+    assert accepted.exit_code == 0 and accepted.content["conclusion"] == "resolved"
+    assert shell.about(sink, "ledger").exit_code == 0
 
 
 def test_a_replayed_batch_runs_again_and_doubles_only_what_was_visible(sink: Sink, shell: Shell) -> None:

@@ -252,6 +252,14 @@ def is_free(lock: Path) -> bool:
     return True
 
 
+def test_the_port_is_opened_at_the_address_of_the_option_alone(broker: EmbeddedBroker, folder: str) -> None:
+    port = free_port()
+    Export(broker, "a", metrics_prometheus_port=str(port), metrics_prometheus_address="127.0.0.1").deliver(["rows"])
+    served(port)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port)).close()
+
+
 def test_an_exporter_that_is_killed_comes_back_with_the_next_planning_and_knows_all(
     broker: EmbeddedBroker, folder: str
 ) -> None:

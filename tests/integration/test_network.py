@@ -194,6 +194,14 @@ def test_sockets_carry_the_options_a_producer_needs(peer: Peer) -> None:
     assert opened.getblocking() is False
 
 
+def test_a_socket_has_the_receive_buffer_of_the_option(listener: socket.socket) -> None:
+    with contextlib.closing(Network(Clock(), replace(OPTIONS, receive_buffer_bytes=20_480))) as network:
+        network.execute(Connect(1, 7, (int(socket.AF_INET), listener.getsockname())))
+        listener.accept()[0].close()
+        network.poll(1000)
+        assert network._connections[1].socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) == 2 * 20_480
+
+
 def test_a_wake_up_ends_a_wait_and_many_of_them_cost_one_byte(network: Network) -> None:
     threading.Timer(0.05, network.wake).start()
     started = time.monotonic()

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
+import kafka_sink
 from kafka_sink import Producer
 from kafka_sink.errors import CommitAborted, ConfigError
 from kafka_sink.exactly_once.identity import run_hash, sink_id_of_checkpoint, sink_id_of_query
@@ -35,7 +36,7 @@ attempts = itertools.count(1)
 
 
 def table(values: Sequence[bytes]) -> pa.RecordBatch:
-    columns = {"value": pa.array(values, pa.binary()), "partition": pa.array([0] * len(values), pa.int32())}
+    columns = {"value": pa.array(values, pa.binary()), "partition": pa.nulls(len(values), pa.int32())}
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -62,7 +63,12 @@ class Stream:
         planning.plan_stream(self.settings, SCHEMA, False).commit(list(messages), batch_id)
 
     def deliver(self, batch_id: int, *values: bytes) -> None:
-        self.commit(batch_id, self.write(batch_id, *values))
+        message = self.write(batch_id, *values)
+        try:
+            self.commit(batch_id, message)
+        except CommitAborted:
+            planning.plan_stream(self.settings, SCHEMA, False).abort([message], batch_id)
+            raise
 
     def visible(self, topic: str = "t") -> list[bytes]:
         return [record.value or b"" for record in read_topic(self.servers, topic)]
@@ -238,8 +244,27 @@ def hear(key: BatchKey, summary: Any) -> None:
     heard.append((key, summary.row_count))
 
 
-def last_partition(topic: str, keys: Any, values: Any, partitions: Any) -> Any:
-    return pa.array([2] * len(values), pa.int32())
+def last_partition(_topic: str, columns: Any, view: Any) -> Any:
+    return [view.partition_count - 1] * columns.row_count
+
+
+def test_the_partitioner_of_the_user_chooses_partitions(stream: Stream, broker: EmbeddedBroker) -> None:
+    broker.create_topic("wide", 3)
+    stream.options = {"topic": "wide", "kafka.partitioner.class": f"{__name__}:last_partition"}
+    stream.deliver(0, b"a")
+    assert [record.partition for record in read_topic(stream.servers, "wide")] == [2]
+
+
+def test_an_option_without_effect_is_said_when_a_write_is_planned(
+    stream: Stream, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan(stream, includeheaders="true")
+    assert "includeheaders has no effect" in caplog.text
+
+
+def test_a_preset_is_named_by_the_check(stream: Stream) -> None:
+    report = kafka_sink.check({**stream.settings, "preset": "redpanda"}, timeout_s=5)
+    assert "preset" in {each.name for each in report}
 
 
 def test_the_summary_listener_hears_of_a_delivered_batch(stream: Stream) -> None:

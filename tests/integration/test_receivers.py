@@ -20,6 +20,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -112,6 +113,18 @@ def _lineage(url: str) -> None:
 
 def _export(url: str) -> None:
     export(url, stream_of(REPORT), REPORT, options(metrics_otlp_endpoint=url).producer, TIMEOUT_MS)
+
+
+def test_a_receiver_is_waited_for_as_long_as_the_option_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[tuple[int, int]] = []
+
+    def answered(*_: object, timeouts_ms: tuple[int, int], **__: object) -> SimpleNamespace:
+        limits.append(timeouts_ms)
+        return SimpleNamespace(is_good=True)
+
+    monkeypatch.setattr("kafka_sink.lineage.send.ask", answered)
+    _lineage("http://127.0.0.1:9")
+    assert limits == [(TIMEOUT_MS, TIMEOUT_MS)]
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")

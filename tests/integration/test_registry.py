@@ -669,10 +669,10 @@ def test_a_wait_grows_and_has_an_end(registry: EmbeddedRegistry, monkeypatch: py
     waits = recorded_waits(monkeypatch)
     registry.stop()
     given = {"schema.registry.url": registry.url, "schema.registry.max.retries": "6",
-             "schema.registry.retries.wait.ms": "1000", "schema.registry.retries.max.wait.ms": "5000"}  # fmt: skip
+             "schema.registry.retries.wait.ms": "800", "schema.registry.retries.max.wait.ms": "5000"}  # fmt: skip
     settings = registry_settings(given, parse_producer_options({"bootstrap.servers": "b:1"}))
     assert settings.registry is not None
     with pytest.raises(TransportError):
         RegistryClient(settings.registry).ask(by_version("orders-value", "latest"), 6)
     assert len(waits) == 6
-    assert all(0.8 * whole <= wait <= whole for wait, whole in zip(waits, (1, 2, 4, 5, 5, 5), strict=True))
+    assert all(0.8 * whole <= wait <= whole for wait, whole in zip(waits, (0.8, 1.6, 3.2, 5, 5, 5), strict=True))

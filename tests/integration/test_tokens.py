@@ -8,9 +8,11 @@ import socket
 import ssl
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -178,6 +180,26 @@ def test_an_endpoint_in_trouble_has_a_pause_whatever_the_options_say(server: Tok
     server.answers += [(503, {}, b"")] * 100
     error = refusal(options(server, sasl_login_retry_backoff_ms=0, sasl_login_retry_backoff_max_ms=500))
     assert isinstance(error, TransportError) and 1 < len(server.requests) < 5
+
+
+def test_pauses_begin_and_end_as_the_options_say(server: TokenServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, waits = [0.0], []
+
+    def sleep(wait_s: float) -> None:
+        waits.append(wait_s)
+        now_s[0] += wait_s
+
+    clock = SimpleNamespace(sleep=sleep, monotonic=lambda: now_s[0], time=time.time)
+    monkeypatch.setattr("kafka_sink.auth.renewal.time", clock)
+    server.answers += [(503, {}, b"")] * 100
+    refusal(options(server, sasl_login_retry_backoff_ms=300, sasl_login_retry_backoff_max_ms=2_000))
+    assert waits == [0.3, 0.6]
+
+
+def test_id_and_secret_are_encoded_for_the_header_if_the_option_says_so(server: TokenServer) -> None:
+    server.answers += [(503, {}, b"")] * 100
+    refusal(options(server, sasl_oauthbearer_header_urlencode=True, **{f"{CREDENTIALS}client.id": "me & you"}))
+    assert server.requests[0][0] == f"Basic {b64encode(b'me+%26+you:hunter2').decode()}"
 
 
 def test_a_slow_endpoint_has_the_time_of_the_options(tmp_path: Path) -> None:

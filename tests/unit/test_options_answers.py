@@ -200,3 +200,11 @@ def test_only_the_compressed_topics_are_compressed() -> None:
 def test_an_empty_list_of_compressed_topics_means_all() -> None:
     options = parse_named({"compression.type": "gzip", "compressed.topics": ""})
     assert options.compressed_topics is None and options.compression_of("a") == ("gzip", None)
+
+
+def test_a_variable_as_a_shell_writes_it_is_told_the_way_that_works() -> None:
+    parsed = parse_producer_options({"bootstrap.servers": "b:1", "client.id": "${KAFKA_NAME}"})
+    assert parsed.client_id == "${KAFKA_NAME}"
+    (notice,) = parsed.notices
+    assert notice == "client.id is taken as it is written: a variable of the environment is ${env:NAME}"
+    assert parse_producer_options({"bootstrap.servers": "b:1", "client.id": "${env:KAFKA_NAME}"}).notices == ()

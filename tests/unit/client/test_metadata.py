@@ -50,6 +50,17 @@ def test_the_later_of_age_and_back_off_counts(backoff_ms: int, age_ms: int) -> N
     assert until_due_ms(*start("t", **options)) == max(backoff_ms, age_ms)
 
 
+def test_the_wait_after_failures_grows_up_to_its_limit() -> None:
+    driver, tracker = start("t", retry_backoff_ms=100, retry_backoff_max_ms=250)
+    driver.cluster.scripts[METADATA.key] = lambda asked: {"topics": [], "brokers": []}
+    waits = []
+    for _ in range(4):
+        tracker.request_update()
+        driver.sleep(tracker.next_deadline_ms(driver.now_ms) - driver.now_ms)  # type: ignore[operator]
+        waits.append(tracker._allowed_at_ms - driver.now_ms)
+    assert max(waits) == 250
+
+
 def test_one_request_is_under_way_at_a_time() -> None:
     driver, tracker = start("t")
     driver.cluster.silent.add(0)

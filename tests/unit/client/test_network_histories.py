@@ -17,6 +17,10 @@ a connected node has no delay
 the delay after a disconnect is the first back-off and doubles when connecting fails
     ready lost delay=50 50ms delay=none down tries delay=100
 
+the first and the longest back-off are those of the options
+    with reconnect_backoff_ms=70 reconnect_backoff_max_ms=200
+    ready lost delay=70 70ms down tries delay=140 tries:3 delay=200
+
 equal first and longest back-off do not grow
     with reconnect_backoff_ms=100 reconnect_backoff_max_ms=100
     down tries:3 delay=100

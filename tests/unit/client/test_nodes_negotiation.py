@@ -10,7 +10,7 @@ from kafka_sink.client.commands import Buffer, Connected, Received, Resolved, Se
 from kafka_sink.client.request import Request
 from kafka_sink.errors import BrokerError, LocalProtocolError, TransportError
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
-from kafka_sink.wire.apis import API_VERSIONS, INIT_PRODUCER_ID, PRODUCE
+from kafka_sink.wire.apis import API_VERSIONS, INIT_PRODUCER_ID, METADATA, PRODUCE
 
 
 def versions_body(**changes: object) -> dict[str, object]:
@@ -131,6 +131,14 @@ def test_a_broker_without_the_api_answers_at_once() -> None:
     assert driver.nodes.version_of(0, INIT_PRODUCER_ID) is None
 
 
+def test_a_server_without_metadata_is_taken_for_a_controller() -> None:
+    driver = Driver(FakeCluster({0: ("a", 9092)}, api_versions={METADATA.key: None}))
+    driver.await_ready()
+    driver.send(request(api=METADATA, body={}, version_min=0))
+    (answer,) = driver.take_answers()
+    assert "Is this the port of a KRaft controller" in str(answer.failure)
+
+
 def test_a_field_that_the_negotiated_version_cannot_carry_is_answered_and_not_sent() -> None:
     driver = Driver(FakeCluster({0: ("a", 9092)}, api_versions={INIT_PRODUCER_ID.key: (0, 2)}))
     driver.await_ready()
@@ -195,3 +203,17 @@ def test_bytes_after_the_answer_to_api_versions_belong_to_no_request() -> None:
     driver.nodes.on_input(driver.now_ms, Received(event.connection_id, bytes(event.data) + b"\x00"))
     assert not driver.nodes.is_ready(0, driver.now_ms)
     assert "1 bytes that nobody asked for, before the first request" in str(driver.nodes.last_failure)
+
+
+def test_the_time_for_connecting_doubles_up_to_its_limit() -> None:
+    limits = {"socket_connection_setup_timeout_ms": 1_000, "socket_connection_setup_timeout_max_ms": 1_500}
+    driver = Driver(reconnect_backoff_ms=0, reconnect_backoff_max_ms=0, **limits)
+    driver.cluster.deaf.add(0)
+    waits = []
+    for _ in range(3):
+        driver.connect()
+        deadline_ms = driver.nodes.next_deadline_ms(driver.now_ms)
+        assert deadline_ms is not None
+        waits.append(deadline_ms - driver.now_ms)
+        driver.sleep(waits[-1])
+    assert waits == [1_000, 1_500, 1_500]

@@ -241,7 +241,8 @@ a write without a label whose driver had the id before claims and reads
 
 a write without a label that is visible in part says so and is kept for an operator
     write overtakes gets:"commit transaction",48 commit=lost error=PKS-6022 says:"writing it again doubles"
-    says:"resolve --accept --sink-id sink" abort=left labels=sink/ accept=resolved labels=
+    says:"resolve --accept --bootstrap-server HOST:PORT --ledger-topic ledger --sink-id sink"
+    abort=left labels=sink/ accept=resolved labels=
 
 a write without a label of which nothing was committed may be written again
     write overtakes overtakes_all commit=lost error=PKS-6022 says:"it may be written again"

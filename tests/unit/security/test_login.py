@@ -100,6 +100,12 @@ def test_a_token_is_renewed_when_java_would(life_s: float, least_s: int, buffer_
     assert renewal_wait_s(options, life_s, 0) == expected_s
 
 
+def test_a_token_is_renewed_in_the_window_of_the_options() -> None:
+    window = {"sasl_login_refresh_window_factor": 0.5, "sasl_login_refresh_window_jitter": 0.2}
+    options = ProducerOptions(bootstrap_servers=(), **window)  # type: ignore[arg-type]
+    assert [round(renewal_wait_s(options, HOUR_S, dice)) for dice in (0, 0.5)] == [1_800, 2_160]
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b"<html>", b"[]", b"{}", b'{"access_token": 5}', b'{"access_token": " "}', b"[" * 100_000, b"x" * 300_000],
