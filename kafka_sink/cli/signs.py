@@ -30,15 +30,17 @@ MOVES = "its tasks are writing now"
 
 
 class LedgerWithClaims(LedgerRead):
-    """Also knows the newest claim of a run, and when it was written. An operator's command claims without a run."""
+    """Of all lines of a sink. Also knows the newest claim of a run, and when it was written. An operator's command claims
+    without a run."""
 
     claim: tuple[str, int] | None = None
 
-    def _take_claim(self, offset: int, value: bytes) -> None:
-        super()._take_claim(offset, value)
+    def _take_claim(self, offset: int, key: bytes, value: bytes) -> None:
+        super()._take_claim(offset, key, value)
         with suppress(RemoteProtocolError):
-            if run := decode_claim(value):
-                self.claim = run, claim_time(value)
+            found = decode_claim(value)
+            if found.run and self._is_own_claim(key, found.code):
+                self.claim = found.run, claim_time(value)
 
 
 @frozen
@@ -123,7 +125,9 @@ def look_for_signs(sink: SinkClient) -> list[Signs]:
             by_sink.setdefault(identity.sink_id, []).append(one)
     found = []
     for sink_id, transactions in sorted(by_sink.items()):
-        ledger = sink.run_step(LedgerWithClaims(sink.settings(), sink_id, sink.client.now_ms()), "the ledger")
+        ledger = sink.run_step(
+            LedgerWithClaims(sink.settings(), sink_id, sink.client.now_ms(), code=None), "the ledger"
+        )
         records = list(ledger.state.newest.values()) if ledger.state is not None else []
         is_moving = any(
             one.producer_id in moved or (one.transactional_id, one.producer_epoch, one.partitions) not in known

@@ -67,7 +67,7 @@ def test_an_abort_takes_tasks_that_left_no_message_as_they_are(monkeypatch: pyte
     stream_writer().abort([None, OURS, None], 7)
     stream_writer().abort([OURS], 7)
     assert [each.receipts for each in given] == [[OURS.receipt]] * 2
-    assert [each.has_late_tasks for each in given] == [True, False]
+    assert [each.is_complete for each in given] == [False, True]
 
 
 def test_an_abort_of_a_stream_without_receipts_asks_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
