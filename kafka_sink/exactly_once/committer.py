@@ -20,7 +20,6 @@ from dataclasses import replace
 from typing import Any
 
 from kafka_sink.client.admin_request import AdminResponse
-from kafka_sink.error_table.commits import LEDGER_UNREADABLE
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.exactly_once import messages
 from kafka_sink.exactly_once.commit_step import CommitStep, Progress
@@ -276,12 +275,10 @@ class Committer:
     def _fail_before_decision(self, part: CommitStep) -> None:
         is_commit = self._job.operation is DriverOperation.COMMIT
         reason = part.lateness if is_commit and part.failure is None else part.reason
-        if part.entry is LEDGER_UNREADABLE:
-            reason = messages.unreadable_reason(self._settings.commands, self._session.sink_id, reason)
+        reason = messages.complete_reason(self._settings.commands, self._session.sink_id, reason, part.entry)
         if self._has_decided:
             self._fail_after_decision(reason)
-            return
-        if self._job.operation is DriverOperation.ABORT:
+        elif self._job.operation is DriverOperation.ABORT:
             # Whether there is a decision is unknown.
             self._notes.append(f"transactions were left to their time-out: {reason}")
             self._end(Conclusion.LEFT_ALONE)
@@ -447,9 +444,8 @@ class Committer:
             self._fail(messages.in_doubt_error(self._settings.commands, part.record, part.reason))
         else:
             often = "its epoch was refused again and again, although no other run has claimed the ledger"
-            self._fail(
-                messages.aborted_error(self._batch, f"{often} ({part.reason})" if part.is_fenced else part.reason)
-            )
+            reason = f"{often} ({part.reason})" if part.is_fenced else part.reason
+            self._fail(messages.aborted_error(self._batch, reason))
 
     # ---- C4 ----
 

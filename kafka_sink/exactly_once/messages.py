@@ -30,8 +30,10 @@ def aborted_error(batch: LedgerRecord, reason: str, entry: ErrorEntry = commits.
     return CommitAborted(text, entry, **_facts(batch))
 
 
-def unreadable_reason(commands: CommandTexts, sink_id: str, reason: str) -> str:
-    """The command finds the records of the sink that cannot be read."""
+def complete_reason(commands: CommandTexts, sink_id: str, reason: str, entry: ErrorEntry) -> str:
+    """With the way out of a record that cannot be read: the command finds those of the sink."""
+    if entry is not commits.LEDGER_UNREADABLE:
+        return reason
     return (
         f"{reason}. If a newer release has written the record, use that release. Otherwise "
         f"`{commands.set_aside(sink_id)}` says what is given up with it, and asks{commands.hint}"

@@ -466,7 +466,7 @@ ENTRIES_OF = {
     "messages.lost_error": "PKS-6021",
     "messages.unknown_sink_error": "PKS-6005",
     "messages.other_cluster_error": "PKS-6006",
-    "messages.unreadable_reason": "PKS-6031",
+    "messages.complete_reason": "PKS-6031",
     "messages._export_taken_over_error": "PKS-6008",
 }
 CASES = (
@@ -490,8 +490,8 @@ CASES = (
          {"ledger": shows("lost", exit_code=1), "resolve --accept": goes_on}),
     Case("repetition in doubt", "messages.choice_not_recorded_error", choice_in_doubt(DriverOperation.REPLAY),
          {"ledger": shows("lost", exit_code=1), "resolve --replay": runs_again}),
-    Case("unreadable at a commit", "messages.unreadable_reason", unreadable_at_commit, ASIDE),
-    Case("unreadable while planning", "messages.unreadable_reason", unreadable_at_planning, ASIDE),
+    Case("unreadable at a commit", "messages.complete_reason", unreadable_at_commit, ASIDE),
+    Case("unreadable while planning", "messages.complete_reason", unreadable_at_planning, ASIDE),
     Case("a batch that was left alone", "summary._left_alone_text", left_alone, {"recover": rows_are_visible}),
     Case("open, shown by ledger", "open_decisions.advice_text", after(open_in_time, "ledger"),
          {"recover": rows_are_visible}),
