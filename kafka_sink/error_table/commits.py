@@ -126,7 +126,8 @@ WRITE_IN_PART = _of_commits(
 )
 LEDGER_UNREADABLE = _of_commits(
     "PKS-6031", "ledger cannot be read",
-    "A ledger record was written by a newer release or another program, or is damaged.",
+    "A ledger record was written by a newer release or another program, or is damaged. Or the ledger was copied by a "
+    "tool that does not write in transactions.",
     "Use the newer release, or check what `pykafka-sink resolve --set-aside` says you would give up.",
     ("of the ledger cannot be read",),
     data=UNCHANGED,

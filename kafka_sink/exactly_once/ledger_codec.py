@@ -30,6 +30,9 @@ from kafka_sink.exactly_once.receipt import BatchId, BatchKey
 
 FORMAT = "pykafka-sink-ledger"
 VERSION = 1
+# With this every value of every version begins.
+VALUE_BEGINS = f"{FORMAT} ".encode()
+COPIED_PAGE = '"A ledger that was copied" in docs/operations.md'
 _HEADER_BYTES_MAX = 64
 # A broker accepts 1 MiB by default; an operator may have raised the limit.
 VALUE_BYTES_MAX = 8 * 1024 * 1024
@@ -152,6 +155,32 @@ def decode_newest(key: str, value: bytes) -> LedgerRecord:
     if ledger_key(record.sink_id, record.key) != key or not has_letters_of_sink_id(record.sink_id):
         raise UnreadableRecord("a ledger record with a sink or batch other than those in its key")
     return record
+
+
+def beginning_of_plain(value: bytes | None) -> bytes:
+    """What is kept of a record that was written without a transaction: of foreign bytes nothing."""
+    return value[: VALUE_BYTES_MAX + 1] if value is not None and value.startswith(VALUE_BEGINS) else b""
+
+
+def plain_problem(value: bytes, cluster_id: str) -> str:
+    """Why such a record is not read. `cluster_id`: of the brokers."""
+    origin = origin_of(value, cluster_id)
+    if origin:
+        return (
+            f"a copy of a record of the Kafka cluster {origin!r}, written without a transaction, as tools that mirror "
+            f"topics do: it does not say whether the batch is in this cluster ({COPIED_PAGE})"
+        )
+    what = "a copy of a ledger record" if value else "a record of something else than a sink"
+    return f"{what}, written without a transaction: no sink does that, and it hides the decision before it"
+
+
+def origin_of(value: bytes, cluster_id: str) -> str:
+    """The cluster of which this record is a copy; empty if it is of this one, or of an unknown one."""
+    try:
+        record = decode_record(value)
+    except UnreadableRecord:
+        return ""
+    return record.cluster_id if record.is_of_another_cluster(cluster_id) else ""
 
 
 def _parse_content(value: bytes) -> dict[str, Any]:
