@@ -64,6 +64,13 @@ NOT_STARTED = _of_commits(
     ("was not possible",),
     data=UNCHANGED,
 )
+OTHER_NAME = _of_commits(
+    "PKS-6008", "query has another sink id in the ledger",
+    "The ledger has records of this query under another sink id. The checkpoint was moved, or sink.id was changed.",
+    "Set sink.id to the id that the text names. ledger.accept.new.sink=true writes the rows a second time.",
+    ("knows this query under another sink id",),
+    data=HELD,
+)
 COMMIT_PENDING = _of_commits(
     "PKS-6011", "batch decided but not finished",
     "The batch is decided, but some of its transactions are not known to be committed.",

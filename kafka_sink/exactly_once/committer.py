@@ -214,6 +214,7 @@ class Committer:
             self._session.sink_id,
             now_ms,
             named_sink_id=self._session.named_sink_id,
+            query_suffix=self._session.query_suffix,
             claim_offset=claim_offset,
             is_of_name=self._job.operation is DriverOperation.RECOVER,
         )

@@ -127,7 +127,7 @@ class LedgerState:
 
     `claims` has for each run the offset of its first claim, as far as compaction has kept them. `older_key` is the key
     under which the previous release kept the decisions of this stream; None if there are none, or if there are newer
-    ones.
+    ones. `elsewhere`: other names under which the ledger has records of this stream.
     """
 
     sink_id: str
@@ -136,6 +136,7 @@ class LedgerState:
     older_key: str | None = None
     unmarked: frozenset[str] = frozenset()
     settled: Mapping[str, LedgerRecord] = field(default_factory=dict)
+    elsewhere: tuple[str, ...] = ()
 
     def with_record(self, record: LedgerRecord) -> LedgerState:
         key = ledger_key(record.sink_id, record.key)

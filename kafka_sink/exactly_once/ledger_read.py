@@ -96,8 +96,9 @@ MARKER_QUESTIONS, MARKER_WAIT_MS = 5, 100
 class LedgerRead(CommitStep):
     """`claim_offset`: read up to there, whatever the leader's high watermark is; None: up to the high watermark.
 
-    `named_sink_id`: the sink id without the query, under which the previous release kept this stream. `is_of_name`:
-    every sink under the name `sink_id`, including those of its queries.
+    `named_sink_id`: the sink id without the query, under which the previous release kept this stream. `query_suffix`:
+    what a sink id of this query ends with, whatever its name is. `is_of_name`: every sink under the name `sink_id`,
+    including those of its queries.
     """
 
     # Without a claim: wait for the markers of records that are already there.
@@ -110,6 +111,7 @@ class LedgerRead(CommitStep):
         now_ms: int,
         *,
         named_sink_id: str = "",
+        query_suffix: str = "",
         claim_offset: int | None = None,
         is_of_name: bool = False,
     ) -> None:
@@ -119,6 +121,8 @@ class LedgerRead(CommitStep):
         self.unmarked_offset = -1
         self._sink_id = sink_id
         self._named_sink_id = named_sink_id
+        self._query_suffix = query_suffix
+        self._elsewhere: frozenset[str] = frozenset()
         self._claim_key = claim_key(sink_id).encode()
         self._claim_offset = claim_offset
         self._is_of_name = is_of_name
@@ -203,7 +207,7 @@ class LedgerRead(CommitStep):
             decoded = raw.decode()
             for offset, record in zip(decoded.offsets, decoded.records, strict=True):
                 ledger_key = decode_key(record.key)
-                if self._is_own(ledger_key):
+                if self._is_own(ledger_key) or self._is_elsewhere(ledger_key):
                     # One byte over the limit is enough for it to be rejected if it is the newest.
                     value = ERASED if record.value is None else record.value[: VALUE_BYTES_MAX + 1]
                     transaction = (raw.producer_id, raw.producer_epoch)
@@ -232,6 +236,11 @@ class LedgerRead(CommitStep):
         if self._is_of_name:
             return belongs_to(sink_id, self._sink_id)
         return sink_id == self._sink_id or (ledger_key != "" and ledger_key == self._named_sink_id)
+
+    def _is_elsewhere(self, ledger_key: str) -> bool:
+        """Of this query, under another name."""
+        suffix = self._query_suffix
+        return suffix != "" and ledger_key.endswith(suffix) and "/" not in ledger_key and not self._is_own(ledger_key)
 
     def _keep(self, ledger_key: str, found: Found) -> None:
         if ledger_key not in self._newest:
@@ -282,7 +291,13 @@ class LedgerRead(CommitStep):
                 elif known is None or offset > known.offset:
                     later = unmarked if self._claim_offset is not None else self._unbelieved
                     later.setdefault(ledger_key, []).append((offset, value))
-        self._on_newest({key: found for key, found in self._newest.items() if found.value != ERASED}, unmarked)
+        found = {key: one for key, one in self._newest.items() if one.value != ERASED}
+        # Those of the query under another name only have to be known, in whichever state they are.
+        self._elsewhere = frozenset(key for key in (*found, *unmarked, *self._unbelieved) if self._is_elsewhere(key))
+        for known in (found, unmarked, self._unbelieved):
+            for key in self._elsewhere & known.keys():
+                del known[key]
+        self._on_newest(found, unmarked)
 
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         """Only the newest record of a key is decoded: earlier ones, perhaps of an older release, do not matter."""
@@ -309,6 +324,7 @@ class LedgerRead(CommitStep):
             older_key=older_key,
             unmarked=frozenset(doubtful & newest.keys()),
             settled=settled,
+            elsewhere=tuple(sorted(key.removesuffix(self._query_suffix) for key in self._elsewhere)),
         )
 
     def _ended_keys(self) -> Collection[str]:

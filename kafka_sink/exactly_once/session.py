@@ -95,6 +95,8 @@ class DriverSession:
     run: str = ""
     # The sink id as the user set it, or "": a stream's `sink_id` contains the query.
     named_sink_id: str = ""
+    # The query writes to this sink alone: its own writer, not foreachBatch. So no other sink can have its records.
+    is_only_sink: bool = False
     # For people; it is part of the ledger records.
     label: str = ""
     identity: DriverIdentity | None = None
@@ -112,6 +114,11 @@ class DriverSession:
     @property
     def transactional_id(self) -> str:
         return driver_transactional_id(self.sink_id)
+
+    @property
+    def query_suffix(self) -> str:
+        """The end of every sink id under which this query may have written; empty if others may have it as well."""
+        return self.sink_id.removeprefix(self.named_sink_id) if self.is_only_sink and self.named_sink_id else ""
 
     def note_claim(self, ledger: LedgerState, claimed_at: int) -> None:
         """Notes what was there at this run's first claim; later claims are of younger runs."""

@@ -65,11 +65,15 @@ CHECKS_MAX = 64
 class Driver:
     """One sink in one run of a query. Planning knows neither query nor run; a batch write has no query."""
 
-    def __init__(self, options: SinkOptions, sink_id: str, run: str = "", query_id: str = "") -> None:
+    def __init__(
+        self, options: SinkOptions, sink_id: str, run: str = "", query_id: str = "", *, is_only_sink: bool = False
+    ) -> None:
         self._options = options
         named = sink_id if query_id else ""
         label = label_of(options.query_name, options.checkpoint_location)
-        self._session = DriverSession(sink_id_of_query(sink_id, query_id), run, named_sink_id=named, label=label)
+        self._session = DriverSession(
+            sink_id_of_query(sink_id, query_id), run, named_sink_id=named, is_only_sink=is_only_sink, label=label
+        )
         self._settings: DeliverySettings | None = None
         self._known_support: TransactionSupport | None = None
 
@@ -257,7 +261,10 @@ def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver], Comm
     """The cached driver of this sink, run and write; one that failed is dropped."""
     drivers = _drivers(os.getpid())
     where = (batch.options, sink_id, batch.run, batch.key.query_id, batch.write)
-    driver = drivers.pop(where, None) or Driver(batch.options, sink_id, batch.run, batch.key.query_id)
+    # A write inside foreachBatch may be one of several, each with a sink id of its own.
+    driver = drivers.pop(where, None) or Driver(
+        batch.options, sink_id, batch.run, batch.key.query_id, is_only_sink=not batch.write
+    )
     try:
         verdict = act(driver)
     except BaseException:
