@@ -19,6 +19,7 @@ permanently.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from itertools import accumulate
 from typing import Any
@@ -57,6 +58,15 @@ _COLUMNS = (
 )
 # Omitted if every task is the one in its id. Older releases ignore it and report the number in the id.
 _TASK_PARTITION = "task_partition"
+
+# Texts that get into ids of transactions, into commands and comparisons, and what they must be. A record is written only
+# if it can be read (`encode_record`), so this is what is written, too. An operator's command has no run. The sink id is
+# compared with the key (`decode_newest`).
+_SHAPES = {
+    "run": re.compile(r"([0-9a-f]{16})?"),
+    "cluster": re.compile(r"[!-~]{0,300}"),
+}
+_SHAPE_WORDS = {"run": "hash of a run", "cluster": "id of a cluster"}
 
 # What the user can do about a field that does not fit.
 _ADVICE = {
@@ -134,7 +144,7 @@ def encode_claim(sink_id: str, run: str, wall_ms: int) -> bytes:
 
 def decode_claim(value: bytes) -> str:
     """The run in a claim."""
-    return _text(_parse_content(value).get("run"), "run")
+    return _check_shape(_parse_content(value).get("run"), "run")
 
 
 def _encode(content: dict[str, Any]) -> bytes:
@@ -256,8 +266,8 @@ def _parse_record(content: dict[str, Any]) -> LedgerRecord:
         kind=kind,
         sink_id=_text(content.get("sink"), "sink"),
         key=BatchKey(_text(content.get("query"), "query"), _batch_id(content.get("batch"))),
-        run=_text(content.get("run"), "run"),
-        runs=tuple(_texts(content.get("runs"), "runs", 1_000)),
+        run=_check_shape(content.get("run"), "run"),
+        runs=tuple(_check_shape(run, "run") for run in _texts(content.get("runs"), "runs", 1_000)),
         since_ms=_number(content.get("since_ms"), "since_ms", -1, INT64_MAX),
         wall_ms=_number(content.get("wall_ms"), "wall_ms", -INT64_MAX, INT64_MAX),
         row_count=_number(content.get("rows"), "rows", 0, INT64_MAX),
@@ -266,7 +276,7 @@ def _parse_record(content: dict[str, Any]) -> LedgerRecord:
         entries=entries,
         outcomes=_outcomes(content.get("fates", ""), len(entries)),
         is_accepted=content.get("accepted", False) is True,
-        cluster_id=_text(content.get("cluster", ""), "cluster"),
+        cluster_id=_check_shape(content.get("cluster", ""), "cluster"),
         label=_label(content.get("name")),
     )
     needs_entries = kind in (Kind.INTENT, Kind.STUCK)
@@ -322,6 +332,13 @@ def _text(found: Any, name: str) -> str:
     if not isinstance(found, str) or len(found) > TEXT_CHARACTERS_MAX:
         raise UnreadableRecord(f"a ledger record whose {name!r} is no text of at most {TEXT_CHARACTERS_MAX}", name)
     return found
+
+
+def _check_shape(found: Any, name: str) -> str:
+    text = _text(found, name)
+    if not _SHAPES[name].fullmatch(text):
+        raise UnreadableRecord(f"a ledger record whose {name!r} is not the {_SHAPE_WORDS[name]}", name)
+    return text
 
 
 def _label(found: Any) -> str:
