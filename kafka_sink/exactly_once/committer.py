@@ -346,7 +346,9 @@ class Committer:
     def _check(self, now_ms: int) -> None:
         self._move(Phase.CHECKING)
         has_ledger = self._job.operation is DriverOperation.COMMIT
-        self._part = Preflight(self._settings, self._receipts, now_ms, has_ledger=has_ledger)
+        looks = self._session.looks_at_ledger(self._settings, now_ms)
+        known = (self._settings, self._receipts, now_ms)
+        self._part = Preflight(*known, has_ledger=has_ledger, looks_at_ledger=looks)
         previous = self._previous()
         if previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME:
             # The intent does not depend on the result of the check: it is appended in the meantime, without EndTxn. If
@@ -362,6 +364,8 @@ class Committer:
         if part.failure is not None:
             self._abandon(now_ms, part.failure)
             return
+        if part.ledger_is_compacted:
+            self._session.ledger_seen_ms = now_ms
         if not part.is_supported:
             self._notes.append(NOT_DESCRIBED)
         found = part.check()

@@ -59,8 +59,8 @@ _COLUMNS = (
 # Omitted if every task is the one in its id. Older releases ignore it and report the number in the id.
 _TASK_PARTITION = "task_partition"
 
-# Texts that get into ids of transactions, into commands and comparisons, and what they must be. A record is written only
-# if it can be read (`encode_record`), so this is what is written, too. An operator's command has no run. The sink id is
+# Texts that get into ids of transactions, commands and comparisons, and what they must be. A record is written if it
+# can be read (`encode_record`), so this is what is written, too. An operator's command has no run. The sink id is
 # compared with the key (`decode_newest`).
 _SHAPES = {
     "run": re.compile(r"([0-9a-f]{16})?"),

@@ -294,9 +294,10 @@ class LedgerRead(CommitStep):
         found = {key: one for key, one in self._newest.items() if one.value != ERASED}
         # Those of the query under another name only have to be known, in whichever state they are.
         self._elsewhere = frozenset(key for key in (*found, *unmarked, *self._unbelieved) if self._is_elsewhere(key))
-        for known in (found, unmarked, self._unbelieved):
-            for key in self._elsewhere & known.keys():
-                del known[key]
+        for key in self._elsewhere:
+            found.pop(key, None)
+            unmarked.pop(key, None)
+            self._unbelieved.pop(key, None)
         self._on_newest(found, unmarked)
 
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:

@@ -55,6 +55,9 @@ _LOGGER = logging.getLogger("kafka_sink")
 MAX_TIMEOUT = "transaction.max.timeout.ms"
 # The part of a transaction's timeout that must be left at the decision, so that a restart can still carry it out.
 MARGIN_MS_MAX, MARGIN_SHARE = 60_000, 4
+# Planning looks at the ledger's topic in its own process, once; a commit at its first batch and every hour. It costs a
+# request beside those of the check before the decision.
+LEDGER_LOOK_MS = 3_600_000
 DRIVERS_MAX = 32
 # By the options of the producer, which all queries of an application usually share.
 CLIENTS_MAX = 8
@@ -133,6 +136,7 @@ class Driver:
                 margin_ms=min(MARGIN_MS_MAX, producer.transaction_timeout_ms // MARGIN_SHARE),
                 request_timeout_ms=producer.request_timeout_ms,
                 accept_unknown_sink=self._options.ledger_accepts_new_sink,
+                ledger_look_ms=LEDGER_LOOK_MS,
                 visible_ms=self._options.commit_visible_timeout_ms,
                 on_mismatch=OnMismatch(self._options.replay_mismatch),
             )

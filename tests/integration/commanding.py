@@ -67,6 +67,7 @@ class Sink:
     run: str = RUN
     login: Mapping[str, str] = field(default_factory=dict)
     accepts_new_sink: bool = False
+    ledger_look_ms: int = 0
 
     def create(self) -> None:
         with client_of(self.servers, **self.login) as client:
@@ -111,6 +112,7 @@ class Sink:
             margin_ms=0,
             parallel_requests=1,
             accept_unknown_sink=self.accepts_new_sink,
+            ledger_look_ms=self.ledger_look_ms,
         )
         job = Job(DriverOperation.COMMIT, key, receipts, wall_ms=1)
         return Committer(settings, driver or DriverSession(self.sink_id, self.run), job, client.now_ms())

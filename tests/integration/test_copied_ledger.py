@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from dataclasses import replace
 
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from kafka_sink.errors import CommitAborted
 from kafka_sink.exactly_once import ledger_codec
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.exactly_once.session import DriverSession
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.commanding import Shell, Sink, rows
 from tools.kafka_cluster import KafkaCluster
@@ -109,3 +112,20 @@ def test_what_something_else_writes_under_the_key_of_a_stream_stops_it_and_is_sh
     for key in (BATCH, NEXT):
         with pytest.raises(CommitAborted, match="written without a transaction"):
             sink.deliver(key)
+
+
+def test_a_ledger_that_is_made_to_forget_while_a_query_runs_refuses_its_next_look_on_apache_kafka(
+    kafka: KafkaCluster, topic_name: str
+) -> None:
+    sink = on_kafka(kafka, topic_name)
+    sink.ledger_look_ms = 1
+    driver = DriverSession(sink.sink_id, sink.run)
+    sink.deliver(BATCH, driver)
+    assert driver.ledger_seen_ms is not None
+    change = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, sink.ledger_topic, incremental_configs=[change])
+    for future in AdminClient({"bootstrap.servers": sink.servers}).incremental_alter_configs([resource]).values():
+        future.result(30)
+    time.sleep(0.5)
+    with pytest.raises(CommitAborted, match="decisions would be deleted with age"):
+        sink.deliver(NEXT, driver)

@@ -19,6 +19,7 @@ from tests.sim.delivery.breakers import (
     FENCED_READS,
     LIES,
     LOST_MARKERS,
+    MOVED,
     POOL,
     PROCESSES,
     SET_BACK,
@@ -89,6 +90,9 @@ MISTAKES = (
         search=Search(Budget(seconds=1, switches=2), 1, states_max=250_000, is_slow=True),
     ),
     Mistake(deciding.stable_offset_believed_unread, seeds(500, FENCED_READS)),
+    Mistake(deciding.moved_checkpoint_is_new, seeds(500, MOVED)),
+    # tests/unit/exactly_once/test_plain_records.py finds it in every run.
+    Mistake(deciding.plain_record_ignored),
     Mistake(deciding.fingerprint_not_compared, seeds(30, SET_BACK), Search(Budget(crashes=1, others=1))),
     Mistake(deciding.digest_not_compared, seeds(100, SET_BACK)),
     Mistake(deciding.record_not_read_back),

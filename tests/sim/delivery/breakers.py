@@ -9,8 +9,9 @@
   pool          a worker process of a run uses a transactional id for one task after the other
   unnamed       batch writes without a name: they have no ledger, and no later run can finish them
   fenced_reads  while a driver reads the ledger, another client takes the driver's id, and segments begin
+  moved         a checkpoint is moved, so that the stream has another name; an error tells the name to go back to
 
-The first seven and the last are faults and settings of the run that a seed draws; `unnamed` is another kind of query.
+The first seven and the last two are faults and settings of the run that a seed draws; `unnamed` is another kind of query.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from random import Random
 
 from tests.sim.scenario import FaultEvent, draw_events
 
-PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, FENCED_READS = (
-    "processes", "twins", "set_back", "lost_markers", "expiry", "lies", "pool", "unnamed", "fenced_reads",
+PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, FENCED_READS, MOVED = (
+    "processes", "twins", "set_back", "lost_markers", "expiry", "lies", "pool", "unnamed", "fenced_reads", "moved",
 )  # fmt: skip
 # New ones come last, so that earlier seeds keep what they have drawn.
-BREAKERS = (PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, FENCED_READS)
+BREAKERS = (PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, FENCED_READS, MOVED)
 # The faults that belong to a breaker; the other breakers apply to the whole run.
 FAULTS_OF = {
     PROCESSES: "end_process", TWINS: "second_query", SET_BACK: "set_back", LOST_MARKERS: "lose_marker",
-    EXPIRY: "expire_ids", LIES: "lie", FENCED_READS: "fence_in_read",
+    EXPIRY: "expire_ids", LIES: "lie", FENCED_READS: "fence_in_read", MOVED: "move_checkpoint",
 }  # fmt: skip
 MEANS_MS = {
     "end_process": (1_000, 4_000), "second_query": (1_000, 3_000), "set_back": (1_500, 5_000),
     "lose_marker": (200, 1_000), "expire_ids": (200, 1_000), "lie": (500, 2_000),
-    "fence_in_read": (500, 2_000),
+    "fence_in_read": (500, 2_000), "move_checkpoint": (300, 1_500),
 }  # fmt: skip
 SHARES = (0.0, 0.2, 0.5)
 UNNAMED_SHARE = 0.07

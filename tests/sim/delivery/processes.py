@@ -61,4 +61,4 @@ class Processes:
 
 
 def new_session(sink_id: str, named_sink_id: str, run: str) -> DriverSession:
-    return DriverSession(sink_id, run, named_sink_id=named_sink_id)
+    return DriverSession(sink_id, run, named_sink_id=named_sink_id, is_only_sink=True)

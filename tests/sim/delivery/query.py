@@ -6,6 +6,7 @@ commits may have no state of earlier ones. Drivers crash at any event, and execu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -43,6 +44,8 @@ DELIVERED = (Conclusion.DELIVERED, Conclusion.ALREADY_DELIVERED)
 
 
 PAUSE_MS_MAX = 5_000
+# The text if the query was delivered under another name. Without a record of it the user knows the name.
+_OTHER_NAME = re.compile(r"Set sink\.id=(\S+) and start|has no record of sink")
 
 
 class Query:
@@ -256,7 +259,8 @@ class Query:
 
     def _plan(self) -> Script:
         """Planning does not know its query: it looks at everything under the sink's name."""
-        verdict = yield self._operate(new_session(SINK, "", ""), DriverOperation.RECOVER, None, [])
+        name = self.stage.name_of(self.checkpoint.query_id)
+        verdict = yield self._operate(new_session(name, "", ""), DriverOperation.RECOVER, None, [])
         if verdict.error is None:
             self.stage.verdicts.on_planned(self.checkpoint.query_id)
             return None
@@ -346,6 +350,9 @@ class Query:
             yield from self._abort(batch, messages)
         if isinstance(error, CommitLost):
             yield from self._ask_operator(error)
+        elif (found := _OTHER_NAME.search(str(error))) is not None:
+            self.stage.count("commit: the ledger has another name for the query")
+            self.stage.rename(self.checkpoint.query_id, found[1] or SINK)
         elif self.stage.verdicts.is_refusal(str(error)):
             self.stage.count("commit: refused after the checkpoint was set back")
             self.stage.on_refused(self)

@@ -11,6 +11,7 @@ from tests.sim.delivery.breakers import (
     FAULTS_OF,
     FENCED_READS,
     LOST_MARKERS,
+    MOVED,
     POOL,
     PROCESSES,
     SET_BACK,
@@ -66,6 +67,7 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
         "a write without a ledger is visible in part", "abort without ledger: aborted",
         "abort without ledger: left alone", "driver crashed in commit without ledger",
     ),
+    MOVED: ("commit: the ledger has another name for the query",),
     FENCED_READS: ("driver's open record aborted while the ledger was read",),
 }  # fmt: skip
 # The fault slow_connect only makes links slow; "fault slow connect" is counted when a host connects over one.

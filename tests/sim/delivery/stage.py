@@ -60,6 +60,7 @@ class Stage:
         self.on_refused: Callable[[Query], None] = lambda _query: None
         # After that nothing happens any more that only a fault would cause.
         self.is_healed = False
+        self._names: dict[str, str] = {}
         self._hosts: Counter[str] = Counter()
         self._attempts = 0
         # Faults of a request or an answer that wait for the next process of a driver.
@@ -134,10 +135,20 @@ class Stage:
         """As planning and tasks compute it: with the query in it, or, for a write without a name, with the run."""
         if self.plan.kind == UNNAMED:
             return f"batch-{run}"
-        return sink_id_of_query(SINK, key.query_id)
+        return sink_id_of_query(self.name_of(key.query_id), key.query_id)
 
     def named_sink_id(self, key: BatchKey) -> str:
-        return SINK if key.query_id else ""
+        return self.name_of(key.query_id) if key.query_id else ""
+
+    def name_of(self, query_id: str) -> str:
+        """The option `sink.id`, or the hash of a checkpoint's place."""
+        return self._names.get(query_id, SINK)
+
+    def rename(self, query_id: str, name: str) -> None:
+        self.note(f"query {query_id} has the name {name}")
+        self.assumptions.abandoned.add(sink_id_of_query(self.name_of(query_id), query_id))
+        self.assumptions.abandoned.discard(sink_id_of_query(name, query_id))
+        self._names[query_id] = name
 
     # ---- Spark's checkpoints ----
 
