@@ -17,6 +17,7 @@ from tests.model.world import Budget
 from tests.sim.delivery.breakers import (
     EXPIRY,
     FENCED_READS,
+    FOREIGN,
     LIES,
     LOST_MARKERS,
     MOVED,
@@ -90,9 +91,8 @@ MISTAKES = (
         search=Search(Budget(seconds=1, switches=2), 1, states_max=250_000, is_slow=True),
     ),
     Mistake(deciding.stable_offset_believed_unread, seeds(500, FENCED_READS)),
-    Mistake(deciding.moved_checkpoint_is_new, seeds(500, MOVED)),
-    # tests/unit/exactly_once/test_plain_records.py finds it in every run.
-    Mistake(deciding.plain_record_ignored),
+    Mistake(deciding.moved_checkpoint_is_new, seeds(50, MOVED)),
+    Mistake(deciding.plain_record_ignored, seeds(500, FOREIGN)),
     Mistake(deciding.fingerprint_not_compared, seeds(30, SET_BACK), Search(Budget(crashes=1, others=1))),
     Mistake(deciding.digest_not_compared, seeds(100, SET_BACK)),
     Mistake(deciding.record_not_read_back),

@@ -10,8 +10,9 @@
   unnamed       batch writes without a name: they have no ledger, and no later run can finish them
   fenced_reads  while a driver reads the ledger, another client takes the driver's id, and segments begin
   moved         a checkpoint is moved, so that the stream has another name; an error tells the name to go back to
+  foreign       a record under a sink's key in the ledger is written without a transaction, until somebody repairs that
 
-The first seven and the last two are faults and settings of the run that a seed draws; `unnamed` is another kind of query.
+All but `unnamed` are faults and settings of the run that a seed draws; that one is another kind of query.
 """
 
 from __future__ import annotations
@@ -20,20 +21,24 @@ from random import Random
 
 from tests.sim.scenario import FaultEvent, draw_events
 
-PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, FENCED_READS, MOVED = (
+PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, FENCED_READS, MOVED, FOREIGN = (
     "processes", "twins", "set_back", "lost_markers", "expiry", "lies", "pool", "unnamed", "fenced_reads", "moved",
+    "foreign",
 )  # fmt: skip
 # New ones come last, so that earlier seeds keep what they have drawn.
-BREAKERS = (PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, FENCED_READS, MOVED)
+BREAKERS = (
+    PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, FENCED_READS, MOVED, FOREIGN,
+)  # fmt: skip
 # The faults that belong to a breaker; the other breakers apply to the whole run.
 FAULTS_OF = {
     PROCESSES: "end_process", TWINS: "second_query", SET_BACK: "set_back", LOST_MARKERS: "lose_marker",
     EXPIRY: "expire_ids", LIES: "lie", FENCED_READS: "fence_in_read", MOVED: "move_checkpoint",
+    FOREIGN: "foreign_record",
 }  # fmt: skip
 MEANS_MS = {
     "end_process": (1_000, 4_000), "second_query": (1_000, 3_000), "set_back": (1_500, 5_000),
     "lose_marker": (200, 1_000), "expire_ids": (200, 1_000), "lie": (500, 2_000),
-    "fence_in_read": (500, 2_000), "move_checkpoint": (300, 1_500),
+    "fence_in_read": (500, 2_000), "move_checkpoint": (300, 1_500), "foreign_record": (300, 1_500),
 }  # fmt: skip
 SHARES = (0.0, 0.2, 0.5)
 UNNAMED_SHARE = 0.07
@@ -44,7 +49,9 @@ REPLAY_MISMATCH = ("fail", "fail", "fail", "warn", "skip")
 def drawn_breakers(pick: Random) -> frozenset[str]:
     share = pick.choice(SHARES)
     on = [one for one in BREAKERS if pick.random() < (UNNAMED_SHARE if one == UNNAMED else share)]
-    return frozenset(on) - ({TWINS, SET_BACK, LOST_MARKERS} if UNNAMED in on else set())
+    # What is repaired is what the log shows, so no marker may be lost.
+    on = [one for one in on if one != FOREIGN or LOST_MARKERS not in on]
+    return frozenset(on) - ({TWINS, SET_BACK, LOST_MARKERS, FOREIGN} if UNNAMED in on else set())
 
 
 def breaker_faults(pick: Random, breakers: frozenset[str], busy_ms: int) -> list[FaultEvent]:

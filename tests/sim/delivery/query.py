@@ -44,6 +44,7 @@ DELIVERED = (Conclusion.DELIVERED, Conclusion.ALREADY_DELIVERED)
 
 
 PAUSE_MS_MAX = 5_000
+_FOREIGN_RECORD = "written without a transaction"
 # The text if the query was delivered under another name. Without a record of it the user knows the name.
 _OTHER_NAME = re.compile(r"Set sink\.id=(\S+) and start|has no record of sink")
 
@@ -156,6 +157,9 @@ class Query:
             stage.note(f"{self.name} {operation.value} {batch} with {len(receipts)} receipts")
 
             def on_verdict(verdict: CommitResult) -> None:
+                if _FOREIGN_RECORD in str(verdict.error):
+                    stage.count(f"{operation.value}: refused by a foreign record")
+                    stage.loop.after(self._pause_ms(), stage.repair_ledger)
                 self.operation = None
                 host.kill(is_silent=False)
                 if verdict.error is not None:

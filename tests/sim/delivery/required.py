@@ -10,6 +10,7 @@ from tests.sim.delivery.breakers import (
     EXPIRY,
     FAULTS_OF,
     FENCED_READS,
+    FOREIGN,
     LOST_MARKERS,
     MOVED,
     POOL,
@@ -67,6 +68,8 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
         "a write without a ledger is visible in part", "abort without ledger: aborted",
         "abort without ledger: left alone", "driver crashed in commit without ledger",
     ),
+    FOREIGN: ("commit: refused by a foreign record", "recover: refused by a foreign record",
+              "operator copied a ledger record again"),
     MOVED: ("commit: the ledger has another name for the query",),
     FENCED_READS: ("driver's open record aborted while the ledger was read",),
 }  # fmt: skip

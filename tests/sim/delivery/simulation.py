@@ -206,6 +206,8 @@ class DeliverySimulation(Course[Plan]):
             return self._second_query()
         if kind == "set_back":
             return self._set_back(pick)
+        if kind == "foreign_record":
+            return self.stage.foreign_records.write(pick)
         if kind == "move_checkpoint":
             return self._move_checkpoint(pick)
         queries = self._queries()

@@ -17,6 +17,7 @@ from tests.sim.delivery.checkpoint import Checkpoint
 from tests.sim.delivery.claims import Claims
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.executor import Executor
+from tests.sim.delivery.foreign_records import ForeignRecords
 from tests.sim.delivery.leaders import Leaders
 from tests.sim.delivery.plan import LEDGER, SINK, Plan
 from tests.sim.delivery.verdicts import Verdicts
@@ -60,6 +61,7 @@ class Stage:
         self.on_refused: Callable[[Query], None] = lambda _query: None
         # After that nothing happens any more that only a fault would cause.
         self.is_healed = False
+        self.foreign_records = ForeignRecords(network.core, trace)
         self._names: dict[str, str] = {}
         self._hosts: Counter[str] = Counter()
         self._attempts = 0
@@ -77,6 +79,10 @@ class Stage:
     def arm(self, host: str, direction: str, armed: Armed) -> None:
         for broker_id in self.network.core.cluster.brokers:
             self.network.link(host, broker_id).armed[direction].append(armed)
+
+    def repair_ledger(self) -> None:
+        self.foreign_records.repair()
+        self.network.route(self.network.core.tick(self.loop.now_ms))
 
     def fence_drivers(self) -> None:
         if not self.is_healed:
