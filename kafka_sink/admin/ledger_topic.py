@@ -21,6 +21,7 @@ from kafka_sink.admin.configs import ConfigAnswer, found_or_raise, number_of
 from kafka_sink.client.cluster import UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.error_table.brokers import LEDGER_FORGETS
 from kafka_sink.errors import BrokerError, ConfigError
+from kafka_sink.exactly_once.ledger_policy import CLEANUP, alter_command, policy_problem
 from kafka_sink.frozen import frozen
 from kafka_sink.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions, TopicPlan
@@ -39,12 +40,8 @@ LEDGER_CONFIGS = {
     "segment.bytes": str(16 * 1024 * 1024),
     "min.compaction.lag.ms": str(60 * 60 * 1000),
 }
-CLEANUP, IN_SYNC, UNCLEAN, MESSAGE_BYTES = CHECKED = (
-    "cleanup.policy",
-    "min.insync.replicas",
-    "unclean.leader.election.enable",
-    "max.message.bytes",
-)
+IN_SYNC, UNCLEAN, MESSAGE_BYTES = "min.insync.replicas", "unclean.leader.election.enable", "max.message.bytes"
+CHECKED = (CLEANUP, IN_SYNC, UNCLEAN, MESSAGE_BYTES)
 
 
 @frozen
@@ -121,16 +118,9 @@ def ledger_counts(client: Client, topic: str) -> tuple[int, int | None]:
 
 
 def check_cleanup_policy(topic: str, configs: Mapping[str, str | None]) -> None:
-    """compact,delete is no better than delete: it compacts, but still deletes old records. Other servers than Apache
-    Kafka may leave the policy out."""
-    policy = configs.get(CLEANUP)
-    if policy not in ("compact", None):
-        raise ConfigError(
-            f"the ledger topic {topic} has {CLEANUP}={policy}: decisions would be deleted with age, and batches "
-            f"delivered twice. Set it right ({alter_command(topic, CLEANUP, 'compact')}), or choose another "
-            "ledger.topic",
-            LEDGER_FORGETS,
-        )
+    problem = policy_problem(topic, configs.get(CLEANUP))
+    if problem is not None:
+        raise ConfigError(problem, LEDGER_FORGETS)
 
 
 def troubles(topic: str, configs: Mapping[str, str | None], replicas: int | None, brokers: int) -> Iterator[str]:
@@ -158,7 +148,3 @@ def troubles(topic: str, configs: Mapping[str, str | None], replicas: int | None
             f"the ledger topic {topic} has {MESSAGE_BYTES}={message_bytes}: a decision about many tasks does "
             f"not fit, and its batch is aborted. {alter_command(topic, MESSAGE_BYTES, '1048588')}"
         )
-
-
-def alter_command(topic: str, name: str, value: object) -> str:
-    return f"kafka-configs --alter --entity-type topics --entity-name {topic} --add-config {name}={value}"

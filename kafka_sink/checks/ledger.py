@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.ledger_topic import (
     CHECKED,
-    CLEANUP,
     check_cleanup_policy,
     ledger_counts,
     missing_ledger_text,
@@ -22,6 +21,7 @@ from kafka_sink.checks.topics import creation_trouble
 from kafka_sink.checks.transactions import settings_of
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
+from kafka_sink.exactly_once.ledger_policy import CLEANUP
 from kafka_sink.exactly_once.listing import LedgerListing
 from kafka_sink.exactly_once.open_decisions import Standing, describe_open, judge_open
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka_sink.admin.client import Client, new_topic_row, topic_query, topic_row
 from kafka_sink.admin.configs import number_of
-from kafka_sink.admin.ledger_topic import CLEANUP, IN_SYNC, MESSAGE_BYTES, REPLICAS_WANTED, alter_command
+from kafka_sink.admin.ledger_topic import IN_SYNC, MESSAGE_BYTES, REPLICAS_WANTED
 from kafka_sink.admin.topics import TopicState, differences, topic_state
 from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
@@ -16,6 +16,7 @@ from kafka_sink.checks.transactions import settings_of
 from kafka_sink.client.admin_request import Controller
 from kafka_sink.client.outcome import describe
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.exactly_once.ledger_policy import CLEANUP, alter_command
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.wire.apis import CREATE_TOPICS, METADATA
 

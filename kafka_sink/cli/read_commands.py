@@ -38,6 +38,7 @@ def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
         "ledger_topic": sink.ledger_topic,
         "decisions": _decision_objects(found, wall_ms, standings),
         "unreadable": unreadable_objects(unreadable),
+        "copied_from": sorted({each.origin for each in found if each.origin}),
     }
     lines = _decision_lines(found, wall_ms, standings) or [f"the ledger {sink.ledger_topic} holds no decision"]
     for each in needing:
@@ -47,10 +48,33 @@ def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
         lines += ["", *_unreadable_lines(each, sink.commands)]
     if more := _more_unreadable(unreadable):
         lines += ["", more]
-    if unreadable and not records:
+    copied = copied_text(sink, found)
+    if copied:
+        lines += ["", copied]
+    elif unreadable and not records:
         lines.append(f"No record of {sink.ledger_topic} can be read: is it the ledger topic of a sink?")
     exit_code = REFUSED if unreadable else OPEN if needing else DONE
     return Report(exit_code, content, lines)
+
+
+def copied_text(sink: SinkClient, found: Sequence[Listed]) -> str:
+    """That the ledger is a copy, and what to do; empty if it is none."""
+    copies = [each for each in found if each.origin]
+    if not copies:
+        return ""
+    origins = ", ".join(sorted({repr(each.origin) for each in copies}))
+    text = (
+        f"{len(copies)} of {len(found)} records were made in the Kafka cluster {origins}, and this one is "
+        f"{sink.settings().cluster_id!r}: the ledger {sink.ledger_topic} is a copy. "
+    )
+    if all(each.record is not None for each in copies):
+        return text + "What it calls delivered counts as delivered here, so the rows must have been copied, too"
+    return text + (
+        "It was copied without transactions, so it does not say what was decided, and its sinks are refused. Copy it "
+        "again, committed records only and in transactions (MirrorMaker 2: exactly.once.source.support=enabled, "
+        "source.consumer.isolation.level=read_committed). Or begin an empty ledger: another ledger.topic, and once "
+        "ledger.accept.new.sink=true, after a look whether the rows of the last batches are in this cluster"
+    )
 
 
 def unreadable_objects(found: Sequence[Listed]) -> list[dict[str, Any]]:

@@ -30,8 +30,8 @@ MOVES = "its tasks are writing now"
 
 
 class LedgerWithClaims(LedgerRead):
-    """Of all lines of a sink. Also knows the newest claim of a run, and when it was written. An operator's command claims
-    without a run."""
+    """Of all lines of a sink. Also knows the newest claim of a run, and when it was written. An operator's command
+    claims without a run."""
 
     claim: tuple[str, int] | None = None
 

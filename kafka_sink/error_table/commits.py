@@ -72,6 +72,13 @@ EXPORT_TAKEN_OVER = _of_commits(
     ("another run of the export",),
     data="Safe: no row of this run is visible. The other run delivers the export, or raises.",
 )
+OTHER_NAME = _of_commits(
+    "PKS-6009", "query has another sink id in the ledger",
+    "The ledger has records of this query under another sink id. The checkpoint was moved, or sink.id was changed.",
+    "Set sink.id to the id that the text names. ledger.accept.new.sink=true writes the rows a second time.",
+    ("knows this query under another sink id",),
+    data=HELD,
+)
 COMMIT_PENDING = _of_commits(
     "PKS-6011", "batch decided but not finished",
     "The batch is decided, but some of its transactions are not known to be committed.",
@@ -137,7 +144,8 @@ WRITE_IN_PART = _of_commits(
 )
 LEDGER_UNREADABLE = _of_commits(
     "PKS-6031", "ledger cannot be read",
-    "A ledger record was written by a newer release or another program, or is damaged.",
+    "A ledger record was written by a newer release or another program, or is damaged. Or the ledger was copied by a "
+    "tool that does not write in transactions.",
     "Use the newer release, or see what the `resolve` command of the text, with --set-aside, says you would give up.",
     ("of the ledger cannot be read",),
     data=UNCHANGED,

@@ -60,7 +60,6 @@ from kafka_sink.exactly_once.visible import Visible
 # query at a time, so once is normal. But requests of a killed process may arrive late, and a former coordinator may
 # answer "fenced" for seconds: with the waits in between, 12 tries last about seven seconds.
 LOOKS_MAX = 12
-NOT_DESCRIBED = "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"
 
 
 class Committer:
@@ -239,6 +238,7 @@ class Committer:
             now_ms,
             code=self._session.code,
             named_sink_id=self._session.named_sink_id,
+            query_suffix=self._session.query_suffix,
             claim_offset=claim_offset,
             is_of_name=self._job.operation is DriverOperation.RECOVER,
         )
@@ -390,7 +390,8 @@ class Committer:
 
     def _check(self, now_ms: int) -> None:
         self._move(Phase.CHECKING)
-        self._part = Preflight(self._settings, self._receipts, now_ms)
+        looks = self._session.looks_at_ledger(self._settings, now_ms)
+        self._part = Preflight(self._settings, self._receipts, now_ms, looks_at_ledger=looks)
         previous = self._previous()
         is_run_known = previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME
         # When its transactions began matters to other runs, and a write without a label has none.
@@ -408,19 +409,17 @@ class Committer:
         if part.failure is not None:
             self._abandon(now_ms, part.failure)
             return
-        if not part.is_supported:
-            self._notes.append(NOT_DESCRIBED)
-        elif part.open_parts.note:
-            self._notes.append(part.open_parts.note)
+        self._session.note_policy(now_ms, is_compacted=part.ledger_is_compacted)
+        self._notes += part.notes
         found = part.check()
         if found.problem is not None:
             self._abandon(now_ms, found.problem)
             return
         self._deadline_ms = min(self._deadline_ms, self._started_ms + found.time_left_ms - self._settings.margin_ms)
-        if self._draft is not None:
-            self._record = self._draft.record
-        else:
-            self._record = intent_of(self._batch, self._receipts, self._previous(), found.since_ms)
+        draft = self._draft
+        self._record = (
+            draft.record if draft else intent_of(self._batch, self._receipts, self._previous(), found.since_ms)
+        )
         self._write(now_ms, Phase.DECIDING, self._record)
 
     def _abandon(self, now_ms: int, reason: str) -> None:

@@ -137,7 +137,8 @@ class LedgerState:
     `older_offset` grows with each sign of it; -1: there is none.
 
     `closed` are keys of batch writes without a label that are done: nobody asks for them again, so nothing is kept.
-    `others`: open decisions of such writes, by any driver.
+    `others`: open decisions of such writes, by any driver. `elsewhere`: other names under which the ledger has records
+    of this stream.
     """
 
     sink_id: str
@@ -151,6 +152,7 @@ class LedgerState:
     others: tuple[LedgerRecord, ...] = ()
     unmarked: frozenset[str] = frozenset()
     settled: Mapping[str, LedgerRecord] = field(default_factory=dict)
+    elsewhere: tuple[str, ...] = ()
 
     def with_record(self, record: LedgerRecord) -> LedgerState:
         key = ledger_key(record.sink_id, record.key)

@@ -19,6 +19,7 @@ permanently.
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -30,6 +31,9 @@ from kafka_sink.exactly_once.receipt import BatchId, BatchKey
 
 FORMAT = "pykafka-sink-ledger"
 VERSION = 1
+# With this every value of every version begins.
+VALUE_BEGINS = f"{FORMAT} ".encode()
+COPIED_PAGE = '"A ledger that was copied" in docs/operations.md'
 _HEADER_BYTES_MAX = 64
 # A broker accepts 1 MiB by default; an operator may have raised the limit.
 VALUE_BYTES_MAX = 8 * 1024 * 1024
@@ -54,6 +58,15 @@ _COLUMNS = (
 )
 # Omitted if every task is the one in its id. Older releases ignore it and report the number in the id.
 _TASK_PARTITION = "task_partition"
+
+# Texts that get into ids of transactions, commands and comparisons, and what they must be. A record is written if it
+# can be read (`encode_record`), so this is what is written, too. An operator's command has no run. The sink id is
+# compared with the key (`decode_newest`).
+_SHAPES = {
+    "run": re.compile(r"([0-9a-f]{16})?"),
+    "cluster": re.compile(r"[!-~]{0,300}"),
+}
+_SHAPE_WORDS = {"run": "hash of a run", "cluster": "id of a cluster"}
 
 # What the user can do about a field that does not fit.
 _ADVICE = {
@@ -139,7 +152,8 @@ def encode_claim(line: Line, run: str, wall_ms: int) -> bytes:
 
 def decode_claim(value: bytes) -> FoundClaim:
     content = _parse_content(value)
-    return FoundClaim(_text(content.get("run"), "run"), _text(content["line"], "line") if "line" in content else None)
+    code = _text(content["line"], "line") if "line" in content else None
+    return FoundClaim(_check_shape(content.get("run"), "run"), code)
 
 
 def claim_time(value: bytes) -> int:
@@ -165,6 +179,32 @@ def decode_newest(key: str, value: bytes) -> LedgerRecord:
     if ledger_key(record.sink_id, record.key) != key or not has_letters_of_sink_id(record.sink_id):
         raise UnreadableRecord("a ledger record with a sink or batch other than those in its key")
     return record
+
+
+def beginning_of_plain(value: bytes | None) -> bytes:
+    """What is kept of a record that was written without a transaction: of foreign bytes nothing."""
+    return value[: VALUE_BYTES_MAX + 1] if value is not None and value.startswith(VALUE_BEGINS) else b""
+
+
+def plain_problem(value: bytes, cluster_id: str) -> str:
+    """Why such a record is not read. `cluster_id`: of the brokers."""
+    origin = origin_of(value, cluster_id)
+    if origin:
+        return (
+            f"a copy of a record of the Kafka cluster {origin!r}, written without a transaction, as tools that mirror "
+            f"topics do: it does not say whether the batch is in this cluster ({COPIED_PAGE})"
+        )
+    what = "a copy of a ledger record" if value else "a record of something else than a sink"
+    return f"{what}, written without a transaction: no sink does that, and it hides the decision before it"
+
+
+def origin_of(value: bytes, cluster_id: str) -> str:
+    """The cluster of which this record is a copy; empty if it is of this one, or of an unknown one."""
+    try:
+        record = decode_record(value)
+    except UnreadableRecord:
+        return ""
+    return record.cluster_id if record.is_of_another_cluster(cluster_id) else ""
 
 
 def _parse_content(value: bytes) -> dict[str, Any]:
@@ -240,8 +280,8 @@ def _parse_record(content: dict[str, Any]) -> LedgerRecord:
         kind=kind,
         sink_id=_text(content.get("sink"), "sink"),
         key=BatchKey(_text(content.get("query"), "query"), _batch_id(content.get("batch"))),
-        run=_text(content.get("run"), "run"),
-        runs=tuple(_texts(content.get("runs"), "runs", 1_000)),
+        run=_check_shape(content.get("run"), "run"),
+        runs=tuple(_check_shape(run, "run") for run in _texts(content.get("runs"), "runs", 1_000)),
         since_ms=_number(content.get("since_ms"), "since_ms", -1, INT64_MAX),
         wall_ms=_number(content.get("wall_ms"), "wall_ms", -INT64_MAX, INT64_MAX),
         row_count=_number(content.get("rows"), "rows", 0, INT64_MAX),
@@ -250,7 +290,7 @@ def _parse_record(content: dict[str, Any]) -> LedgerRecord:
         entries=entries,
         outcomes=_outcomes(content.get("fates", ""), len(entries)),
         is_accepted=content.get("accepted", False) is True,
-        cluster_id=_text(content.get("cluster", ""), "cluster"),
+        cluster_id=_check_shape(content.get("cluster", ""), "cluster"),
         label=_label(content.get("name")),
     )
     needs_entries = kind in (Kind.INTENT, Kind.STUCK)
@@ -306,6 +346,13 @@ def _text(found: Any, name: str) -> str:
     if not isinstance(found, str) or len(found) > TEXT_CHARACTERS_MAX:
         raise UnreadableRecord(f"a ledger record whose {name!r} is no text of at most {TEXT_CHARACTERS_MAX}", name)
     return found
+
+
+def _check_shape(found: Any, name: str) -> str:
+    text = _text(found, name)
+    if not _SHAPES[name].fullmatch(text):
+        raise UnreadableRecord(f"a ledger record whose {name!r} is not the {_SHAPE_WORDS[name]}", name)
+    return text
 
 
 def _label(found: Any) -> str:

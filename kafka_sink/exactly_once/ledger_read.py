@@ -28,6 +28,10 @@ again. `Committer` makes sure that there was such a fence (an open record could 
 not contain what was believed), and checks the outcome of the intent's transactions.
 
 A null value (set_aside.py) deletes the earlier records of its key, as compaction does.
+
+A record under a ledger key that was written without a transaction is not of a sink: another program wrote it, or a tool
+that copies topics. As the newest of its key it is an unreadable record, and not one to be skipped: it hides the
+decision below, and compaction removes that. Only claims are written so.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_sink.client.admin_request import RequestKey
 from kafka_sink.error_table.commits import LEDGER_UNREADABLE
@@ -52,7 +56,14 @@ from kafka_sink.exactly_once.ledger import (
     is_of_stream,
     line_of_key,
 )
-from kafka_sink.exactly_once.ledger_codec import VALUE_BYTES_MAX, decode_claim, decode_newest
+from kafka_sink.exactly_once.ledger_codec import (
+    VALUE_BYTES_MAX,
+    UnreadableRecord,
+    beginning_of_plain,
+    decode_claim,
+    decode_newest,
+    plain_problem,
+)
 from kafka_sink.exactly_once.log_scan import (
     EARLIEST,
     FETCH_WAIT_MS,
@@ -72,8 +83,18 @@ LOG_START, LOG_STOP = RequestKey("ledger start"), RequestKey("ledger stop")
 READ = RequestKey("read ledger")
 # Ledger keys of one sink: one for its stream and one per labelled batch write.
 KEYS_MAX = 100_000
-# By ledger key: offset and value of the newest record; of all that have no marker.
-Newest = Mapping[str, tuple[int, bytes]]
+
+
+class Found(NamedTuple):
+    """The newest record of a ledger key. `is_plain`: it was written without a transaction."""
+
+    offset: int
+    value: bytes
+    is_plain: bool = False
+
+
+# By ledger key: the newest record; offsets and values of all that have no marker.
+Newest = Mapping[str, Found]
 Unmarked = Mapping[str, list[tuple[int, bytes]]]
 # Represents a null value; no record begins with this byte.
 ERASED = b"\0"
@@ -85,8 +106,8 @@ class LedgerRead(CommitStep):
     """`claim_offset`: read up to there, whatever the leader's high watermark is; None: up to the high watermark.
 
     `code`: of the line that is read; None: all lines of the sink. `named_sink_id`: the sink id without the query, under
-    which an earlier release kept this stream. `is_of_name`: every sink under the name `sink_id`, including those of its
-    queries; of each the same line.
+    which an earlier release kept this stream. `query_suffix`: what a sink id of this query ends with, whatever its name
+    is. `is_of_name`: every sink under the name `sink_id`, including those of its queries; of each the same line.
     """
 
     # Without a claim: wait for the markers of records that are already there.
@@ -100,6 +121,7 @@ class LedgerRead(CommitStep):
         *,
         code: str | None = None,
         named_sink_id: str = "",
+        query_suffix: str = "",
         claim_offset: int | None = None,
         is_of_name: bool = False,
     ) -> None:
@@ -110,6 +132,8 @@ class LedgerRead(CommitStep):
         self._sink_id = sink_id
         self._code = code
         self._named_sink_id = named_sink_id
+        self._query_suffix = query_suffix
+        self._elsewhere: frozenset[str] = frozenset()
         self._claim_key = claim_key(Line(sink_id, code or "")).encode()
         # Of all lines of the sink. A release in which a claim was about all of them wrote to the first of these keys.
         self._older_claim_key = claim_key(Line(sink_id)).encode()
@@ -129,9 +153,9 @@ class LedgerRead(CommitStep):
         # All markers of transactions that have ended below the first one are looked for; for the second one, they were.
         self._sought_offset = self._ended_offset = -1
         self._stop_offset = None if self._claim_offset is None else self._claim_offset + 1
-        # By producer id and epoch: records that wait for their marker. By ledger key: offset and value of the newest.
+        # By producer id and epoch: records that wait for their marker. By ledger key: the newest.
         self._waiting: dict[tuple[int, int], list[tuple[int, str, bytes]]] = {}
-        self._newest: dict[str, tuple[int, bytes]] = {}
+        self._newest: dict[str, Found] = {}
         # Later records without a marker, if this read has no claim.
         self._unbelieved: dict[str, list[tuple[int, bytes]]] = {}
         self._key_counts = Counter[str]()
@@ -194,12 +218,12 @@ class LedgerRead(CommitStep):
             if marker.is_commit_marker or marker.is_abort_marker:
                 ended = self._waiting.pop(self._transaction_ended_by(raw), [])
                 for offset, ledger_key, value in ended if marker.is_commit_marker else []:
-                    self._keep(offset, ledger_key, value)
+                    self._keep(ledger_key, Found(offset, value))
         elif raw.is_transactional:
             decoded = raw.decode()
             for offset, record in zip(decoded.offsets, decoded.records, strict=True):
                 ledger_key = decode_key(record.key)
-                if self._is_own(ledger_key):
+                if self._is_own(ledger_key) or self._is_elsewhere(ledger_key):
                     # One byte over the limit is enough for it to be rejected if it is the newest.
                     value = ERASED if record.value is None else record.value[: VALUE_BYTES_MAX + 1]
                     transaction = (raw.producer_id, raw.producer_epoch)
@@ -209,6 +233,8 @@ class LedgerRead(CommitStep):
             for offset, record in zip(decoded.offsets, decoded.records, strict=True):
                 if record.value is not None and (record.key or b"").startswith(self._older_claim_key):
                     self._take_claim(offset, record.key or b"", record.value)
+                elif self._is_own(ledger_key := decode_key(record.key)):
+                    self._keep(ledger_key, Found(offset, beginning_of_plain(record.value), is_plain=True))
 
     def _transaction_ended_by(self, marker: RawBatch) -> tuple[int, int]:
         """A marker has the epoch of its transaction, or the next one (a fence, a time-out, version 2 always). It does
@@ -249,15 +275,21 @@ class LedgerRead(CommitStep):
         sink_id, code = line_of_key(ledger_key)
         return self._code == code and (not code or sink_id == self._sink_id)
 
-    def _keep(self, offset: int, ledger_key: str, value: bytes) -> None:
+    def _is_elsewhere(self, ledger_key: str) -> bool:
+        """Of this query, under another name."""
+        suffix = self._query_suffix
+        return suffix != "" and ledger_key.endswith(suffix) and "/" not in ledger_key and not self._is_own(ledger_key)
+
+    def _keep(self, ledger_key: str, found: Found) -> None:
         if ledger_key not in self._newest:
             sink_id = ledger_key.partition("/")[0]
             self._key_counts[sink_id] += 1
             if self._key_counts[sink_id] > KEYS_MAX:
                 text = self._about_ledger(f"more than {KEYS_MAX} keys of {sink_id}")
                 raise RemoteProtocolError(text, LEDGER_UNREADABLE)
-        if offset >= self._newest.get(ledger_key, (-1, b""))[0]:
-            self._newest[ledger_key] = (offset, value)
+        known = self._newest.get(ledger_key)
+        if known is None or found.offset >= known.offset:
+            self._newest[ledger_key] = found
 
     def _read_on(self, now_ms: int) -> None:
         if self._next_offset is None or self._stop_offset is None or self.queue.has(READ):
@@ -291,13 +323,21 @@ class LedgerRead(CommitStep):
         unmarked: dict[str, list[tuple[int, bytes]]] = {}
         for waiting in self._waiting.values():
             for offset, ledger_key, value in waiting:
+                known = self._newest.get(ledger_key)
                 if offset < self._ended_offset:
-                    self._keep(offset, ledger_key, value)
-                elif offset > self._newest.get(ledger_key, (-1, b""))[0]:
+                    self._keep(ledger_key, Found(offset, value))
+                elif known is None or offset > known.offset:
                     later = unmarked if self._claim_offset is not None else self._unbelieved
                     later.setdefault(ledger_key, []).append((offset, value))
-        self._closed = frozenset(key for key, found in self._newest.items() if found[1] == ERASED and is_nameless(key))
-        self._on_newest({key: found for key, found in self._newest.items() if found[1] != ERASED}, unmarked)
+        self._closed = frozenset(key for key, one in self._newest.items() if one.value == ERASED and is_nameless(key))
+        found = {key: one for key, one in self._newest.items() if one.value != ERASED}
+        # Those of the query under another name only have to be known, in whichever state they are.
+        self._elsewhere = frozenset(key for key in (*found, *unmarked, *self._unbelieved) if self._is_elsewhere(key))
+        for key in self._elsewhere:
+            found.pop(key, None)
+            unmarked.pop(key, None)
+            self._unbelieved.pop(key, None)
+        self._on_newest(found, unmarked)
 
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         """Only the newest record of a key is decoded: earlier ones, perhaps of an older release, do not matter."""
@@ -306,7 +346,7 @@ class LedgerRead(CommitStep):
         found = {key: newest for key, newest in found.items() if self._is_of_line(key)}
         unmarked = {key: listed for key, listed in unmarked.items() if self._is_of_line(key)}
         ended = self._ended_keys() if self._is_of_name else ()
-        newest = {key: self._decode(key, offset, value) for key, (offset, value) in found.items() if key not in ended}
+        newest = {key: self._decode(key, one) for key, one in found.items() if key not in ended}
         settled = dict(newest)
         doubtful = set()
         for key, found_unmarked in unmarked.items():
@@ -334,15 +374,16 @@ class LedgerRead(CommitStep):
             others=others,
             unmarked=frozenset(doubtful & newest.keys()),
             settled=settled,
+            elsewhere=tuple(sorted(key.removesuffix(self._query_suffix) for key in self._elsewhere)),
         )
 
     def _open_elsewhere(self, found: Newest) -> Iterator[LedgerRecord]:
         """Open decisions of batch writes without a label. One that cannot be read stops no other write."""
         ended = self._ended_keys()
-        for key, (offset, value) in sorted(found.items()):
+        for key, one in sorted(found.items()):
             if is_nameless(key) and key not in ended:
                 with suppress(RemoteProtocolError):
-                    record = self._decode(key, offset, value)
+                    record = self._decode(key, one)
                     if record.kind is Kind.INTENT:
                         yield record
 
@@ -377,18 +418,26 @@ class LedgerRead(CommitStep):
     def _decode_believed(self, key: str, unmarked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, LedgerRecord]]:
         """Newest first."""
         for offset, value in sorted(unmarked, reverse=True):
-            record = None if value == ERASED else self._decode(key, offset, value)
+            record = None if value == ERASED else self._decode(key, Found(offset, value))
             if record is not None and record.kind is not Kind.REPLAY and not record.is_accepted:
                 yield offset, record
 
-    def _decode(self, key: str, offset: int, value: bytes) -> LedgerRecord:
+    def _decode(self, key: str, found: Found) -> LedgerRecord:
         try:
-            return decode_newest(key, value)
+            return decode_found(key, found, self.settings.cluster_id)
         except RemoteProtocolError as error:
-            raise RemoteProtocolError(self._about_ledger(f"{error} (offset {offset})"), LEDGER_UNREADABLE) from None
+            text = self._about_ledger(f"{error} (offset {found.offset})")
+            raise RemoteProtocolError(text, LEDGER_UNREADABLE) from None
 
     def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
         return self._about_ledger(describe_answer(api.name, error_code))
 
     def _about_ledger(self, text: str) -> str:
         return f"{self.settings.ledger_title}: {text}"
+
+
+def decode_found(key: str, found: Found, cluster_id: str) -> LedgerRecord:
+    """Raises `RemoteProtocolError` if it cannot be read. `cluster_id`: of the brokers that it was read from."""
+    if found.is_plain:
+        raise UnreadableRecord(plain_problem(found.value, cluster_id))
+    return decode_newest(key, found.value)

@@ -14,8 +14,8 @@ from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.exactly_once.commit_step import CommitStep, StepChain
 from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
-from kafka_sink.exactly_once.ledger_codec import decode_newest
-from kafka_sink.exactly_once.ledger_read import LedgerRead, Newest, Unmarked
+from kafka_sink.exactly_once.ledger_codec import origin_of
+from kafka_sink.exactly_once.ledger_read import Found, LedgerRead, Newest, Unmarked, decode_found
 from kafka_sink.exactly_once.log_scan import (
     LATEST,
     LIST_OFFSETS_FIRST_ISOLATED,
@@ -38,12 +38,14 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 @frozen
 class Listed:
-    """The newest record of one ledger key. `record` is None if it cannot be read; `problem` then says why."""
+    """The newest record of one ledger key. `record` is None if it cannot be read; `problem` then says why. `origin`:
+    the cluster of which the record is a copy, or empty."""
 
     ledger_key: str
     offset: int
     record: LedgerRecord | None
     problem: str = ""
+    origin: str = ""
 
     @property
     def is_open(self) -> bool:
@@ -74,14 +76,16 @@ class LedgerListing(LedgerRead):
         return super()._is_own(ledger_key)
 
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
-        self.listed = [_decode_listed(ledger_key, *found[ledger_key]) for ledger_key in sorted(found)]
+        self.listed = [_decode_listed(key, found[key], self.settings.cluster_id) for key in sorted(found)]
 
 
-def _decode_listed(ledger_key: str, offset: int, value: bytes) -> Listed:
+def _decode_listed(ledger_key: str, found: Found, cluster_id: str) -> Listed:
     try:
-        return Listed(ledger_key, offset, decode_newest(ledger_key, value))
+        record = decode_found(ledger_key, found, cluster_id)
     except RemoteProtocolError as error:
-        return Listed(ledger_key, offset, None, str(error))
+        return Listed(ledger_key, found.offset, None, str(error), origin_of(found.value, cluster_id))
+    origin = record.cluster_id if record.is_of_another_cluster(cluster_id) else ""
+    return Listed(ledger_key, found.offset, record, origin=origin)
 
 
 class OpenTransactions(CommitStep):

@@ -132,6 +132,18 @@ def unknown_sink_error(commands: CommandTexts, batch: LedgerRecord) -> CommitAbo
     )
 
 
+def other_name_error(batch: LedgerRecord, names: Sequence[str], ledger_topic: str) -> CommitAborted:
+    return aborted_error(
+        batch,
+        f"the ledger topic {ledger_topic!r} knows this query under another sink id ({', '.join(names)}), and not under "
+        "this one: its checkpoint was moved, or sink.id was changed. Rows that were delivered under that id would be "
+        f"delivered again. Set sink.id={names[0]} and start the query again. If the rows are wanted once more, or the "
+        "query has another topic now, first run `pykafka-sink recover` with that id, and then set "
+        "ledger.accept.new.sink=true for one start",
+        commits.OTHER_NAME,
+    )
+
+
 def other_cluster_error(record: LedgerRecord, settings: DeliverySettings) -> CommitAborted:
     """The text is about the record, whichever batch was to be committed: nothing of that batch is visible either."""
     commands = settings.commands

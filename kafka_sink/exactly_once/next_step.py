@@ -138,6 +138,8 @@ def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, bat
             return _fail(messages.rolled_back_error(batch, newest))
     for record in ledger.newest_of(Kind.INTENT):
         return NextStep(Phase.FINISHING, record)
+    if newest is None and ledger.elsewhere and not settings.accept_unknown_sink:
+        return _fail(messages.other_name_error(batch, ledger.elsewhere, settings.ledger_topic))
     is_continued = isinstance(batch.key.batch_id, int) and batch.key.batch_id > 0
     if newest is None and is_continued and not settings.accept_unknown_sink:
         return _fail(messages.unknown_sink_error(settings.commands, batch))

@@ -12,7 +12,8 @@ such a partition and still call the transaction complete (KAFKA-20734), and its 
 
 A topic that was deleted took its rows with it, and brokers commit the transaction all the same. If it was created again
 it has another id. Either way the batch is refused, so that it runs again. So it is if the ledger was deleted: nobody
-would acknowledge the decision. Brokers learn of a new topic one after the other, so the check asks again for a while
+would acknowledge the decision; and if its topic does not keep decisions any more, which is looked at now and then and
+only if brokers tell. Brokers learn of a new topic one after the other, so the check asks again for a while
 before it believes that a topic is gone.
 
 Any client may end a transaction at any moment, also while its task is writing. So the coordinator must name every
@@ -36,17 +37,21 @@ from kafka_sink.client.admin_request import (
 from kafka_sink.client.cluster import NO_LEADER, NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.exactly_once.commit_step import MORE_TIME, CommitStep
 from kafka_sink.exactly_once.ledger import UNKNOWN_TIME
+from kafka_sink.exactly_once.ledger_policy import CLEANUP, policy_problem
 from kafka_sink.exactly_once.open_parts import NOT_SPOKEN, OpenParts
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
-from kafka_sink.wire.apis import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, METADATA
+from kafka_sink.wire.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, METADATA
 
 DESCRIBE, DESCRIBE_AGAIN = RequestKey("describe transactions"), RequestKey("describe transactions", 1)
 LEADERS = RequestKey("find partitions without a leader")
 OPEN_PARTS, OPEN_PARTS_AGAIN = RequestKey("describe producers"), RequestKey("describe producers", 1)
+POLICY = RequestKey("look at the ledger's policy")
+RESOURCE_TOPIC = 2
 ONGOING = "Ongoing"
+NOT_DESCRIBED = "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"
 # A younger driver of the sink aborts what an older run has prepared, before the older run notices that it is fenced.
 WHO_ENDED_IT = (
     "ended by its time-out or another tool, or aborted by another driver of this sink. If another query runs with this "
@@ -152,7 +157,14 @@ class Preflight(DescribeTransactions):
     """Describes the transactions of a batch and where they are open, and waits until each partition that they wrote to
     has a leader."""
 
-    def __init__(self, settings: DeliverySettings, receipts: Sequence[TaskReceipt], now_ms: int) -> None:
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        receipts: Sequence[TaskReceipt],
+        now_ms: int,
+        *,
+        looks_at_ledger: bool = False,
+    ) -> None:
         self._checked = [(each.transaction, each) for each in receipts if each.transaction is not None]
         self._transactional_ids = [transaction.transactional_id for transaction, _ in self._checked]
         super().__init__(settings, self._transactional_ids, now_ms)
@@ -164,6 +176,29 @@ class Preflight(DescribeTransactions):
         topics = [*sorted({topic for topic, _ in self._partitions}), settings.ledger_topic]
         body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
         self.queue.ask(now_ms, LEADERS, AnyBroker(), METADATA, body)
+        # The ledger's policy was told, and keeps decisions.
+        self.ledger_is_compacted = False
+        if looks_at_ledger:
+            asked = {"resource_type": RESOURCE_TOPIC, "resource_name": settings.ledger_topic}
+            resources = [{**asked, "configuration_keys": [CLEANUP]}]
+            body = {"resources": resources, "include_synonyms": False}
+            self.queue.ask(now_ms, POLICY, AnyBroker(), DESCRIBE_CONFIGS, body)
+
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
+        if answer.key != POLICY:
+            super().on_answer(now_ms, answer)
+        elif self.queue.accept(answer):
+            # Without a permission, or an answer, the next batch asks again.
+            self.queue.drop(POLICY)
+            if answer.kind is ResponseKind.ANSWERED:
+                self._on_policy(answer.bodies[0])
+
+    def _on_policy(self, body: Mapping[str, Any]) -> None:
+        told = {row["name"]: row["value"] for result in body["results"] for row in result["configs"] or ()}
+        problem = policy_problem(self.settings.ledger_topic, told.get(CLEANUP))
+        if problem is not None:
+            self.fail(problem)
+        self.ledger_is_compacted = CLEANUP in told and problem is None
 
     def _new_open_parts(self) -> OpenParts:
         return OpenParts(self._partitions, {transaction.producer_id for transaction, _ in self._checked})
@@ -171,6 +206,13 @@ class Preflight(DescribeTransactions):
     def _ask_leaders(self, now_ms: int, key: RequestKey) -> None:
         target = Leaders(tuple(self.open_parts.missing))
         self.queue.ask(now_ms, key, target, DESCRIBE_PRODUCERS, self.open_parts.question())
+
+    @property
+    def notes(self) -> list[str]:
+        """What could not be checked."""
+        if not self.is_supported:
+            return [NOT_DESCRIBED]
+        return [self.open_parts.note] if self.open_parts.note else []
 
     @property
     def lateness(self) -> str:

@@ -118,9 +118,11 @@ class ReplayListing(LedgerRead):
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         self.in_doubt = frozenset(key.removeprefix(KEY_PREFIX) for key in unmarked)
         self.found = {}
-        for key, (_, value) in found.items():
+        for key, one in found.items():
             name = key.removeprefix(KEY_PREFIX)
             try:
-                self.found[name] = decode_progress(value)
+                if one.is_plain:
+                    raise RemoteProtocolError("it was written without a transaction, which no replay does")
+                self.found[name] = decode_progress(one.value)
             except RemoteProtocolError as error:
                 self.unreadable[name] = str(error)

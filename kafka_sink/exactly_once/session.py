@@ -63,6 +63,8 @@ class DeliverySettings:
     # How long a log end below an acknowledged offset is attributed to an outdated leader.
     short_log_ms: int = 60_000
     parallel_requests: int = 100
+    # How often a commit looks whether the ledger still keeps its decisions, and at its first one; 0: never.
+    ledger_look_ms: int = 0
     # A stream that is not in the ledger although its batch number is above 0 is refused unless this is set.
     accept_unknown_sink: bool = False
     on_mismatch: OnMismatch = OnMismatch.FAIL
@@ -104,6 +106,8 @@ class DriverSession:
     run: str = ""
     # The sink id as the user set it, or "": a stream's `sink_id` contains the query.
     named_sink_id: str = ""
+    # The query writes to this sink alone: its own writer, not foreachBatch. So no other sink can have its records.
+    is_only_sink: bool = False
     # For people; it is part of the ledger records.
     label: str = ""
     # Of a labelled write: the code of that label (`Line`).
@@ -114,6 +118,8 @@ class DriverSession:
     # Timeout of the driver's own transactions, of one record each; less where the brokers do not allow it.
     timeout_ms: int = 60_000
     ledger: LedgerState | None = None
+    # When this process has last seen that the ledger's topic is compacted.
+    ledger_seen_ms: int | None = None
     # The runs before this run's first claim; None: it has not claimed.
     elders: frozenset[str] | None = None
     # As in `LedgerState`: a driver of an earlier release, and up to which sign of it that driver has been fenced.
@@ -131,6 +137,19 @@ class DriverSession:
 
     def note_older(self, ledger: LedgerState) -> None:
         self.older_sink_id, self.older_offset = ledger.older_sink_id, ledger.older_offset
+
+    @property
+    def query_suffix(self) -> str:
+        """The end of every sink id under which this query may have written; empty if others may have it as well."""
+        return self.sink_id.removeprefix(self.named_sink_id) if self.is_only_sink and self.named_sink_id else ""
+
+    def note_policy(self, now_ms: int, *, is_compacted: bool) -> None:
+        if is_compacted:
+            self.ledger_seen_ms = now_ms
+
+    def looks_at_ledger(self, settings: DeliverySettings, now_ms: int) -> bool:
+        seen_ms = self.ledger_seen_ms
+        return settings.ledger_look_ms > 0 and (seen_ms is None or now_ms - seen_ms >= settings.ledger_look_ms)
 
     def note_claim(self, ledger: LedgerState, claimed_at: int) -> None:
         """Notes what was there at this run's first claim; later claims are of younger runs."""

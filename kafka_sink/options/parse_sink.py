@@ -26,6 +26,7 @@ from kafka_sink.options.presets import PREFIX, apply_preset
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.sink_options import (
     DEAD_LETTER,
+    DEFAULT_LEDGER,
     EnvelopeOptions,
     SinkOptions,
     TelemetryOptions,
@@ -223,6 +224,11 @@ def _check_together(own: Mapping[str, Any]) -> None:
     if own["query.id"] is not None and own["batch.id"] is None:
         raise missing_error("query.id needs batch.id: it says whose micro-batch a write inside foreachBatch is")
     for name in ("topic", "dead.letter.topic"):
+        if own[name] == DEFAULT_LEDGER:
+            raise ConfigError(
+                f"{name}={DEFAULT_LEDGER} is where sinks keep their decisions: rows there could be taken for them",
+                OPTIONS_CONTRADICT,
+            )
         if own["delivery.guarantee"] == EXACTLY_ONCE and own[name] is not None and own[name] == own["ledger.topic"]:
             raise ConfigError(
                 f"{name} and ledger.topic are the same: rows in a ledger could be taken for decisions",

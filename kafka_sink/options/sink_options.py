@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kafka_sink.options.format_options import FormatOptions
 
 # Values of `record_errors`.
+DEFAULT_LEDGER = "__pykafka_sink_ledger"
 FAIL, DROP, DEAD_LETTER = "fail", "drop", "dead-letter"
 # Values of `mode`, and names of the envelope options.
 BINARY_MODE, STRUCTURED_MODE = "binary", "structured"

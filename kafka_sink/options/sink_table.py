@@ -9,7 +9,7 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.options.option import Option
 from kafka_sink.options.presets import PRESETS
-from kafka_sink.options.sink_options import DEAD_LETTER, DROP, FAIL
+from kafka_sink.options.sink_options import DEAD_LETTER, DEFAULT_LEDGER, DROP, FAIL
 from kafka_sink.options.values import (
     ANY_TEXT,
     FUNCTION_NAME,
@@ -81,7 +81,7 @@ _ROWS = (
     _row("query.id", None, _LABEL, "Batch writes: the query to which the micro-batch batch.id belongs, if Spark does "
          "not provide it: inside foreachBatch over Spark Connect, or in your own threads. Set a new value whenever the "
          "query starts with a new checkpoint. Needs batch.id."),
-    _row("ledger.topic", "__pykafka_sink_ledger", TOPIC_NAME, "The compacted topic that holds the decisions of "
+    _row("ledger.topic", DEFAULT_LEDGER, TOPIC_NAME, "The compacted topic that holds the decisions of "
          "exactly-once sinks. It is created if it is missing. Several sinks may share one ledger topic."),
     _row("ledger.create", True, Flag(), "Create the ledger topic if it is missing. false: a missing topic is an error; "
          "its text says how to create it."),

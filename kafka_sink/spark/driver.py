@@ -59,6 +59,9 @@ MAX_TIMEOUT = "transaction.max.timeout.ms"
 MARGIN_MS_MAX, MARGIN_SHARE = 60_000, 4
 # A note that begins so does not change from batch to batch.
 ONCE = NOT_TOLD.partition("{")[0]
+# Planning looks at the ledger's topic in its own process, once; a commit at its first batch and every hour. It costs a
+# request beside those of the check before the decision.
+LEDGER_LOOK_MS = 3_600_000
 DRIVERS_MAX = 32
 # By the options of the producer, which all queries of an application usually share.
 CLIENTS_MAX = 8
@@ -71,14 +74,24 @@ CHECKS_MAX = 64
 class Driver:
     """One line of decisions in one run. Without a key, at planning: the queries of a sink, of which none is known."""
 
-    def __init__(self, options: SinkOptions, sink_id: str, run: str = "", key: BatchKey | None = None) -> None:
+    def __init__(
+        self,
+        options: SinkOptions,
+        sink_id: str,
+        run: str = "",
+        key: BatchKey | None = None,
+        *,
+        is_only_sink: bool = False,
+    ) -> None:
         self._options = options
         query_id = "" if key is None else key.query_id
         named = sink_id if query_id else ""
         name = label_of(options.query_name, options.checkpoint_location)
         own_sink_id = sink_id_of_query(sink_id, query_id)
         code = "" if key is None else line_of(own_sink_id, key).code
-        self._session = DriverSession(own_sink_id, run, named_sink_id=named, label=name, code=code)
+        self._session = DriverSession(
+            own_sink_id, run, named_sink_id=named, is_only_sink=is_only_sink, label=name, code=code
+        )
         self._settings: DeliverySettings | None = None
         self._known_support: TransactionSupport | None = None
 
@@ -160,6 +173,7 @@ class Driver:
                 margin_ms=min(MARGIN_MS_MAX, producer.transaction_timeout_ms // MARGIN_SHARE),
                 request_timeout_ms=producer.request_timeout_ms,
                 accept_unknown_sink=self._options.ledger_accepts_new_sink,
+                ledger_look_ms=LEDGER_LOOK_MS,
                 visible_ms=self._options.commit_visible_timeout_ms,
                 on_mismatch=OnMismatch(self._options.replay_mismatch),
             )
@@ -307,7 +321,10 @@ def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver], Comm
     """The cached driver of this sink, run and write; one that failed is dropped."""
     drivers = _drivers(os.getpid())
     where = (batch.options, sink_id, batch.run, batch.key.query_id, batch.write)
-    driver = drivers.pop(where, None) or Driver(batch.options, sink_id, batch.run, batch.key)
+    # A write inside foreachBatch may be one of several, each with a sink id of its own.
+    driver = drivers.pop(where, None) or Driver(
+        batch.options, sink_id, batch.run, batch.key, is_only_sink=not batch.write
+    )
     try:
         verdict = act(driver)
     except BaseException:

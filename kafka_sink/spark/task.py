@@ -42,6 +42,7 @@ from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.first_line import exhaustion_error
 from kafka_sink.spark.identities import IDENTITIES
+from kafka_sink.spark.ledger_rows import check_values, ledger_names, ledger_row_error
 from kafka_sink.spark.listening import is_spark_waiting
 from kafka_sink.spark.read_ahead import gather_batches, read_ahead
 
@@ -143,7 +144,7 @@ class Task:
         self._producer_options = _producer_options(options)
         self._identity = self._choose_identity()
         # Without transactions it is a topic like others, which may be copied to another cluster.
-        self._ledger_topic = None if self._identity is None else options.ledger_topic
+        self._ledgers = ledger_names(options)
         self._producer = self._borrow(self._identity)
         self._started_s = time.monotonic()
         self._pending: deque[ArrowFuture] = deque()
@@ -235,6 +236,8 @@ class Task:
             self._send_what_can_be_sent(rows, given, misfits)
         else:
             try:
+                if self._options.topic is None:
+                    check_values(rows)
                 self._pending.append(self._producer.send_arrow(rows, self._options.topic))
             except DataError as error:
                 raise _count_from_task_start(error, self._row_count) from error
@@ -304,7 +307,7 @@ class Task:
             rows, places, unfit = split_misfits(rows, given, misfits, self._encoding)
             self._leave_out(unfit)
         sendable, unsendable = split_unsendable(
-            rows, self._options.topic, self._producer, self._producer_options, self._ledger_topic
+            rows, self._options.topic, self._producer, self._producer_options, self._ledgers
         )
         if sendable.num_rows:
             self._pending.append(self._producer.send_arrow(sendable, self._options.topic))
@@ -334,10 +337,8 @@ class Task:
         self._delivered_count += metadata.row_count
         self._byte_count += metadata.byte_count
         for (topic, partition), extent in metadata.partitions.items():
-            if topic == self._ledger_topic:
+            if topic in self._ledgers:
                 # Nothing of this task becomes visible. Names are not compared before: that would cost time per row.
-                from kafka_sink.spark.unsendable import ledger_row_error
-
                 raise ledger_row_error(topic)
             known = self._written.get((topic, partition))
             added = WrittenPartition(topic, partition, extent.record_count, extent.first_offset, extent.last_offset)

@@ -13,7 +13,7 @@ headers for the error and the origin of the row (records/dead_letter.py).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from kafka_sink.producer.producer import Producer
 from kafka_sink.records.columns import columns_by_topic
 from kafka_sink.records.dead_letter import ERROR, HEADER_PREFIX, JSON, KEY_BYTES, REASON, VALUE_BYTES
 from kafka_sink.records.scalar import encode_headers
+from kafka_sink.spark.ledger_rows import check_values, ledger_row_error
 
 if TYPE_CHECKING:
     from kafka_sink.spark.encoding import RowEncoding
@@ -98,19 +99,12 @@ class Unsendable:
         return pa.RecordBatch.from_arrays(arrays, ["key", "value", "headers", "timestamp"])
 
 
-def ledger_row_error(topic: str) -> DataError:
-    """A ledger does not know who wrote a record: a row could settle a batch that was never delivered."""
-    return DataError(
-        f"a row is for the topic {topic}, which holds the decisions of sinks: choose another", column="topic"
-    )
-
-
 def split_unsendable(
     rows: pa.RecordBatch,
     topic: str | None,
     producer: Producer,
     options: ProducerOptions,
-    ledger_topic: str | None = None,
+    ledgers: Collection[str] = (),
 ) -> tuple[pa.RecordBatch, Unsendable | None]:
     """The sendable rows, and the others."""
     known_count = cache(lambda name: len(producer.partitions_for(name)))
@@ -119,9 +113,11 @@ def split_unsendable(
 
     def check_rows(part: pa.RecordBatch) -> None:
         """Every check of `send_arrow`, without sending."""
+        if topic is None:
+            check_values(part)
         for name, columns in columns_by_topic(part, topic=topic):
             columns.check_record_sizes(options.max_request_size, options.buffer_memory)
-            if name == ledger_topic:
+            if name in ledgers:
                 raise ledger_row_error(name)
             try:
                 TOPIC_NAME.parse("topic", name)

@@ -104,6 +104,7 @@ class Sink:
     run: str = RUN
     login: Mapping[str, str] = field(default_factory=dict)
     accepts_new_sink: bool = False
+    ledger_look_ms: int = 0
 
     def command(self, words: str) -> str:
         """As texts name it; `words` begin with the command, such as `resolve --replay`, and may end with more."""
@@ -153,6 +154,7 @@ class Sink:
             # One request at a time, so that a driver can die between two of them.
             parallel_requests=1,
             accept_unknown_sink=self.accepts_new_sink,
+            ledger_look_ms=self.ledger_look_ms,
         )
 
     def committer(

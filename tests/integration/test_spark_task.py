@@ -92,6 +92,38 @@ def test_no_row_gets_among_the_decisions_of_a_ledger(
     assert read(broker, "bad") == []
 
 
+@pytest.mark.parametrize("record_errors", ["fail", "drop"])
+def test_no_row_gets_into_the_default_ledger_from_a_sink_that_has_another(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, record_errors: str
+) -> None:
+    monkeypatch.setattr(f"{__name__}.PLACE", replace(PLACE, sink_id="orders"))
+    batch = rows(*({"value": f"{n}", "topic": "__pykafka_sink_ledger" if n == 1 else "rows"} for n in range(3)))
+    chosen = {"ledger_topic": "own", "sink_id": "orders", "record_errors": record_errors}
+    if record_errors == "fail":
+        with pytest.raises(DataError, match="a row is for the topic __pykafka_sink_ledger, which holds the decisions"):
+            write(broker, [batch], **chosen)
+    else:
+        assert write(broker, [batch], **chosen).record_errors == {"no topic": 1}
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()])
+@pytest.mark.parametrize("record_errors", ["fail", "drop"])
+def test_no_row_with_a_topic_of_its_own_has_a_value_like_a_decision(
+    broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch, record_errors: str, kind: pa.DataType
+) -> None:
+    """The ledger of another sink may have any name, and its reader would believe the row."""
+    monkeypatch.setattr(f"{__name__}.PLACE", replace(PLACE, sink_id="orders"))
+    values = pa.array(["a", None, "pykafka-sink-ledger 1 json\n{}", "pykafka-sink"]).cast(kind)
+    batch = rows(*({"topic": "bad"} for _ in values)).set_column(0, "value", values)
+    chosen = {"ledger_topic": "own", "sink_id": "orders", "record_errors": record_errors}
+    if record_errors == "fail":
+        with pytest.raises(DataError, match="row 2 has a value that begins like a decision of a sink"):
+            write(broker, [batch], **chosen)
+    else:
+        receipt = write(broker, [batch], **chosen)
+        assert (receipt.row_count, dict(receipt.record_errors)) == (3, {"bad value": 1})
+
+
 def test_a_task_without_rows_touches_no_broker() -> None:
     options = parse_sink_options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "rows"})
     columns = choose_columns(StructType().add("value", StringType()), "rows")

@@ -13,7 +13,7 @@ from kafka_sink.exactly_once import committer, ledger_codec, ledger_read, next_s
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import Line
 from kafka_sink.exactly_once.ledger import OTHER_COUNTS, LedgerRecord, TransactionOutcome
-from kafka_sink.exactly_once.ledger_read import LedgerRead
+from kafka_sink.exactly_once.ledger_read import Found, LedgerRead
 from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.next_step import NextStep
 from kafka_sink.exactly_once.phase import Phase
@@ -276,6 +276,22 @@ def stable_offset_believed_unread(patch: pytest.MonkeyPatch) -> None:
         return False
 
     patch.setattr(LedgerRead, "_may_have_unread_marker", changed)
+
+
+def moved_checkpoint_is_new(patch: pytest.MonkeyPatch) -> None:
+    """a stream that the ledger knows under another name counts as one that it does not know"""
+    patch.setattr(LedgerRead, "_is_elsewhere", lambda *_: False)
+
+
+def plain_record_ignored(patch: pytest.MonkeyPatch) -> None:
+    """a record under a ledger key that was written without a transaction counts as not written"""
+    keep = LedgerRead._keep
+
+    def changed(self: LedgerRead, ledger_key: str, found: Found) -> None:
+        if not found.is_plain:
+            keep(self, ledger_key, found)
+
+    patch.setattr(LedgerRead, "_keep", changed)
 
 
 def fingerprint_not_compared(patch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,8 @@ class TinyBroker:
         self.leaderless: set[Any] = set()
         # The ids of topics that have one, None if the topic was deleted. In the model no topic has one.
         self.topic_ids: dict[str, bytes | None] = {}
+        # Of the ledger; None: it is not told to those who may not know it.
+        self.cleanup_policy: str | None = "compact"
         # First offsets of segments: no Fetch reads beyond the end of one.
         self.segments: dict[Any, list[int]] = {}
 
@@ -236,6 +238,13 @@ class TinyBroker:
                 answered.append({"partition_index": partition[1], "error_code": 0, "offset": offset})
             topics.append({"name": topic["name"], "partitions": answered})
         return {"topics": topics}
+
+    def _on_DescribeConfigs(self, body: Any, request: AdminRequest) -> dict[str, Any]:
+        name = body["resources"][0]["resource_name"]
+        configs = [] if self.cleanup_policy is None else [{"name": "cleanup.policy", "value": self.cleanup_policy}]
+        error_code = 29 if self.cleanup_policy is None else 0
+        result = {"resource_type": 2, "resource_name": name, "error_code": error_code, "configs": configs}
+        return {"results": [result]}
 
     def _on_Fetch(self, body: Any, request: AdminRequest) -> dict[str, Any]:
         topic = body["topics"][0]

@@ -39,6 +39,10 @@ ENTRIES = st.lists(
 )
 
 
+# An operator's command has none.
+RUN = st.one_of(st.just(""), st.from_regex(r"[0-9a-f]{16}", fullmatch=True))
+
+
 @st.composite
 def records(draw: st.DrawFn) -> LedgerRecord:
     kind = draw(st.sampled_from(Kind))
@@ -48,8 +52,8 @@ def records(draw: st.DrawFn) -> LedgerRecord:
         kind=kind,
         sink_id=draw(TEXT),
         key=BatchKey(draw(TEXT), draw(st.one_of(INT64, TEXT))),
-        run=draw(TEXT),
-        runs=tuple(draw(st.lists(TEXT, max_size=5))),
+        run=draw(RUN),
+        runs=tuple(draw(st.lists(RUN, max_size=5))),
         since_ms=draw(st.integers(-1, 2**63 - 1)),
         wall_ms=draw(INT64),
         row_count=draw(INT64),
@@ -57,12 +61,27 @@ def records(draw: st.DrawFn) -> LedgerRecord:
         entries=entries,
         outcomes=outcomes,
         is_accepted=draw(st.booleans()),
+        cluster_id=draw(st.from_regex(r"[!-~]{0,40}", fullmatch=True)),
     )
 
 
 @given(records())
 def test_a_record_is_read_as_it_was_written(record: LedgerRecord) -> None:
     assert decode_record(encode_record(record)) == record
+
+
+@pytest.mark.parametrize("field", ["run", "runs", "cluster_id"])
+@pytest.mark.parametrize("text", ["orders", "0123456789ABCDEF", "0123456789abcdef0", "\x1b[31m", "a b", "ü" * 16])
+def test_a_text_of_another_shape_is_neither_written_nor_read(field: str, text: str) -> None:
+    """It gets into ids of transactions and into comparisons; a record may be forged."""
+    if field == "cluster_id":
+        text += " \n"
+    record = LedgerRecord(Kind.DONE, "orders", BatchKey("", "a"), "0" * 16)
+    wrong = replace(record, **{field: (text,) if field == "runs" else text})  # type: ignore[arg-type]
+    with pytest.raises(Unrecordable, match="is not the"):
+        encode_record(wrong)
+    with pytest.raises(RemoteProtocolError, match="is not the"):
+        decode_record(ledger_codec._encode(ledger_codec._content(wrong)))
 
 
 WILD_TEXT = st.one_of(

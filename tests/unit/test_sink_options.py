@@ -388,6 +388,14 @@ def test_rows_are_not_written_to_a_ledger(name: str) -> None:
     parsed({**chosen, "delivery.guarantee": "at-least-once"})
 
 
+@pytest.mark.parametrize("name", ["topic", "dead.letter.topic"])
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_rows_are_not_written_to_the_ledger_that_every_sink_has_by_default(name: str, guarantee: str) -> None:
+    chosen = {name: "__pykafka_sink_ledger", "ledger.topic": "other", "delivery.guarantee": guarantee}
+    chosen |= {"record.errors": "dead-letter"} if name != "topic" else {}
+    assert "is where sinks keep their decisions" in refusal(chosen)
+
+
 def test_what_is_set_wins_over_a_preset_under_whatever_name() -> None:
     login = {"preset": "event-hubs", "kafka.sasl.username": "u", "kafka.sasl.password": "p"}
     options = parsed(login)

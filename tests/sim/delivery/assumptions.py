@@ -33,6 +33,8 @@ class Assumptions:
         self.lost_markers: dict[tuple[int, int], bool] = {}
         # Ids about which a coordinator has answered wrongly: a driver that got the answer may repeat it.
         self.lied_about: set[str] = set()
+        # Sink ids that a query had before its checkpoint was moved: nobody ends what it has left open under them.
+        self.abandoned: set[str] = set()
         self._markers_to_lose = 0
         self._liars_until_ms: dict[int, int] = {}
         self._codes: dict[int, Random] = {}

@@ -12,6 +12,8 @@
   cancelled     jobs of batch writes are cancelled while brokers stall, and the workers of their tasks live on; there is
                 no other fault then
   fenced_reads  while a driver reads the ledger, another client takes the driver's id, and segments begin
+  moved         a checkpoint is moved, so that the stream has another name; an error tells the name to go back to
+  foreign       a record under a sink's key in the ledger is written without a transaction, until somebody repairs that
 
 `unnamed` and `cancelled` are other kinds of queries; the others are faults and settings of the run that a seed draws.
 """
@@ -22,13 +24,17 @@ from random import Random
 
 from tests.sim.scenario import FaultEvent, draw_events
 
-PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, OPERATORS, CANCELLED, FENCED_READS = (
+(
+    PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, OPERATORS, CANCELLED, FENCED_READS, MOVED,
+    FOREIGN,
+) = (
     "processes", "twins", "set_back", "lost_markers", "expiry", "lies", "pool", "unnamed", "operators", "cancelled",
-    "fenced_reads",
+    "fenced_reads", "moved", "foreign",
 )  # fmt: skip
 # New ones come last, so that earlier seeds keep what they have drawn.
 BREAKERS = (
-    PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, OPERATORS, CANCELLED, FENCED_READS,
+    PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, OPERATORS, CANCELLED, FENCED_READS, MOVED,
+    FOREIGN,
 )  # fmt: skip
 # Other kinds of queries.
 KINDS = frozenset({UNNAMED, CANCELLED})
@@ -36,12 +42,13 @@ KINDS = frozenset({UNNAMED, CANCELLED})
 FAULTS_OF = {
     PROCESSES: "end_process", TWINS: "second_query", SET_BACK: "set_back", LOST_MARKERS: "lose_marker",
     EXPIRY: "expire_ids", LIES: "lie", OPERATORS: "end_transaction", CANCELLED: "cancel_job",
-    FENCED_READS: "fence_in_read",
+    FENCED_READS: "fence_in_read", MOVED: "move_checkpoint", FOREIGN: "foreign_record",
 }  # fmt: skip
 MEANS_MS = {
     "end_process": (1_000, 4_000), "second_query": (1_000, 3_000), "set_back": (1_500, 5_000),
     "lose_marker": (200, 1_000), "expire_ids": (200, 1_000), "lie": (500, 2_000), "end_transaction": (100, 1_000),
-    "cancel_job": (3_000, 8_000), "fence_in_read": (500, 2_000),
+    "cancel_job": (3_000, 8_000), "fence_in_read": (500, 2_000), "move_checkpoint": (300, 1_500),
+    "foreign_record": (300, 1_500),
 }  # fmt: skip
 SHARES = (0.0, 0.2, 0.5)
 KIND_SHARE = 0.07
@@ -54,7 +61,9 @@ def drawn_breakers(pick: Random) -> frozenset[str]:
     on = [one for one in BREAKERS if pick.random() < (KIND_SHARE if one in KINDS else share)]
     if CANCELLED in on:
         return frozenset(on) & KINDS
-    return frozenset(on) - ({SET_BACK, LOST_MARKERS} if UNNAMED in on else set())
+    # What is repaired is what the log shows, so no marker may be lost.
+    on = [one for one in on if one != FOREIGN or LOST_MARKERS not in on]
+    return frozenset(on) - ({SET_BACK, LOST_MARKERS, FOREIGN} if UNNAMED in on else set())
 
 
 def breaker_faults(pick: Random, breakers: frozenset[str], busy_ms: int) -> list[FaultEvent]:

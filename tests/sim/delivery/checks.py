@@ -185,7 +185,7 @@ def check_nothing_is_open(core: BrokerCluster, assumptions: Assumptions, kind: s
         is_known = newest is not None and identity.run in (newest.run, *newest.runs)
         if newest is not None and not is_known and transaction.record.start_ms >= newest.since_ms >= 0:
             continue
-        if identity.sink_id.startswith(UNNAMED_PREFIX):
+        if identity.sink_id.startswith(UNNAMED_PREFIX) or identity.sink_id in assumptions.abandoned:
             continue
         raise Violation("I13", f"{transactional_id} is open, and nobody will end it")
 

@@ -111,6 +111,8 @@ def line_of_run(claim: Mapping[str, str]) -> Line:
 
 def _content(value: bytes) -> dict[str, Any]:
     header, _, body = value.partition(b"\n")
+    if not header.startswith(b"pykafka-sink-ledger"):
+        return {}
     if header.endswith(b" zlib"):
         body = zlib.decompress(body)
     content: dict[str, Any] = json.loads(body or b"{}")

@@ -60,6 +60,7 @@ FOCUSES = (
 # The brokers' limit of an answer to Fetch: Kafka's default, and what a few records fill.
 FETCH_BYTES_MAX = ("57671680", "57671680", "57671680", "1000")
 ROLL_SHARES = (0.0, 0.0, 0.1, 0.5)
+PATIENT_MS = 120_000
 MEAN_PAUSE_MS = (100, 300, 1_000, 4_000)
 RARE = frozenset({"crash", "stop", "second_driver", "grow_topic", "pause_task", "kill_task", "fail_task"})
 
@@ -117,12 +118,13 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
     delays = draw_delays(pick)
     kind = pick.choice((STREAM, STREAM, STREAM, LABELLED, FOREACH))
     faults = (_focused if seed % FOCUS_EVERY == FOCUSED else _faults)(dice["faults"], busy_ms)
-    patience_ms = dice["patience"].choice((120_000, 120_000, 3_000, 1_000))
+    patience_ms = dice["patience"].choice((PATIENT_MS, PATIENT_MS, 3_000, 1_000))
     if is_leaderless := seed % LEADERLESS_EVERY == LEADERLESS_ONLY:
         faults = []
     if is_impatient := seed % IMPATIENT_EVERY == LEADERLESS_ONLY:
         patience_ms = 1_000
-    habits, segments = dice["habits"], dice["segments"]
+    habits = dice["habits"]
+    roll_share, fetch_bytes = _answers(dice["segments"], is_patient=patience_ms >= PATIENT_MS)
     options = _options(dice["options"], brokers)
     leaderless = _leaderless(dice["leaders"], busy_ms, is_only=is_leaderless, is_long=is_impatient)
     if UNNAMED in breakers:
@@ -141,7 +143,7 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         brokers=brokers,
         feature_level=version,
         partitions={topic: pick.randint(1, 3) for topic in TOPICS},
-        properties=_properties(pick, brokers, version) | {"fetch.max.bytes": segments.choice(FETCH_BYTES_MAX)},
+        properties=_properties(pick, brokers, version) | {"fetch.max.bytes": fetch_bytes},
         latency_ms=pick.choice((0.5, 2, 10)),
         delay_means_ms=delays,
         options=options,
@@ -162,8 +164,14 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         processes=habits.choice((2, 3, 4)),
         replay_mismatch=habits.choice(REPLAY_MISMATCH),
         cores=habits.choice((1, 2, 4)),
-        roll_share=segments.choice(ROLL_SHARES),
+        roll_share=roll_share,
     )
+
+
+def _answers(pick: Random, *, is_patient: bool) -> tuple[float, str]:
+    """How much of a log one answer has. A driver without patience must be able to read the ledger nevertheless."""
+    share, fetch_bytes = pick.choice(ROLL_SHARES), pick.choice(FETCH_BYTES_MAX)
+    return (share, fetch_bytes) if is_patient else (share / 20, FETCH_BYTES_MAX[0])
 
 
 def _properties(pick: Random, brokers: int, version: int) -> dict[str, str]:

@@ -62,4 +62,4 @@ class Processes:
 
 
 def new_session(line: Line, named_sink_id: str = "", run: str = "") -> DriverSession:
-    return DriverSession(line.sink_id, run, named_sink_id=named_sink_id, code=line.code)
+    return DriverSession(line.sink_id, run, named_sink_id=named_sink_id, is_only_sink=True, code=line.code)

@@ -6,6 +6,7 @@ commits may have no state of earlier ones. Drivers crash at any event, and execu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -47,6 +48,9 @@ DELIVERED = (Conclusion.DELIVERED, Conclusion.ALREADY_DELIVERED)
 PAUSE_MS_MAX = 5_000
 # A broker stalls while a job is cancelled.
 STALL_MS = 1_500
+_FOREIGN_RECORD = "written without a transaction"
+# The text if the query was delivered under another name. Without a record of it the user knows the name.
+_OTHER_NAME = re.compile(r"Set sink\.id=(\S+) and start|has no record of sink")
 
 
 class Query:
@@ -179,6 +183,9 @@ class Query:
             self._on_process_died = on_process_died
 
             def on_verdict(verdict: CommitResult) -> None:
+                if _FOREIGN_RECORD in str(verdict.error):
+                    stage.count(f"{operation.value}: refused by a foreign record")
+                    stage.loop.after(self._pause_ms(), stage.repair_ledger)
                 self.operation = self._on_process_died = None
                 host.kill(is_silent=False)
                 if verdict.error is not None:
@@ -300,8 +307,9 @@ class Query:
 
     def _plan(self) -> Script:
         """Planning does not know its query: it looks at every query under the sink's name, or at one label."""
+        name = self.stage.name_of(self.checkpoint.query_id)
         batch = self.checkpoint.next_batch() if self.stage.plan.kind == LABELLED else None
-        line = Line(SINK) if batch is None else line_of(SINK, batch.key)
+        line = Line(name) if batch is None else line_of(name, batch.key)
         verdict = yield self._operate(new_session(line), DriverOperation.RECOVER, None, [])
         if verdict.error is None:
             self.stage.verdicts.on_planned(self.checkpoint.query_id)
@@ -414,6 +422,9 @@ class Query:
             return "finished by its abort"
         if isinstance(error, CommitLost) and self.stage.plan.kind != UNNAMED:
             yield from self._ask_operator(error)
+        elif (found := _OTHER_NAME.search(str(error))) is not None:
+            self.stage.count("commit: the ledger has another name for the query")
+            self.stage.rename(self.checkpoint.query_id, found[1] or SINK)
         elif self.stage.verdicts.is_refusal(str(error)):
             self.stage.count("commit: refused after the checkpoint was set back")
             self.stage.on_refused(self)

@@ -11,7 +11,9 @@ from tests.sim.delivery.breakers import (
     EXPIRY,
     FAULTS_OF,
     FENCED_READS,
+    FOREIGN,
     LOST_MARKERS,
+    MOVED,
     OPERATORS,
     POOL,
     PROCESSES,
@@ -76,6 +78,9 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
         "worker of a cancelled job lives on", "worker of a cancelled job asked in time",
         "transaction of a cancelled job swept",
     ),
+    FOREIGN: ("commit: refused by a foreign record", "recover: refused by a foreign record",
+              "operator copied a ledger record again"),
+    MOVED: ("commit: the ledger has another name for the query",),
     FENCED_READS: ("driver's open record aborted while the ledger was read",),
 }  # fmt: skip
 # The fault slow_connect only makes links slow; "fault slow connect" is counted when a host connects over one.

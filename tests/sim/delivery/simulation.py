@@ -24,7 +24,7 @@ from tests.sim.delivery.breakers import LOST_MARKERS
 from tests.sim.delivery.checks import Checks, check_nothing_is_open
 from tests.sim.delivery.ledger_log import open_sinks
 from tests.sim.delivery.moments import LEADER_PHASES
-from tests.sim.delivery.plan import LABELLED, LEDGER, Plan
+from tests.sim.delivery.plan import LABELLED, LEDGER, STREAM, Plan
 from tests.sim.delivery.query import Moment, Query
 from tests.sim.delivery.stage import Stage
 from tests.sim.dice import Dice
@@ -100,7 +100,7 @@ class DeliverySimulation(Course[Plan]):
         # The same query, started again beside the first; and another one under the same sink id.
         self.second: Query | None = None
         self.twin: Query | None = None
-        self._seconds = 0
+        self._seconds = self._moves = 0
 
     def _build_core(self) -> BrokerCluster:
         plan, chance = self.plan, self.dice["coordinator"]
@@ -211,6 +211,10 @@ class DeliverySimulation(Course[Plan]):
             return self._second_query()
         if kind == "set_back":
             return self._set_back(pick)
+        if kind == "foreign_record":
+            return self.stage.foreign_records.write(pick)
+        if kind == "move_checkpoint":
+            return self._move_checkpoint(pick)
         queries = self._queries()
         if not queries:
             return False
@@ -278,6 +282,18 @@ class DeliverySimulation(Course[Plan]):
             return False
         self.twin = Query("t1", self.stage, self.stage.other_checkpoint())
         self.twin.start()
+        return True
+
+    def _move_checkpoint(self, pick: Random) -> bool:
+        """The query is stopped, its checkpoint is moved, and it starts again. The name is that of the place."""
+        query = pick.choice(self._lasting())
+        if self.plan.kind != STREAM:
+            return False
+        if self.second is not None and query is self.first:
+            self.second.stop_for_good()
+        query.crash(is_silent=False)
+        self._moves += 1
+        self.stage.rename(query.checkpoint.query_id, f"moved{self._moves}")
         return True
 
     def _set_back(self, pick: Random) -> bool:

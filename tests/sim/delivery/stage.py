@@ -17,6 +17,7 @@ from tests.sim.delivery.checkpoint import Checkpoint
 from tests.sim.delivery.claims import Claims
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.executor import Executor
+from tests.sim.delivery.foreign_records import ForeignRecords
 from tests.sim.delivery.leaders import Leaders
 from tests.sim.delivery.operators import Operators
 from tests.sim.delivery.plan import LEDGER, SINK, Plan
@@ -64,6 +65,8 @@ class Stage:
         self.stall: Callable[[int], object] = lambda _ms: None
         # After that nothing happens any more that only a fault would cause.
         self.is_healed = False
+        self.foreign_records = ForeignRecords(network.core, trace)
+        self._names: dict[str, str] = {}
         self._hosts: Counter[str] = Counter()
         self._attempts = 0
         # Faults of a request or an answer that wait for the next process of a driver.
@@ -80,6 +83,10 @@ class Stage:
     def arm(self, host: str, direction: str, armed: Armed) -> None:
         for broker_id in self.network.core.cluster.brokers:
             self.network.link(host, broker_id).armed[direction].append(armed)
+
+    def repair_ledger(self) -> None:
+        self.foreign_records.repair()
+        self.network.route(self.network.core.tick(self.loop.now_ms))
 
     def fence_drivers(self) -> None:
         if not self.is_healed:
@@ -138,10 +145,20 @@ class Stage:
         """As planning and tasks compute it: with the query in it, or, for a write without a name, with the run."""
         if self.plan.kind == UNNAMED:
             return f"batch-{run}"
-        return sink_id_of_query(SINK, key.query_id)
+        return sink_id_of_query(self.name_of(key.query_id), key.query_id)
 
     def named_sink_id(self, key: BatchKey) -> str:
-        return SINK if key.query_id else ""
+        return self.name_of(key.query_id) if key.query_id else ""
+
+    def name_of(self, query_id: str) -> str:
+        """The option `sink.id`, or the hash of a checkpoint's place."""
+        return self._names.get(query_id, SINK)
+
+    def rename(self, query_id: str, name: str) -> None:
+        self.note(f"query {query_id} has the name {name}")
+        self.assumptions.abandoned.add(sink_id_of_query(self.name_of(query_id), query_id))
+        self.assumptions.abandoned.discard(sink_id_of_query(name, query_id))
+        self._names[query_id] = name
 
     # ---- Spark's checkpoints ----
 

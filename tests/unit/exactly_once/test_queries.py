@@ -3,6 +3,8 @@
 SINK is the name (an option, or the hash of a path); the sink id of a query is made of this name and the query id.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from kafka_sink.errors import CommitAborted, CommitLost
@@ -13,7 +15,7 @@ from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverS
 from tests.unit.exactly_once.driver_bench import QUERY, SINK, Bench
 
 OTHER = "query-2"
-SECOND, THIRD = "2" * 16, "3" * 16
+SECOND, THIRD, FOURTH = "2" * 16, "3" * 16, "4" * 16
 OLDER_FENCE = "fence a driver of the release before"
 
 
@@ -98,6 +100,54 @@ def test_another_query_of_the_release_before_under_the_same_name_is_not_taken_fo
     assert bench.commit(bench.receipts(0), bench.session()).conclusion is Conclusion.DELIVERED
     verdict = bench.commit(rows(bench, 5, OTHER, SECOND), session(OTHER, SECOND))
     assert isinstance(verdict.error, CommitAborted) and "no record of sink" in str(verdict.error)
+
+
+# ---- one query under two names ----
+
+
+def stream(name: str, run: str) -> DriverSession:
+    return DriverSession(sink_id_of_query(name, QUERY), run, named_sink_id=name, is_only_sink=True)
+
+
+def of_stream(bench: Bench, name: str, batch: int, run: str) -> list[TaskReceipt]:
+    bench.settle()
+    return bench.receipts(batch, run=run, sink_id=sink_id_of_query(name, QUERY))
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_a_stream_that_the_ledger_knows_under_another_name_is_refused_at_every_try(bench: Bench, batch: int) -> None:
+    """Its checkpoint was moved, or its sink.id changed."""
+    bench.commit(of_stream(bench, "old", 0, "1" * 16), stream("old", "1" * 16))
+    for run in (SECOND, THIRD):
+        verdict = bench.commit(of_stream(bench, "new", batch, run), stream("new", run))
+        assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6008"
+        assert "Set sink.id=old and start" in str(verdict.error)
+    assert bench.seen() == [1, 1]
+    again = of_stream(bench, "old", 0, FOURTH)
+    assert bench.commit(again, stream("old", FOURTH)).conclusion is Conclusion.ALREADY_DELIVERED
+
+
+def test_a_decision_under_another_name_that_has_no_marker_yet_is_known(bench: Bench) -> None:
+    bench.decide(of_stream(bench, "old", 0, "1" * 16), stream("old", "1" * 16))
+    bench.lose_the_last_marker()
+    verdict = bench.commit(of_stream(bench, "new", 0, SECOND), stream("new", SECOND))
+    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6008"
+
+
+def test_a_user_may_have_the_rows_written_once_more_under_another_name(bench: Bench) -> None:
+    bench.commit(of_stream(bench, "old", 0, "1" * 16), stream("old", "1" * 16))
+    bench.settings = replace(bench.settings, accept_unknown_sink=True)
+    accepted = bench.commit(of_stream(bench, "new", 0, SECOND), stream("new", SECOND))
+    assert accepted.conclusion is Conclusion.DELIVERED
+    bench.settings = replace(bench.settings, accept_unknown_sink=False)
+    assert bench.commit(of_stream(bench, "new", 1, THIRD), stream("new", THIRD)).conclusion is Conclusion.DELIVERED
+
+
+def test_two_writes_of_a_batch_inside_foreach_batch_have_two_names(bench: Bench) -> None:
+    """After a crash between them the second one has no record of its own, and the first one's is of an earlier run."""
+    bench.commit(of_stream(bench, "one", 0, "1" * 16), replace(stream("one", "1" * 16), is_only_sink=False))
+    other = replace(stream("other", SECOND), is_only_sink=False)
+    assert bench.commit(of_stream(bench, "other", 0, SECOND), other).conclusion is Conclusion.DELIVERED
 
 
 @pytest.mark.parametrize(
