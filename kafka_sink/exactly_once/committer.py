@@ -146,8 +146,8 @@ class Committer:
 
     def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
         self._move(Phase.ENDED)
-        found = (self._summary, self._intended.swept, tuple(self._notes), self._intended.is_swept, self._others)
-        self._verdict = CommitResult(conclusion, error, *found)
+        found = {"summary": self._summary, "notes": tuple(self._notes), "others": self._others}
+        self._verdict = replace(self._intended, conclusion=conclusion, error=error, **found)
 
     def _fail(self, error: KafkaSinkError) -> None:
         self._end(Conclusion.FAILED, error)

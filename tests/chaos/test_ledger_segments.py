@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
-from kafka_sink.exactly_once.identity import driver_transactional_id, sink_id_of_query
+from kafka_sink.exactly_once.identity import Line, sink_id_of_query
 from kafka_sink.wire.apis import END_TXN, FETCH
 from tests.chaos.bare_spark import Killed
 from tests.chaos.bare_stream import BareStream
@@ -40,7 +40,7 @@ def test_an_intent_whose_abort_is_in_the_next_segment_of_the_ledger_is_not_taken
         stream.proxy.on(END_TXN, Harm.LOSE_REQUEST, where=of_the_driver, before=query.strike)
         with pytest.raises(Killed):
             query.commit(messages)
-    driver = driver_transactional_id(sink_id_of_query(stream.sink_id, stream.checkpoint.query_id))
+    driver = Line(sink_id_of_query(stream.sink_id, stream.checkpoint.query_id)).driver_id
 
     def fence() -> None:
         Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": driver}).init_transactions(30)

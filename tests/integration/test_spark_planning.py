@@ -148,7 +148,7 @@ def test_a_first_batch_that_was_delivered_under_another_name_is_not_delivered_ag
         for _ in range(2):
             with pytest.raises(CommitAborted, match=f"Set sink.id={sink_id_of(settings)} and start") as refused:
                 run_on(checkpoint, other)
-        assert refused.value.name == "PKS-6008"
+        assert refused.value.name == "PKS-6009"
         run_on(checkpoint, {**settings, "checkpointLocation": "/another/place", "sink.id": sink_id_of(settings)}, 2)
         assert problems(broker.bootstrap_servers, "t", 2) == []
 

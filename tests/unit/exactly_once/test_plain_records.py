@@ -13,6 +13,7 @@ import pytest
 from kafka_sink.error_table.commits import LEDGER_UNREADABLE
 from kafka_sink.errors import CommitAborted
 from kafka_sink.exactly_once.commit_step import SingleStep
+from kafka_sink.exactly_once.identity import Line
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.ledger_codec import encode_claim, encode_record
 from kafka_sink.exactly_once.listing import LedgerListing, Listed
@@ -99,7 +100,7 @@ def test_an_intent_that_is_open_below_a_plain_record_does_not_take_its_place_lat
 
 def test_plain_records_of_other_sinks_and_claims_are_left_alone(bench: Bench) -> None:
     put_plain(bench, "another", b"?")
-    put_plain(bench, f"/driver/{SINK}", encode_claim(SINK, "3" * 16, 0))
+    put_plain(bench, f"/driver/{SINK}", encode_claim(Line(SINK), "3" * 16, 0))
     put_plain(bench, f"/driver/{SINK}", b"?")
     assert bench.commit(bench.receipts()).conclusion is Conclusion.DELIVERED
     assert [(each.ledger_key, each.record is None) for each in listed(bench, None)] == [

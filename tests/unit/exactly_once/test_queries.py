@@ -120,7 +120,7 @@ def test_a_stream_that_the_ledger_knows_under_another_name_is_refused_at_every_t
     bench.commit(of_stream(bench, "old", 0, "1" * 16), stream("old", "1" * 16))
     for run in (SECOND, THIRD):
         verdict = bench.commit(of_stream(bench, "new", batch, run), stream("new", run))
-        assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6008"
+        assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6009"
         assert "Set sink.id=old and start" in str(verdict.error)
     assert bench.seen() == [1, 1]
     again = of_stream(bench, "old", 0, FOURTH)
@@ -131,7 +131,7 @@ def test_a_decision_under_another_name_that_has_no_marker_yet_is_known(bench: Be
     bench.decide(of_stream(bench, "old", 0, "1" * 16), stream("old", "1" * 16))
     bench.lose_the_last_marker()
     verdict = bench.commit(of_stream(bench, "new", 0, SECOND), stream("new", SECOND))
-    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6008"
+    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6009"
 
 
 def test_a_user_may_have_the_rows_written_once_more_under_another_name(bench: Bench) -> None:
