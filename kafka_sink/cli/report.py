@@ -63,6 +63,8 @@ def decision(record: LedgerRecord, wall_ms: int) -> dict[str, Any]:
 
 
 def batch_word(key: BatchKey) -> str:
+    if not key.is_named:
+        return "without a name"
     return f"{key.batch_id} of {key.query_id}" if key.query_id else f"{key.batch_id!r}"
 
 

@@ -129,7 +129,7 @@ class SinkClient(ClusterSession):
         lines = _lines_of(self.list_open_transactions().found)
         for sink_id in sorted({line.sink_id for line in lines}):
             state = self.run_step(LedgerRead(self.settings(), sink_id, self.client.now_ms()), "the ledger").state
-            if state is not None and (state.newest or state.claims):
+            if state is not None and (state.newest or state.claims or state.closed):
                 continue
             # That of the sink, too: earlier releases had no other one.
             own = {Line(sink_id), *(line for line in lines if line.sink_id == sink_id)}

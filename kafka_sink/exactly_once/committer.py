@@ -47,6 +47,7 @@ from kafka_sink.exactly_once.session import (
     CommitResult,
     Conclusion,
     DeliverySettings,
+    DriverIdentity,
     DriverOperation,
     DriverSession,
     Job,
@@ -95,9 +96,11 @@ class Committer:
         # The ledger was read by an earlier operation and may be out of date.
         self._is_remembered = True
         self._look_count = 0
+        self._help_until_ms: int | None = None
+        self._others: tuple[LedgerRecord, ...] = ()
         self._started_ms = now_ms
         self._deadline_ms = now_ms + settings.patience_ms
-        if job.operation in (DriverOperation.COMMIT, DriverOperation.COMMIT_WITHOUT_LEDGER) and self._receipts:
+        if job.operation is DriverOperation.COMMIT and self._receipts:
             self._deadline_ms = now_ms + min(one.remaining_ms for one in self._receipts) - settings.margin_ms
 
     def step(self, now_ms: int, answers: Sequence[AdminResponse] = ()) -> Progress[CommitResult]:
@@ -144,7 +147,8 @@ class Committer:
 
     def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
         self._move(Phase.ENDED)
-        self._verdict = CommitResult(conclusion, error, self._summary, self._intended.swept, tuple(self._notes))
+        found = (self._summary, self._intended.swept, tuple(self._notes), self._others)
+        self._verdict = CommitResult(conclusion, error, *found)
 
     def _fail(self, error: KafkaSinkError) -> None:
         self._end(Conclusion.FAILED, error)
@@ -180,17 +184,17 @@ class Committer:
         found = next_step(self._job, self._session, *known, is_remembered=self._is_remembered)
         if not self._has_decided or found.phase in (Phase.FENCING, Phase.FINISHING):
             self._follow(now_ms, found)
-        elif self._has_committed and (found.conclusion is Conclusion.ALREADY_DELIVERED or self._is_closed_by_another()):
+        elif self._has_committed and (found.conclusion is Conclusion.ALREADY_DELIVERED or self._is_over_for_a_write()):
             self._follow(now_ms, NextStep(Phase.SWEEPING, conclusion=Conclusion.DELIVERED))
         else:
             self._fail_after_decision("another driver has taken over")
 
-    def _is_closed_by_another(self) -> bool:
-        """A successor has recorded that this batch is done. A stream has to stop because of it; a batch write is
-        over."""
+    def _is_over_for_a_write(self) -> bool:
+        """A successor has recorded that this batch is done, or is about to: it finds the decision and sees that all is
+        committed. A stream has to stop because of it; a batch write has nothing more to do."""
         newest = self._previous()
-        is_done = newest is not None and newest.kind is Kind.DONE and newest.run == self._session.run
-        return is_done and self._key.is_label
+        is_own = newest is not None and newest.run == self._session.run and newest.kind in (Kind.INTENT, Kind.DONE)
+        return is_own and self._key.is_label
 
     def _fail_after_decision(self, reason: str) -> None:
         """The ledger has the intent of this operation; whatever went wrong later, nothing may be aborted."""
@@ -206,8 +210,19 @@ class Committer:
             return
         self._session.identity = part.identity
         self._session.older_fenced = self._session.older_offset
+        if self._is_first_of_its_line(part.identity):
+            self._ledger = self._session.ledger = LedgerState(self._session.sink_id)
+            self._is_remembered = False
+            self._judge(now_ms)
+            return
         self._move(Phase.CLAIMING)
         self._part = Claim(self._settings, self._session, self._job.wall_ms, now_ms)
+
+    def _is_first_of_its_line(self, identity: DriverIdentity) -> bool:
+        """The sink id of a write without a label is its own. Brokers give a new transactional id the epoch 0: no other
+        driver has ever had it, so there is no decision to be read, and no claim is needed to prove that."""
+        is_first = self._job.operation is DriverOperation.COMMIT and self._ledger is None
+        return is_first and not self._key.is_named and identity.producer_epoch == 0
 
     def _on_claimed(self, now_ms: int, part: Claim) -> None:
         if part.offset is None:
@@ -242,7 +257,7 @@ class Committer:
         if part.state is None:
             self._fail_before_decision(part)
             return
-        self._ledger = part.state
+        self._ledger, self._others = part.state, part.state.others
         self._is_remembered = False
         self._session.note_older(part.state)
         if self._session.identity is not None:
@@ -275,10 +290,17 @@ class Committer:
 
     def _finish(self, now_ms: int, record: LedgerRecord) -> None:
         if record.is_of_another_cluster(self._settings.cluster_id):
-            self._fail(messages.other_cluster_error(record, self._settings))
+            if not self._is_of_others(record):
+                self._fail(messages.other_cluster_error(record, self._settings))
+            else:
+                self._leave_to_others(now_ms, record, "its cluster is another one")
             return
         self._move(Phase.FINISHING)
         self._record = record
+        if self._is_of_others(record):
+            # Help must not keep this write waiting.
+            self._help_until_ms = self._help_until_ms or now_ms + self._settings.sweep_ms
+            self._deadline_ms = min(self._deadline_ms, self._help_until_ms)
         self._end_transactions(now_ms, record)
 
     def _end_transactions(self, now_ms: int, record: LedgerRecord, *, are_leaders_known: bool = False) -> None:
@@ -289,6 +311,10 @@ class Committer:
         assert self._record is not None and self._ledger is not None
         self._notes += part.notes
         record, outcomes = self._record, part.outcomes
+        if self._is_of_others(record):
+            is_done = all(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
+            self._leave_to_others(now_ms, record, "" if is_done else part.reason)
+            return
         if self._ledger.is_unmarked(record) and all(outcome is TransactionOutcome.LOST for outcome in outcomes):
             # It was never decided: the transactions of a decision are retried until at least one of them is committed.
             self._ledger = self._ledger.without_unmarked(record)
@@ -309,11 +335,20 @@ class Committer:
         if closing.outcomes:
             self._fail(messages.lost_error(closing, closing.outcomes))
             return
-        remaining = self._ledger.newest_of(Kind.INTENT)
-        if remaining:
-            self._finish(now_ms, remaining[0])
-        else:
-            self._end(Conclusion.RECOVERED)
+        self._intended = CommitResult(Conclusion.RECOVERED)
+        self._judge(now_ms)
+
+    def _is_of_others(self, record: LedgerRecord) -> bool:
+        return self._ledger is not None and record in self._ledger.others
+
+    def _leave_to_others(self, now_ms: int, record: LedgerRecord, trouble: str) -> None:
+        """An open decision of a write without a label, whose driver may be alive and commit it just now. Its ids belong
+        to that write alone, so to commit them twice is harmless. Only its driver, or an operator, records the end."""
+        assert self._ledger is not None
+        if trouble:
+            self._notes.append(messages.not_helped_text(record, trouble))
+        self._ledger = self._ledger.without_other(record)
+        self._judge(now_ms)
 
     def _on_closed(self, now_ms: int, part: LedgerWrite) -> None:
         if self._look_again(now_ms, part):
@@ -354,10 +389,11 @@ class Committer:
 
     def _check(self, now_ms: int) -> None:
         self._move(Phase.CHECKING)
-        has_ledger = self._job.operation is DriverOperation.COMMIT
-        self._part = Preflight(self._settings, self._receipts, now_ms, has_ledger=has_ledger)
+        self._part = Preflight(self._settings, self._receipts, now_ms)
         previous = self._previous()
-        if previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME:
+        is_run_known = previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME
+        # When its transactions began matters to other runs, and a write without a label has none.
+        if is_run_known or not self._key.is_named:
             # The intent does not depend on the result of the check: it is appended in the meantime, without EndTxn. If
             # it cannot be recorded, the decision says so.
             with suppress(Unrecordable):
@@ -382,10 +418,7 @@ class Committer:
             self._record = self._draft.record
         else:
             self._record = intent_of(self._batch, self._receipts, self._previous(), found.since_ms)
-        if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
-            self._commit(now_ms)
-        else:
-            self._write(now_ms, Phase.DECIDING, self._record)
+        self._write(now_ms, Phase.DECIDING, self._record)
 
     def _abandon(self, now_ms: int, reason: str) -> None:
         """No decision was made and none will be."""
@@ -418,9 +451,6 @@ class Committer:
         assert self._record is not None
         self._move(Phase.COMMITTING)
         self._has_decided = True
-        if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
-            # No later driver will finish it: continue past the margin, until time-outs make every outcome definite.
-            self._deadline_ms += self._settings.margin_ms + self._settings.patience_ms
         # C2 has just looked at them.
         self._end_transactions(now_ms, self._record, are_leaders_known=True)
         self._listing = open_transactions(self._settings, now_ms)
@@ -430,12 +460,7 @@ class Committer:
         self._notes += part.notes
         record = self._record
         has_lost = any(outcome in (TransactionOutcome.LOST, TransactionOutcome.UNRESOLVED) for outcome in part.outcomes)
-        if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
-            if has_lost or None in part.outcomes:
-                self._fail(messages.lost_without_ledger_error(record, part.outcomes, part.reason))
-            else:
-                self._on_delivered(now_ms)
-        elif None in part.outcomes:
+        if None in part.outcomes:
             self._fail(messages.pending_error(record, part.outcomes, part.reason))
         else:
             self._outcomes = part.outcomes
@@ -496,12 +521,12 @@ class Committer:
         if part.leaderless:
             error = messages.not_discarded_error(self._batch, min(part.leaderless.values()))
             self._intended = CommitResult(Conclusion.FAILED, error)
-        may_be_decided = self._job.operation is DriverOperation.ABORT_WITHOUT_LEDGER
+        may_be_decided = False
         if self._job.operation is DriverOperation.ABORT and self._ledger is not None:
-            may_be_decided = is_replaced(self._ledger, self._key, self._session.run)
+            is_forgotten = not self._key.is_named  # once compaction has removed what closed it
+            may_be_decided = is_forgotten or is_replaced(self._ledger, self._key, self._session.run)
         if may_be_decided and len(part.aborted) < len(self._receipts):
-            # A transaction that was not aborted just now may have been committed: by a successor, which finishes this
-            # run's decisions; or, without a ledger, by the commit that failed in another process.
+            # One that was not aborted just now may have been committed: by a successor, or long ago.
             self._intended = CommitResult(Conclusion.LEFT_ALONE)
         self._sweep(now_ms)
 

@@ -27,6 +27,7 @@ import mmh3
 from kafka_sink.errors import ConfigError
 
 DRIVER = "driver"
+UNNAMED = "batch"
 # A transactional id is a string of at most 32,767 bytes in the protocol; metrics and logs need it short.
 SINK_ID_CHARACTERS_MAX = 200
 _SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
@@ -162,6 +163,11 @@ def _short_hash(text: str) -> int:
 def sink_id_of_query(sink_id: str, query_id: str) -> str:
     """The sink id of one query. Without a query (a batch write) it is the given one."""
     return f"{sink_id}-{run_hash(query_id)}" if query_id else sink_id
+
+
+def sink_id_of_write(named: str | None, run: str) -> str:
+    """The sink id of a batch write without a label: its own, in the prefix of the given one if there is one."""
+    return f"{named or UNNAMED}-{run}"
 
 
 def belongs_to(sink_id: str, named: str) -> bool:

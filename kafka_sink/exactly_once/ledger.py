@@ -135,6 +135,9 @@ class LedgerState:
     under which an earlier release kept the decisions of this stream; None if there are none, or if there are newer
     ones. `older_sink_id` is the sink id whose driver of an earlier release may be alive and decide here as well, and
     `older_offset` grows with each sign of it; -1: there is none.
+
+    `closed` are keys of batch writes without a label that are done: nobody asks for them again, so nothing is kept.
+    `others`: open decisions of such writes, by any driver.
     """
 
     sink_id: str
@@ -144,6 +147,8 @@ class LedgerState:
     older_sink_id: str = ""
     older_offset: int = -1
     key_count: int = 0
+    closed: frozenset[str] = frozenset()
+    others: tuple[LedgerRecord, ...] = ()
     unmarked: frozenset[str] = frozenset()
     settled: Mapping[str, LedgerRecord] = field(default_factory=dict)
 
@@ -157,6 +162,9 @@ class LedgerState:
         others = {name: known for name, known in self.newest.items() if name != key}
         settled = {key: self.settled[key]} if key in self.settled else {}
         return replace(self, newest={**others, **settled}, unmarked=self.unmarked - {key})
+
+    def without_other(self, record: LedgerRecord) -> LedgerState:
+        return replace(self, others=tuple(other for other in self.others if other != record))
 
     def is_unmarked(self, record: LedgerRecord) -> bool:
         return ledger_key(record.sink_id, record.key) in self.unmarked
@@ -217,6 +225,18 @@ def is_decided(state: LedgerState, key: BatchKey, run: str) -> bool:
     """Whether this run's transactions for this batch may be part of a decision. Checked before aborting any of them."""
     newest = state.find(key)
     return newest is not None and newest.run == run and newest.key == key and newest.kind is not Kind.REPLAY
+
+
+def is_closed(state: LedgerState, key: BatchKey) -> bool:
+    """Whether a batch write is done. Only its own run writes under its key, unless it has a label."""
+    newest = state.find(key)
+    return ledger_key(state.sink_id, key) in state.closed or (newest is not None and newest.kind is Kind.DONE)
+
+
+def is_nameless(ledger_key: str) -> bool:
+    """Of a batch write without a label."""
+    sink_id, slash, label = ledger_key.partition("/")
+    return bool(sink_id and slash) and not label
 
 
 def is_replaced(state: LedgerState, key: BatchKey, run: str) -> bool:

@@ -45,6 +45,7 @@ from kafka_sink.exactly_once.ledger import (
     LedgerState,
     claim_key,
     decode_key,
+    is_nameless,
     is_of_stream,
     line_of_key,
 )
@@ -112,6 +113,8 @@ class LedgerRead(CommitStep):
         self._older_claim = -1
         self._claim_offset = claim_offset
         self._is_of_name = is_of_name
+        # A look at open decisions, which fences nobody.
+        self._is_planning = is_of_name and code is not None
         self._questions_left = MARKER_QUESTIONS if self.awaits_markers and claim_offset is None else 0
         self._begin(now_ms, 0)
 
@@ -224,6 +227,8 @@ class LedgerRead(CommitStep):
 
     def _is_own(self, ledger_key: str) -> bool:
         sink_id = ledger_key.partition("/")[0]
+        if not self._sink_id or (self._is_planning and is_nameless(ledger_key)):
+            return self._is_planning and is_nameless(ledger_key)
         if self._is_of_name:
             return belongs_to(sink_id, self._sink_id)
         return sink_id == self._sink_id or (ledger_key != "" and ledger_key == self._named_sink_id)
@@ -232,6 +237,8 @@ class LedgerRead(CommitStep):
         """The other keys of the sink are only counted: what they say may be about a driver that is alive."""
         if self._code is None:
             return True
+        if self._is_planning and is_nameless(ledger_key):
+            return False
         sink_id, code = line_of_key(ledger_key)
         return self._code == code and (not code or sink_id == self._sink_id)
 
@@ -269,10 +276,12 @@ class LedgerRead(CommitStep):
                 elif offset > self._newest.get(ledger_key, (-1, b""))[0]:
                     later = unmarked if self._claim_offset is not None else self._unbelieved
                     later.setdefault(ledger_key, []).append((offset, value))
+        self._closed = frozenset(key for key, found in self._newest.items() if found[1] == ERASED and is_nameless(key))
         self._on_newest({key: found for key, found in self._newest.items() if found[1] != ERASED}, unmarked)
 
     def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
         """Only the newest record of a key is decoded: earlier ones, perhaps of an older release, do not matter."""
+        others = tuple(self._open_elsewhere(found)) if self._is_planning else ()
         key_count = sum(key.partition("/")[0] == self._sink_id for key in found)
         found = {key: newest for key, newest in found.items() if self._is_of_line(key)}
         unmarked = {key: listed for key, listed in unmarked.items() if self._is_of_line(key)}
@@ -301,9 +310,21 @@ class LedgerRead(CommitStep):
             older_sink_id=older_sink_id,
             older_offset=older_offset,
             key_count=key_count,
+            closed=self._closed,
+            others=others,
             unmarked=frozenset(doubtful & newest.keys()),
             settled=settled,
         )
+
+    def _open_elsewhere(self, found: Newest) -> Iterator[LedgerRecord]:
+        """Open decisions of batch writes without a label. One that cannot be read stops no other write."""
+        ended = self._ended_keys()
+        for key, (offset, value) in sorted(found.items()):
+            if is_nameless(key) and key not in ended:
+                with suppress(RemoteProtocolError):
+                    record = self._decode(key, offset, value)
+                    if record.kind is Kind.INTENT:
+                        yield record
 
     def _ended_keys(self) -> Collection[str]:
         """For a look at open decisions that fences nobody. A done record without a marker may still be aborted, but it
@@ -313,6 +334,9 @@ class LedgerRead(CommitStep):
         ended = []
         for key, unbelieved in self._unbelieved.items():
             # One that cannot be read says nothing: it may never be committed, and the commit will tell.
+            if is_nameless(key) and any(value == ERASED for _, value in unbelieved):
+                ended.append(key)
+                continue
             with suppress(RemoteProtocolError):
                 if any(record.kind is Kind.DONE for _, record in self._decode_believed(key, unbelieved)):
                     ended.append(key)

@@ -22,7 +22,7 @@ from typing import Any
 from kafka_sink.client.admin_request import AdminResponse, Coordinator, RequestKey
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.end_txn import CommitTransactions, ask_end
-from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome, ledger_key
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionOutcome, ledger_key
 from kafka_sink.exactly_once.ledger_codec import Unrecordable, encode_record
 from kafka_sink.exactly_once.ledger_read import KEYS_MAX
 from kafka_sink.exactly_once.log_scan import PRODUCE_LAST_BY_NAME, ask_append, read_append_answer
@@ -97,7 +97,10 @@ class LedgerWrite(CommitStep):
                 f"the ledger has {KEYS_MAX} records of sink {self.record.sink_id!r}, which is as many as are read. "
                 "Choose another sink.id for further batches with a batch.id"
             )
-        return key.encode(), encode_record(self.record)
+        value = encode_record(self.record)
+        # Nobody asks for a write without a label again: once it is closed, nothing of it stays in the ledger.
+        is_over = not self.record.key.is_named and self.record.kind in (Kind.DONE, Kind.REPLAY)
+        return key.encode(), None if is_over else value
 
     @property
     def is_finished(self) -> bool:

@@ -136,8 +136,7 @@ def pending_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | 
     open_count = sum(outcome is None for outcome in outcomes)
     text = (
         f"{_of_record(record)} is decided, but {open_count} of {len(record.entries)} transactions are not known to be "
-        f"committed yet: {reason}. No row is lost as long as the query, or `pykafka-sink recover`, runs again before "
-        "the transactions time out; it finishes this batch first and writes nothing twice"
+        f"committed yet: {reason}. {_who_finishes(record)}"
     )
     return CommitPending(text, commits.COMMIT_PENDING, **_facts(record))
 
@@ -145,16 +144,15 @@ def pending_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | 
 def in_doubt_error(record: LedgerRecord, reason: str) -> CommitPending:
     text = (
         f"{_of_record(record)}: whether the decision to commit it was written to the ledger is not known: {reason}. "
-        "Its transactions are left as they are. Run the query again, or `pykafka-sink recover`, before they time out: "
-        "it reads the ledger, and then either finishes this batch or runs it again; nothing is written twice"
+        f"Its transactions are left as they are. {_who_finds_out(record)}"
     )
     return CommitPending(text, commits.IN_DOUBT, **_facts(record))
 
 
 def not_recorded_error(record: LedgerRecord, reason: str) -> CommitPending:
     text = (
-        f"{_of_record(record)} is committed and visible, but the ledger could not be updated: {reason}. Run the query "
-        "again: it finds the decision, sees that all is committed, and continues; nothing is written twice"
+        f"{_of_record(record)} is committed and visible, but the ledger could not be updated: {reason}. "
+        f"{_who_closes(record)}"
     )
     return CommitPending(text, commits.NOT_RECORDED, **_facts(record))
 
@@ -187,38 +185,33 @@ def not_discarded_error(batch: LedgerRecord, reason: str) -> CommitPending:
     return CommitPending(text, commits.NOT_DISCARDED, **_facts(batch))
 
 
+def not_helped_text(record: LedgerRecord, trouble: str) -> str:
+    return (
+        f"{_of_record(record)}, a write of another driver, is decided and not finished: {trouble}. If that driver does "
+        f"not live any more, `pykafka-sink recover --sink-id {record.sink_id}` finishes it"
+    )
+
+
 def lost_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None]) -> CommitLost:
     committed = sum(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
     text = (
         f"{_of_record(record)} was decided, but not all of its transactions could be committed, most likely because "
         f"they timed out before the query ran again. {committed} of {len(outcomes)} are committed and visible. "
         f"{_missing(record, outcomes)}"
+    )
+    if not record.key.is_named:
+        end = (
+            "Nothing of it is visible: it may be written again"
+            if not committed
+            else "It is visible in part, and writing it again doubles the visible rows: look into the topic first"
+        )
+        text += f"{end}. `pykafka-sink resolve --accept --sink-id {record.sink_id}` takes this note out of the ledger"
+        return CommitLost(text, commits.WRITE_IN_PART, **_facts(record))
+    text += (
         "The query stops here until you choose: `pykafka-sink resolve --replay` runs the batch again (rows that are "
         "visible already appear twice), `pykafka-sink resolve --accept` goes on without the missing rows"
     )
     return CommitLost(text, commits.ROWS_LOST, **_facts(record))
-
-
-def lost_without_ledger_error(
-    record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], reason: str
-) -> CommitAborted | CommitLost:
-    write = f"the write of {record.row_count} rows to {_names(record.topics)}"
-    if all(outcome is TransactionOutcome.LOST for outcome in outcomes):
-        text = (
-            f"{write} was not committed: its transactions were ended before the driver could commit one of them, most "
-            "likely because they timed out. Nothing of it is visible and nothing is lost: it may run again"
-        )
-        return CommitAborted(text, commits.NOT_COMMITTED, **_facts(record))
-    committed = sum(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
-    open_count = sum(outcome is None for outcome in outcomes)
-    text = (
-        f"{write} is visible in part: {committed} of "
-        f"{len(outcomes)} transactions are committed{f', {open_count} are in doubt ({reason})' if open_count else ''}. "
-        f"{_missing(record, outcomes)}"
-        "Writing again doubles the visible rows. With the options sink.id and batch.id the write has a ledger and can "
-        "be finished or repeated without duplicates"
-    )
-    return CommitLost(text, commits.WRITE_IN_PART, **_facts(record))
 
 
 # ---- pieces ----
@@ -226,6 +219,40 @@ def lost_without_ledger_error(
 
 def _batch(record: LedgerRecord) -> str:
     return f"{record.key} ({record.row_count} rows to {_names(record.topics)})"
+
+
+def _who_finishes(record: LedgerRecord) -> str:
+    if not record.key.is_named:
+        return (
+            "No row is lost: Spark's abort of this write finishes it, and so does the planning of another write with "
+            f"this ledger, or `pykafka-sink recover --sink-id {record.sink_id}`, before the transactions time out. Do "
+            "not write it again before"
+        )
+    return (
+        "No row is lost as long as the query, or `pykafka-sink recover`, runs again before the transactions time out; "
+        "it finishes this batch first and writes nothing twice"
+    )
+
+
+def _who_finds_out(record: LedgerRecord) -> str:
+    if not record.key.is_named:
+        return (
+            "Spark's abort of this write reads the ledger, and then finishes the write or aborts it. If it could not, "
+            f"`pykafka-sink recover --sink-id {record.sink_id}` finishes what is decided; do it before they time out"
+        )
+    return (
+        "Run the query again, or `pykafka-sink recover`, before they time out: it reads the ledger, and then either "
+        "finishes this batch or runs it again; nothing is written twice"
+    )
+
+
+def _who_closes(record: LedgerRecord) -> str:
+    if not record.key.is_named:
+        return f"Do not write it again. `pykafka-sink recover --sink-id {record.sink_id}` takes its decision out"
+    return (
+        "Run the query again: it finds the decision, sees that all is committed, and continues; nothing is written "
+        "twice"
+    )
 
 
 def _of_record(record: LedgerRecord) -> str:

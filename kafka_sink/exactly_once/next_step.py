@@ -22,6 +22,7 @@ from kafka_sink.exactly_once.ledger import (
     LedgerState,
     difference,
     intent_of,
+    is_closed,
     is_decided,
     is_replaced,
 )
@@ -56,21 +57,21 @@ def first_step(job: Job, session: DriverSession) -> NextStep | None:
     if job.operation in (DriverOperation.RECOVER, *_OF_OPERATORS):
         return NextStep(Phase.READING if job.operation is DriverOperation.RECOVER else Phase.FENCING)
     assert job.key is not None, f"{job.operation.value} is about a batch"
-    if job.operation in (DriverOperation.ABORT, DriverOperation.ABORT_WITHOUT_LEDGER):
+    if job.operation is DriverOperation.ABORT:
         return _abort_at_start(job, session)
     if not (job.has_transactions or job.opens_a_stream):
         return NextStep(Phase.ENDED, conclusion=Conclusion.NOTHING_TO_DO)
-    if job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
-        return NextStep(Phase.CHECKING)
     return NextStep(Phase.FENCING) if session.ledger is None else None
 
 
 def _abort_at_start(job: Job, session: DriverSession) -> NextStep:
-    if job.operation is DriverOperation.ABORT_WITHOUT_LEDGER:
+    if not job.may_be_decided:
         return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED)
     # Another process of the same run may have committed since this one read the ledger.
     session.forget_identity()
-    return NextStep(Phase.READING)
+    assert job.key is not None
+    # A write without a label has no successor that could be disturbed.
+    return NextStep(Phase.READING if job.key.is_named else Phase.FENCING)
 
 
 def next_step(
@@ -99,11 +100,8 @@ def next_step(
         return NextStep(Phase.FENCING) if is_remembered and not is_going_on else found
     if job.operation is DriverOperation.ABORT:
         assert job.key is not None
-        if is_decided(ledger, job.key, session.run):
-            newest = ledger.find(job.key)
-            # All its transactions have ended. Open ones are from a second write of the batch, inside foreachBatch.
-            move = Phase.SWEEPING if newest is not None and newest.kind is Kind.DONE else Phase.ENDED
-            return NextStep(move, conclusion=Conclusion.LEFT_ALONE)
+        if is_decided(ledger, job.key, session.run) or (not job.key.is_named and is_closed(ledger, job.key)):
+            return _abort_decided(job, ledger, is_fenced=is_fenced)
         # A driver that was replaced can decide nothing any more and must not fence its successor.
         is_settled = is_fenced or is_replaced(ledger, job.key, session.run)
         return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED) if is_settled else NextStep(Phase.FENCING)
@@ -112,6 +110,19 @@ def next_step(
     if job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY):
         return _judge_choice(job, ledger, settings)
     return _judge_open(job, ledger)
+
+
+def _abort_decided(job: Job, ledger: LedgerState, *, is_fenced: bool) -> NextStep:
+    """The next run of a stream finishes its decisions. Nobody needs to run a batch write again, so it is finished here:
+    all of it has been written, and its process died, or had no time left."""
+    assert job.key is not None
+    newest = ledger.find(job.key)
+    if job.key.is_label and newest is not None and newest.kind is Kind.INTENT:
+        return NextStep(Phase.FINISHING, newest) if is_fenced else NextStep(Phase.FENCING)
+    # All its transactions have ended. Open ones are from a second write of the batch, inside foreachBatch.
+    move = Phase.SWEEPING if is_closed(ledger, job.key) else Phase.ENDED
+    is_visible = job.key.is_label and is_closed(ledger, job.key)
+    return NextStep(move, conclusion=Conclusion.RECOVERED if is_visible else Conclusion.LEFT_ALONE)
 
 
 def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, batch: LedgerRecord) -> NextStep:
@@ -181,6 +192,8 @@ def _judge_open(job: Job, ledger: LedgerState) -> NextStep:
             return _fail(messages.lost_error(record, record.outcomes))
     if job.operation is DriverOperation.SWEEP:
         return NextStep(Phase.SWEEPING)
+    for record in ledger.others:
+        return NextStep(Phase.FINISHING, record)
     return NextStep(Phase.ENDED)
 
 

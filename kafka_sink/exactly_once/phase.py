@@ -14,6 +14,8 @@
   VERIFYING   whether readers can see the batch, if an option requests that
   SWEEPING    EndTxn(abort) of leftover transactions
 
+A batch write without a label skips CLAIMING and READING if its driver's id is new: nobody can have decided about it.
+
 After CLOSING, DECIDING and RECORDING, READING is for a record that was refused as fenced and is certainly not written:
 it looks who took over, and earlier decisions stand. After DECIDING, DISCARDING is reachable only in this way, and after
 COMMITTING not at all: no operation aborts a transaction of a decision, made or in doubt. A test walks the table to
@@ -56,15 +58,15 @@ _JUDGED = (
 
 TRANSITIONS: Mapping[Phase, tuple[Phase, ...]] = {
     Phase.START: (Phase.READING, *_JUDGED),
-    Phase.FENCING: (Phase.CLAIMING, Phase.ENDED),
+    Phase.FENCING: (Phase.CLAIMING, Phase.CHECKING, Phase.ENDED),
     Phase.CLAIMING: (Phase.READING, Phase.ENDED),
     Phase.READING: _JUDGED,
     # Judged again if an intent without a marker turned out to be undecided.
     Phase.FINISHING: (Phase.CLOSING, *_JUDGED),
     Phase.CLOSING: (Phase.READING, *_JUDGED),
-    Phase.CHECKING: (Phase.DECIDING, Phase.COMMITTING, Phase.DISCARDING),
+    Phase.CHECKING: (Phase.DECIDING, Phase.DISCARDING),
     Phase.DECIDING: (Phase.COMMITTING, Phase.READING, Phase.ENDED),
-    Phase.COMMITTING: (Phase.RECORDING, Phase.VERIFYING, Phase.SWEEPING, Phase.ENDED),
+    Phase.COMMITTING: (Phase.RECORDING, Phase.ENDED),
     Phase.RECORDING: (Phase.READING, Phase.VERIFYING, Phase.SWEEPING, Phase.ENDED),
     Phase.VERIFYING: (Phase.SWEEPING,),
     Phase.DISCARDING: (Phase.SWEEPING, Phase.ENDED),

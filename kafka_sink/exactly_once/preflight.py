@@ -135,18 +135,14 @@ class PreflightResult(NamedTuple):
 class Preflight(DescribeTransactions):
     """Describes the transactions of a batch, and waits until each partition that they wrote to has a leader."""
 
-    def __init__(
-        self, settings: DeliverySettings, receipts: Sequence[TaskReceipt], now_ms: int, *, has_ledger: bool = True
-    ) -> None:
+    def __init__(self, settings: DeliverySettings, receipts: Sequence[TaskReceipt], now_ms: int) -> None:
         self._checked = [(each.transaction, each) for each in receipts if each.transaction is not None]
         self._transactional_ids = [transaction.transactional_id for transaction, _ in self._checked]
         super().__init__(settings, self._transactional_ids, now_ms)
         self._partitions = {(each.topic, each.partition) for receipt in receipts for each in receipt.written}
         self._topic_ids = {(topic, one) for receipt in receipts for topic, one in receipt.topic_ids.items()}
         self._leaderless = ""
-        topics = sorted({topic for topic, _ in self._partitions})
-        if has_ledger:
-            topics.append(settings.ledger_topic)
+        topics = [*sorted({topic for topic, _ in self._partitions}), settings.ledger_topic]
         body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
         self.queue.ask(now_ms, LEADERS, AnyBroker(), METADATA, body)
 

@@ -38,8 +38,8 @@ class BatchKey(NamedTuple):
         return isinstance(self.batch_id, str)
 
     @property
-    def has_ledger(self) -> bool:
-        """A batch write without a label has none: no one could refer to it later."""
+    def is_named(self) -> bool:
+        """A batch write without a label is not: its sink id is its own, and nobody can write it again."""
         return self != UNNAMED_BATCH
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class BatchKey(NamedTuple):
         return f"batch {self.batch_id!r}" if self.batch_id != "" else "the batch write"
 
 
-# A batch write without a label: it is all or nothing unless the driver dies during its commit.
+# A batch write without a label.
 UNNAMED_BATCH = BatchKey("", "")
 
 

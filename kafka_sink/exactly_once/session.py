@@ -18,7 +18,7 @@ from kafka_sink.client.admin_request import Leader
 from kafka_sink.error_table.writes import SPARK_UNEXPECTED
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.exactly_once.identity import Line
-from kafka_sink.exactly_once.ledger import LedgerState
+from kafka_sink.exactly_once.ledger import LedgerRecord, LedgerState
 from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, TaskReceipt
 
 
@@ -71,10 +71,8 @@ class DeliverySettings:
 
 
 class DriverOperation(Enum):
-    COMMIT = "commit"  # receipts of one batch, with the ledger: C0 to C5
-    COMMIT_WITHOUT_LEDGER = "commit without ledger"  # batch writes without an id: C2 and C4
+    COMMIT = "commit"  # receipts of one batch: C0 to C5
     ABORT = "abort"
-    ABORT_WITHOUT_LEDGER = "abort without ledger"
     RECOVER = "recover"  # at planning: finish an open decision, do not fence
     FINISH = "finish"  # fence, finish an open decision, record it: `pykafka-sink recover`
     SWEEP = "sweep"  # fence, finish, abort open transactions of the sink
@@ -155,6 +153,8 @@ class Job:
     key: BatchKey | None = None
     receipts: Sequence[TaskReceipt] = ()
     wall_ms: int = 0
+    # ABORT: a commit of this batch may have begun.
+    may_be_decided: bool = True
     # SWEEP: labels whose transactions are aborted as well, by their codes. Their lines have been fenced and finished.
     codes: frozenset[str] = frozenset()
 
@@ -186,7 +186,7 @@ class Conclusion(Enum):
     NOTHING_TO_DO = "nothing to do"
     ABORTED = "aborted"
     LEFT_ALONE = "left alone"  # abort() found a decision, or could not rule one out; its transactions were not aborted
-    RECOVERED = "recovered"
+    RECOVERED = "recovered"  # also: abort() of a batch write found its decision, and all of it is committed
     RESOLVED = "resolved"
     FAILED = "failed"
 
@@ -202,3 +202,5 @@ class CommitResult:
     swept: tuple[str, ...] = ()
     # Things an operator should read once: a fallback, a sweep that could not be done.
     notes: tuple[str, ...] = ()
+    # RECOVER: open decisions of batch writes without a label, by any driver.
+    others: tuple[LedgerRecord, ...] = ()

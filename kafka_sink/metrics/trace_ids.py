@@ -43,4 +43,4 @@ class TraceIds(NamedTuple):
 
 def sink_name(sink_id: str | None, key: BatchKey, options: SinkOptions) -> str:
     """The sink's name in metrics and spans: the generated id of a batch write without a label is meaningless."""
-    return sink_id if sink_id is not None and key.has_ledger else options.sink_id or ""
+    return sink_id if sink_id is not None and key.is_named else options.sink_id or ""

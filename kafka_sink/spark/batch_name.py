@@ -31,7 +31,7 @@ def make_batch_key(options: SinkOptions) -> BatchKey:
 
 
 def label_at_planning(key: BatchKey) -> BatchKey | None:
-    """The key of a labelled write. None: a batch of a query, which only its tasks know."""
+    """The key of a batch write. None: a batch of a query, which only its tasks know."""
     return key if key.is_label and not _DIGITS.fullmatch(str(key.batch_id)) else None
 
 

@@ -15,7 +15,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,6 +57,8 @@ MARGIN_MS_MAX, MARGIN_SHARE = 60_000, 4
 DRIVERS_MAX = 32
 # By the options of the producer, which all queries of an application usually share.
 CLIENTS_MAX = 8
+# Old decisions of other drivers that one planning closes.
+CLOSED_MAX = 5
 # Limit of cached configurations: inside foreachBatch each batch may have a new one.
 CHECKS_MAX = 64
 
@@ -77,24 +78,35 @@ class Driver:
         self._known_support: TransactionSupport | None = None
 
     def commit(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> CommitResult:
-        operation = DriverOperation.COMMIT if key.has_ledger else DriverOperation.COMMIT_WITHOUT_LEDGER
         try:
-            self._look_ahead(key, receipts)
+            self._look_ahead(receipts)
             self._delivery_settings()
         except KafkaSinkError as error:
             # By its own text nothing was written yet. But the tasks have written, and nothing is decided.
             batch = batch_at_hand(self._session.sink_id, key, self._session.run, summarize_receipts(receipts))
             raise aborted_error(batch, str(error)) from error
-        return self.run(operation, key, receipts)
+        return self.run(DriverOperation.COMMIT, key, receipts)
 
-    def _look_ahead(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> None:
+    def abort(self, key: BatchKey, receipts: Sequence[TaskReceipt], *, may_be_decided: bool) -> CommitResult:
+        return self.run(DriverOperation.ABORT, key, receipts, may_be_decided=may_be_decided)
+
+    def recover(self) -> None:
+        """Finishes open decisions without fencing their driver; those of writes without a label whoever made them. The
+        driver of an old one is gone: whatever it has not ended has timed out. Then its decision is closed, too."""
+        verdict = self.run(DriverOperation.RECOVER)
+        oldest_ms = int(time.time() * 1000) - self._options.producer.transaction_timeout_ms
+        for record in [each for each in verdict.others if each.wall_ms < oldest_ms][:CLOSED_MAX]:
+            line = line_of(record.sink_id, record.key)
+            try:
+                self._run(Job(DriverOperation.FINISH), DriverSession(line.sink_id, code=line.code), is_help=True)
+            except KafkaSinkError as error:
+                _LOGGER.warning("an earlier write of another driver: %s", error)
+
+    def _look_ahead(self, receipts: Sequence[TaskReceipt]) -> None:
         """A commit asks the ledger's leader, the coordinators of the driver and of each transaction, and all brokers
         for open transactions."""
         ids = [receipt.transaction.transactional_id for receipt in receipts if receipt.transaction is not None]
-        if key.has_ledger:
-            self._client.look_ahead([self._options.ledger_topic], [self._session.transactional_id, *ids])
-        else:
-            self._client.look_ahead([], ids)
+        self._client.look_ahead([self._options.ledger_topic], [self._session.transactional_id, *ids])
 
     @property
     def _client(self) -> Client:
@@ -104,17 +116,28 @@ class Driver:
         _clients(os.getpid()).drop(self._options.producer)
 
     def run(
-        self, operation: DriverOperation, key: BatchKey | None = None, receipts: Sequence[TaskReceipt] = ()
+        self,
+        operation: DriverOperation,
+        key: BatchKey | None = None,
+        receipts: Sequence[TaskReceipt] = (),
+        *,
+        may_be_decided: bool = True,
     ) -> CommitResult:
-        job = Job(operation, key, receipts, wall_ms=int(time.time() * 1000))
-        verdict = self._client.run(Committer(self._delivery_settings(), self._session, job, self._client.now_ms()))
+        wall_ms = int(time.time() * 1000)
+        return self._run(Job(operation, key, receipts, wall_ms, may_be_decided=may_be_decided), self._session)
+
+    def _run(self, job: Job, session: DriverSession, *, is_help: bool = False) -> CommitResult:
+        settings = self._delivery_settings()
+        if is_help:
+            settings = replace(settings, patience_ms=settings.sweep_ms)
+        verdict = self._client.run(Committer(settings, session, job, self._client.now_ms()))
         for note in verdict.notes:
             if note == NOT_VERIFIED:
                 warn_once(note)
             else:
-                _LOGGER.warning("sink %s: %s", self._session.sink_id, note)
+                _LOGGER.warning("sink %s: %s", session.sink_id, note)
         if verdict.swept:
-            _LOGGER.info("sink %s: aborted dangling transactions: %s", self._session.sink_id, ", ".join(verdict.swept))
+            _LOGGER.info("sink %s: aborted dangling transactions: %s", session.sink_id, ", ".join(verdict.swept))
         if verdict.error is not None:
             raise verdict.error
         return verdict
@@ -203,6 +226,8 @@ class FinishedBatch(NamedTuple):
     receipts: Sequence[TaskReceipt]
     figures: Sequence[TaskFigures | None] = ()
     write: str = ""
+    # Every task has returned its message. Before that Spark begins no commit.
+    is_complete: bool = True
 
 
 def commit_batch(batch: FinishedBatch) -> Conclusion:
@@ -210,8 +235,7 @@ def commit_batch(batch: FinishedBatch) -> Conclusion:
     key, receipts = batch.key, batch.receipts
     if batch.sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
         return Conclusion.DELIVERED
-    # Without a ledger there is no decision that a later planning could find open.
-    with mark_commit(marked_line(batch.sink_id, key), batch.run) if key.has_ledger else nullcontext():
+    with mark_commit(marked_line(batch.sink_id, key), batch.run):
         return _use_driver(batch, batch.sink_id, lambda driver: driver.commit(key, receipts)).conclusion
 
 
@@ -220,20 +244,21 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     the batch failed, and would report the error of its abort instead.
 
     Killed tasks leave no receipt, and their open transactions would hold back readers until the time-out. The run of a
-    batch write has no other batch, so all of its transactions are aborted. The run of a query may have decided another
-    batch, and is swept after its next one.
+    batch write has no other batch, so all of its transactions are aborted, and the ledger is read only if a commit can
+    have begun. The run of a query may have decided another batch, and is swept after its next one.
     """
     key, receipts = batch.key, batch.receipts
-    if batch.sink_id is not None and key.has_ledger:
+    if batch.sink_id is not None:
         mark_abort(marked_line(batch.sink_id, key), batch.run)
     has_transactions = any(receipt.transaction is not None for receipt in receipts)
-    if batch.sink_id is None or not (has_transactions or (batch.write and batch.run == batch.write)):
+    is_own_run = bool(batch.write) and batch.run == batch.write
+    if batch.sink_id is None or not (has_transactions or is_own_run):
         return None
-    # What tasks have left open belongs to a write that never began to commit, so the ledger is not read for it.
-    reads_ledger = has_transactions and key.has_ledger
-    operation = DriverOperation.ABORT if reads_ledger else DriverOperation.ABORT_WITHOUT_LEDGER
+    may_be_decided = has_transactions and (batch.is_complete or not is_own_run)
     try:
-        verdict = _use_driver(batch, batch.sink_id, lambda driver: driver.run(operation, key, receipts))
+        verdict = _use_driver(
+            batch, batch.sink_id, lambda driver: driver.abort(key, receipts, may_be_decided=may_be_decided)
+        )
     except KafkaSinkError as error:
         _LOGGER.warning(
             "open transactions of the failed batch could not be aborted, and end at their time-out unless a decision "
@@ -277,7 +302,7 @@ def check_with_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey 
     micro-batch. Repeated after a failed commit, since a restarted query must not wait for its first commit, and after
     an abort.
 
-    `sink_id` None: there is no ledger. `label`: of a labelled write; None: a stream.
+    `sink_id` None: there is no ledger. `label`: the key of a batch write; None: a stream.
     """
     marks = [] if sink_id is None else find_unfinished_commits(marked_line(sink_id, label))
     if marks:
@@ -315,7 +340,7 @@ def _ask_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey | None
         settled = driver.check_cluster(has_ledger=sink_id is not None)
         if sink_id is not None and settled.is_exactly_once:
             # Before any task of this run: transactions of an earlier run's decision have a timeout. Does not fence.
-            driver.run(DriverOperation.RECOVER)
+            driver.recover()
     except BaseException:
         driver.close()
         raise

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from kafka_sink.error_table.writes import MODE_NOT_SUPPORTED, OPTIONS_CONTRADICT, SPARK_TOO_OLD, STREAM_UNNAMED
 from kafka_sink.errors import ConfigError
-from kafka_sink.exactly_once.identity import run_of_label, run_of_query, sink_id_of_checkpoint
+from kafka_sink.exactly_once.identity import run_of_label, run_of_query, sink_id_of_checkpoint, sink_id_of_write
 from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, BatchKey
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.io.warn_once import warn_once
@@ -43,16 +43,17 @@ def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool)
     checked = _check_write(settings, schema)
     options = checked.options
     unique = uuid.uuid4().hex
-    has_ledger = options.is_exactly_once and options.batch_id is not None
-    if has_ledger:
-        # A single write does not know whether the sink is new: foreachBatch may have skipped batches without rows.
-        options = replace(options, ledger_accepts_new_sink=True)
-    key = make_batch_key(options) if has_ledger else UNNAMED_BATCH
-    label = label_at_planning(key) if has_ledger else None
-    run = run_of_query(unique) if label is None else run_of_label(str(label.batch_id), unique)
-    settled, written = checked.finish_planning(options, options.sink_id if has_ledger else None, label)
-    # None: the brokers have no transactions, or none are wanted.
-    sink_id = settled.sink_id or f"batch-{run}" if settled.is_exactly_once else None
+    # A single write does not know whether the sink is new: foreachBatch may have skipped batches without rows.
+    options = replace(options, ledger_accepts_new_sink=True)
+    key = make_batch_key(options) if options.is_exactly_once and options.batch_id is not None else UNNAMED_BATCH
+    label = label_at_planning(key)
+    run = run_of_label(str(key.batch_id), unique) if key.is_named and label is not None else run_of_query(unique)
+    sink_id = options.sink_id if key.is_named else ""
+    settled, written = checked.finish_planning(options, sink_id if options.is_exactly_once else None, label)
+    if not settled.is_exactly_once:  # the brokers have no transactions, or none are wanted
+        return BatchWriter(settled, written, UNNAMED_BATCH, run=run)
+    if not key.is_named:
+        sink_id = sink_id_of_write(options.sink_id, run)
     return BatchWriter(settled, written, key, run=run, sink_id=sink_id)
 
 

@@ -49,16 +49,24 @@ def report_aborted(
         said = "they are aborted, except those that a warning above names; nothing of the batch is visible"
     elif conclusion is None:
         said = "nothing of the batch is visible"
-    elif key.has_ledger:
+    elif conclusion is Conclusion.RECOVERED:
+        _LOGGER.error(
+            "%s: its commit had begun, and was interrupted after the decision. It is finished now, and all of its %d "
+            "rows are visible. Spark reports this write as failed all the same: do not write it again",
+            key,
+            summary.row_count,
+        )
+        return
+    elif key.is_named:
         said = (
             "a decision to commit was made or cannot be ruled out, so nothing that it may name was aborted. The next "
             "run of the query, or `pykafka-sink recover`, finishes it"
         )
     else:
         said = (
-            "they could not all be aborted. If its commit had begun, because every task had succeeded, some or all of "
-            "them may be visible, and nothing finishes it later: look into the topic before it is written again. The "
-            "others end by their time-out. With sink.id and batch.id a write has a ledger, and can be repeated"
+            "a decision to commit was made or cannot be ruled out, so nothing that it may name was aborted. Do not "
+            "write it again yet: `pykafka-sink ledger` shows whether it is open, and `pykafka-sink recover` finishes "
+            "it. If it is not there, look into the topic"
         )
     rows = f"{summary.receipt_count} of its tasks had written {summary.row_count} rows"
     _LOGGER.warning("%s failed after %s: %s", key, rows, said)

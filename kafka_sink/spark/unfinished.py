@@ -7,7 +7,7 @@ and 4.3). So a commit leaves a mark. If planning finds one whose commit failed o
 and an open decision is finished before the first task runs. An abort leaves one as well: tasks may have failed because
 of what planning remembers, such as a limit of the brokers that was lowered since.
 
-A mark only causes a check; open decisions are in the ledger, so a commit without one leaves no mark. Without a folder
+A mark only causes a check; open decisions are in the ledger. Without a folder
 there are no marks, and the next commit finishes an open decision. The folder is deleted with the application, and a new
 one checks anyway.
 """
@@ -29,6 +29,8 @@ _OF_LABEL = "~"
 
 def marked_line(sink_id: str, key: BatchKey | None) -> Line:
     """Whose marks they are. Planning knows the label of a write, but of a stream only the sink."""
+    if key is not None and not key.is_named:
+        return Line("")  # planning finishes those of every write
     return line_of(sink_id, key) if key is not None and key.is_label else Line(sink_id)
 
 

@@ -19,6 +19,7 @@ from kafka_sink.cli.__main__ import main
 from kafka_sink.client.admin_request import AdminResponse
 from kafka_sink.exactly_once.commit_step import Progress
 from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.ledger import line_of
 from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.exactly_once.session import (
@@ -113,7 +114,8 @@ class Sink:
             accept_unknown_sink=self.accepts_new_sink,
         )
         job = Job(DriverOperation.COMMIT, key, receipts, wall_ms=1)
-        return Committer(settings, driver or DriverSession(self.sink_id, self.run), job, client.now_ms())
+        session = driver or DriverSession(self.sink_id, self.run, code=line_of(self.sink_id, key).code)
+        return Committer(settings, session, job, client.now_ms())
 
     def deliver(self, key: BatchKey, driver: DriverSession | None = None) -> None:
         """`driver`: the session of one that has committed before."""

@@ -26,11 +26,12 @@ def requests_of(cost: Cost, process: str) -> dict[str, int]:
 
 @pytest.mark.parametrize(
     ("write", "limits"),
-    [(FIRST, (7, 7, 14)), (SECOND, (3, 3, 9)), (BATCH, (0, 2, 5))],
+    [(FIRST, (7, 7, 14)), (SECOND, (3, 3, 10)), (BATCH, (0, 2, 5))],
     ids=["first", "second", "batch"],
 )
 def test_a_write_waits_for_few_round_trips(one_broker: Costs, write: str, limits: tuple[int, ...]) -> None:
-    """The counts must match exactly. If a change saves round trips, lower the limit."""
+    """The counts must match exactly. If a change saves round trips, lower the limit. A label has a driver id of its own,
+    whose coordinator is looked for before the driver fences."""
     found = one_broker[write].round_trips
     assert tuple(round(found[process], 2) for process in PROCESSES) == limits
 

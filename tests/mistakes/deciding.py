@@ -9,14 +9,19 @@ from typing import Any
 import pytest
 
 from kafka_sink.error_table.commits import CHECKPOINT_SET_BACK
-from kafka_sink.exactly_once import committer, ledger_codec, next_step
+from kafka_sink.exactly_once import committer, ledger_codec, ledger_read, next_step
 from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.identity import Line
 from kafka_sink.exactly_once.ledger import OTHER_COUNTS, LedgerRecord, TransactionOutcome
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.next_step import NextStep
 from kafka_sink.exactly_once.phase import Phase
-from kafka_sink.exactly_once.session import DriverOperation, DriverSession
+from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession
+from kafka_sink.exactly_once.sweep import SweepRule
+from tests.sim.delivery import claims as sim_claims
+from tests.sim.delivery import query
 
 BEYOND_EVERYTHING = 1 << 40
 
@@ -73,29 +78,66 @@ def doubt_is_no(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LedgerWrite, "may_be_written", property(lambda self: self.state is WriteState.WRITTEN))
 
 
-def ledger_left_out(patch: pytest.MonkeyPatch) -> None:
-    """a batch that has a ledger is committed as a write without one"""
-    began = Committer.__init__
+def nameless_not_decided(patch: pytest.MonkeyPatch) -> None:
+    """a batch write without a label is committed without a decision"""
+    write, committed = Committer._write, Committer._on_committed
 
-    def changed(self: Any, settings: Any, session: Any, job: Any, now_ms: int) -> None:
-        if job.operation is DriverOperation.COMMIT:
-            job = replace(job, operation=DriverOperation.COMMIT_WITHOUT_LEDGER)
-        began(self, settings, session, job, now_ms)
-
-    patch.setattr(Committer, "__init__", changed)
-
-
-def ledger_made_up(patch: pytest.MonkeyPatch) -> None:
-    """an unfinished write without a ledger is left to the next run, which has no decision to read"""
-    on_committed = Committer._on_committed
-
-    def changed(self: Any, now_ms: int, part: Any) -> None:
-        if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER and None in part.outcomes:
-            self._fail(committer.messages.pending_error(self._record, part.outcomes, part.last_trouble))
+    def changed(self: Any, now_ms: int, phase: Phase, record: Any) -> None:
+        if phase is Phase.DECIDING and not record.key.is_named:
+            self._move(Phase.DECIDING)
+            self._commit(now_ms)
         else:
-            on_committed(self, now_ms, part)
+            write(self, now_ms, phase, record)
 
-    patch.setitem(committer._ON_FINISHED, Phase.COMMITTING, changed)
+    def then_delivered(self: Any, now_ms: int, part: Any) -> None:
+        if not self._record.key.is_named and all(one is TransactionOutcome.COMMITTED for one in part.outcomes):
+            self._move(Phase.RECORDING)
+            self._on_delivered(now_ms)
+        else:
+            committed(self, now_ms, part)
+
+    patch.setattr(Committer, "_write", changed)
+    patch.setitem(committer._ON_FINISHED, Phase.COMMITTING, then_delivered)
+
+
+def nameless_abort_without_ledger(patch: pytest.MonkeyPatch) -> None:
+    """abort() of a batch write without a label aborts without reading the ledger"""
+    abort_at_start = next_step._abort_at_start
+
+    def changed(job: Any, session: Any) -> NextStep:
+        if not job.key.is_named:
+            return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED)
+        return abort_at_start(job, session)
+
+    patch.setattr(next_step, "_abort_at_start", changed)
+
+
+def new_id_always_believed(patch: pytest.MonkeyPatch) -> None:
+    """the ledger is not read for a batch write without a label, even if another driver has had its id"""
+
+    def changed(self: Any, _identity: Any) -> bool:
+        return self._job.operation in (DriverOperation.COMMIT, DriverOperation.ABORT) and not self._key.is_named
+
+    patch.setattr(Committer, "_is_first_of_its_line", changed)
+
+
+# ---- lines ----
+
+
+def claim_of_another_label_is_a_rival(patch: pytest.MonkeyPatch) -> None:
+    """all labels of a sink claim the same key, and a claim of another label counts as a takeover"""
+
+    def one_line(sink_id: str, key: BatchKey) -> Line:
+        return Line(sink_id)
+
+    for module in (query, committer, sim_claims):
+        patch.setattr(module, "line_of", one_line)
+    patch.setattr(ledger_read, "line_of_key", lambda key: Line(key.partition("/")[0]))
+
+
+def label_swept_by_its_neighbour(patch: pytest.MonkeyPatch) -> None:
+    """every run of the sink that began earlier counts as over, whatever its label"""
+    patch.setattr(SweepRule, "_is_an_elder", lambda *_: True)
 
 
 # ---- which driver is current ----

@@ -65,8 +65,6 @@ class Loss:
     since_ms: int
     said_count: int = 1
     is_resolved: bool = False
-    # Reported by a batch write without a ledger: no later run resolves it, and these may be visible or not.
-    doubtful: frozenset[str] = frozenset()
 
     @property
     def key(self) -> BatchKey:

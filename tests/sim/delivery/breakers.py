@@ -7,7 +7,7 @@
   expiry        the coordinator forgets ids that were idle for a while
   lies          for some seconds a coordinator answers wrongly, as from a stale cache
   pool          a worker process of a run uses a transactional id for one task after the other
-  unnamed       batch writes without a name: they have no ledger, and no later run can finish them
+  unnamed       batch writes without a name, which nobody writes again
 
 The first seven are faults and settings of the run that a seed draws; the last is another kind of query.
 """
@@ -40,7 +40,7 @@ REPLAY_MISMATCH = ("fail", "fail", "fail", "warn", "skip")
 def drawn_breakers(pick: Random) -> frozenset[str]:
     share = pick.choice(SHARES)
     on = [one for one in BREAKERS if pick.random() < (UNNAMED_SHARE if one == UNNAMED else share)]
-    return frozenset(on) - ({TWINS, SET_BACK, LOST_MARKERS} if UNNAMED in on else set())
+    return frozenset(on) - ({SET_BACK, LOST_MARKERS} if UNNAMED in on else set())
 
 
 def breaker_faults(pick: Random, breakers: frozenset[str], busy_ms: int) -> list[FaultEvent]:

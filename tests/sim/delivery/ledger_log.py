@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafka_sink.exactly_once.ledger import LedgerRecord
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, decode_key, is_nameless
 from kafka_sink.exactly_once.ledger_codec import decode_record
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.records.scalar import DecodedBatch, decode_batch
@@ -48,6 +48,27 @@ def ledger_entries(core: BrokerCluster, lost: LostMarkers) -> list[Entry]:
     return sorted(found, key=lambda entry: entry.offset)
 
 
+def open_sinks(core: BrokerCluster, lost: LostMarkers) -> set[str]:
+    """Sinks of writes without a label whose decision the ledger shows as open or lost. A null closes it."""
+    kinds: dict[str, Kind | None] = {}
+    waiting: dict[int, list[tuple[str, Kind | None]]] = {}
+    for batch in core.cluster.topics[LEDGER].partitions[0].log.batches:
+        decoded = decode_batch(batch.data)
+        if decoded.is_commit_marker or decoded.is_abort_marker:
+            kinds.update(waiting.pop(decoded.producer_id, []) if decoded.is_commit_marker else [])
+        elif decoded.producer_id >= 0:
+            found = [
+                (decode_key(one.key), None if one.value is None else decode_record(one.value).kind)
+                for one in decoded.records
+            ]
+            if lost.get((decoded.producer_id, decoded.producer_epoch)):
+                kinds.update(found)
+            else:
+                waiting.setdefault(decoded.producer_id, []).extend(found)
+    shown = (Kind.INTENT, Kind.STUCK)
+    return {key.rstrip("/") for key, kind in kinds.items() if is_nameless(key) and kind in shown}
+
+
 def _records(decoded: DecodedBatch) -> list[tuple[int, LedgerRecord]]:
     return [
         (offset, decode_record(record.value))
@@ -57,9 +78,14 @@ def _records(decoded: DecodedBatch) -> list[tuple[int, LedgerRecord]]:
 
 
 def newest_of(
-    core: BrokerCluster, key: BatchKey, lost: LostMarkers, *, with_entries: bool = False
+    core: BrokerCluster, key: BatchKey, lost: LostMarkers, sink_id: str = "", *, with_entries: bool = False
 ) -> LedgerRecord | None:
-    entries = [entry for entry in ledger_entries(core, lost) if entry.record.key == key]
+    """`sink_id`: writes without a label have the same key, and are told apart by it."""
+    entries = [
+        entry
+        for entry in ledger_entries(core, lost)
+        if entry.record.key == key and (key.is_named or entry.record.sink_id == sink_id)
+    ]
     if with_entries:
         return next((entry.record for entry in reversed(entries) if entry.record.entries), None)
     return next((entry.record for entry in reversed(entries) if entry.is_committed), None)

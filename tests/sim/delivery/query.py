@@ -67,6 +67,9 @@ class Query:
         self.crashes_before_spark_commits = False
         self.downtime_ms = 0
         self.operation: DriverOperation | None = None
+        # Ends the operation without a verdict: its process died.
+        self._on_process_died: Callable[[], None] | None = None
+        self._deaths: Random = stage.dice[f"process deaths {name}"]
         self._pick: Random = stage.dice[f"query {name}"]
         self._hosts: list[DriverHost] = []
         self._starts = 0
@@ -151,8 +154,16 @@ class Query:
             self.operation = operation
             stage.note(f"{self.name} {operation.value} {batch} with {len(receipts)} receipts")
 
+            def on_process_died() -> None:
+                self.operation = self._on_process_died = None
+                self.processes.forget(session)
+                stage.note(f"{self.name}: the process of {operation.value} died")
+                stage.loop.after(1, lambda: resume(None))
+
+            self._on_process_died = on_process_died
+
             def on_verdict(verdict: CommitResult) -> None:
-                self.operation = None
+                self.operation = self._on_process_died = None
                 host.kill(is_silent=False)
                 if verdict.error is not None:
                     self.processes.forget(session)
@@ -209,8 +220,22 @@ class Query:
         if self.crash_at is not None and self.crash_at.is_now(phase):
             self.crash_at = None
             self.stage.count("fault crash_in_commit")
-            self.stage.count(f"driver crashed while {phase.value}")
-            self.crash(is_silent=self._pick.random() < 0.5)
+            if not self._loses_process():
+                self.stage.count(f"driver crashed while {phase.value}")
+                self.crash(is_silent=self._pick.random() < 0.5)
+
+    def _loses_process(self) -> bool:
+        """Of a batch write, sometimes only the process that commits dies. The driver lives, and Spark has it aborted in
+        another process."""
+        is_of_write = self.stage.plan.kind in (UNNAMED, LABELLED) and self.operation is DriverOperation.COMMIT
+        if not is_of_write or self._on_process_died is None or self._deaths.random() < 0.4:
+            return False
+        self.stage.count("only the process that commits died")
+        for host in self.hosts:
+            host.kill(is_silent=self._deaths.random() < 0.5)
+        self._hosts.clear()
+        self._on_process_died()
+        return True
 
     def _cut_off(self) -> None:
         """The machine's next request is lost, or its answer is, or the request arrives after the driver has given it
@@ -281,6 +306,8 @@ class Query:
 
     def _unnamed(self) -> Script:
         """Each try is an independent write; after a failure a user writes again."""
+        if (yield from self._plan_unnamed()) is not None:
+            return "planning failed"
         batch = self.checkpoint.next_batch()
         if batch is None:
             return "finished"
@@ -292,6 +319,18 @@ class Query:
             yield self._trigger_ms()
         return error or "written"
 
+    def _plan_unnamed(self) -> Script:
+        """Finishes what other writes have decided. It sometimes closes their decisions as well, as if they were old:
+        that may fence a driver that is alive."""
+        verdict = yield self._operate(new_session(Line("")), DriverOperation.RECOVER, None, [])
+        for record in verdict.others:
+            self.stage.count("open decision of another write")
+            if self._deaths.random() < 0.5:
+                line = line_of(record.sink_id, record.key)
+                closed = yield self._operate(new_session(line), DriverOperation.FINISH, None, [])
+                self.stage.count("decision of another write closed" if closed.error is None else "not closed")
+        return None if verdict.error is None else "planning failed"
+
     # ---- one batch ----
 
     def _one_batch(self, batch: Batch, *, is_forgetful: bool, is_again: bool = False) -> Script:
@@ -302,12 +341,9 @@ class Query:
             yield from self._abort(batch, messages)
             return "a task failed too often"
         if batch.key.is_first or any(receipt.transaction is not None for receipt in messages):
-            operation = (
-                DriverOperation.COMMIT if self.stage.plan.kind != UNNAMED else DriverOperation.COMMIT_WITHOUT_LEDGER
-            )
             session = self._session(batch, is_forgetful=is_forgetful)
-            verdict = yield self._operate(session, operation, batch, messages)
-            if verdict.error is not None:
+            verdict = yield self._operate(session, DriverOperation.COMMIT, batch, messages)
+            if verdict is None or verdict.error is not None:
                 return (yield from self._on_commit_failed(batch, messages, verdict))
             if verdict.conclusion not in DELIVERED:
                 raise Violation("I13", f"a commit of {batch} ended with {verdict.conclusion.value}")
@@ -329,11 +365,14 @@ class Query:
         self.stage.note(f"{self.name}: Spark has committed {batch}")
         return None
 
-    def _on_commit_failed(self, batch: Batch, messages: list[TaskReceipt], verdict: CommitResult) -> Script:
-        error = verdict.error
-        if not isinstance(error, CommitLost) or self._pick.random() < 0.5:
-            yield from self._abort(batch, messages)
-        if isinstance(error, CommitLost):
+    def _on_commit_failed(self, batch: Batch, messages: list[TaskReceipt], verdict: CommitResult | None) -> Script:
+        error = None if verdict is None else verdict.error
+        is_aborted = not isinstance(error, CommitLost) or self._pick.random() < 0.5
+        if is_aborted and (yield from self._abort(batch, messages)) is Conclusion.RECOVERED:
+            # Said to be visible, and not to be written again.
+            batch.is_committed = batch.must_be_there = True
+            return "finished by its abort"
+        if isinstance(error, CommitLost) and self.stage.plan.kind != UNNAMED:
             yield from self._ask_operator(error)
         elif self.stage.verdicts.is_refusal(str(error)):
             self.stage.count("commit: refused after the checkpoint was set back")
@@ -342,11 +381,10 @@ class Query:
 
     def _abort(self, batch: Batch, receipts: list[TaskReceipt]) -> Script:
         """Runs in a process without state, since the failed one is closed; if processes are reused, in any."""
-        if any(receipt.transaction is not None for receipt in receipts):
-            operation = (
-                DriverOperation.ABORT if self.stage.plan.kind != UNNAMED else DriverOperation.ABORT_WITHOUT_LEDGER
-            )
-            yield self._operate(self._session(batch, is_forgetful=True), operation, batch, receipts)
+        if not any(receipt.transaction is not None for receipt in receipts):
+            return None
+        verdict = yield self._operate(self._session(batch, is_forgetful=True), DriverOperation.ABORT, batch, receipts)
+        return None if verdict is None else verdict.conclusion
 
     # ---- a lost batch ----
 

@@ -52,9 +52,8 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
     LYING: tuple(f"lie: {api} answered with {code}" for api, codes in LIES.items() for code in codes),
     POOL: ("transactional id used again",),
     UNNAMED: (
-        "commit without ledger: delivered", "commit without ledger: CommitAborted", "commit without ledger: CommitLost",
-        "a write without a ledger is visible in part", "abort without ledger: aborted",
-        "abort without ledger: left alone", "driver crashed in commit without ledger",
+        "only the process that commits died", "abort: recovered", "open decision of another write",
+        "decision of another write closed", "a write without a label is lost in part",
     ),
 }  # fmt: skip
 # The fault slow_connect only makes links slow; "fault slow connect" is counted when a host connects over one.

@@ -17,6 +17,7 @@ from tests.sim.cluster_faults import REFUSALS, REFUSED_ALTHOUGH_DONE, ClusterFau
 from tests.sim.course import Course, Ran
 from tests.sim.delivery.breakers import LOST_MARKERS
 from tests.sim.delivery.checks import Checks, check_nothing_is_open
+from tests.sim.delivery.ledger_log import open_sinks
 from tests.sim.delivery.moments import LEADER_PHASES
 from tests.sim.delivery.plan import LABELLED, LEDGER, Plan
 from tests.sim.delivery.query import Moment, Query
@@ -108,7 +109,8 @@ class DeliverySimulation(Course[Plan]):
         self.run_until(self.loop.now_ms + TIME_TO_REPLICATE_MS)
         stage = self.stage
         in_doubt = stage.leaders.in_doubt
-        Checks(self.core, stage.books, stage.history, stage.checkpoints, self.plan.kind, in_doubt).check_all()
+        shown = open_sinks(self.core, stage.assumptions.lost_markers)
+        Checks(self.core, stage.books, stage.history, stage.checkpoints, self.plan.kind, in_doubt, shown).check_all()
 
     def _is_finished(self) -> bool:
         is_over = not any(query.is_running for query in self._lasting())

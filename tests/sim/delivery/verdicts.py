@@ -27,7 +27,6 @@ from tests.sim.trace import Trace, Violation
 _COUNTS = re.compile(r"(\d+) of (\d+)(?: transactions)? are committed")
 _LOST = re.compile(r"Not committed, rows not visible: (\d+) rows of (.*?\))\. ")
 _SLOT = re.compile(r"Spark partition (\d+) \((\d+) rows")
-_DOUBTFUL = re.compile(r"(\d+) are in doubt")
 # The text if the driver's own epoch was refused; not if its time was up before it knew what the refusal meant.
 _REPLACED = re.compile(
     r"has taken over \((?!its last)|epoch was refused again and again|"
@@ -40,7 +39,6 @@ _DROPPED = "the rows of the repetition were not written"
 # The text if two attempts have begun a transaction under one id; no row is lost, but the batch must be repeated.
 SHARED_ID = "somebody else uses the id"
 REPLAY_SHARE = 0.5
-WITHOUT_LEDGER = (DriverOperation.COMMIT_WITHOUT_LEDGER, DriverOperation.ABORT_WITHOUT_LEDGER)
 
 
 class Asked(NamedTuple):
@@ -83,10 +81,9 @@ class Verdicts:
         if isinstance(error, CommitLost):
             self._on_lost(asked, error)
         elif isinstance(error, CommitAborted):
-            if operation in (DriverOperation.COMMIT, DriverOperation.COMMIT_WITHOUT_LEDGER):
+            if operation is DriverOperation.COMMIT:
                 self.books.forbid(asked.receipts, f"commit of {asked.batch} said: {error}")
-        elif error is not None and (not isinstance(error, CommitPending) or operation in WITHOUT_LEDGER):
-            # No later run can read what a write without a ledger has decided, so none finishes it.
+        elif error is not None and not isinstance(error, CommitPending):
             raise Violation("I13", f"{operation.value} raised {type(error).__name__}: {error}")
         elif verdict.conclusion is Conclusion.ABORTED:
             self.books.forbid(asked.receipts, f"abort of {asked.batch} said so")
@@ -146,14 +143,11 @@ class Verdicts:
     # ---- losses ----
 
     def _on_lost(self, asked: Asked, error: CommitLost) -> None:
-        if asked.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
-            self._on_lost_without_ledger(asked, str(error))
-            return
         key = BatchKey(error.query_id or "", error.batch_id)  # type: ignore[arg-type]  # a loss names its batch
         if self._was_resolved_meanwhile(key, str(error)):
             self.trace.count("a loss is told again after its choice")
             return
-        lost, committed = self._named(key, str(error))
+        lost, committed = self._named(key, str(error), error.sink_id or "")
         batch = self.books.attempts[next(iter(lost))].batch
         for known in batch.losses:
             if (known.lost, known.committed) == (lost, committed):
@@ -165,25 +159,12 @@ class Verdicts:
             raise Violation("I13", f"{batch} was lost otherwise before: {error}")
         self._check_timed_out(lost, str(error))
         self.trace.count("all of a batch lost" if not committed else "part of a batch lost")
-        is_replayed = self._operator.random() < REPLAY_SHARE
-        batch.losses.append(Loss(batch, lost, committed, is_replayed, self.loop.now_ms))
-
-    def _on_lost_without_ledger(self, asked: Asked, text: str) -> None:
-        """No later run reports it again; what was in doubt may be visible or not."""
-        assert asked.batch is not None
-        slots, counts, doubts = _LOST.search(text), _COUNTS.search(text), _DOUBTFUL.search(text)
-        named = {int(one[1]) for one in _SLOT.finditer(slots[2])} if slots else set()
-        attempts = [attempt for one in asked.receipts if (attempt := self.books.attempt_of(one)) is not None]
-        lost = frozenset(one.name for one in attempts if one.spark_partition in named)
-        in_doubt = int(doubts[1]) if doubts else 0
-        if counts is None or int(counts[1]) + in_doubt + len(lost) != len(attempts) or int(counts[2]) != len(attempts):
-            raise Violation("I13", f"a loss of {asked.batch} whose figures do not fit {len(attempts)} tasks: {text}")
-        self._check_timed_out(lost, text)
-        others = frozenset(one.name for one in attempts) - lost
-        committed, doubtful = (frozenset(), others) if in_doubt else (others, frozenset())
-        self.trace.count("a write without a ledger is visible in part")
-        loss = Loss(asked.batch, lost, committed, False, self.loop.now_ms, is_resolved=True, doubtful=doubtful)
-        asked.batch.losses.append(loss)
+        is_replayed = key.is_named and self._operator.random() < REPLAY_SHARE
+        if not key.is_named:
+            self.trace.count("a write without a label is lost in part")
+        # Nobody writes a write without a label again, so nobody has to choose.
+        is_resolved = not key.is_named
+        batch.losses.append(Loss(batch, lost, committed, is_replayed, self.loop.now_ms, is_resolved=is_resolved))
 
     def _check_timed_out(self, lost: frozenset[str], text: str) -> None:
         surprising = sorted(name for name in lost if not self._has_timed_out(self.books.attempts[name]))
@@ -200,7 +181,7 @@ class Verdicts:
 
         The record of the choice has no transactions, and compaction has removed the one that had them.
         """
-        if newest_of(self.core, key, self.assumptions.lost_markers, with_entries=True) is not None:
+        if newest_of(self.core, key, self.assumptions.lost_markers, with_entries=True) is not None or not key.is_named:
             return False
         slots = _LOST.search(text)
         named = {int(one[1]) for one in _SLOT.finditer(slots[2])} if slots else set()
@@ -210,9 +191,9 @@ class Verdicts:
             for loss in batch.losses
         )
 
-    def _named(self, key: BatchKey, text: str) -> tuple[frozenset[str], frozenset[str]]:
+    def _named(self, key: BatchKey, text: str, sink_id: str) -> tuple[frozenset[str], frozenset[str]]:
         """The attempts that the text names, after checking its figures."""
-        record = newest_of(self.core, key, self.assumptions.lost_markers, with_entries=True)
+        record = newest_of(self.core, key, self.assumptions.lost_markers, sink_id, with_entries=True)
         counts, slots = _COUNTS.search(text), _LOST.search(text)
         if record is None or counts is None or slots is None or "can no longer be read" in text:
             raise Violation("I13", f"a loss of {key} that cannot be understood: {text}")

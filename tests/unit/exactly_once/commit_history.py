@@ -11,7 +11,7 @@ of run 1. After `:` follows the batch, a number or a label:
     write:0 write:0,1            two tasks of it write, or one; `write:0,0`: it has no rows. The next commit or abort
                                  uses these receipts
     abort:0                      the last receipts of batch 0 are aborted
-    commit_alone abort_alone     the same without a ledger
+    commit abort                 a batch write without a label
     recover finish accept replay sweep                planning, and the commands of an operator
     accept:monday                the command names the batch
     gets:"claim ledger",lost,7   the next operation gets these answers to such requests: codes, `lost`, `refused`,
@@ -19,13 +19,15 @@ of run 1. After `:` follows the batch, a number or a label:
                                  with `*` for all further requests
     fenced:"claim ledger"        before the next such request another client fences the driver once;
                                  `fenced:"claim ledger",2`: before the first request after two of these
-    overtakes:0                  before the next commit of a transaction, the first task's transaction times out
+    overtakes:0 overtakes_all:0  before the next commit of a transaction, the first task's transaction times out, or all
     timeout:0 timeout:0,1        the transaction of the first task, or of task 1, times out
     killed/2:0                   a task of run 2 is killed after it has written a part of batch 0
+    taken                        another client has had the driver's id before
     init                         another client has sent one InitProducerId for the driver's id
     settle unmark                all markers are written; the last one in the ledger is lost with its only replica
     outdated:5000                for 5,000 ms an outdated leader answers readers that the ledger is empty
     cluster:old                  the brokers belong to cluster "old" from here on
+    compacted                    the cleaner has removed every record of the ledger
     forget                       requests are counted from here
 
 What holds: see `Facts`. `says:"..."`, `silent:"..."`: the last error and the notes contain these words, or do not.
@@ -89,7 +91,7 @@ class Stage:
     attempts: int = 0
 
     def operate(self, name: str, process: str, batch: str) -> None:
-        operation = DriverOperation[name.replace("alone", "without_ledger").upper()]
+        operation = DriverOperation[name.upper()]
         answers, self.answers = self.answers, {}
         if not name.startswith(("commit", "abort")):
             key = _key(batch) if batch else None
@@ -150,11 +152,26 @@ class Stage:
     def overtakes(self, process: str, batch: str) -> None:
         self.bench.times_out_before_its_commit(self.written[process, batch][-1][0])
 
+    def overtakes_all(self, process: str, batch: str) -> None:
+        def late() -> None:
+            for receipt in self.written[process, batch][-1]:
+                self.bench.time_out(receipt)
+            self.bench.settle()
+
+        self.bench.before_next("commit transaction", late)
+
+    def compacted(self, *_: str) -> None:
+        self.bench.settle()
+        self.bench.broker.logs[LEDGER, 0].clear()
+
     def timeout(self, process: str, batch: str, task: str = "0") -> None:
         self.bench.time_out(self.written[process, batch][-1][int(task)])
 
     def init(self, *_: str) -> None:
         assert self.bench.broker.init(f"{SINK}-driver", None)[0] == 51
+
+    def taken(self, *_: str) -> None:
+        self.bench.take_the_drivers_id()
 
     def settle(self, *_: str) -> None:
         self.bench.settle()

@@ -232,18 +232,52 @@ def test_planning_and_what_an_operator_can_ask_for(bench: Bench, history: Histor
 
 
 @histories("""
-a write without a ledger checks and commits and touches no ledger
-    commit_alone=delivered visible=1,1
-    times:"write ledger record"=0 times:"fence older drivers"=0 times:"ledger stop"=0
+a write without a label neither claims nor reads the ledger and leaves nothing in it
+    commit=delivered visible=1,1 times:"fence older drivers"=1 times:"claim ledger"=0 times:"read ledger"=0 labels=
 
-a write without a ledger that is visible in part says what would have helped
-    write overtakes gets:"commit transaction",48 commit_alone=lost error=PKS-6022 says:"batch.id" abort_alone=left
+a write without a label whose driver had the id before claims and reads
+    taken commit=delivered visible=1,1 times:"claim ledger"=1 times:"read ledger"=1
 
-a write without a ledger that got no answer is not called delivered
-    gets:"commit transaction",lost* commit_alone=lost error=PKS-6022 says:"0 of 2 transactions are committed, 2 are in"
+a write without a label that is visible in part says so and is kept for an operator
+    write overtakes gets:"commit transaction",48 commit=lost error=PKS-6022 says:"writing it again doubles"
+    says:"resolve --accept --sink-id sink" abort=left labels=sink/ accept=resolved labels=
 
-without a ledger an abort in another process claims no more than it did
-    write overtakes commit_alone=lost settle abort_alone/1b=left write/2 abort_alone/2=aborted
+a write without a label of which nothing was committed may be written again
+    write overtakes overtakes_all commit=lost error=PKS-6022 says:"it may be written again"
+
+a write without a label that is decided and not finished is finished by its abort in another process
+    gets:"commit transaction",lost* commit=pending error=PKS-6011 says:"Spark's abort of this write finishes it"
+    settle abort/1b=recovered visible=1,1 labels=
+
+abort after a write without a label was delivered does not say that it was aborted
+    commit=delivered settle abort/1b=recovered visible=1,1 tasks=committed
+
+abort of a write without a label whose commit never decided aborts everything
+    write gets:"write ledger record",29 commit=refused settle abort/1b=aborted visible=0,0 tasks=aborted labels=
+
+abort of a write without a label whose decision is in doubt finds out that it arrived
+    gets:"end ledger transaction",after,lost* commit=pending error=PKS-6012 says:"finishes the write or aborts it"
+    settle abort/1b=recovered visible=1,1 labels=
+
+abort of a write without a label whose decision is in doubt finds out that it did not arrive
+    gets:"end ledger transaction",lost* commit=pending error=PKS-6012
+    settle abort/1b=aborted visible=0,0 tasks=aborted labels=
+
+abort after every record of a write without a label was compacted away claims no more than it did
+    commit=delivered settle compacted abort/1b=left visible=1,1 tasks=committed
+
+planning finishes the open decision of a write without a label of a driver that died and fences nobody
+    gets:"commit transaction",lost* commit=pending settle forget recover=nothing visible=1,1
+    times:"fence older drivers"=0 labels=sink/ finish=recovered labels=
+
+planning of another write takes what it cannot finish for a note
+    gets:"commit transaction",lost* commit=pending settle gets:"commit transaction",lost*
+    recover=nothing says:"a write of another driver, is decided and not finished" tasks=open
+    recover=nothing tasks=committed
+
+abort of an export that is decided finishes it and its next run finds that
+    gets:"commit transaction",lost* commit:monday=pending settle abort/1b:monday=recovered visible=1,1
+    commit/2:monday=already
 
 a labelled write is done once even after other labels
     commit:monday=delivered commit/2:tuesday=delivered commit/3:monday=already
@@ -261,7 +295,7 @@ a decision that is finished first is compared as well
     gets:"commit transaction",lost* commit:0=pending
     write/2:0,1 commit/2:0=refused says:"2 rows to t" visible=1,1
 """)
-def test_writes_without_a_ledger_labels_and_batches_that_come_again(bench: Bench, history: History) -> None:
+def test_writes_without_a_label_labels_and_batches_that_come_again(bench: Bench, history: History) -> None:
     check(bench, history)
 
 
@@ -375,9 +409,9 @@ whoever may not ask is told and the batch is delivered
     with visible_ms=500
     gets:"last stable offsets",refused commit:0=delivered says:"was not found out"
 
-a write without a ledger is looked at too
+a write without a label is looked at too
     with visible_ms=500
-    commit_alone=delivered times:"last stable offsets"=2
+    commit=delivered times:"last stable offsets"=1
 """)
 def test_whether_readers_see_it(bench: Bench, history: History) -> None:
     check(bench, history)

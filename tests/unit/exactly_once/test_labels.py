@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 
 from kafka_sink.errors import CommitAborted
+from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import Line, code_of_label, code_of_run, parse_task_identity, run_of_label
-from kafka_sink.exactly_once.ledger import claim_key, line_of
+from kafka_sink.exactly_once.ledger import Kind, claim_key, line_of
 from kafka_sink.exactly_once.ledger_codec import _encode, decode_claim
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
-from kafka_sink.exactly_once.session import CommitResult, Conclusion, DriverSession
+from kafka_sink.exactly_once.session import CommitResult, Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import Record, decode_batch, encode_batch
 from tests.model.tiny_broker import LEDGER
-from tests.unit.exactly_once.driver_bench import SINK, Bench
+from tests.unit.exactly_once.driver_bench import REFUSED, SINK, Bench
 
 FENCE, FENCE_OLDER = "fence older drivers", "fence a driver of the release before"
 CLAIM_OF_SINK = f"/driver/{SINK}".encode()
@@ -137,3 +138,38 @@ def test_an_export_that_the_release_before_delivered_is_found(bench: Bench) -> N
     receipts = rows(bench, "monday", "1")
     bench.commit(receipts, session_of("monday", "1"))
     assert export(bench, "monday", "2", 1).conclusion is Conclusion.ALREADY_DELIVERED
+
+
+# ---- ends that need no second run ----
+
+
+def test_a_run_that_has_committed_all_ends_well_though_another_run_has_taken_over_before_it_could_record_that(
+    bench: Bench,
+) -> None:
+    """The other run finds the decision and will record it, or the next one will: every row is visible."""
+    first = rows(bench, "monday", "1")
+
+    def take_over() -> None:
+        session = session_of("monday", "2")
+        refused = {"commit transaction": [REFUSED] * 2}
+        assert bench.commit(rows(bench, "monday", "2", 1), session, answers=refused).conclusion is Conclusion.FAILED
+
+    # The first record is the decision.
+    bench.before_next("write ledger record", take_over, which=2)
+    verdict = bench.commit(first, session_of("monday", "1"))
+    assert verdict.conclusion is Conclusion.DELIVERED and bench.seen() == [1, 1]
+    assert bench.ledger()[f"{SINK}/monday"].kind is Kind.INTENT
+    assert export(bench, "monday", "3", 2).conclusion is Conclusion.ALREADY_DELIVERED
+
+
+@pytest.mark.parametrize("label", ["", "monday"])
+def test_abort_of_a_batch_write_whose_commit_cannot_have_begun_asks_nothing_about_the_ledger(
+    bench: Bench, label: str
+) -> None:
+    """Spark begins no commit before every task has returned its message."""
+    receipts = bench.receipts(label, query="", run=run_of_label(label, "1"))
+    session = DriverSession(SINK, run_of_label(label, "1"), code=line_of(SINK, BatchKey("", label)).code)
+    job = Job(DriverOperation.ABORT, BatchKey("", label), receipts, may_be_decided=False)
+    verdict = bench.drive(Committer(bench.settings, session, job, bench.now_ms))
+    assert verdict.conclusion is Conclusion.ABORTED and bench.seen() == [0, 0]
+    assert not {FENCE, "claim ledger", "read ledger", "ledger stop"}.intersection(bench.purposes())

@@ -5,14 +5,12 @@ its transaction ended. After a fence it cannot be open any more. And a former le
 reports the old end of the log.
 """
 
-from dataclasses import replace
-
 import pytest
 
 from kafka_sink.client.admin_request import AdminResponse, ResponseKind
 from kafka_sink.errors import CommitLost, CommitPending
 from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.receipt import TaskReceipt, WrittenPartition
+from kafka_sink.exactly_once.receipt import TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession, Job
 from tests.model.tiny_broker import LEDGER
 from tests.unit.exactly_once.driver_bench import LOST, SINK, Bench, after
@@ -153,14 +151,3 @@ def test_the_end_of_an_earlier_record_is_not_taken_for_that_of_an_intent_with_an
     assert bench.seen() == [1, 1]
     assert bench.commit(bench.receipts(1, run=SECOND), bench.session(SECOND)).conclusion is Conclusion.DELIVERED
     assert bench.seen() == [2, 2]
-
-
-def test_an_open_transaction_with_an_unknown_offset_is_not_taken_for_one_that_has_ended(bench: Bench) -> None:
-    """Only a commit without a ledger has such transactions. A former coordinator answers "fenced" at first."""
-    receipts = [
-        replace(receipt, written=(WrittenPartition("t", receipt.spark_partition, 1, -1, -1),))
-        for receipt in bench.receipts()
-    ]
-    verdict = bench.run(DriverOperation.COMMIT_WITHOUT_LEDGER, receipts, answers={COMMIT: [90, 90]})
-    assert verdict.conclusion is Conclusion.DELIVERED
-    assert bench.seen() == [1, 1]

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
+from kafka_sink.errors import CommitLost, CommitPending
 from kafka_sink.exactly_once.receipt import TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation
-from tests.model.tiny_broker import TIMEOUT_MS
 from tests.unit.exactly_once.driver_bench import LEADERLESS, LOST, REFUSED, UNSUPPORTED, Bench
 
 ABORT, COMMIT, END = "abort transaction", "commit transaction", "end ledger transaction"
@@ -32,15 +31,6 @@ def lost(bench: Bench) -> list[TaskReceipt]:
 
 
 # ---- abort ----
-
-
-def test_a_write_without_a_ledger_is_tried_until_its_transactions_time_out_since_nobody_can_finish_it(
-    bench: Bench,
-) -> None:
-    no_answers = int(1.95 * TIMEOUT_MS / bench.settings.backoff_max_ms)
-    verdict = bench.run(DriverOperation.COMMIT_WITHOUT_LEDGER, bench.receipts(), answers={COMMIT: [LOST] * no_answers})
-    assert verdict.conclusion is Conclusion.DELIVERED and bench.seen() == [1, 1]
-    assert bench.now_ms > TIMEOUT_MS - bench.settings.margin_ms
 
 
 def test_abort_fences_before_it_aborts_so_that_no_decision_can_arrive_late(bench: Bench) -> None:
@@ -147,26 +137,6 @@ def test_a_slow_sweep_holds_the_batch_up_no_longer_than_its_bound(bench: Bench) 
 
 
 # ---- batch writes ----
-
-
-def test_a_write_without_a_ledger_repeats_until_time_outs_make_every_answer_definite(bench: Bench) -> None:
-    receipts = bench.receipts("", query="")
-    verdict = bench.run(DriverOperation.COMMIT_WITHOUT_LEDGER, receipts, answers={COMMIT: [LOST] * 300})
-    assert verdict.conclusion is Conclusion.DELIVERED
-
-
-def test_a_write_without_a_ledger_of_which_nothing_was_committed_may_run_again(bench: Bench) -> None:
-    receipts = bench.receipts("", query="")
-
-    def late() -> None:
-        for receipt in receipts:
-            bench.time_out(receipt)
-        bench.settle()
-
-    bench.before_next(COMMIT, late)
-    error = bench.run(DriverOperation.COMMIT_WITHOUT_LEDGER, receipts).error
-    assert isinstance(error, CommitAborted) and error.name == "PKS-6001" and bench.seen() == [0, 0]
-    assert "Nothing of it is visible and nothing is lost: it may run again" in str(error)
 
 
 def test_a_thousand_transactions_are_committed_with_bounded_parallelism(bench: Bench) -> None:

@@ -55,6 +55,9 @@ class Log:
     def warning(self, text: str, *arguments: object) -> None:
         self.said.append(("warning", text % arguments))
 
+    def error(self, text: str, *arguments: object) -> None:
+        self.said.append(("error", text % arguments))
+
     def exception(self, text: str, *arguments: object) -> None:
         self.said.append(("exception", f"{text % arguments} {sys.exc_info()[1]}"))
 
@@ -193,9 +196,16 @@ def test_at_least_once_rows_stay_also_those_of_tasks_that_failed_without_a_recei
     assert "visible" not in text
 
 
-def test_of_a_write_without_a_ledger_whose_commit_had_begun_no_run_is_promised_that_finishes_it(log: Log) -> None:
+def test_of_a_write_without_a_label_that_may_be_decided_it_is_said_where_that_is_shown(log: Log) -> None:
     report_aborted(UNNAMED_BATCH, [FIRST], Conclusion.LEFT_ALONE, is_exactly_once=True)
     ((_, text),) = log.said
     assert "the batch write failed after 1 of its tasks" in text
-    assert "If its commit had begun" in text and "nothing finishes it later" in text
-    assert "recover" not in text
+    assert "Do not write it again yet: `pykafka-sink ledger` shows whether it is open" in text
+
+
+def test_a_write_that_its_abort_has_finished_is_said_to_be_visible_and_not_to_be_written_again(log: Log) -> None:
+    """Spark reports it as failed, and the commit's process cannot say anything any more."""
+    report_aborted(UNNAMED_BATCH, [FIRST], Conclusion.RECOVERED, is_exactly_once=True)
+    ((level, text),) = log.said
+    assert level == "error" and "all of its 3 rows are visible" in text and "do not write it again" in text
+    assert "failed after" not in text
