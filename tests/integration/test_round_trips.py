@@ -30,8 +30,8 @@ def requests_of(cost: Cost, process: str) -> dict[str, int]:
     ids=["first", "second", "batch"],
 )
 def test_a_write_waits_for_few_round_trips(one_broker: Costs, write: str, limits: tuple[int, ...]) -> None:
-    """The counts must match exactly. If a change saves round trips, lower the limit. A label has a driver id of its own,
-    whose coordinator is looked for before the driver fences."""
+    """The counts must match exactly. If a change saves round trips, lower the limit. A label has a driver id of its
+    own, whose coordinator is looked for before the driver fences."""
     found = one_broker[write].round_trips
     assert tuple(round(found[process], 2) for process in PROCESSES) == limits
 

@@ -20,7 +20,7 @@ from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession
 from kafka_sink.exactly_once.sweep import SweepRule
-from tests.sim.delivery import claims as sim_claims
+from tests.model import world
 from tests.sim.delivery import query
 
 BEYOND_EVERYTHING = 1 << 40
@@ -112,15 +112,6 @@ def nameless_abort_without_ledger(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(next_step, "_abort_at_start", changed)
 
 
-def new_id_always_believed(patch: pytest.MonkeyPatch) -> None:
-    """the ledger is not read for a batch write without a label, even if another driver has had its id"""
-
-    def changed(self: Any, _identity: Any) -> bool:
-        return self._job.operation in (DriverOperation.COMMIT, DriverOperation.ABORT) and not self._key.is_named
-
-    patch.setattr(Committer, "_is_first_of_its_line", changed)
-
-
 # ---- lines ----
 
 
@@ -130,9 +121,14 @@ def claim_of_another_label_is_a_rival(patch: pytest.MonkeyPatch) -> None:
     def one_line(sink_id: str, key: BatchKey) -> Line:
         return Line(sink_id)
 
-    for module in (query, committer, sim_claims):
+    for module in (query, committer, world):
         patch.setattr(module, "line_of", one_line)
     patch.setattr(ledger_read, "line_of_key", lambda key: Line(key.partition("/")[0]))
+
+
+def open_decision_of_another_label_finished(patch: pytest.MonkeyPatch) -> None:
+    """a driver finishes the open decisions of all labels of its sink, and fails if one of them is lost"""
+    patch.setattr(LedgerRead, "_is_of_line", lambda *_: True)
 
 
 def label_swept_by_its_neighbour(patch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,7 @@ class Search:
     transaction_version: int = 2
     batches: int = 1
     states_max: int = 50_000
+    has_labels: bool = False
     # Other tests find the mistake in every run, and this search takes as long as all others together.
     is_slow: bool = False
 
@@ -63,8 +64,12 @@ MISTAKES = (
     Mistake(deciding.doubt_is_no, seeds(800)),
     Mistake(deciding.nameless_not_decided, seeds(300, UNNAMED)),
     Mistake(deciding.nameless_abort_without_ledger, seeds(300, UNNAMED)),
-    Mistake(deciding.new_id_always_believed, seeds(300, UNNAMED)),
-    Mistake(deciding.claim_of_another_label_is_a_rival, seeds(100, TWINS)),
+    Mistake(
+        deciding.claim_of_another_label_is_a_rival,
+        seeds(100, TWINS),
+        Search(Budget(seconds=1, switches=1), has_labels=True),
+    ),
+    Mistake(deciding.open_decision_of_another_label_finished, seeds(400, TWINS)),
     Mistake(deciding.label_swept_by_its_neighbour, seeds(400, TWINS)),
     Mistake(deciding.no_fencing, seeds(100), Search(Budget(crashes=1))),
     Mistake(deciding.no_claim, seeds(700), Search(Budget(crashes=1, outdated=2))),

@@ -25,10 +25,11 @@ STORY_MAX = 60
 class Bound:
     budget: Budget
     batches: int = 1
+    has_labels: bool = False
 
     def __str__(self) -> str:
         spent = [f"{count} {name}" for name, count in zip(Budget._fields, self.budget, strict=True) if count]
-        return ", ".join([*spent, f"{self.batches} batches"])
+        return ", ".join([*spent, "labels" if self.has_labels else f"{self.batches} batches"])
 
 
 QUICK = (
@@ -80,7 +81,8 @@ def test_with_two_faults_each_row_is_there_once_or_its_loss_is_reported(transact
 
 
 def check_bound(transaction_version: int, bound: Bound) -> None:
-    world = World(transaction_version, bound.budget, batches=bound.batches, drivers=1 + bound.budget.seconds)
+    drivers, has_labels = 1 + bound.budget.seconds, bound.has_labels
+    world = World(transaction_version, bound.budget, batches=bound.batches, drivers=drivers, has_labels=has_labels)
     found = search(world)
     sys.stdout.write(
         f"transaction version {transaction_version}, {bound}: {found.states} states, {found.transitions} transitions\n"
@@ -95,6 +97,21 @@ def check_bound(transaction_version: int, bound: Bound) -> None:
 
 def test_a_second_driver_that_interrupts_once_makes_no_row_double() -> None:
     check_bound(2, Bound(Budget(seconds=1, switches=1)))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_two_labels_side_by_side_know_nothing_of_each_other() -> None:
+    """No driver ends because of the other one, and none finishes what the other one has decided."""
+    check_bound(2, Bound(Budget(seconds=1, switches=1), has_labels=True))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("transaction_version", [1, 2])
+def test_two_labels_that_interrupt_each_other_are_delivered_though_a_driver_crashes(transaction_version: int) -> None:
+    check_bound(transaction_version, Bound(Budget(seconds=1, switches=2), has_labels=True))
+    check_bound(transaction_version, Bound(Budget(seconds=1, switches=1, crashes=1), has_labels=True))
 
 
 @pytest.mark.slow
@@ -115,7 +132,10 @@ SEARCHED = [
 def test_a_planted_mistake_is_found(mistake: Mistake) -> None:
     wanted = mistake.search
     assert wanted is not None
-    world = World(wanted.transaction_version, wanted.budget, batches=wanted.batches, drivers=1 + wanted.budget.seconds)
+    world = World(
+        wanted.transaction_version, wanted.budget, batches=wanted.batches, drivers=1 + wanted.budget.seconds,
+        has_labels=wanted.has_labels,
+    )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         mistake.plant(patch)
         found = search(world, states_max=wanted.states_max)

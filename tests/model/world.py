@@ -22,7 +22,8 @@ from kafka_sink.client.admin_request import AdminRequest, AdminResponse, AllBrok
 from kafka_sink.errors import CommitLost, TransportError
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.end_txn import COMMIT
-from kafka_sink.exactly_once.identity import TaskIdentity, parse_task_identity
+from kafka_sink.exactly_once.identity import TaskIdentity, parse_task_identity, run_of_label
+from kafka_sink.exactly_once.ledger import line_of
 from kafka_sink.exactly_once.listing import LIST
 from kafka_sink.exactly_once.preflight import LEADERS
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
@@ -101,11 +102,21 @@ class Machine:
 
 
 class World:
-    def __init__(self, transaction_version: int, budget: Budget, *, batches: int = 1, drivers: int = 1) -> None:
+    def __init__(
+        self,
+        transaction_version: int,
+        budget: Budget,
+        *,
+        batches: int = 1,
+        drivers: int = 1,
+        has_labels: bool = False,
+    ) -> None:
+        """`has_labels`: each driver writes one labelled batch of its own, under one sink id."""
         self.transaction_version = transaction_version
         self.batches = batches
+        self.has_labels = has_labels
         # The claim of a crashed run may still arrive.
-        self._has_rivals = budget.seconds + budget.crashes + budget.restarts > 0
+        self._has_rivals = (0 if has_labels else budget.seconds) + budget.crashes + budget.restarts > 0
         self.settings = DeliverySettings(
             ledger_topic=LEDGER,
             transaction_version=transaction_version,
@@ -115,7 +126,7 @@ class World:
             parallel_requests=10,
         )
         first = Driver("plan", 0)
-        others = tuple(Driver("idle", number) for number in range(1, drivers))
+        others = tuple(Driver("idle", number, batch=number if has_labels else 0) for number in range(1, drivers))
         self._brokers: list[Any] = []
         self._broker_numbers: dict[Any, int] = {}
         self._rows: list[dict[bytes, list[str]]] = []
@@ -297,8 +308,8 @@ class World:
     ) -> WorldState | Violation:
         run = self._run(driver)
         if session is None or session.run != run:
-            session = DriverSession(SINK, run)
-        key = None if operation is DriverOperation.RECOVER else BatchKey(QUERY, driver.batch)
+            session = DriverSession(SINK, run, code=line_of(SINK, self._key(driver)).code)
+        key = None if operation is DriverOperation.RECOVER else self._key(driver)
         job = Job(operation, key, [self._receipt(driver, receipt) for receipt in driver.receipts])
         committer = Committer(self.settings, session, job, 0)
         number = self._interned(Machine(committer, session))
@@ -332,7 +343,7 @@ class World:
             return driver._replace(stage="down", machine=-1, receipts=())
         if conclusion is Conclusion.FAILED:
             return driver._replace(stage="failed")
-        if driver.batch + 1 == self.batches:
+        if self.has_labels or driver.batch + 1 == self.batches:
             return driver._replace(stage="finished", machine=-1, receipts=())
         return driver._replace(stage="tasks", batch=driver.batch + 1, receipts=())
 
@@ -351,7 +362,7 @@ class World:
         contents = range(driver.content + 1)
         if is_lost and all(
             sum(self._count(fates, batch, task, content) for content in contents) == 1
-            for batch in range(driver.batch + 1)
+            for batch in range(driver.batch if self.has_labels else 0, driver.batch + 1)
             for task in range(TASKS)
         ):
             return Violation("a loss was reported, but every row is there")
@@ -376,7 +387,12 @@ class World:
         kept = [request for request in requests if self._requests[request].api.name in EFFECTIVE]
         return state._replace(orphans=tuple(sorted((*state.orphans, *kept))))
 
+    def _key(self, driver: Driver) -> BatchKey:
+        return BatchKey("", f"day-{driver.batch}") if self.has_labels else BatchKey(QUERY, driver.batch)
+
     def _run(self, driver: Driver) -> str:
+        if self.has_labels:
+            return run_of_label(f"day-{driver.batch}", str(driver.run))
         return f"{driver.number * 256 + driver.run:016x}"
 
     def _task_identity(self, driver: Driver, task: int) -> TaskIdentity:
@@ -389,7 +405,7 @@ class World:
         task, producer_id, epoch, offset = receipt
         name = self._task_identity(driver, task).transactional_id
         return TaskReceipt(
-            key=BatchKey(QUERY, driver.batch),
+            key=self._key(driver),
             run=self._run(driver),
             spark_partition=task,
             attempt=0,

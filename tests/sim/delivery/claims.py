@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kafka_sink.exactly_once.identity import Line
+from kafka_sink.exactly_once.identity import Line, code_of_run
 from kafka_sink.exactly_once.ledger import line_of
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.records.scalar import DecodedBatch, decode_batch
@@ -52,7 +53,7 @@ class Claims:
         for offset, record in zip(batch.offsets, batch.records, strict=True):
             content = _content(record.value or b"")
             if content.get("kind") == "claim":
-                self.seen.append(SeenClaim(Line(content["sink"], content["line"]), content["run"], offset))
+                self.seen.append(SeenClaim(line_of_run(content), content["run"], offset))
             elif content.get("kind") == "intent":
                 run = content["run"]
                 line = line_of(content["sink"], BatchKey(content["query"], content["batch"]))
@@ -100,6 +101,11 @@ class Claims:
         kept = self._kept()
         elders = {claim.run for claim in of_line[: first + 1] if (claim.offset, claim.run) in kept}
         return any(other not in ("", run) and other not in elders for other in runs[first:])
+
+
+def line_of_run(claim: Mapping[str, str]) -> Line:
+    """The line whose driver a run can be. An operator's command has no run and says which line it claims."""
+    return Line(claim["sink"], code_of_run(claim["run"]) if claim["run"] else claim["line"])
 
 
 def _content(value: bytes) -> dict[str, Any]:

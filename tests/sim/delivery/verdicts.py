@@ -11,8 +11,8 @@ import re
 from random import Random
 from typing import NamedTuple
 
-from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
-from kafka_sink.exactly_once.identity import Line
+from kafka_sink.errors import CommitAborted, CommitLost, CommitPending, KafkaSinkError
+from kafka_sink.exactly_once.identity import Line, code_of_run
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.exactly_once.session import CommitResult, Conclusion, DriverOperation
@@ -78,6 +78,7 @@ class Verdicts:
             self._check_refused(asked, str(error))
             if SHARED_ID in str(error):
                 raise Violation("I19", f"{operation.value} of {asked.batch}: {error}")
+            self._check_label(asked, error)
         if isinstance(error, CommitLost):
             self._on_lost(asked, error)
         elif isinstance(error, CommitAborted):
@@ -93,8 +94,16 @@ class Verdicts:
         found = _REPLACED.search(text)
         if asked.line.driver_id in self.assumptions.lied_about:
             return  # a coordinator that repeats a wrong answer for seconds is believed in the end
-        if found is not None and not self.claims.has_successor(asked.line, asked.run):
+        if found is not None and not self.claims.has_successor(
+            Line(asked.line.sink_id, code_of_run(asked.run)), asked.run
+        ):
             raise Violation("I16", f"{asked.operation.value} of {asked.batch} ended although nobody took over: {text}")
+
+    def _check_label(self, asked: Asked, error: KafkaSinkError) -> None:
+        """A batch write fails because of itself, and of no other one."""
+        about = getattr(error, "batch_id", None)
+        if asked.batch is not None and asked.batch.key.is_label and about not in (None, asked.batch.key.batch_id):
+            raise Violation("I16", f"{asked.operation.value} of {asked.batch} ended because of another one: {error}")
 
     def on_delivered(self, batch: Batch, verdict: CommitResult) -> None:
         """For a repetition that was not written again: if its rows were others, a warning must say so."""

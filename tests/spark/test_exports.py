@@ -1,0 +1,67 @@
+"""Batch writes of one Spark session: a backfill of fifty days from threads, and a commit whose Python process dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from kafka_sink import register
+from kafka_sink.wire.apis import END_TXN
+from tests.chaos.faults import Harm, of_a_task
+from tests.chaos.kafka_proxy import KafkaProxy
+from tests.spark.parity import append, values, writable_topic
+from tools.driver_processes import driver_processes, kill
+from tools.kafka_cluster import KafkaCluster
+
+pytestmark = pytest.mark.timeout(1200)
+
+DAYS, ROWS = 50, 20
+COMMIT = "commit_data_source_write"
+
+
+@pytest.fixture
+def proxy(kafka_4: KafkaCluster) -> Iterator[KafkaProxy]:
+    with KafkaProxy(kafka_4.bootstrap_servers) as proxy:
+        yield proxy
+
+
+def test_fifty_days_of_one_export_written_at_once_from_threads_are_all_delivered(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    writable_topic(kafka_4, topic_name)
+
+    def export(day: int) -> None:
+        register(spark)
+        rows = spark.range(day * ROWS, (day + 1) * ROWS, 1, 1).selectExpr("CAST(id AS STRING) AS value")
+        append(rows, kafka_4, topic=topic_name, sink_id=f"nightly-{topic_name[-20:]}", batch_id=f"day-{day}")
+
+    with ThreadPoolExecutor(DAYS) as pool:
+        list(pool.map(export, range(DAYS)))
+    assert values(kafka_4, topic_name) == sorted((b"%d" % number for number in range(DAYS * ROWS)), key=repr)
+
+
+def kill_committing() -> None:
+    for process_id in driver_processes(COMMIT):
+        kill(process_id)
+
+
+def test_a_write_without_a_label_whose_commit_process_is_killed_after_the_decision_is_finished_by_its_abort(
+    spark: SparkSession,
+    kafka_4: KafkaCluster,
+    proxy: KafkaProxy,
+    topic_name: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Spark reports the write as failed, so the log has to say that it is visible."""
+    writable_topic(kafka_4, topic_name)
+    fault = proxy.on(END_TXN, Harm.LOSE_REQUEST, nth=2, where=of_a_task, before=kill_committing)
+    rows = spark.range(0, 60, 1, 3).selectExpr("CAST(id AS STRING) AS value")
+    with pytest.raises(Py4JJavaError):
+        append(rows, proxy.bootstrap_servers, topic=topic_name)
+    assert fault.has_acted
+    assert values(kafka_4, topic_name) == sorted((b"%d" % number for number in range(60)), key=repr)
+    assert "all of its 60 rows are visible" in capfd.readouterr().err
