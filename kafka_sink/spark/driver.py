@@ -93,12 +93,13 @@ class Driver:
     def recover(self) -> None:
         """Finishes open decisions without fencing their driver; those of writes without a label whoever made them. The
         driver of an old one is gone: whatever it has not ended has timed out. Then its decision is closed, too."""
-        verdict = self.run(DriverOperation.RECOVER)
-        oldest_ms = int(time.time() * 1000) - self._options.producer.transaction_timeout_ms
+        verdict, wall_ms = self.run(DriverOperation.RECOVER), int(time.time() * 1000)
+        oldest_ms = wall_ms - self._options.producer.transaction_timeout_ms
         for record in [each for each in verdict.others if each.wall_ms < oldest_ms][:CLOSED_MAX]:
             line = line_of(record.sink_id, record.key)
+            session = DriverSession(line.sink_id, code=line.code)
             try:
-                self._run(Job(DriverOperation.FINISH), DriverSession(line.sink_id, code=line.code), is_help=True)
+                self._run(Job(DriverOperation.FINISH, wall_ms=wall_ms), session, is_help=True)
             except KafkaSinkError as error:
                 _LOGGER.warning("an earlier write of another driver: %s", error)
 

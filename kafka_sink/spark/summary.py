@@ -59,8 +59,8 @@ def report_aborted(
         return
     elif key.is_named:
         said = (
-            "a decision to commit was made or cannot be ruled out, so nothing that it may name was aborted. The next "
-            "run of the query, or `pykafka-sink recover`, finishes it"
+            "a decision to commit was made or cannot be ruled out, so nothing that it may name was aborted. "
+            f"{'Its next run' if key.is_label else 'The next run of the query'}, or `pykafka-sink recover`, finishes it"
         )
     else:
         said = (

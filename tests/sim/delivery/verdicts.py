@@ -35,6 +35,7 @@ _REPLACED = re.compile(
 # The text if a batch is repeated: behind a newer one, or with other rows.
 _OTHER_ROWS = "comes again with other rows"
 _REFUSED = re.compile(rf"has been rolled back|{_OTHER_ROWS}")
+_EARLIER = "was decided earlier and is not finished"
 _DROPPED = "the rows of the repetition were not written"
 # The text if two attempts have begun a transaction under one id; no row is lost, but the batch must be repeated.
 SHARED_ID = "somebody else uses the id"
@@ -101,8 +102,10 @@ class Verdicts:
 
     def _check_label(self, asked: Asked, error: KafkaSinkError) -> None:
         """A batch write fails because of itself, and of no other one."""
+        if asked.batch is None or not asked.batch.key.is_label:
+            return
         about = getattr(error, "batch_id", None)
-        if asked.batch is not None and asked.batch.key.is_label and about not in (None, asked.batch.key.batch_id):
+        if about not in (None, asked.batch.key.batch_id) or _EARLIER in str(error):
             raise Violation("I16", f"{asked.operation.value} of {asked.batch} ended because of another one: {error}")
 
     def on_delivered(self, batch: Batch, verdict: CommitResult) -> None:
