@@ -32,6 +32,7 @@ def no_intent(patch: pytest.MonkeyPatch) -> None:
 
     def changed(self: Any, now_ms: int, phase: Phase, record: Any) -> None:
         if phase is Phase.DECIDING:
+            self._move(Phase.DECIDING)
             self._commit(now_ms)
         else:
             write(self, now_ms, phase, record)

@@ -99,7 +99,9 @@ class Query:
     def _new_run(self, batch: Batch | None, more: str = "") -> str:
         """The run of a named batch write contains the name, as in planning."""
         unique = f"{self.name} {self._starts}{more}"
-        return run_of_query(unique) if batch is None else run_of_label(str(batch.key.batch_id), unique)
+        if batch is None or not batch.key.is_label:
+            return run_of_query(unique)
+        return run_of_label(str(batch.key.batch_id), unique)
 
     def crash(self, *, is_silent: bool) -> None:
         """The driver's processes are gone; its executors notice a little later."""
