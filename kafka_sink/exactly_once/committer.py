@@ -146,8 +146,8 @@ class Committer:
 
     def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
         self._move(Phase.ENDED)
-        found = {"summary": self._summary, "notes": tuple(self._notes), "others": self._others}
-        self._verdict = replace(self._intended, conclusion=conclusion, error=error, **found)
+        ended = replace(self._intended, conclusion=conclusion, error=error, summary=self._summary)
+        self._verdict = replace(ended, notes=tuple(self._notes), others=self._others)
 
     def _fail(self, error: KafkaSinkError) -> None:
         self._end(Conclusion.FAILED, error)
@@ -390,8 +390,7 @@ class Committer:
 
     def _check(self, now_ms: int) -> None:
         self._move(Phase.CHECKING)
-        looks = self._session.looks_at_ledger(self._settings, now_ms)
-        self._part = Preflight(self._settings, self._receipts, now_ms, looks_at_ledger=looks)
+        self._part = Preflight(self._settings, self._session, self._receipts, now_ms)
         previous = self._previous()
         is_run_known = previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME
         # When its transactions began matters to other runs, and a write without a label has none.
@@ -409,7 +408,6 @@ class Committer:
         if part.failure is not None:
             self._abandon(now_ms, part.failure)
             return
-        self._session.note_policy(now_ms, is_compacted=part.ledger_is_compacted)
         self._notes += part.notes
         found = part.check()
         if found.problem is not None:

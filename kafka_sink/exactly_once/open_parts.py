@@ -7,10 +7,10 @@ tells since which offset a producer id has a transaction open: a part that was a
 offset than the task's first row.
 
 The leaders are asked in parallel with the coordinators. Where they do not answer (Read on the topic is missing, brokers
-before Kafka 2.8, servers without DescribeProducers), only the coordinator's list of partitions is compared. That finds
-every abort of a transaction but three: a marker of Kafka's own tool; in transaction version 1 an abort that is followed
-by a late copy of the task's AddPartitionsToTxn; in version 2 an abort by the rules of version 1, as from an old client,
-after which the task writes to all of its partitions again.
+before Kafka 2.8, servers without DescribeProducers), or tell of too many producers to be asked each time, only the
+coordinator's list of partitions is compared. That finds every abort of a transaction but three: a marker of Kafka's
+own tool; in transaction version 1 an abort that is followed by a late copy of the task's AddPartitionsToTxn; in version 2
+an abort by the rules of version 1, as from an old client, after which the task writes to all of its partitions again.
 """
 
 from __future__ import annotations
@@ -27,6 +27,10 @@ NOT_TOLD = (
     "partitions ({}). Do not end transactions of a running query, as with kafka-transactions.sh"
 )
 NOT_SPOKEN = "the brokers do not speak DescribeProducers"
+# A leader tells of every producer that has written to a partition within a day (producer.id.expiration.ms): with
+# thousands of them an answer takes longer than the rest of a commit.
+PRODUCERS_MAX = 5_000
+CROWDED = f"they tell of more than {PRODUCERS_MAX} producers, and are asked every ten minutes"
 NOTHING_OPEN = -1
 
 Partition = tuple[str, int]
@@ -46,6 +50,11 @@ class OpenParts:
         self.refusal = ""
         self._producer_ids = frozenset(producer_ids)
         self._starts: dict[Partition, dict[int, int]] = {}
+        self._told_count = 0
+
+    @property
+    def is_crowded(self) -> bool:
+        return self._told_count > PRODUCERS_MAX
 
     @property
     def note(self) -> str:
@@ -64,6 +73,7 @@ class OpenParts:
                 if where not in self.missing:
                     continue
                 if found is Meaning.DONE:
+                    self._told_count += len(told["active_producers"])
                     self._starts[where] = {
                         one["producer_id"]: one["current_txn_start_offset"]
                         for one in told["active_producers"]

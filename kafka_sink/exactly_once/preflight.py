@@ -38,10 +38,10 @@ from kafka_sink.client.cluster import NO_LEADER, NO_TOPIC_ID, UNKNOWN_TOPIC_OR_P
 from kafka_sink.exactly_once.commit_step import MORE_TIME, CommitStep
 from kafka_sink.exactly_once.ledger import UNKNOWN_TIME
 from kafka_sink.exactly_once.ledger_policy import CLEANUP, policy_problem
-from kafka_sink.exactly_once.open_parts import NOT_SPOKEN, OpenParts
+from kafka_sink.exactly_once.open_parts import CROWDED, NOT_SPOKEN, OpenParts
 from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt
-from kafka_sink.exactly_once.session import DeliverySettings
+from kafka_sink.exactly_once.session import DeliverySettings, DriverSession
 from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, METADATA
 
@@ -158,27 +158,24 @@ class Preflight(DescribeTransactions):
     has a leader."""
 
     def __init__(
-        self,
-        settings: DeliverySettings,
-        receipts: Sequence[TaskReceipt],
-        now_ms: int,
-        *,
-        looks_at_ledger: bool = False,
+        self, settings: DeliverySettings, session: DriverSession, receipts: Sequence[TaskReceipt], now_ms: int
     ) -> None:
+        self._session = session
         self._checked = [(each.transaction, each) for each in receipts if each.transaction is not None]
         self._transactional_ids = [transaction.transactional_id for transaction, _ in self._checked]
         super().__init__(settings, self._transactional_ids, now_ms)
         self._partitions = {(each.topic, each.partition) for receipt in receipts for each in receipt.written}
         self.open_parts = self._new_open_parts()
-        self._ask_leaders(now_ms, OPEN_PARTS)
+        if session.asks_leaders(now_ms):
+            self._ask_leaders(now_ms, OPEN_PARTS)
+        else:
+            self.open_parts.give_up(CROWDED)
         self._topic_ids = {(topic, one) for receipt in receipts for topic, one in receipt.topic_ids.items()}
         self._leaderless = ""
         topics = [*sorted({topic for topic, _ in self._partitions}), settings.ledger_topic]
         body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
         self.queue.ask(now_ms, LEADERS, AnyBroker(), METADATA, body)
-        # The ledger's policy was told, and keeps decisions.
-        self.ledger_is_compacted = False
-        if looks_at_ledger:
+        if session.looks_at_ledger(settings, now_ms):
             asked = {"resource_type": RESOURCE_TOPIC, "resource_name": settings.ledger_topic}
             resources = [{**asked, "configuration_keys": [CLEANUP]}]
             body = {"resources": resources, "include_synonyms": False}
@@ -191,14 +188,15 @@ class Preflight(DescribeTransactions):
             # Without a permission, or an answer, the next batch asks again.
             self.queue.drop(POLICY)
             if answer.kind is ResponseKind.ANSWERED:
-                self._on_policy(answer.bodies[0])
+                self._on_policy(now_ms, answer.bodies[0])
 
-    def _on_policy(self, body: Mapping[str, Any]) -> None:
+    def _on_policy(self, now_ms: int, body: Mapping[str, Any]) -> None:
         told = {row["name"]: row["value"] for result in body["results"] for row in result["configs"] or ()}
         problem = policy_problem(self.settings.ledger_topic, told.get(CLEANUP))
         if problem is not None:
             self.fail(problem)
-        self.ledger_is_compacted = CLEANUP in told and problem is None
+        elif CLEANUP in told:
+            self._session.ledger_seen_ms = now_ms
 
     def _new_open_parts(self) -> OpenParts:
         return OpenParts(self._partitions, {transaction.producer_id for transaction, _ in self._checked})
@@ -249,6 +247,8 @@ class Preflight(DescribeTransactions):
             self.queue.repeat(now_ms, answer.key, find_again=True)
         else:
             self.queue.drop(answer.key)
+            if self.open_parts.is_crowded:
+                self._session.crowded_ms = now_ms
 
     def _on_metadata(self, now_ms: int, metadata: Mapping[str, Any]) -> None:
         if self._waits_for_topics(now_ms, metadata):

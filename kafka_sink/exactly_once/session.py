@@ -93,6 +93,10 @@ class DriverOperation(Enum):
     REPLAY = "replay"  # the operator has a lost batch run again
 
 
+# How long leaders that told of too many producers are not asked again.
+CROWDED_MS = 600_000
+
+
 class DriverIdentity(NamedTuple):
     producer_id: int
     producer_epoch: int
@@ -120,6 +124,8 @@ class DriverSession:
     ledger: LedgerState | None = None
     # When this process has last seen that the ledger's topic is compacted.
     ledger_seen_ms: int | None = None
+    # When the leaders told of so many producers that asking them takes longer than the rest of a commit.
+    crowded_ms: int | None = None
     # The runs before this run's first claim; None: it has not claimed.
     elders: frozenset[str] | None = None
     # As in `LedgerState`: a driver of an earlier release, and up to which sign of it that driver has been fenced.
@@ -143,13 +149,12 @@ class DriverSession:
         """The end of every sink id under which this query may have written; empty if others may have it as well."""
         return self.sink_id.removeprefix(self.named_sink_id) if self.is_only_sink and self.named_sink_id else ""
 
-    def note_policy(self, now_ms: int, *, is_compacted: bool) -> None:
-        if is_compacted:
-            self.ledger_seen_ms = now_ms
-
     def looks_at_ledger(self, settings: DeliverySettings, now_ms: int) -> bool:
         seen_ms = self.ledger_seen_ms
         return settings.ledger_look_ms > 0 and (seen_ms is None or now_ms - seen_ms >= settings.ledger_look_ms)
+
+    def asks_leaders(self, now_ms: int) -> bool:
+        return self.crowded_ms is None or now_ms - self.crowded_ms >= CROWDED_MS
 
     def note_claim(self, ledger: LedgerState, claimed_at: int) -> None:
         """Notes what was there at this run's first claim; later claims are of younger runs."""

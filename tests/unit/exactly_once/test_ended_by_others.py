@@ -12,6 +12,7 @@ from enum import Enum
 import pytest
 
 from kafka_sink.errors import CommitAborted, CommitLost
+from kafka_sink.exactly_once import open_parts
 from kafka_sink.exactly_once.receipt import TaskReceipt
 from kafka_sink.exactly_once.session import CommitResult, Conclusion
 from tests.unit.exactly_once.driver_bench import LOST, UNSUPPORTED, Bench
@@ -126,6 +127,20 @@ def test_leaders_are_asked_in_parallel_with_coordinators(bench: Bench) -> None:
     bench.commit(bench.receipts())
     order = bench.purposes()
     assert order.index(OPEN_PARTS) == order.index(DESCRIBE) + 1 and order.count(OPEN_PARTS) == 1
+
+
+def test_leaders_that_tell_of_too_many_producers_are_left_alone_for_ten_minutes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their answers would take longer than the rest of each commit; meanwhile the coordinator's list is compared."""
+    monkeypatch.setattr(open_parts, "PRODUCERS_MAX", 1)
+    session = bench.session()
+    assert bench.commit(bench.receipts(0), session).notes == ()
+    (note,) = bench.commit(bench.receipts(1, attempt=1), session).notes
+    assert "producers" in note and bench.purposes().count(OPEN_PARTS) == 1
+    bench.now_ms += 600_000
+    bench.commit(bench.receipts(2, attempt=2), session)
+    assert bench.purposes().count(OPEN_PARTS) == 2
 
 
 @pytest.mark.parametrize("how", [Abort.BY_OWN_VERSION, Abort.BY_VERSION_1])

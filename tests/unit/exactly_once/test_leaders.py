@@ -106,7 +106,7 @@ def test_a_batch_whose_transaction_ended_during_the_wait_is_not_decided(bench: B
 
 def test_a_description_that_was_under_way_during_the_whole_wait_is_not_believed(bench: Bench) -> None:
     receipts = bench.receipts(0)
-    check = Preflight(bench.settings, receipts, bench.now_ms)
+    check = Preflight(bench.settings, bench.session(), receipts, bench.now_ms)
 
     def answers() -> list[AdminResponse]:
         due = check.queue.take_due(bench.now_ms)
