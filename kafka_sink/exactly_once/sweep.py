@@ -47,8 +47,10 @@ NOT_VERIFIED = (
     "transactions, so those left open by killed tasks are not aborted: they end by their own time-out, and readers of "
     "their partitions wait until then"
 )
-
-
+NOT_LISTED = (
+    "the brokers do not speak ListTransactions: transactions left open by killed tasks end by their own time-out or "
+    "when their id is used again"
+)
 # While tasks may begin transactions: between two lists.
 LIST_AGAIN_MS = 500
 
@@ -178,10 +180,7 @@ class Sweep(StepChain):
     def _describe(self, now_ms: int, listing: OpenTransactions) -> DescribeTransactions | None:
         if not listing.is_supported:
             self._can_find = False
-            self._notes.append(
-                "the brokers do not speak ListTransactions: transactions left open by killed tasks end by their own "
-                "time-out or when their id is used again"
-            )
+            self._notes.append(NOT_LISTED)
         elif listing.failure is not None:
             self._can_find = False
             self._notes.append(f"dangling transactions could not be looked for: {listing.failure}")

@@ -46,6 +46,7 @@ from kafka_sink.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_abort, mark_commit, remove_marks
+from kafka_sink.spark.waiting_readers import warn_of_waiting_readers
 
 if TYPE_CHECKING:
     from kafka_sink.metrics.figures import TaskFigures
@@ -101,9 +102,14 @@ class Driver:
         _clients(os.getpid()).drop(self._options.producer)
 
     def run(
-        self, operation: DriverOperation, key: BatchKey | None = None, receipts: Sequence[TaskReceipt] = ()
+        self,
+        operation: DriverOperation,
+        key: BatchKey | None = None,
+        receipts: Sequence[TaskReceipt] = (),
+        *,
+        has_late_tasks: bool = False,
     ) -> CommitResult:
-        job = Job(operation, key, receipts, wall_ms=int(time.time() * 1000))
+        job = Job(operation, key, receipts, wall_ms=int(time.time() * 1000), has_late_tasks=has_late_tasks)
         verdict = self._client.run(Committer(self._delivery_settings(), self._session, job, self._client.now_ms()))
         for note in verdict.notes:
             if note == NOT_VERIFIED:
@@ -190,7 +196,8 @@ class FinishedBatch(NamedTuple):
     """The results of its tasks. `figures` are empty if no option enables them.
 
     `write` distinguishes the writes of one run: inside foreachBatch a batch can be written again after an error, and
-    the cached decision of the first write must not be applied to the second.
+    the cached decision of the first write must not be applied to the second. `has_late_tasks`: a task left no message,
+    because it failed, or because Spark has cancelled it; then its process may live on for some seconds.
     """
 
     options: SinkOptions
@@ -200,6 +207,7 @@ class FinishedBatch(NamedTuple):
     receipts: Sequence[TaskReceipt]
     figures: Sequence[TaskFigures | None] = ()
     write: str = ""
+    has_late_tasks: bool = False
 
 
 def commit_batch(batch: FinishedBatch) -> Conclusion:
@@ -218,7 +226,8 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
 
     Killed tasks leave no receipt, and their open transactions would hold back readers until the time-out. The run of a
     batch write has no other batch, so all of its transactions are aborted. The run of a query may have decided another
-    batch, and is swept after its next one.
+    batch, and is swept after its next one. Killed tasks may still be about to begin transactions, so this waits for
+    some seconds, unless each task has left a message.
     """
     key, receipts = batch.key, batch.receipts
     if batch.sink_id is not None and key.has_ledger:
@@ -230,14 +239,21 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     reads_ledger = has_transactions and key.has_ledger
     operation = DriverOperation.ABORT if reads_ledger else DriverOperation.ABORT_WITHOUT_LEDGER
     try:
-        verdict = _use_driver(batch, batch.sink_id, lambda driver: driver.run(operation, key, receipts))
+        verdict = _use_driver(
+            batch,
+            batch.sink_id,
+            lambda driver: driver.run(operation, key, receipts, has_late_tasks=batch.has_late_tasks),
+        )
     except KafkaSinkError as error:
         _LOGGER.warning(
             "open transactions of the failed batch could not be aborted, and end at their time-out unless a decision "
             "names them: %s",
             error,
         )
+        warn_of_waiting_readers(batch.options, batch.sink_id, receipts)
         return Conclusion.LEFT_ALONE if has_transactions else None
+    if not verdict.is_swept:
+        warn_of_waiting_readers(batch.options, batch.sink_id, receipts, verdict.notes)
     return verdict.conclusion if has_transactions else None
 
 

@@ -12,7 +12,7 @@ transaction is prepared: complete but not committed. Only the driver commits, wi
 aborts its own transaction before it raises.
 
 Producer and id come from the process's pools and are returned only by a successful task. A killed task gets no clean-up
-call; nothing here relies on one.
+call; nothing here relies on one. A task that Spark no longer waits for begins no transaction (listening.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout, copy_error
+from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout, TransactionAborted, copy_error
 from kafka_sink.exactly_once.identity import TaskIdentity
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.io.user_function import load_user_function
@@ -42,6 +42,7 @@ from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.first_line import exhaustion_error
 from kafka_sink.spark.identities import IDENTITIES
+from kafka_sink.spark.listening import is_spark_waiting
 from kafka_sink.spark.read_ahead import gather_batches, read_ahead
 
 if TYPE_CHECKING:
@@ -177,11 +178,18 @@ class Task:
 
     def _begin(self, identity: TaskIdentity) -> None:
         try:
+            self._check_that_spark_waits()
             self._identity = self._init_transactions(identity)
             self._producer.begin_transaction()
         except BaseException:
             self._producer.close(0)
             raise
+
+    def _check_that_spark_waits(self) -> None:
+        if self._identity is not None and not is_spark_waiting():
+            raise TransactionAborted(
+                f"Spark no longer waits for this task, so it begins no transaction ({self._place})"
+            )
 
     def _init_transactions(self, identity: TaskIdentity) -> TaskIdentity:
         """An InitProducerId without a response may arrive when the transaction is prepared or decided, and would abort
@@ -220,6 +228,9 @@ class Task:
             misfits = {**incomplete, **misfits}
         if misfits and self._options.record_errors == FAIL:
             raise _count_from_task_start(misfits[min(misfits)], self._row_count)
+        if not self._row_count:
+            # The first record begins the transaction, which may be long after the brokers were asked for the id.
+            self._check_that_spark_waits()
         if self._options.record_errors != FAIL:
             self._send_what_can_be_sent(rows, given, misfits)
         else:

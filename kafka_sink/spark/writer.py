@@ -67,7 +67,8 @@ class TaskWriter:
         ours = [message for message in messages if isinstance(message, CommitMessage)]
         receipts, figures = [each.receipt for each in ours], [each.figures for each in ours]
         key, run = (receipts[0].key, receipts[0].run) if receipts else otherwise
-        return FinishedBatch(self._options, self._sink_id, key, run, receipts, figures, write)
+        has_late_tasks = len(ours) < len(messages)
+        return FinishedBatch(self._options, self._sink_id, key, run, receipts, figures, write, has_late_tasks)
 
 
 class BatchWriter(TaskWriter, DataSourceArrowWriter):

@@ -4,12 +4,16 @@ finally while the others were writing. Real tasks and the driver's abort run wit
 from __future__ import annotations
 
 import logging
+import shlex
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
 
+from kafka_sink.cli.__main__ import main
+from kafka_sink.errors import TransactionAborted
 from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
@@ -18,6 +22,7 @@ from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.driver import FinishedBatch, abort_batch
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import Task, TaskPlace
+from kafka_sink.spark.waiting_readers import abort_command
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster
@@ -49,15 +54,16 @@ class Write:
     def options(self) -> SinkOptions:
         return parse_sink_options({"kafka.bootstrap.servers": self.servers, "topic": self.topic})
 
-    def task(self, run: str = RUN) -> None:
-        task = Task(self.options, TaskPlace(self.key, run, 0, 11, f"sink-{self.topic}"))
-        task.append(pa.RecordBatch.from_arrays([pa.array(["a"], pa.string())], ["value"]))
-        task._producer.flush()
+    def task(self, run: str = RUN, attempt: int = 11, batches: int = 1) -> None:
+        task = Task(self.options, TaskPlace(self.key, run, 0, attempt, f"sink-{self.topic}"))
         KILLED.append(task)
+        for _ in range(batches):
+            task.append(pa.RecordBatch.from_arrays([pa.array(["a"], pa.string())], ["value"]))
+        task._producer.flush()
 
-    def abort(self, *receipts: TaskReceipt, write: str = RUN) -> None:
-        batch = FinishedBatch(self.options, f"sink-{self.topic}", self.key, RUN, receipts, write=write)
-        assert abort_batch(batch) is None
+    def abort(self, *receipts: TaskReceipt, write: str = RUN, has_late_tasks: bool = False) -> None:
+        known = (self.options, f"sink-{self.topic}", self.key, RUN, receipts)
+        assert abort_batch(FinishedBatch(*known, write=write, has_late_tasks=has_late_tasks)) is None
 
     def is_open(self) -> bool:
         """Whether read_committed readers wait for an open transaction."""
@@ -76,6 +82,53 @@ def test_what_killed_tasks_left_open_is_aborted_though_none_gave_a_receipt(
     write.abort(TaskReceipt(key, RUN, 1, 12))  # of a task without rows
     # A broker answers EndTxn before it has written the markers.
     wait_until(lambda: not write.is_open(), "the transaction is aborted")
+
+
+@pytest.mark.parametrize("key", [UNNAMED_BATCH, BatchKey("", "export-1")], ids=["unnamed", "named"])
+def test_a_transaction_that_a_killed_task_begins_after_the_abort_has_begun_is_aborted_too(
+    kafka: KafkaCluster, topic_name: str, key: BatchKey
+) -> None:
+    kafka.create_topic(topic_name)
+    write = Write(kafka.bootstrap_servers, topic_name, key)
+    write.task()
+    late = threading.Timer(1, lambda: write.task(attempt=12))
+    late.start()
+    write.abort(has_late_tasks=True)
+    late.join()
+    assert len(KILLED) == 2
+    wait_until(lambda: not write.is_open(), "both transactions are aborted")
+
+
+@pytest.mark.parametrize("answers", [[False], [True, False]], ids=["before InitProducerId", "before the first record"])
+def test_a_task_that_spark_no_longer_waits_for_begins_no_transaction(
+    monkeypatch: pytest.MonkeyPatch, answers: list[bool]
+) -> None:
+    with EmbeddedBroker(1, topics={"rows": 1}) as broker:
+        write = Write(broker.bootstrap_servers, "rows")
+        asked = iter(answers)
+        monkeypatch.setattr("kafka_sink.spark.task.is_spark_waiting", lambda: next(asked))
+        with pytest.raises(TransactionAborted, match="Spark no longer waits for this task"):
+            write.task()
+        assert next(asked, None) is None
+        assert not write.is_open() and end_offsets(write.servers, "rows", "read_uncommitted") == {0: 0}
+
+
+def test_a_task_asks_whether_spark_waits_twice_however_many_rows_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([True] * 9)
+    monkeypatch.setattr("kafka_sink.spark.task.is_spark_waiting", lambda: next(answers))
+    with EmbeddedBroker(1, topics={"rows": 1}) as broker:
+        Write(broker.bootstrap_servers, "rows").task(batches=5)
+    assert len(list(answers)) == 7
+
+
+def test_the_command_that_the_log_names_ends_the_wait(capsys: pytest.CaptureFixture[str]) -> None:
+    with EmbeddedBroker(1, topics={"rows": 1, "__pykafka_sink_ledger": 1}) as broker:
+        write = Write(broker.bootstrap_servers, "rows", BatchKey("", "export-1"))
+        write.task()
+        _, *words = shlex.split(abort_command(write.options, "sink-rows"))
+        assert write.is_open() and main([*words, "--yes"]) == 0
+        assert f"aborted sink-rows-{RUN}-0-11" in capsys.readouterr().out
+        wait_until(lambda: not write.is_open(), "the transaction is aborted")
 
 
 def test_a_write_aborts_nothing_of_another_run_nor_of_a_run_that_is_not_its_own() -> None:
@@ -105,3 +158,6 @@ def test_brokers_that_are_away_do_not_take_the_place_of_what_failed_the_write(
         conclusion = abort_batch(FinishedBatch(parse_sink_options(settings), "sink", key, RUN, [receipt], write=RUN))
     assert conclusion is (None if transaction is None else Conclusion.LEFT_ALONE)
     assert "end at their time-out" in caplog.text
+    assert "readers of rows may wait until" in caplog.text
+    command = "pykafka-sink transactions --abort --bootstrap-server 127.0.0.1:1 --sink-id sink"
+    assert f"this ends them at once: {command}" in caplog.text

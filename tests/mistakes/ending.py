@@ -12,6 +12,7 @@ from kafka_sink.exactly_once import commit_step, end_txn, ledger_write, next_ste
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.exactly_once.ledger_read import LedgerRead
+from kafka_sink.exactly_once.listing import OpenTransactions
 from kafka_sink.exactly_once.log_scan import RawBatch
 from kafka_sink.exactly_once.next_step import NextStep
 from kafka_sink.exactly_once.outcome import Meaning, meaning
@@ -20,8 +21,9 @@ from kafka_sink.exactly_once.preflight import ONGOING
 from kafka_sink.exactly_once.receipt import PreparedTransaction
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import Conclusion
-from kafka_sink.exactly_once.sweep import SweepRule
+from kafka_sink.exactly_once.sweep import Sweep, SweepRule
 from kafka_sink.wire.apis import Api
+from tests.sim.delivery.executor import Executor
 
 INVALID_TXN_STATE = 48
 
@@ -159,3 +161,19 @@ def aborted_without_leader(patch: pytest.MonkeyPatch) -> None:
 def closed_without_leader(patch: pytest.MonkeyPatch) -> None:
     """a task aborts its transaction although one of its partitions has no leader"""
     patch.setattr(Engine, "_waits_for_leaders", lambda *_: False)
+
+
+def swept_once(patch: pytest.MonkeyPatch) -> None:
+    """after a cancelled job the open transactions are listed once, although its tasks live on"""
+    again = Sweep._again
+
+    def once(self: Sweep, now_ms: int, part: commit_step.CommitStep) -> OpenTransactions | None:
+        self._late_ms = 0
+        return again(self, now_ms, part)
+
+    patch.setattr(Sweep, "_again", once)
+
+
+def task_does_not_ask(patch: pytest.MonkeyPatch) -> None:
+    """a task begins its transaction although Spark no longer waits for it"""
+    patch.setattr(Executor, "asks_in_vain", lambda _: False)

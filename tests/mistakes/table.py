@@ -14,7 +14,7 @@ import pytest
 
 from tests.mistakes import deciding, ending, naming
 from tests.model.world import Budget
-from tests.sim.delivery.breakers import EXPIRY, LIES, LOST_MARKERS, POOL, PROCESSES, SET_BACK, TWINS, UNNAMED
+from tests.sim.delivery.breakers import CANCELLED, EXPIRY, LIES, LOST_MARKERS, POOL, PROCESSES, SET_BACK, TWINS, UNNAMED
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,8 @@ MISTAKES = (
     Mistake(ending.marker_epoch_not_compared, seeds(100, LOST_MARKERS)),
     Mistake(ending.sweep_of_every_run, seeds(500)),
     Mistake(ending.no_sweep, seeds(20)),
+    Mistake(ending.swept_once, seeds(20, CANCELLED)),
+    Mistake(ending.task_does_not_ask, seeds(20, CANCELLED)),
     Mistake(ending.leaders_not_awaited, seeds(20)),
     # tests/unit/exactly_once/test_leaders.py finds it in every run.
     Mistake(ending.repeated_without_leader),

@@ -8,8 +8,10 @@
   lies          for some seconds a coordinator answers wrongly, as from a stale cache
   pool          a worker process of a run uses a transactional id for one task after the other
   unnamed       batch writes without a name: they have no ledger, and no later run can finish them
+  cancelled     jobs of batch writes are cancelled while brokers stall, and the workers of their tasks live on; there is
+                no other fault then
 
-The first seven are faults and settings of the run that a seed draws; the last is another kind of query.
+The first seven are faults and settings of the run that a seed draws; the last two are other kinds of queries.
 """
 
 from __future__ import annotations
@@ -18,28 +20,34 @@ from random import Random
 
 from tests.sim.scenario import FaultEvent, draw_events
 
-PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED = (
-    "processes", "twins", "set_back", "lost_markers", "expiry", "lies", "pool", "unnamed",
+PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, CANCELLED = (
+    "processes", "twins", "set_back", "lost_markers", "expiry", "lies", "pool", "unnamed", "cancelled",
 )  # fmt: skip
-BREAKERS = (PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED)
+# One that was added later is at the end, so that earlier seeds keep theirs.
+BREAKERS = (PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED, CANCELLED)
+# Other kinds of queries.
+KINDS = frozenset({UNNAMED, CANCELLED})
 # The faults that belong to a breaker; the other breakers apply to the whole run.
 FAULTS_OF = {
     PROCESSES: "end_process", TWINS: "second_query", SET_BACK: "set_back", LOST_MARKERS: "lose_marker",
-    EXPIRY: "expire_ids", LIES: "lie",
+    EXPIRY: "expire_ids", LIES: "lie", CANCELLED: "cancel_job",
 }  # fmt: skip
 MEANS_MS = {
     "end_process": (1_000, 4_000), "second_query": (1_000, 3_000), "set_back": (1_500, 5_000),
     "lose_marker": (200, 1_000), "expire_ids": (200, 1_000), "lie": (500, 2_000),
+    "cancel_job": (3_000, 8_000),
 }  # fmt: skip
 SHARES = (0.0, 0.2, 0.5)
-UNNAMED_SHARE = 0.07
+KIND_SHARE = 0.07
 # The option `replay.mismatch`: what happens to a repeated batch that has another number of rows.
 REPLAY_MISMATCH = ("fail", "fail", "fail", "warn", "skip")
 
 
 def drawn_breakers(pick: Random) -> frozenset[str]:
     share = pick.choice(SHARES)
-    on = [one for one in BREAKERS if pick.random() < (UNNAMED_SHARE if one == UNNAMED else share)]
+    on = [one for one in BREAKERS if pick.random() < (KIND_SHARE if one in KINDS else share)]
+    if CANCELLED in on:
+        return frozenset(on) & KINDS
     return frozenset(on) - ({TWINS, SET_BACK, LOST_MARKERS} if UNNAMED in on else set())
 
 

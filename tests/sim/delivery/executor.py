@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.transaction import TransactionEvent, TransactionReceipt
-from kafka_sink.errors import OperationTimeout
+from kafka_sink.errors import OperationTimeout, TransactionAborted
 from kafka_sink.exactly_once.identity_pool import IdentityPool
 from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.spark.task import IDENTITIES_MAX
@@ -36,6 +36,8 @@ class Executor(Client):
     is_idle = False
     # Set from outside: Spark or a row makes the attempt fail.
     must_fail = False
+    # False: Spark has closed the connection to this process.
+    is_waited_for = True
 
     def begin(self, attempt: Attempt, report: Report) -> None:
         is_reused, self.is_idle = self.is_idle, False
@@ -65,6 +67,12 @@ class Executor(Client):
         self._append(topic_partition, len(rows))
         for index, row in enumerate(rows):
             self.books.wrote(attempt, row, first + index)
+
+    def asks_in_vain(self) -> bool:
+        """Before the process begins a transaction: whether Spark no longer waits for it."""
+        if not self.is_waited_for:
+            self.trace.count("worker of a cancelled job asked in time")
+        return not self.is_waited_for
 
     def kill(self, *, is_silent: bool) -> None:
         super().kill(is_silent=is_silent)
@@ -110,6 +118,8 @@ def _begun(executor: Executor, attempt: Attempt, *, is_reused: bool) -> Script:
         if result.error is not None:
             executor.trace.count("producer could not start over")
             return result.error
+    if executor.asks_in_vain():
+        return TransactionAborted("Spark no longer waits")
     error = yield from _take_identity(executor, attempt)
     if error is not None:
         return error
@@ -154,6 +164,8 @@ def _send(executor: Executor, attempt: Attempt) -> Script:
             yield METADATA_POLL_MS
             continue
         longest = pick.randint(1, executor.plan.batch_records_max)
+        if not attempt.records and executor.asks_in_vain():
+            return None
         portion = tuple(takewhile(partial(batch.may_go_to, topic), rows[:longest]))
         del rows[: len(portion)]
         executor.append_rows(attempt, (topic, pick.randrange(count)), portion)

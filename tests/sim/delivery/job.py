@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 FAILURES_MAX = 4
 ZOMBIE_MS_MAX = 20_000
+# Spark destroys the worker of a cancelled task within 2 s plus spark.python.task.killTimeout.
+DESTROYED_MS_MAX = 4_000
+CLOSED_SHARE = 0.4
+SLOW_MS_MAX = 20_000
 # An executor without a heartbeat for this long counts as dead.
 HEARTBEAT_MS = 3_000
 
@@ -40,6 +44,7 @@ class SparkJob:
         self.batch = batch
         self._query = query
         self._run = run
+        self.is_cancelled = False
         self._pick: Random = stage.dice[f"job {query}"]
         self._tasks = self._divided()
         # Tasks that no core was free for yet.
@@ -113,8 +118,9 @@ class SparkJob:
         delay_ms = self._pick.choice((0, self._pick.randrange(1, ZOMBIE_MS_MAX), ZOMBIE_MS_MAX))
         if delay_ms:
             self.stage.count("attempt goes on as a zombie")
-        attempt = executor.attempt
+        self._kill_later(executor, executor.attempt, delay_ms)
 
+    def _kill_later(self, executor: Executor, attempt: Attempt | None, delay_ms: int) -> None:
         def kill() -> None:
             if executor.attempt is attempt:
                 executor.kill(is_silent=False)
@@ -139,6 +145,27 @@ class SparkJob:
             self._drop_losers(task)
 
     # ---- faults ----
+
+    def cancel(self) -> None:
+        """As cancelJobGroup: Spark fails the job and later destroys the workers of its tasks, which see nothing of it;
+        or it has closed the connection to them, and lets them live."""
+        running = self._running()
+        if self._resume is None or not running:
+            return
+        self.stage.count("fault cancel_job")
+        self.is_cancelled = True
+        self._waiting.clear()
+        for _, attempt, executor in running:
+            self.stage.count("worker of a cancelled job lives on")
+            if self._pick.random() < CLOSED_SHARE:
+                executor.is_waited_for = False
+                if not attempt.records:
+                    # It still computes its first row.
+                    executor.pause(self.stage.loop.now_ms + self._pick.randrange(SLOW_MS_MAX))
+            else:
+                self._kill_later(executor, attempt, self._pick.randrange(DESTROYED_MS_MAX))
+        resume, self._resume = self._resume, None
+        resume(([task.receipt for task in self._tasks if task.receipt is not None], False))
 
     def _running(self) -> list[tuple[_Task, Attempt, Executor]]:
         return [

@@ -6,11 +6,11 @@ some out, to shrink a failure, changes no other draw.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from kafka_sink.options import ProducerOptions
-from tests.sim.delivery.breakers import REPLAY_MISMATCH, UNNAMED, breaker_faults, drawn_breakers
+from tests.sim.delivery.breakers import CANCELLED, REPLAY_MISMATCH, UNNAMED, breaker_faults, drawn_breakers
 from tests.sim.dice import Dice
 from tests.sim.scenario import (
     LINKS,
@@ -118,16 +118,28 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
     if is_impatient := seed % IMPATIENT_EVERY == LEADERLESS_ONLY:
         patience_ms = 1_000
     habits = dice["habits"]
+    options = _options(dice["options"], brokers)
+    leaderless = _leaderless(dice["leaders"], busy_ms, is_only=is_leaderless, is_long=is_impatient)
+    if UNNAMED in breakers:
+        kind = UNNAMED
+    elif CANCELLED in breakers:
+        kind = LABELLED
+    if CANCELLED in breakers:
+        # Nothing may hide a transaction that begins too late: no other fault, no time-out.
+        faults, leaderless, patience_ms = [], [], 120_000
+        # An abort takes some seconds.
+        busy_ms = max(busy_ms, 30_000)
+        options = replace(options, transaction_timeout_ms=60_000)
     return Plan(
         seed=seed,
-        kind=UNNAMED if UNNAMED in breakers else kind,
+        kind=kind,
         brokers=brokers,
         feature_level=version,
         partitions={topic: pick.randint(1, 3) for topic in TOPICS},
         properties=_properties(pick, brokers, version),
         latency_ms=pick.choice((0.5, 2, 10)),
         delay_means_ms=delays,
-        options=_options(dice["options"], brokers),
+        options=options,
         codec=pick.choice(("none", "none", "lz4", "gzip")),
         batches=batches,
         rows_max=pick.choice((4, 12)),
@@ -140,13 +152,7 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         forgetful=pick.choice((0, 0.3, 1)),
         reuse=pick.choice((0, 0.5, 1)),
         busy_ms=busy_ms,
-        faults=in_order(
-            [
-                *faults,
-                *breaker_faults(dice["breakers"], breakers, busy_ms),
-                *_leaderless(dice["leaders"], busy_ms, is_only=is_leaderless, is_long=is_impatient),
-            ]
-        ),
+        faults=in_order([*faults, *breaker_faults(dice["breakers"], breakers, busy_ms), *leaderless]),
         breakers=breakers,
         processes=habits.choice((2, 3, 4)),
         replay_mismatch=habits.choice(REPLAY_MISMATCH),

@@ -26,6 +26,7 @@ from kafka_sink.exactly_once.session import (
 )
 from tests.sim.delivery.books import Batch
 from tests.sim.delivery.breakers import SET_BACK, UNNAMED
+from tests.sim.delivery.cancelled import check_swept
 from tests.sim.delivery.checkpoint import Checkpoint
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.job import SparkJob
@@ -42,6 +43,8 @@ DELIVERED = (Conclusion.DELIVERED, Conclusion.ALREADY_DELIVERED)
 
 
 PAUSE_MS_MAX = 5_000
+# A broker stalls while a job is cancelled.
+STALL_MS = 1_500
 
 
 class Query:
@@ -64,6 +67,7 @@ class Query:
         self.leader_lost_at: Moment | None = None
         self.leader_lost_ms = 0
         self.crashes_before_spark_commits = False
+        self.cancels_next_job = False
         self.downtime_ms = 0
         self.operation: DriverOperation | None = None
         self._pick: Random = stage.dice[f"query {name}"]
@@ -138,7 +142,13 @@ class Query:
     # ---- the driver's operations ----
 
     def _operate(
-        self, session: DriverSession, operation: DriverOperation, batch: Batch | None, receipts: list[TaskReceipt]
+        self,
+        session: DriverSession,
+        operation: DriverOperation,
+        batch: Batch | None,
+        receipts: list[TaskReceipt],
+        *,
+        has_late_tasks: bool = False,
     ) -> Callable[[Resume], None]:
         key = None if batch is None else batch.key
         asked = Asked(operation, session.sink_id, session.run, batch, receipts)
@@ -146,7 +156,7 @@ class Query:
         def begin(resume: Resume) -> None:
             stage = self.stage
             host = self._host()
-            job = Job(operation, key, receipts, stage.loop.now_ms)
+            job = Job(operation, key, receipts, stage.loop.now_ms, has_late_tasks)
             self.operation = operation
             stage.note(f"{self.name} {operation.value} {batch} with {len(receipts)} receipts")
 
@@ -188,7 +198,7 @@ class Query:
 
     def forget_accidents(self) -> None:
         self.crash_at = self.pause_at = self.cut_at = self.leader_lost_at = None
-        self.crashes_before_spark_commits = False
+        self.crashes_before_spark_commits = self.cancels_next_job = False
         self.downtime_ms = 0
 
     def _on_decided(self, phase: Phase) -> None:
@@ -292,9 +302,17 @@ class Query:
     # ---- one batch ----
 
     def _one_batch(self, batch: Batch, *, is_forgetful: bool, is_again: bool = False) -> Script:
-        self.job = SparkJob(self.stage, self.name, batch, self.run)
-        messages, is_complete = yield self.job.start
+        self.job = job = SparkJob(self.stage, self.name, batch, self.run)
+        if self.cancels_next_job:
+            self.cancels_next_job = False
+            self.stage.stall(STALL_MS)
+            self.stage.loop.after(self._pick.randrange(STALL_MS), job.cancel)
+        messages, is_complete = yield job.start
         self.job = None
+        if job.is_cancelled:
+            verdict = yield self._abort_cancelled(batch, messages)
+            check_swept(self.stage, self.run, verdict)
+            return "the job was cancelled"
         if not is_complete:
             yield from self._abort(batch, messages)
             return "a task failed too often"
@@ -344,6 +362,13 @@ class Query:
                 DriverOperation.ABORT if self.stage.plan.kind != UNNAMED else DriverOperation.ABORT_WITHOUT_LEDGER
             )
             yield self._operate(self._session(batch, is_forgetful=True), operation, batch, receipts)
+
+    def _abort_cancelled(self, batch: Batch, receipts: list[TaskReceipt]) -> Callable[[Resume], None]:
+        """Of a batch write, whose run has no other batch: also if no task has given a receipt."""
+        has_decided = self.stage.plan.kind != UNNAMED and any(receipt.transaction is not None for receipt in receipts)
+        operation = DriverOperation.ABORT if has_decided else DriverOperation.ABORT_WITHOUT_LEDGER
+        session = self._session(batch, is_forgetful=True)
+        return self._operate(session, operation, batch, receipts, has_late_tasks=True)
 
     # ---- a lost batch ----
 

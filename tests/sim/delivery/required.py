@@ -6,7 +6,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.sim.delivery.assumptions import LIES
-from tests.sim.delivery.breakers import EXPIRY, FAULTS_OF, LOST_MARKERS, POOL, PROCESSES, SET_BACK, TWINS, UNNAMED
+from tests.sim.delivery.breakers import (
+    CANCELLED,
+    EXPIRY,
+    FAULTS_OF,
+    LOST_MARKERS,
+    POOL,
+    PROCESSES,
+    SET_BACK,
+    TWINS,
+    UNNAMED,
+)  # fmt: skip
 from tests.sim.delivery.breakers import LIES as LYING
 from tests.sim.delivery.leaders import CAUSES
 from tests.sim.delivery.plan import ALL_FAULTS, LEADERLESS
@@ -55,6 +65,10 @@ OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
         "commit without ledger: delivered", "commit without ledger: CommitAborted", "commit without ledger: CommitLost",
         "a write without a ledger is visible in part", "abort without ledger: aborted",
         "abort without ledger: left alone", "driver crashed in commit without ledger",
+    ),
+    CANCELLED: (
+        "worker of a cancelled job lives on", "worker of a cancelled job asked in time",
+        "transaction of a cancelled job swept",
     ),
 }  # fmt: skip
 # The fault slow_connect only makes links slow; "fault slow connect" is counted when a host connects over one.

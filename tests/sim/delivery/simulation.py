@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from random import Random
 from unittest import mock
 
@@ -75,6 +76,7 @@ class DeliverySimulation(Course[Plan]):
         self.stage = Stage(plan, self.dice, self.loop, self.network, self.trace)
         self.stage.books.timed_out = timed_out
         self.stage.on_refused = self._on_refused
+        self.stage.stall = partial(self.faults.pause_broker, self.dice["stalls"])
         self.first = Query("q1", self.stage, self.stage.checkpoints[0])
         # The same query, started again beside the first; and another one under the same sink id.
         self.second: Query | None = None
@@ -218,6 +220,9 @@ class DeliverySimulation(Course[Plan]):
         elif kind == "late_start":
             _, armed = self.armed("overtaken", pick, INIT_PRODUCER_ID.key)
             self.stage.armed_for_tasks.append(armed)
+        elif kind == "cancel_job":
+            query.cancels_next_job = True
+            return False
         elif kind == "crash_before_spark_commits":
             query.crashes_before_spark_commits = True
             return False

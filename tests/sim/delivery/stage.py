@@ -58,6 +58,8 @@ class Stage:
         self.checkpoints = [Checkpoint(QUERY_ID, self, plan.batches)]
         # Called when a query was told that its checkpoint has been set back.
         self.on_refused: Callable[[Query], None] = lambda _query: None
+        # A broker stalls for so many milliseconds.
+        self.stall: Callable[[int], object] = lambda _ms: None
         # After that nothing happens any more that only a fault would cause.
         self.is_healed = False
         self._hosts: Counter[str] = Counter()

@@ -14,7 +14,7 @@ from kafka_sink.exactly_once.preflight import ONGOING, TransactionDescription
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import CommitResult, Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.exactly_once.sweep import LIST_AGAIN_MS, NOT_VERIFIED, sweep_rule
-from tests.unit.exactly_once.driver_bench import LEADERLESS, LOST, QUERY, REFUSED, UNSUPPORTED, Bench
+from tests.unit.exactly_once.driver_bench import LEADERLESS, LOST, REFUSED, UNSUPPORTED, Bench
 
 SINK, NAMED, SINCE_MS = "sink-query", "sink", 1_000
 OWN, REPLACED, OTHER = "1" * 16, "2" * 16, "3" * 16

@@ -11,6 +11,7 @@ from pyspark.sql.types import StringType, StructType
 
 from kafka_sink.errors import ConfigError, LocalProtocolError
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.exactly_once.session import CommitResult, Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import driver, summary
 from kafka_sink.spark.columns import choose_columns
@@ -64,13 +65,20 @@ def test_an_abort_takes_tasks_that_left_no_message_as_they_are(monkeypatch: pyte
     monkeypatch.setattr(driver, "abort_batch", given.append)
     monkeypatch.setattr(summary, "report_aborted", lambda *_, **__: None)
     stream_writer().abort([None, OURS, None], 7)
-    assert [each.receipts for each in given] == [[OURS.receipt]]
+    stream_writer().abort([OURS], 7)
+    assert [each.receipts for each in given] == [[OURS.receipt]] * 2
+    assert [each.has_late_tasks for each in given] == [True, False]
 
 
 def test_an_abort_of_a_stream_without_receipts_asks_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no run whose transactions it could list. With brokers that are down it would wait for them."""
     asked: list[object] = []
-    monkeypatch.setattr(driver, "_use_driver", lambda *given: asked.append(given))
+
+    def use(*given: object) -> CommitResult:
+        asked.append(given)
+        return CommitResult(Conclusion.ABORTED, is_swept=True)
+
+    monkeypatch.setattr(driver, "_use_driver", use)
     monkeypatch.setattr(summary, "report_aborted", lambda *_, **__: None)
     stream_writer().abort([None, None], 7)
     assert asked == []

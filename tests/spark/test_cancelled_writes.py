@@ -1,0 +1,215 @@
+"""A batch write of many small tasks is cancelled while brokers stall: no transaction that a killed task's Python worker
+begins later holds back readers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import NEWEST, or_without_kafka
+from tests.spark.conftest import require_java
+from tests.spark.test_notebooks import kernel_of_this_python
+from tools.foreign_reader import end_offsets
+from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
+
+if TYPE_CHECKING:
+    from jupyter_client.blocking.client import BlockingKernelClient
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parents[2]
+STALL_S = 1.5
+TASKS, ROUNDS = 300, 10
+# A transaction that nobody ends holds readers back for 15 minutes.
+PATIENCE_S = 20
+
+
+@pytest.fixture(scope="module")
+def stalling() -> Iterator[KafkaCluster]:
+    """A node of its own: other tests must not be stopped with it."""
+    with or_without_kafka(KafkaCluster(NEWEST)) as kafka:
+        yield kafka
+
+
+@contextmanager
+def stall(kafka: KafkaCluster) -> Iterator[None]:
+    """What is done here is done while tasks wait for the brokers, which then stall for a while longer."""
+    (node,) = kafka.node_ids
+    kafka.pause(node)
+    try:
+        time.sleep(STALL_S / 3)
+        yield
+        time.sleep(STALL_S * 2 / 3)
+    finally:
+        kafka.resume(node)
+
+
+def ends(kafka: KafkaCluster, topic: str, isolation: str = "read_uncommitted") -> int:
+    return sum(end_offsets(kafka.bootstrap_servers, topic, isolation).values())  # type: ignore[arg-type]
+
+
+def readers_reach_the_end(kafka: KafkaCluster, topic: str) -> bool:
+    return ends(kafka, topic, "read_committed") == ends(kafka, topic)
+
+
+def cancel_while_brokers_stall(
+    spark: SparkSession, kafka: KafkaCluster, topic: str, *, tasks: int, interrupts: bool
+) -> None:
+    """A write in a thread, as of a notebook or a service whose session goes on."""
+    from kafka_sink.spark import register
+
+    failed: list[str] = []
+    kafka.create_topic(topic)
+
+    def write() -> None:
+        register(spark)
+        spark.sparkContext.setJobGroup(topic, topic, interruptOnCancel=interrupts)
+        rows = spark.range(0, tasks * 3, 1, tasks).selectExpr("CAST(id AS STRING) AS value")
+        writer = rows.write.format("pykafka-sink").mode("append").option("topic", topic)
+        try:
+            writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers).save()
+        except Exception as error:
+            failed.append(str(error))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        wait_until(lambda: failed or ends(kafka, topic), "the first task has written")
+        with stall(kafka):
+            spark.sparkContext.cancelJobGroup(topic)
+    finally:
+        thread.join()
+    assert "cancelled" in failed[0], failed[0]
+    wait_until(lambda: readers_reach_the_end(kafka, topic), "readers reach the end", PATIENCE_S)
+
+
+def test_a_write_that_is_cancelled_while_brokers_stall_holds_no_reader_back(
+    spark: SparkSession, stalling: KafkaCluster, topic_name: str
+) -> None:
+    cancel_while_brokers_stall(spark, stalling, topic_name, tasks=40, interrupts=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("interrupts", [False, True], ids=["left to themselves", "interrupted"])
+def test_of_many_cancelled_writes_none_holds_a_reader_back(
+    spark: SparkSession, stalling: KafkaCluster, topic_name: str, interrupts: bool
+) -> None:
+    for number in range(ROUNDS):
+        topic = f"{topic_name}-{number}"
+        cancel_while_brokers_stall(spark, stalling, topic, tasks=TASKS, interrupts=interrupts)
+
+
+# ---- Ctrl-C in a notebook ----
+
+SESSION = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+"""
+# After an interrupted cell the main thread has no active session, in which Spark would find the format.
+WRITE = """
+import kafka_sink
+kafka_sink.register(spark)
+rows = spark.range(0, {rows}, 1, {tasks}).selectExpr("CAST(id AS STRING) AS value")
+writer = rows.write.format("pykafka-sink").mode("append").option("topic", "{topic}")
+writer.option("kafka.bootstrap.servers", "{servers}").save()
+"""
+
+
+@pytest.fixture
+def notebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[BlockingKernelClient, Callable[[], None]]]:
+    """A kernel, and what the stop button does."""
+    require_java()
+    from jupyter_client.manager import KernelManager
+
+    monkeypatch.setenv("JUPYTER_DATA_DIR", kernel_of_this_python(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    manager = KernelManager(kernel_name="here")
+    manager.start_kernel(cwd=str(tmp_path))
+    client = manager.blocking_client()
+    client.start_channels()
+    try:
+        client.wait_for_ready(timeout=120)
+        yield client, manager.interrupt_kernel
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.filterwarnings("default")
+def test_a_cell_that_is_interrupted_while_brokers_stall_holds_no_reader_back(
+    notebook: tuple[BlockingKernelClient, Callable[[], None]], stalling: KafkaCluster, topic_name: str
+) -> None:
+    client, interrupt = notebook
+    client.execute_interactive(SESSION, timeout=300)
+    for number in range(ROUNDS):
+        topic = f"{topic_name}-{number}"
+        stalling.create_topic(topic)
+        servers = stalling.bootstrap_servers
+        asked = client.execute(WRITE.format(rows=TASKS * 3, tasks=TASKS, topic=topic, servers=servers))
+        wait_until(lambda: ends(stalling, topic), "the first task has written")  # noqa: B023
+        with stall(stalling):
+            interrupt()
+        reply = client.get_shell_msg(timeout=120)
+        assert reply["parent_header"]["msg_id"] == asked and reply["content"]["ename"] == "KeyboardInterrupt"
+        wait_until(lambda: readers_reach_the_end(stalling, topic), "readers reach the end", PATIENCE_S)  # noqa: B023
+
+
+# ---- what a task sees of Spark ----
+
+LOOK = """
+import json
+from pyspark.sql import SparkSession
+
+def look(rows):
+    from kafka_sink.spark.listening import _connection, is_spark_waiting
+    before = [_connection() is not None, is_spark_waiting()]
+    list(rows)
+    return [before, [_connection() is not None, is_spark_waiting()]]
+
+spark = SparkSession.builder.getOrCreate()
+for _ in range(2):
+    print("looks", json.dumps(spark.sparkContext.parallelize(range(10_000), 4).mapPartitions(look).collect()))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"spark.python.unix.domain.socket.enabled": "false"},
+        {"spark.python.unix.domain.socket.enabled": "true"},
+        {"spark.python.worker.reuse": "false", "spark.python.use.daemon": "false"},
+        {"spark.python.udf.pipelined.enabled": "true"},
+    ],
+    ids=["tcp", "unix", "short-lived", "pipelined"],
+)
+def test_a_task_finds_its_connection_to_spark_which_stays_open_after_the_last_row(settings: dict[str, str]) -> None:
+    require_java()
+    settings = {**settings, "spark.master": "local[2]", "spark.ui.enabled": "false"}
+    arguments = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": " ".join([*arguments, "pyspark-shell"]),
+    }
+    run = subprocess.run([sys.executable, "-c", LOOK], env=environment, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr[-5_000:]
+    looks = [json.loads(line.removeprefix("looks ")) for line in run.stdout.splitlines() if line.startswith("looks ")]
+    assert looks == [[[True, True]] * 8] * 2
