@@ -9,8 +9,8 @@ offset than the task's first row.
 The leaders are asked in parallel with the coordinators. Where they do not answer (Read on the topic is missing, brokers
 before Kafka 2.8, servers without DescribeProducers), or tell of too many producers to be asked each time, only the
 coordinator's list of partitions is compared. That finds every abort of a transaction but three: a marker of Kafka's
-own tool; in transaction version 1 an abort that is followed by a late copy of the task's AddPartitionsToTxn; in version 2
-an abort by the rules of version 1, as from an old client, after which the task writes to all of its partitions again.
+own tool; in version 1 an abort that is followed by a late copy of the task's AddPartitionsToTxn; in version 2 an abort
+by the rules of version 1, as from an old client, after which the task writes to all of its partitions again.
 """
 
 from __future__ import annotations

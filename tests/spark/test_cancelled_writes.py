@@ -116,7 +116,10 @@ SESSION = """
 from pyspark.sql import SparkSession
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 """
+# After an interrupted cell the main thread has no active session, in which Spark would find the format.
 WRITE = """
+import kafka_sink
+kafka_sink.register(spark)
 rows = spark.range(0, {rows}, 1, {tasks}).selectExpr("CAST(id AS STRING) AS value")
 writer = rows.write.format("pykafka-sink").mode("append").option("topic", "{topic}")
 writer.option("kafka.bootstrap.servers", "{servers}").save()
