@@ -84,6 +84,12 @@ def refused_trigger() -> None:
     raise continuous_error()
 
 
+def file_that_is_not_allowed() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYKAFKA_SINK_FILES", "none")
+        read_file("ssl.truststore.location", "/etc/ca.pem")
+
+
 RAISED: dict[str, Callable[[], object]] = {
     "PKS-1001": lambda: sink(tpoic="t"),
     "PKS-1002": lambda: sink(record_errors="ignore"),
@@ -100,6 +106,8 @@ RAISED: dict[str, Callable[[], object]] = {
     "PKS-1013": lambda: sink(preset="msk-provisioned"),
     "PKS-1014": lambda: sink(topic="t", topic_partitions="3"),
     "PKS-1015": lambda: sink(topic="t", traceparent_task="true"),
+    "PKS-1016": lambda: sink(kafka_sasl_password="x"),
+    "PKS-1017": file_that_is_not_allowed,
     "PKS-1101": lambda: KafkaSinkDataSource({}).schema(),
     "PKS-1102": lambda: KafkaSinkDataSource({}).writer(VALUE, True),
     "PKS-1103": lambda: KafkaSinkDataSource(SERVERS).streamWriter(VALUE, False),
