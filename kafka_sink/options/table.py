@@ -259,8 +259,9 @@ SECURITY_OPTIONS = (
     _refusal("ssl.trustmanager.algorithm", "JVM algorithm for trust.", _JVM, default="PKIX"),
     _row("ssl.certificate.location", PemPath(), f"{_PEM_FILE} with the client's own certificates.", origin=_RD),
     _row("ssl.key.location", PemPath(), f"{_PEM_FILE} with the client's own key.", origin=_RD),
-    _row("ssl.crl.location", PemPath(), f"{_PEM_FILE} with lists of revoked certificates. Every authority that signed "
-         "a broker's certificate needs a list; otherwise every connection fails.", origin=_RD),
+    _row("ssl.crl.location", PemPath(), f"{_PEM_FILE} with lists of revoked certificates, one of each "
+         "authority in the chain of a broker's certificate, the root included; without one of them every connection "
+         "fails.", origin=_RD),
     _flag("enable.ssl.certificate.verification", "false: accept any certificate. An attacker on the network can then "
           "read and change all data, including credentials.", origin=_RD),
     # Authentication.
