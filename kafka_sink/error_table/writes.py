@@ -209,6 +209,16 @@ FIGURES_MISSING = _of_spark(
     data="Reading metrics writes nothing.",
     page="metrics.md#notebooks",
 )
+VERSIONS_DIFFER = _of_spark(
+    "PKS-1110", "two versions of the package in one write",
+    "The process that planned a write and the process of a task or of the commit import different versions of this "
+    "package. The text names both, and their folders.",
+    "Install one version everywhere. Look for a second one in PYTHONPATH, --py-files, spark.submit.pyFiles and the "
+    "image. Where the older one does not compare yet, Python says: No module named 'kafka_sink.spark.same_version'.",
+    ("this write was planned by pykafka-sink",),
+    data="Nothing was written: the version is compared before the first row.",
+    page="troubleshooting.md",
+)
 # ---- 12xx: columns ----
 _of_columns = partial(ErrorEntry, data=BEFORE)
 VALUE_MISSING = _of_columns(

@@ -46,6 +46,7 @@ from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.datasource import KafkaSinkDataSource
 from kafka_sink.spark.first_line import HIDE_TRACEBACK, explain_to_spark
 from kafka_sink.spark.place import place_in_stream
+from kafka_sink.spark.same_version import unpickle
 from kafka_sink.spark.triggers import continuous_error
 from tools.error_reference import CHAPTERS, PATH, main
 
@@ -117,6 +118,7 @@ RAISED: dict[str, Callable[[], object]] = {
     "PKS-1107": lambda: batch_of_task(BatchKey("", "7"), "sink", None, None),
     "PKS-1108": lambda: place_in_stream(None),
     "PKS-1109": lambda: sink_metrics("driver:9400"),
+    "PKS-1110": lambda: unpickle("0.0.1", "/elsewhere", b""),
     "PKS-1201": lambda: choose_columns(StructType([StructField("Value", StringType())]), "t"),
     "PKS-1202": lambda: choose_columns(VALUE, None),
     "PKS-1203": lambda: choose_columns(StructType([StructField("value", IntegerType())]), "t"),
