@@ -1,5 +1,7 @@
-# Each target creates .venv if it does not exist. PYTHON names the interpreter for it (3.10 or newer).
+# Each target creates .venv if it does not exist. PYTHON names the interpreter for it (3.10 or newer). With HASHED=1, as
+# continuous integration and releases do, pip installs only files with the hashes of requirements-*.txt (tools/lock.py).
 PYTHON ?= python3
+HASHED ?=
 BIN := .venv/bin
 READY := .venv/.installed
 .PHONY: demo site test coverage check unit sim fuzz fuzz-guided gssapi integration spark slow compat chaos soak streams bench zip release clean
@@ -84,11 +86,20 @@ release: $(READY)
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-$(READY): setup.py constraints.txt
+PIP := $(BIN)/pip install -q --disable-pip-version-check
+# Build tools first: nothing is built in an environment of its own, whose packages nobody has pinned. compat adds a plain
+# path, because Spark finds data sources by searching folders; setuptools warns about it.
+EDITABLE := --no-build-isolation --config-settings editable_mode=compat -e
+$(READY): setup.py constraints.txt requirements-release.txt requirements-dev.txt
 	@echo "Installing into .venv, once: half a minute with a fast network"
 	@# pip comes last: a folder without it is that of an attempt that failed (no python3-venv) or was interrupted.
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt pip setuptools wheel
-	@# compat adds a plain path, because Spark finds data sources by searching folders. setuptools warns about it.
-	PYTHONWARNINGS=ignore $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation --config-settings editable_mode=compat -e '.[dev]'
+ifeq ($(HASHED),1)
+	$(PIP) --require-hashes -r requirements-release.txt
+	$(PIP) --require-hashes --no-build-isolation -r requirements-dev.txt
+	PYTHONWARNINGS=ignore $(PIP) --no-deps $(EDITABLE) .
+else
+	$(PIP) -c constraints.txt pip setuptools wheel
+	PYTHONWARNINGS=ignore $(PIP) -c constraints.txt $(EDITABLE) '.[dev]'
+endif
 	@touch $(READY)

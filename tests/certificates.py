@@ -27,22 +27,31 @@ class Issued:
 
 
 class Authority:
-    def __init__(self, folder: Path, name: str = "authority") -> None:
+    def __init__(self, folder: Path, name: str = "authority", signed_by: Authority | None = None) -> None:
         self._folder = folder
+        # The certificates between what it issues and the root, in PEM.
+        self._above = b""
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         constraints = x509.BasicConstraints(ca=True, path_length=None)
         usage = _usage(signs_certificates=True)
-        builder = self._builder(self._name, self._key.public_key(), NOW - DAY, NOW + 30 * DAY)
+        issuer = signed_by or self
+        builder = self._builder(self._name, self._key.public_key(), NOW - DAY, NOW + 30 * DAY, issuer._name)
         builder = builder.add_extension(constraints, critical=True).add_extension(usage, critical=True)
         identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
-        self._certificate = builder.add_extension(identifier, critical=False).sign(self._key, hashes.SHA256())
+        self._certificate = builder.add_extension(identifier, critical=False).sign(issuer._key, hashes.SHA256())
         self.path = folder / f"{name}.pem"
         self.path.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
 
     @property
     def text(self) -> str:
         return self.path.read_text()
+
+    def issue_authority(self, name: str) -> Authority:
+        """An intermediate authority. What it issues has its certificate in `chain`."""
+        made = Authority(self._folder, name, signed_by=self)
+        made._above = made._certificate.public_bytes(serialization.Encoding.PEM) + self._above
+        return made
 
     def issue(
         self,
@@ -65,7 +74,7 @@ class Authority:
         builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
         builder = builder.add_extension(_usage(signs_certificates=False), critical=True)
         certificate = builder.sign(key if is_self_signed else self._key, hashes.SHA256())
-        chain = certificate.public_bytes(serialization.Encoding.PEM)
+        chain = certificate.public_bytes(serialization.Encoding.PEM) + self._above
         hiding = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
         private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, hiding)
         paths = [self._folder / f"{name}-{part}.pem" for part in ("chain", "key", "both")]
@@ -73,13 +82,17 @@ class Authority:
             path.write_bytes(content)
         return Issued(certificate, *paths)
 
-    def revoke(self, *issued: Issued) -> Path:
+    @property
+    def certificate(self) -> x509.Certificate:
+        return self._certificate
+
+    def revoke(self, *issued: Issued | Authority) -> Path:
         """Writes a revocation list that contains these certificates."""
         builder = x509.CertificateRevocationListBuilder(self._name, NOW - DAY, NOW + DAY)
         for each in issued:
             number = each.certificate.serial_number
             builder = builder.add_revoked_certificate(x509.RevokedCertificateBuilder(number, NOW - DAY).build())
-        path = self._folder / f"revoked-{len(issued)}.pem"
+        path = self._folder / f"revoked-{self.path.stem}-{len(issued)}.pem"
         path.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
         return path
 

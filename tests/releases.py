@@ -1,11 +1,15 @@
-"""An earlier release, unpacked from the history of this clone, for tests of an upgrade."""
+"""Other releases, for tests of upgrades and of two releases at once."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from kafka_sink.version import VERSION
+from tools.make_zip import PACKAGES, write_zip
 
 ROOT = Path(__file__).parents[1]
 # The last commit before the query id became a part of the sink id: decisions are stored under the sink id alone.
@@ -22,3 +26,28 @@ def release_of(commit: str, folder: Path) -> Path:
     folder.mkdir()
     subprocess.run(["tar", "x", "-C", str(folder)], input=archive.stdout, check=True)
     return folder
+
+
+def other_release(folder: Path, version: str, *, compares_versions: bool = True) -> Path:
+    """A zip for --py-files of this code under another version; or one from before writers compared versions."""
+    sources = folder / "sources"
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, sources / package, ignore=shutil.ignore_patterns("__pycache__"))
+    _replace(sources / "kafka_sink" / "version.py", f'VERSION = "{VERSION}"', f'VERSION = "{version}"')
+    if not compares_versions:
+        (sources / "kafka_sink" / "spark" / "same_version.py").unlink()
+        writer = sources / "kafka_sink" / "spark" / "writer.py"
+        _replace(writer, "from kafka_sink.spark.same_version import SameVersion\n", "")
+        _replace(writer, "class TaskWriter(SameVersion):", "class TaskWriter:")
+        source = sources / "kafka_sink" / "spark" / "datasource.py"
+        _replace(source, "from kafka_sink.spark.same_version import SameVersionMeta\n", "")
+        _replace(source, "(DataSource, metaclass=SameVersionMeta)", "(DataSource)")
+    archive = folder / "other.zip"
+    write_zip(archive, sources)
+    return archive
+
+
+def _replace(path: Path, text: str, other: str) -> None:
+    before = path.read_text()
+    assert text in before
+    path.write_text(before.replace(text, other))

@@ -66,7 +66,7 @@ SPARK_TESTS: Mapping[str, tuple[str, ...]] = {
     "pipelines": ("tests/compat/test_pipelines.py",),
     "triggers": ("tests/compat/test_triggers.py",),
     # A process has either classic sessions or Connect sessions, so the last file runs alone.
-    "Connect": ("tests/compat/test_connect.py",),
+    "Connect": ("tests/compat/test_connect.py", "tests/compat/test_connect_canary.py"),
 }
 ALONE = frozenset({"Connect"})
 # Packages that the tests above need besides PySpark, in the versions of constraints.txt.

@@ -15,6 +15,7 @@ import importlib.util
 import marshal
 import sys
 import zipfile
+from collections import Counter
 from pathlib import Path
 
 from kafka_sink.version import VERSION
@@ -33,13 +34,31 @@ _NOT_CHECKED = (1).to_bytes(4, "little")
 
 def write_zip(target: Path, root: Path = ROOT) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    files = [path for package in PACKAGES for path in (root / package).rglob("*") if _belongs(path, root)]
     with zipfile.ZipFile(target, "w") as archive:
-        for path in sorted(files):
+        for path in _sources(root):
             name, content = path.relative_to(root).as_posix(), path.read_bytes()
             _add(archive, name, content)
             if path.suffix == ".py":
                 _add(archive, f"{name}c", _compile(name, content))
+
+
+def differences(archive: Path, root: Path = ROOT) -> list[str]:
+    """Names in the zip, or missing there, that are not exactly what these sources make."""
+    wanted = {}
+    for path in _sources(root):
+        name, content = path.relative_to(root).as_posix(), path.read_bytes()
+        wanted[name] = content
+        if path.suffix == ".py":
+            wanted[f"{name}c"] = _compile(name, content)
+    with zipfile.ZipFile(archive) as opened:
+        names = opened.namelist()
+        found = {name: opened.read(name) for name in names}
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    return sorted({*twice, *(name for name in found.keys() | wanted.keys() if found.get(name) != wanted.get(name))})
+
+
+def _sources(root: Path) -> list[Path]:
+    return sorted(path for package in PACKAGES for path in (root / package).rglob("*") if _belongs(path, root))
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:

@@ -2,7 +2,8 @@
 
 It writes to dist/: sdist, wheel, the zip for --py-files, an SBOM (CycloneDX) of a fresh installation, SHA256SUMS. They
 are built from the files of the last commit, in two folders, and every file has the time of that commit; any difference
-is an error. Nothing is uploaded: .github/workflows/release.yml does that from a tag.
+is an error. The zip must have the sources of that commit and nothing else. Nothing is uploaded:
+.github/workflows/release.yml does that from a tag.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.make_zip import write_zip
+from tools.make_zip import differences, write_zip
 
 ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
 WORK = ROOT / "build" / "release"
 TOOLS = ["build", "twine", "cyclonedx-bom", "setuptools", "wheel"]
+# Their files, by tools/lock.py: what builds the published files is not chosen by an index.
+HASHED_TOOLS = "requirements-release.txt"
 ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.7"
 PYTHONS = range(10, 20)
 
@@ -58,7 +61,7 @@ def _release() -> None:
     shutil.rmtree(DIST, ignore_errors=True)
     for folder in (WORK, DIST):
         folder.mkdir(parents=True)
-    tools = _environment(WORK / "tools", Path(sys.executable), ["-c", str(ROOT / "constraints.txt"), *TOOLS])
+    tools = _environment(WORK / "tools", Path(sys.executable), ["--require-hashes", "-r", str(ROOT / HASHED_TOOLS)])
     epoch = int(_output("git", "log", "-1", "--format=%ct"))
     first, second = (_build(WORK / name, tools, epoch) for name in ("first", "second"))
     _compare(first, second)
@@ -66,7 +69,10 @@ def _release() -> None:
         shutil.copy(path, DIST)
     _say("built twice, with identical bytes: " + ", ".join(path.name for path in first))
     wheel = next(DIST.glob("*.whl"))
-    write_zip(DIST / wheel.name.replace("-py3-none-any.whl", ".zip"))
+    archive = DIST / wheel.name.replace("-py3-none-any.whl", ".zip")
+    write_zip(archive, WORK / "first" / "source")
+    if problems := differences(archive, WORK / "second" / "source"):
+        raise ReleaseFailed(f"{archive.name} is not made of the sources of the last commit: {', '.join(problems)}")
     _run(tools, "-m", "twine", "check", "--strict", *map(str, [wheel, *DIST.glob("*.tar.gz")]))
     _lint_workflows()
     installed = [_install(python, wheel) for python in pythons()]

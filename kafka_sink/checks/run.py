@@ -22,6 +22,8 @@ from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.io.side_by_side import call_side_by_side
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.presets import PRESETS
+from kafka_sink.options.secret_options import literal_secrets
+from kafka_sink.spark.shown_secrets import is_of_connect, shown_secrets_text
 
 TIMEOUT_S = 2.0
 ClusterProbe = Callable[[CheckedJob, Client], Iterable[ProbeResult]]
@@ -65,13 +67,16 @@ def check(
         findings = [fail("options", " ".join(each.splitlines()), "docs/options.md") for each in problems or [title]]
         return _make_report([*findings, *environment.environment(session)])
     job = CheckedJob(settings, parsed, schema, timeout_s, probe_write)
-    return _make_report([*_check_options(job), *_run_probes(job, session)])
+    return _make_report([*_check_options(job, session), *_run_probes(job, session)])
 
 
-def _check_options(job: CheckedJob) -> Iterator[ProbeResult]:
+def _check_options(job: CheckedJob, session: Any | None) -> Iterator[ProbeResult]:
+    shown = literal_secrets(job.settings) if is_of_connect(session) else []
+    if shown:
+        yield warn("options", shown_secrets_text(shown), "docs/security.md")
     for notice in job.options.notices:
         yield warn("options", notice, "docs/options.md")
-    if not job.options.notices:
+    if not job.options.notices and not shown:
         yield ok("options", f"{len(job.settings)} options, all known")
     if job.options.preset is not None:
         preset = PRESETS[job.options.preset]

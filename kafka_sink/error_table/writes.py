@@ -116,6 +116,24 @@ TELLING_OPTION = _of_options(
     ("is set, and nothing uses it without", "lineage.api.key.file needs a lineage.url with https://"),
     page="metrics.md",
 )
+CREDENTIALS_IN_CLEAR = _of_options(
+    "PKS-1016", "credentials over a connection without encryption",
+    "A password, a token or another credential would cross the network in clear, or is set for a connection that "
+    "neither encrypts nor logs in (security.protocol=PLAINTEXT, which is the default).",
+    "Set kafka.security.protocol=SASL_SSL and the port of that listener, or schema.registry.url with https://. In a "
+    "network that nobody else can read, kafka.allow.plaintext.credentials=true or "
+    "schema.registry.allow.plaintext.credentials=true allows it. Addresses of the same host need neither.",
+    ("would cross the network in clear", "neither encrypts nor logs in"),
+    page="security.md",
+)
+NOT_ALLOWED_HERE = _of_options(
+    "PKS-1017", "file or variable not allowed here",
+    "An option names a file or refers to a variable, and the operator of this Spark allows only others, by the "
+    "environment variables PYKAFKA_SINK_FILES and PYKAFKA_SINK_VARIABLES of driver or executors.",
+    "Use one that the text allows, or ask the operator.",
+    ("that is not allowed on this host",),
+    page="security.md",
+)
 # ---- 11xx: Spark ----
 _of_spark = partial(ErrorEntry, data=BEFORE)
 
@@ -190,6 +208,16 @@ FIGURES_MISSING = _of_spark(
     ("this session is one of Spark Connect", "this session has no running Spark application", "no figures at"),
     data="Reading metrics writes nothing.",
     page="metrics.md#notebooks",
+)
+VERSIONS_DIFFER = _of_spark(
+    "PKS-1110", "two versions of the package in one write",
+    "The process that planned a write and the process of a task or of the commit import different versions of this "
+    "package. The text names both, and their folders.",
+    "Install one version everywhere. Look for a second one in PYTHONPATH, --py-files, spark.submit.pyFiles and the "
+    "image. Where the older one does not compare yet, Python says: No module named 'kafka_sink.spark.same_version'.",
+    ("this write was planned by pykafka-sink",),
+    data="Nothing was written: the version is compared before the first row.",
+    page="troubleshooting.md",
 )
 # ---- 12xx: columns ----
 _of_columns = partial(ErrorEntry, data=BEFORE)

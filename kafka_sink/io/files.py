@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kafka_sink.error_table.writes import FILE_UNREADABLE
 from kafka_sink.errors import ConfigError
+from kafka_sink.io.operator_rules import check_variable_is_allowed, file_error, is_allowed_file
 from kafka_sink.io.plain_connection import NO_DESCRIPTOR_ERRNOS, failure_of
 from kafka_sink.options.properties import parse_properties
 from kafka_sink.security.reference import replace_references
@@ -44,10 +45,13 @@ def locate_file(option: str, name: str) -> Path:
         here = _working_folder()
         places = [] if here is None else [Path(here) / path]
         places += [Path(folder) / path.name for folder in (each() for each in _more_folders) if folder is not None]
-    for place in places:
+    allowed = [place for place in places if is_allowed_file(place)]
+    if places and not allowed:
+        raise file_error(option)
+    for place in allowed:
         if os.path.exists(place):  # unlike the method of a path it never raises
             return place
-    looked = ", ".join(str(place.parent) for place in places) or "the working directory, which was deleted"
+    looked = ", ".join(str(place.parent) for place in allowed) or "the working directory, which was deleted"
     raise ConfigError(
         f"{option}={name}: there is no such file in {looked}. The file has to be on every host that connects; with "
         "spark-submit --files FILE name it here without its folder",
@@ -77,6 +81,7 @@ def resolve_references(option: str, text: str) -> str:
 
     def look_up(provider: str, place: str) -> str | None:
         if provider == "env":
+            check_variable_is_allowed(option, place)
             return os.environ.get(place)
         name, _, key = place.rpartition(":")
         if not name:

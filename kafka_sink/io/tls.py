@@ -22,6 +22,8 @@ from kafka_sink.options.values import TLS_13_SUITES, conversion_hint
 
 _LOGGER = logging.getLogger("kafka_sink")
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+# Suites in which the broker proves nothing or nothing is encrypted, even if the list has them (ALL, aNULL).
+_NEVER = ("!aNULL", "!eNULL")
 _PEM = b"-----BEGIN "
 # The first byte of DER-encoded data, such as PKCS12.
 _DER = b"\x30"
@@ -64,7 +66,8 @@ def tls_context(options: ProducerOptions) -> ssl.SSLContext:
     if options.ssl_crl_location is not None:
         lists = _read_pem("ssl.crl.location", options.ssl_crl_location, "crl")
         _load_trust(context, f"ssl.crl.location={options.ssl_crl_location}", lists)
-        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+        # Each certificate of the chain: a revoked authority could have signed anything.
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
     _load_own_certificate(context, options)
     context.check_hostname = bool(options.ssl_endpoint_identification_algorithm)
     if not options.enable_ssl_certificate_verification:
@@ -98,7 +101,7 @@ def _choose_versions(context: ssl.SSLContext, options: ProducerOptions) -> None:
         if not versions:
             raise ConfigError("ssl.cipher.suites has no suite for the versions of ssl.enabled.protocols", KEY_FILE)
         try:
-            context.set_ciphers(":".join(older) if older else "DEFAULT")
+            context.set_ciphers(":".join((*(older or ("DEFAULT",)), *_NEVER)))
         except ssl.SSLError:
             raise ConfigError("ssl.cipher.suites: OpenSSL knows none of these suites", KEY_FILE) from None
     context.minimum_version, context.maximum_version = _VERSIONS[versions[0]], _VERSIONS[versions[-1]]

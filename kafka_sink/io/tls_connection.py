@@ -30,7 +30,8 @@ _TRUST = (
     "set ssl.truststore.location (or ssl.truststore.certificates) to the certificate of the authority that signed it"
 )
 _CERTIFICATE_FAULTS = {
-    3: "there is no list of revoked certificates from its authority: ssl.crl.location has to hold one",
+    3: "there is no list of revoked certificates from an authority of its chain: ssl.crl.location has to hold one of "
+    "each, the root included",
     9: "it is not valid yet: compare the clocks of this host and of whoever made it",
     10: "it has expired: the broker needs a new one",
     12: "the list of revoked certificates is out of date: renew the file of ssl.crl.location",
@@ -38,7 +39,7 @@ _CERTIFICATE_FAULTS = {
     19: f"it ends in an authority that is not trusted here: {_TRUST}",
     20: f"it was signed by an authority that is not trusted here: {_TRUST}",
     21: f"its chain is incomplete: {_TRUST}, or have the broker send the whole chain",
-    23: "it was revoked: the broker needs a new one",
+    23: "it was revoked, or an authority of its chain was: the broker needs a new one",
     24: "it was signed by a certificate that is no authority",
     26: "it is not meant for servers: its extended key usage has to contain serverAuth",
     62: "it is for another host name",

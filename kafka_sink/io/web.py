@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import http.client
 import io
-import ipaddress
 import socket
 import ssl
 import time
@@ -21,6 +20,7 @@ from typing import Any, TypeVar
 from kafka_sink.errors import ConfigError, TransportError, foreign_text
 from kafka_sink.frozen import frozen
 from kafka_sink.options import ProducerOptions
+from kafka_sink.security.this_host import is_loopback
 
 PIECE_BYTES = 64 * 1024
 
@@ -196,19 +196,12 @@ def check_is_safe(what: str, url: str) -> None:
         )
     if parts.scheme == "https" and parts.hostname:
         return
-    if parts.scheme == "http" and _is_this_host(parts.hostname or ""):
+    if parts.scheme == "http" and is_loopback(parts.hostname or ""):
         return
     raise ConfigError(
         f"{what} must begin with https://, because secrets are sent there; http:// is taken for an address of this "
         "host only, such as 127.0.0.1"
     )
-
-
-def _is_this_host(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def redact_url(url: str) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import time
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -19,6 +21,7 @@ from kafka_sink.options.sink_options import TelemetryOptions
 
 PATH = "/api/v1/lineage"
 ANSWER_BYTES_MAX = 64 * 1024
+LOCK_S, PAUSE_S = 2.0, 0.005
 _KEY_FILE = "lineage.api.key.file"
 
 
@@ -31,19 +34,34 @@ def send(telemetry: TelemetryOptions, report: BatchReport, event_type: str, opti
 
 
 def append_line(path: str, text: str) -> None:
-    """Appends in one write, so that lines of several processes do not mix. A full disk takes a part of it, which
-    must not stay: the next event would continue that line."""
+    """Appends under a lock, so that lines of several processes do not mix. A full disk takes a part of the line, which
+    must not stay: the next event would continue it. The lock is held until it is cut off; without it the cut would be
+    in a line that another process has appended since."""
     line, written = text.encode() + b"\n", 0
     opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        while written < len(line):
-            written += os.write(opened, line[written:])
-    except OSError:
-        if written:
-            os.ftruncate(opened, os.fstat(opened).st_size - written)
-        raise
+        _lock(opened)
+        try:
+            while written < len(line):
+                written += os.write(opened, line[written:])
+        except OSError:
+            if written:
+                os.ftruncate(opened, os.fstat(opened).st_size - written)
+            raise
     finally:
         os.close(opened)
+
+
+def _lock(opened: int) -> None:
+    """Until the file is closed. A holder needs microseconds, unless it was stopped, and a commit must go on."""
+    deadline_s = time.monotonic() + LOCK_S
+    while True:
+        try:
+            return fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(PAUSE_S)
 
 
 def _post(url: str, text: str, telemetry: TelemetryOptions, options: ProducerOptions) -> None:

@@ -92,8 +92,9 @@ def application_folder_of(spark: SparkSession) -> str:
     jvm = getattr(spark, "_jvm", None)
     if jvm is None:
         raise ConfigError(
-            "this session is one of Spark Connect, whose driver may be on another host: set metrics.prometheus.port on "
-            'the stream and call sink_metrics("http://<the driver\'s host>:<that port>")',
+            "this session is one of Spark Connect, whose driver may be on another host: set metrics.prometheus.port "
+            "and metrics.prometheus.address on the stream and call "
+            'sink_metrics("http://<the driver\'s host>:<that port>")',
             FIGURES_MISSING,
         )
     found: Any = None

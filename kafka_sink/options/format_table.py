@@ -22,6 +22,7 @@ from kafka_sink.options.option import Option
 from kafka_sink.options.values import (
     FUNCTION_NAME,
     NOT_EMPTY,
+    SECRET,
     Choice,
     Converted,
     Flag,
@@ -104,6 +105,10 @@ def _text(name: str, meaning: str) -> Option:
     return Option(name, NOT_EMPTY, meaning)
 
 
+def _secret(name: str, meaning: str) -> Option:
+    return Option(name, SECRET, meaning)
+
+
 _FORMATS = (
     _row("value.format", None, Choice(FORMATS), "How values are written. avro, protobuf and json-schema: with a "
          "schema, and with the schema id for readers of the registry. json: like to_json, except for times and some "
@@ -132,19 +137,21 @@ _REGISTRY = (
     _row(f"{REGISTRY}latest.cache.ttl.sec", -1, Whole(0, besides=-1), "How long a planning process caches the latest "
          "version of a subject; -1: as long as the process runs. All other answers of a registry never change."),
     # Logins.
+    _row(f"{REGISTRY}allow.plaintext.credentials", False, Flag(), "Allow credentials to be sent to another host over "
+         "http://. false: they are refused."),
     _row(f"{REGISTRY}basic.auth.credentials.source", None, Choice((USER_INFO, SASL_INHERIT)), "USER_INFO: the "
          "credentials of basic.auth.user.info; the default if that option is set. SASL_INHERIT: user and password of "
          "the connection to Kafka."),
-    _text(f"{REGISTRY}basic.auth.user.info", "user:password, or API key:secret."),
+    _secret(f"{REGISTRY}basic.auth.user.info", "user:password, or API key:secret."),
     _row(f"{REGISTRY}bearer.auth.credentials.source", None,
          Choice((STATIC_TOKEN, OAUTHBEARER, SASL_OAUTHBEARER_INHERIT, CUSTOM)), "STATIC_TOKEN: bearer.auth.token. "
          "OAUTHBEARER: tokens from bearer.auth.issuer.endpoint.url. SASL_OAUTHBEARER_INHERIT: tokens of the connection "
          "to Kafka. CUSTOM: tokens from bearer.auth.token.provider."),
-    _text(f"{REGISTRY}bearer.auth.token", "A token that stays valid for as long as the query plans batches."),
+    _secret(f"{REGISTRY}bearer.auth.token", "A token that stays valid for as long as the query plans batches."),
     _text(f"{REGISTRY}bearer.auth.issuer.endpoint.url", "URL of the token endpoint for client id and secret. https, or "
           "http for an address of this host."),
     _text(f"{REGISTRY}bearer.auth.client.id", "OAUTHBEARER: client id."),
-    _text(f"{REGISTRY}bearer.auth.client.secret", "OAUTHBEARER: client secret."),
+    _secret(f"{REGISTRY}bearer.auth.client.secret", "OAUTHBEARER: client secret."),
     _text(f"{REGISTRY}bearer.auth.scope", "OAUTHBEARER: scope to request."),
     _row(f"{REGISTRY}bearer.auth.token.provider", None, FUNCTION_NAME, "CUSTOM: a function without arguments that "
          "returns the token as text. It is called on the driver."),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from kafka_sink.frozen import frozen
-from kafka_sink.options.values import Rule
+from kafka_sink.options.values import Rule, Secret
 
 
 class Treatment(Enum):
@@ -39,6 +39,10 @@ class Option:
     instead: str = ""
     is_required: bool = False
     deprecation: str = ""
+
+    @property
+    def is_secret(self) -> bool:
+        return isinstance(self.rule, Secret)
 
 
 @frozen

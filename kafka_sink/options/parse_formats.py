@@ -6,12 +6,12 @@ TLS and token endpoints are parsed by the producer's rules: `schema.registry.ssl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from kafka_sink.error_table.commits import SCHEMA_MISSING
-from kafka_sink.error_table.writes import OPTION_UNKNOWN, OPTIONS_CONTRADICT
+from kafka_sink.error_table.writes import CREDENTIALS_IN_CLEAR, OPTION_UNKNOWN, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.format_names import (
     EVERY_COLUMN,
@@ -43,6 +43,7 @@ from kafka_sink.registry.request import LATEST
 from kafka_sink.registry.resolution import SchemaQuery
 from kafka_sink.registry.subject import add_context
 from kafka_sink.security.mechanisms import WITH_PASSWORD
+from kafka_sink.security.this_host import is_url_of_this_host
 
 _OPTIONS = {**FORMAT_OPTIONS, **REGISTRY_OPTIONS}
 _ALIASES = {**FORMAT_ALIASES, **REGISTRY_ALIASES}
@@ -177,6 +178,7 @@ def _make_registry_options(
         of_cloud = [f"{_BEARER}{each}" for each in ("logical.cluster", "identity.pool.id")]
         notices += [f"{name} has no effect without a bearer token" for name in of_cloud if values[name] is not None]
     if credentials is not None and not is_encrypted:
+        _check_plaintext_credentials(urls, values[f"{REGISTRY}allow.plaintext.credentials"])
         notices.append(f"credentials are readable on the network: {REGISTRY}url does not begin with https://")
     options = RegistryOptions(
         **select_fields(RegistryOptions, values, REGISTRY),
@@ -185,6 +187,15 @@ def _make_registry_options(
         credentials=credentials,
     )
     return options, tuple(notices)
+
+
+def _check_plaintext_credentials(urls: Sequence[str], is_allowed: bool) -> None:
+    if not is_allowed and not all(url.startswith("https:") or is_url_of_this_host(url) for url in urls):
+        raise ConfigError(
+            f"the credentials for the registry would cross the network in clear: begin each address of {REGISTRY}url "
+            f"with https://, or set {REGISTRY}allow.plaintext.credentials=true where nobody else can read the network",
+            CREDENTIALS_IN_CLEAR,
+        )
 
 
 def _parse_login(values: dict[str, Any], of_tls: Mapping[str, str], credentials: str | None) -> ProducerOptions:

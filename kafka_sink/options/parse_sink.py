@@ -6,7 +6,6 @@ ignored silently: an unknown name is refused with the nearest known one, an opti
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -49,6 +48,7 @@ from kafka_sink.options.sink_table import (
 )
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import FUNCTION_NAME, invalid_value_error, missing_error, two_values_error
+from kafka_sink.security.this_host import is_url_of_this_host
 
 if TYPE_CHECKING:
     from kafka_sink.options.format_options import FormatOptions
@@ -78,7 +78,6 @@ _OF_EXACTLY_ONCE = frozenset(
     | {"ledger.create", "ledger.replication.factor", "ledger.accept.new.sink"}
 )
 _ASKING = ("metrics.prometheus.port", "metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.file", "lineage.url")
-_LOCAL = re.compile(r"http://(localhost|127\.[0-9.]+|\[::1\])([:/]|$)")
 
 
 def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
@@ -285,7 +284,7 @@ def _check_telemetry(own: Mapping[str, Any]) -> None:
         if own[name] != SINK_OPTIONS[name].default and all(own[each] is None for each in needed):
             raise ConfigError(f"{name} is set, and nothing uses it without {' or '.join(needed)}", TELLING_OPTION)
     url = own["lineage.url"] or ""
-    if own["lineage.api.key.file"] is not None and not url.startswith("https:") and not _LOCAL.match(url):
+    if own["lineage.api.key.file"] is not None and not url.startswith("https:") and not is_url_of_this_host(url):
         raise ConfigError("lineage.api.key.file needs a lineage.url with https://: a key is sent there", TELLING_OPTION)
 
 

@@ -83,6 +83,7 @@ class ProducerOptions:
 
     # Encryption. Locations are paths or names of files that Spark distributes; texts may be references.
     security_protocol: str = "PLAINTEXT"
+    allow_plaintext_credentials: bool = False
     ssl_protocol: str = "TLSv1.3"
     ssl_enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     ssl_cipher_suites: tuple[str, ...] = ()

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
+from kafka_sink.error_table.writes import CREDENTIALS_IN_CLEAR, OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.producer_options import INT_MAX
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import TLS_13_SUITES, contradiction_error, conversion_hint, missing_error
 from kafka_sink.security.mechanisms import OAUTHBEARER
+from kafka_sink.security.this_host import is_this_host
 
 IN_FLIGHT_MAX_WITH_IDEMPOTENCE = 5
 
@@ -168,10 +169,29 @@ def check_security(draft: Draft) -> None:
             draft.notices.append(f"{spelling} has no effect with security.protocol={protocol}")
     if has_tls:
         _check_tls(draft)
+    elif not has_sasl:
+        _check_unused_credentials(draft)
     if has_sasl:
         from kafka_sink.options.sasl_rules import check_sasl
 
-        check_sasl(draft, has_tls)
+        check_sasl(draft, has_tls, may_send_credentials(draft))
+
+
+def _check_unused_credentials(draft: Draft) -> None:
+    """They would not be sent, but whoever set them did not mean a connection that everybody can read and use."""
+    given = [name for name in draft.named if name.startswith("sasl.") and OPTIONS[name].is_secret]
+    if given and not may_send_credentials(draft):
+        raise ConfigError(
+            f"{draft.spelling(given[0])} is set, but security.protocol=PLAINTEXT neither encrypts nor logs in: set "
+            "security.protocol=SASL_SSL, or leave the credentials out",
+            CREDENTIALS_IN_CLEAR,
+        )
+
+
+def may_send_credentials(draft: Draft) -> bool:
+    """Over connections without TLS."""
+    is_allowed: bool = draft.values["allow.plaintext.credentials"]
+    return is_allowed or all(is_this_host(host) for *_, host, _ in draft.values["bootstrap.servers"])
 
 
 def _check_tls(draft: Draft) -> None:

@@ -9,12 +9,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kafka_sink.error_table.brokers import LOGIN_OPTIONS
-from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED
+from kafka_sink.error_table.writes import CREDENTIALS_IN_CLEAR, OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.values import JWT_BEARER, contradiction_error, missing_error
 from kafka_sink.security.jaas import LoginModule, parse_jaas
 from kafka_sink.security.kerberos import kerberos_login
-from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN, WITH_PASSWORD
+from kafka_sink.security.mechanisms import (
+    AWS_MSK_IAM,
+    GSSAPI,
+    MECHANISMS,
+    OAUTHBEARER,
+    PLAIN,
+    SENT_IN_CLEAR,
+    WITH_PASSWORD,
+)
 from kafka_sink.security.reference import is_reference
 
 if TYPE_CHECKING:
@@ -53,7 +61,8 @@ _OWNERS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def check_sasl(draft: Draft, has_tls: bool) -> None:
+def check_sasl(draft: Draft, has_tls: bool, may_be_sent: bool) -> None:
+    """`may_be_sent`: credentials, over a connection without TLS."""
     values, named = draft.values, draft.named
     mechanism = values["sasl.mechanism"]
     jaas = values["sasl.jaas.config"]
@@ -75,10 +84,23 @@ def check_sasl(draft: Draft, has_tls: bool) -> None:
     for prefix, owners in _OWNERS.items():
         useless = [name for name in named if name.startswith(prefix) and mechanism not in owners]
         draft.notices.extend(f"{named[name]} has no effect with sasl.mechanism={mechanism}" for name in useless)
-    if not has_tls:
-        secrets = {PLAIN: "the password", OAUTHBEARER: "the token", AWS_MSK_IAM: "what the client signs in with"}
-        shown = f"{secrets[mechanism]} is" if mechanism in secrets else "records are"
-        draft.notices.append(f"{shown} readable on the network: security.protocol=SASL_PLAINTEXT does not encrypt")
+    if has_tls:
+        return
+    if mechanism in SENT_IN_CLEAR and not may_be_sent:
+        raise in_clear_error(mechanism)
+    shown = f"{SENT_IN_CLEAR[mechanism]} is" if mechanism in SENT_IN_CLEAR else "records are"
+    draft.notices.append(f"{shown} readable on the network: security.protocol=SASL_PLAINTEXT does not encrypt")
+
+
+def in_clear_error(mechanism: str, host: str = "") -> ConfigError:
+    """`host`: of a broker that a cluster names, while those of bootstrap.servers are on this host."""
+    reader = f" on its way to {host}" if host else ""
+    return ConfigError(
+        f"{SENT_IN_CLEAR[mechanism]} (sasl.mechanism={mechanism}) would cross the network in clear{reader}, because "
+        "security.protocol=SASL_PLAINTEXT does not encrypt: set SASL_SSL, or allow.plaintext.credentials=true where "
+        "nobody else can read the network",
+        CREDENTIALS_IN_CLEAR,
+    )
 
 
 def read_module(text: str, mechanism: str) -> LoginModule:

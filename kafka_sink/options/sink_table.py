@@ -122,7 +122,8 @@ _ROWS = (
          "kafka_sink.sink_metrics(spark) in a notebook. Every other option that starts with metrics. turns this on."),
     _row("metrics.prometheus.port", None, Whole(1, 65535), "Serve the metrics of all streams of this application as "
          "Prometheus text on this port of the driver's host, at /metrics."),
-    _row("metrics.prometheus.address", "0.0.0.0", NOT_EMPTY, "The address on which the port listens."),
+    _row("metrics.prometheus.address", "127.0.0.1", NOT_EMPTY, "The address on which the port listens. 0.0.0.0, or the "
+         "address of a network, lets other hosts read the metrics: there is no login."),
     _row("metrics.pushgateway.url", None, PlainUrl(), "Push the metrics to a Prometheus Pushgateway after each batch, "
          "for jobs that end before Prometheus can scrape them."),
     _row("metrics.otlp.endpoint", None, PlainUrl(), "Send metrics and spans (one for each micro-batch, one for each "

@@ -19,6 +19,7 @@ from kafka_sink.options.values import (
     HOST_CHECK,
     LONG_MIN,
     NOT_EMPTY,
+    SECRET,
     STORE_TYPE,
     TLS_VERSION,
     Acks,
@@ -87,6 +88,10 @@ def _flag(name: str, meaning: str, **more: Any) -> Option:
 
 def _text(name: str, meaning: str, **more: Any) -> Option:
     return _row(name, NOT_EMPTY, meaning, **more)
+
+
+def _secret(name: str, meaning: str, **more: Any) -> Option:
+    return _row(name, SECRET, meaning, **more)
 
 
 def _refusal(name: str, meaning: str, instead: str, *, rule: Rule = ANY_TEXT, **more: Any) -> Option:
@@ -223,6 +228,10 @@ SECURITY_OPTIONS = (
     _row("security.protocol", Choice(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), any_case=True), "Encryption "
          "(SSL) and authentication (SASL) of connections. With SASL_PLAINTEXT anyone who can read the network traffic "
          "sees the data, and with PLAIN also the password."),
+    _flag("allow.plaintext.credentials", "Allow credentials to be sent to other hosts over connections without TLS: "
+          "with SASL_PLAINTEXT the password of PLAIN, a token of OAUTHBEARER, a signed request of AWS_MSK_IAM. false: "
+          "they are refused, and so are credentials with security.protocol=PLAINTEXT. SCRAM and GSSAPI send no secret "
+          "and do not need it.", origin=_OWN),
     _refusal("security.providers", "JVM security providers.", _JVM),
     # Encryption.
     _row("ssl.protocol", TLS_VERSION, "The newest TLS version that may be used."),
@@ -236,13 +245,13 @@ SECURITY_OPTIONS = (
          "are used."),
     _text("ssl.truststore.certificates", "PEM text with the certificates to trust."),
     _row("ssl.truststore.type", STORE_TYPE, _STORE_TYPE),
-    _text("ssl.truststore.password", "Password of that file, if it is PKCS12."),
+    _secret("ssl.truststore.password", "Password of that file, if it is PKCS12."),
     _row("ssl.keystore.location", PemPath(), f"{_STORE_FILE} with the client's own key and certificates."),
     _text("ssl.keystore.certificate.chain", "PEM text with the client's own certificates."),
-    _text("ssl.keystore.key", "PEM text with the client's own key."),
-    _text("ssl.key.password", "Password of that key, if it is encrypted."),
+    _secret("ssl.keystore.key", "PEM text with the client's own key."),
+    _secret("ssl.key.password", "Password of that key, if it is encrypted."),
     _row("ssl.keystore.type", STORE_TYPE, _STORE_TYPE),
-    _text("ssl.keystore.password", "Password of that file and of the key in it, if it is PKCS12."),
+    _secret("ssl.keystore.password", "Password of that file and of the key in it, if it is PKCS12."),
     _refusal("ssl.provider", "JVM provider of TLS.", _JVM),
     _refusal("ssl.engine.factory.class", "JVM class that creates TLS engines.", _JVM),
     _refusal("ssl.secure.random.implementation", "JVM source of randomness.", _JVM),
@@ -250,16 +259,17 @@ SECURITY_OPTIONS = (
     _refusal("ssl.trustmanager.algorithm", "JVM algorithm for trust.", _JVM, default="PKIX"),
     _row("ssl.certificate.location", PemPath(), f"{_PEM_FILE} with the client's own certificates.", origin=_RD),
     _row("ssl.key.location", PemPath(), f"{_PEM_FILE} with the client's own key.", origin=_RD),
-    _row("ssl.crl.location", PemPath(), f"{_PEM_FILE} with lists of revoked certificates. Every authority that signed "
-         "a broker's certificate needs a list; otherwise every connection fails.", origin=_RD),
+    _row("ssl.crl.location", PemPath(), f"{_PEM_FILE} with lists of revoked certificates, one of each "
+         "authority in the chain of a broker's certificate, the root included; without one of them every connection "
+         "fails.", origin=_RD),
     _flag("enable.ssl.certificate.verification", "false: accept any certificate. An attacker on the network can then "
           "read and change all data, including credentials.", origin=_RD),
     # Authentication.
     _row("sasl.mechanism", Mechanism(), "How the client authenticates."),
-    _text("sasl.jaas.config", "Login module and credentials as the Java client takes them: PlainLoginModule, "
-          "ScramLoginModule (also with tokenauth), OAuthBearerLoginModule, IAMLoginModule or Krb5LoginModule."),
+    _secret("sasl.jaas.config", "Login module and credentials as the Java client takes them: PlainLoginModule, "
+            "ScramLoginModule (also with tokenauth), OAuthBearerLoginModule, IAMLoginModule or Krb5LoginModule."),
     _text("sasl.username", "User name for PLAIN and SCRAM.", origin=_RD),
-    _text("sasl.password", "Password for PLAIN and SCRAM.", origin=_RD),
+    _secret("sasl.password", "Password for PLAIN and SCRAM.", origin=_RD),
     _refusal("sasl.client.callback.handler.class", "JVM class that provides credentials. The class for AWS_MSK_IAM is "
              "accepted: this producer does the same anyway.", _JVM,
              same=("software.amazon.msk.auth.iam.IAMClientCallbackHandler",)),
@@ -271,8 +281,8 @@ SECURITY_OPTIONS = (
          "names, then AWS_REGION or AWS_DEFAULT_REGION.", origin=_OWN),
     _text("sasl.aws.access.key.id", "AWS_MSK_IAM: access key id. If it is not set, botocore finds credentials: "
           "environment, web identity, ~/.aws, container, instance.", origin=_OWN),
-    _text("sasl.aws.secret.access.key", "Its secret.", origin=_OWN),
-    _text("sasl.aws.session.token", "Its session token, if it has one.", origin=_OWN),
+    _secret("sasl.aws.secret.access.key", "Its secret.", origin=_OWN),
+    _secret("sasl.aws.session.token", "Its session token, if it has one.", origin=_OWN),
     _text("sasl.aws.profile", "AWS_MSK_IAM: profile of ~/.aws, as awsProfileName in sasl.jaas.config.", origin=_OWN),
     _text("sasl.aws.role.arn", "AWS_MSK_IAM: role to assume with those credentials, as awsRoleArn in sasl.jaas.config.",
           origin=_OWN),
@@ -283,7 +293,7 @@ SECURITY_OPTIONS = (
     _text("sasl.oauthbearer.token.endpoint.url", "OAUTHBEARER: URL of the token endpoint for client id and secret "
           "(OIDC client credentials). https, or http for an address of this host."),
     _text("sasl.oauthbearer.client.credentials.client.id", "Client id for the token endpoint."),
-    _text("sasl.oauthbearer.client.credentials.client.secret", "Its secret."),
+    _secret("sasl.oauthbearer.client.credentials.client.secret", "Its secret."),
     _text("sasl.oauthbearer.assertion.file", "A file with a signed assertion (RFC 7523), in place of the secret. It is "
           "read again for each token."),
     _row("sasl.oauthbearer.jwt.retriever.class", Retriever(), "How a token is requested. JwtBearerJwtRetriever: the "
@@ -343,9 +353,9 @@ SECURITY_OPTIONS = (
         ("sasl.oauthbearer.assertion.claim.nbf.seconds", 60, "How far in the past an assertion starts to be valid."),
         ("sasl.oauthbearer.assertion.claim.jti.include", False, "Give each assertion an id."),
         ("sasl.oauthbearer.assertion.private.key.file", None, "File with the key that signs assertions."),
-        ("sasl.oauthbearer.assertion.private.key.passphrase", None, "Passphrase of that key."),
         ("sasl.oauthbearer.assertion.template.file", None, "File with additional claims for assertions."),
     )),
+    _refusal("sasl.oauthbearer.assertion.private.key.passphrase", "Passphrase of that key.", _ASSERTION, rule=SECRET),
 )  # fmt: skip
 
 OPTIONS: dict[str, Option] = {row.name: row for row in (*_PLAIN_OPTIONS, *SECURITY_OPTIONS)}

@@ -132,6 +132,15 @@ class Text:
 ANY_TEXT, NOT_EMPTY = Text(), Text(empty_allowed=False)
 
 
+class Secret(Text):
+    """What nobody else may see: a password, a private key, a token. Secret options have this rule, and no others."""
+
+    __slots__ = ()
+
+
+SECRET = Secret(empty_allowed=False)
+
+
 @frozen
 class Choice:
     """One of some words. Java compares most of them exactly, a few ignoring case: the result is the word as listed."""

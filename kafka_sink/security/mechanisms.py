@@ -10,6 +10,8 @@ from typing import Protocol
 PLAIN, OAUTHBEARER, AWS_MSK_IAM, GSSAPI = "PLAIN", "OAUTHBEARER", "AWS_MSK_IAM", "GSSAPI"
 SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 WITH_PASSWORD = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
+# What others can use if they read it on the network. SCRAM and GSSAPI prove a secret without sending it.
+SENT_IN_CLEAR = {PLAIN: "the password", OAUTHBEARER: "the token", AWS_MSK_IAM: "what the client signs in with"}
 MECHANISMS = (*WITH_PASSWORD, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
 
 

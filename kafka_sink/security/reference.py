@@ -26,6 +26,10 @@ def has_reference(text: str) -> bool:
     return _REFERENCE.search(text) is not None
 
 
+def without_references(text: str) -> str:
+    return _REFERENCE.sub("", text)
+
+
 def replace_references(option: str, text: str, look_up: Callable[[str, str], str | None]) -> str:
     """`look_up(provider, place)` returns None if there is no such value."""
 

@@ -22,6 +22,7 @@ from kafka_sink.error_table.writes import INTERPRETER_WITHOUT_PACKAGE, SINK_ONLY
 from kafka_sink.errors import ConfigError
 from kafka_sink.spark.first_line import explain_to_spark
 from kafka_sink.spark.heap import HEAP
+from kafka_sink.spark.same_version import SameVersionMeta
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -39,7 +40,7 @@ READ_WITH = (
 )
 
 
-class KafkaSinkDataSource(DataSource):
+class KafkaSinkDataSource(DataSource, metaclass=SameVersionMeta):
     @classmethod
     def name(cls) -> str:
         return FORMAT

@@ -23,6 +23,7 @@ from kafka_sink.spark.columns import WrittenColumns, choose_columns, encoded_sid
 from kafka_sink.spark.driver import check_with_kafka, create_topics
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.log import show_log
+from kafka_sink.spark.shown_secrets import warn_of_shown_secrets
 from kafka_sink.spark.sockets import advise_sockets
 from kafka_sink.spark.triggers import continuous_error, is_before_any_batch
 from kafka_sink.spark.writer import BatchWriter
@@ -155,5 +156,6 @@ def _check_write(settings: Mapping[str, str], schema: StructType) -> _CheckedWri
         ignored = ", ".join(columns.ignored)
         written = "written are value, key, topic, partition, headers, timestamp"
         warn_once(f"columns that are not written: {ignored} ({written})")
+    warn_of_shown_secrets(settings)
     advise_sockets()
     return _CheckedWrite(options, columns, formats, schema)

@@ -9,10 +9,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafka_sink.error_table.brokers import NOT_TOLD
 from kafka_sink.exactly_once.session import Conclusion
+from kafka_sink.io.operator_rules import check_file_is_allowed
 from kafka_sink.io.warn_once import warn_once
 from kafka_sink.metrics.figures import ABORTED, ALREADY_DELIVERED, DELIVERED, FAILED, LEFT_OPEN, BatchReport
 from kafka_sink.metrics.store import add_open_decisions, commit_error, note
@@ -40,6 +42,8 @@ def begin_telemetry(telemetry: TelemetryOptions, columns: WrittenColumns, schema
                 warn_once(f"figures are not served: {problem}")
     if not telemetry.wants_lineage:
         return telemetry
+    if telemetry.lineage_file is not None:
+        check_file_is_allowed("lineage.file", Path(telemetry.lineage_file))
     places = [*zip(columns.names, columns.indices, strict=True), *columns.record]
     fields = tuple((name, schema.fields[index].dataType.simpleString()) for name, index in places)
     return replace(telemetry, lineage_fields=fields)

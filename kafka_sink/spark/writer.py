@@ -20,6 +20,7 @@ from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.first_line import explain_to_spark
 from kafka_sink.spark.heap import HEAP
+from kafka_sink.spark.same_version import SameVersion
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +38,7 @@ class CommitMessage(WriterCommitMessage):
     figures: TaskFigures | None = None
 
 
-class TaskWriter:
+class TaskWriter(SameVersion):
     """`sink_id` None: delivery is at least once."""
 
     def __init__(self, options: SinkOptions, columns: WrittenColumns, sink_id: str | None) -> None:

@@ -281,6 +281,8 @@ def test_an_exporter_ends_with_its_application(broker: EmbeddedBroker, folder: s
     port = free_port()
     Export(broker, "a", metrics_prometheus_port=str(port)).deliver(["rows"])
     served(port)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", port))  # unless metrics.prometheus.address says so, only this address
     os.rename(folder, f"{folder}-gone")
     wait_until(lambda: not answers(port), "the exporter to end")
     assert Path(f"{folder}-gone", "metrics", launch.LOG).read_text() == ""
@@ -319,7 +321,7 @@ def test_a_port_that_is_taken_is_told_and_harms_no_batch(
     with socket.create_server(("0.0.0.0", 0)) as taken:
         port = taken.getsockname()[1]
         Export(broker, "a", metrics_prometheus_port=str(port)).deliver(["rows"])
-    assert f"figures are not served: 0.0.0.0:{port} cannot be listened at" in caplog.text
+    assert f"figures are not served: 127.0.0.1:{port} cannot be listened at" in caplog.text
     assert read_streams(folder)[0].value("rows") == 1
 
 

@@ -6,6 +6,7 @@ write pass.
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import os
@@ -27,7 +28,7 @@ import pytest
 from kafka_sink import sink_metrics
 from kafka_sink.errors import ConfigError, KafkaSinkError, TransportError
 from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.lineage.send import send
+from kafka_sink.lineage.send import append_line, send
 from kafka_sink.metrics import breaker, exporter, launch, notebook
 from kafka_sink.metrics.exporter import CLIENTS_MAX
 from kafka_sink.metrics.figures import DELIVERED, BatchReport
@@ -334,3 +335,27 @@ def test_what_answers_without_figures_is_an_error_of_this_package(answer: str) -
 
     with HostilePeer(behave) as peer, pytest.raises(TransportError, match="no figures at"):
         sink_metrics(f"http://{peer.address}")
+
+
+def test_half_a_line_is_cut_off_and_never_the_line_of_another_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full in the middle of a line. Another process appends before the half is cut off: it has to wait."""
+    path, write = str(tmp_path / "events"), os.write
+    other = threading.Thread(target=append_line, args=(path, "the other line"))
+
+    def half(opened: int, data: bytes) -> int:
+        if threading.current_thread() is other:
+            return write(opened, data)
+        if other.ident is not None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = write(opened, data[:5])
+        other.start()
+        other.join(0.5)  # without a lock it has ended then
+        return written
+
+    monkeypatch.setattr(os, "write", half)
+    with pytest.raises(OSError, match="No space left"):
+        append_line(path, "this line is longer")
+    other.join()
+    assert Path(path).read_text() == "the other line\n"

@@ -47,6 +47,7 @@ def options(server: TokenServer | None = None, **more: Any) -> ProducerOptions:
     chosen: dict[str, Any] = {
         "bootstrap.servers": "b:1",
         "security.protocol": "SASL_PLAINTEXT",
+        "allow.plaintext.credentials": "true",
         "sasl.mechanism": "OAUTHBEARER",
         # One attempt: a test that fails does not wait.
         "sasl.login.retry.backoff.max.ms": 100,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafka_sink.version import VERSION
-from tools.make_zip import write_zip
+from tools.make_zip import differences, write_zip
 
 ROOT = Path(__file__).parent.parent.parent
 IMPORTED = "import kafka_sink.spark.writer, kafka_sink.version as v; print(v.__file__, v.VERSION)"
@@ -19,7 +19,9 @@ IMPORTED = "import kafka_sink.spark.writer, kafka_sink.version as v; print(v.__f
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="before 3.11 sets are compiled in any order")
 def test_the_same_sources_give_the_same_zip(tmp_path: Path) -> None:
-    program = "import sys, pathlib; from tools.make_zip import write_zip; write_zip(pathlib.Path(sys.argv[1]))"
+    program = (
+        "import sys, pathlib; from tools.make_zip import differences, write_zip; write_zip(pathlib.Path(sys.argv[1]))"
+    )
     for seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": seed}
         subprocess.run([sys.executable, "-c", program, str(tmp_path / seed)], cwd=ROOT, env=environment, check=True)
@@ -34,6 +36,26 @@ def test_the_zip_holds_both_packages_and_nothing_else_and_can_be_imported(tmp_pa
     assert all(name.endswith((".py", ".pyc", "py.typed")) for name in names)
     assert not any(name.startswith("kafka_sink/testing") for name in names)
     assert imported_from(tmp_path / "package.zip").endswith("version.pyc")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="before 3.11 sets are compiled in any order")
+def test_what_differs_from_the_sources_is_named(tmp_path: Path) -> None:
+    """A file that was changed, compiled from other sources, added, left out, or there twice."""
+    archive = tmp_path / "package.zip"
+    write_zip(archive)
+    assert differences(archive) == []
+    source, compiled, gone = "kafka_sink/errors.py", "kafka_sink/frozen.pyc", "kafka_sink/version.py"
+    with zipfile.ZipFile(archive) as own, zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
+        for name in own.namelist():
+            content = own.read(name)
+            if name != gone:
+                changed = {source: content + b"# more", compiled: content[:-1] + b"?"}
+                other.writestr(name, changed.get(name, content))
+        other.writestr("kafka_sink/added.py", b"import os")
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            other.writestr("kafka_sink/__init__.py", own.read("kafka_sink/__init__.py"))
+    found = differences(tmp_path / "other.zip")
+    assert found == sorted([source, compiled, gone, "kafka_sink/added.py", "kafka_sink/__init__.py"])
 
 
 def test_another_python_takes_the_sources(tmp_path: Path) -> None:

@@ -154,6 +154,8 @@ def test_no_secret_is_in_any_output(
         kind in place for place in places(contents, MARKER) for kind in ("/rest/", "/events/", "/checkpoints/")
     )
     assert found == set()
+    # Neither a batch write nor a stream of this session is warned of.
+    assert places(contents, "in clear, which Spark Connect") == []
 
 
 def times_of(folder: Path) -> dict[Path, int]:

@@ -46,6 +46,7 @@ from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.datasource import KafkaSinkDataSource
 from kafka_sink.spark.first_line import HIDE_TRACEBACK, explain_to_spark
 from kafka_sink.spark.place import place_in_stream
+from kafka_sink.spark.same_version import unpickle
 from kafka_sink.spark.triggers import continuous_error
 from tools.error_reference import CHAPTERS, PATH, main
 
@@ -84,6 +85,12 @@ def refused_trigger() -> None:
     raise continuous_error()
 
 
+def file_that_is_not_allowed() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYKAFKA_SINK_FILES", "none")
+        read_file("ssl.truststore.location", "/etc/ca.pem")
+
+
 RAISED: dict[str, Callable[[], object]] = {
     "PKS-1001": lambda: sink(tpoic="t"),
     "PKS-1002": lambda: sink(record_errors="ignore"),
@@ -100,6 +107,8 @@ RAISED: dict[str, Callable[[], object]] = {
     "PKS-1013": lambda: sink(preset="msk-provisioned"),
     "PKS-1014": lambda: sink(topic="t", topic_partitions="3"),
     "PKS-1015": lambda: sink(topic="t", traceparent_task="true"),
+    "PKS-1016": lambda: sink(kafka_sasl_password="x"),
+    "PKS-1017": file_that_is_not_allowed,
     "PKS-1101": lambda: KafkaSinkDataSource({}).schema(),
     "PKS-1102": lambda: KafkaSinkDataSource({}).writer(VALUE, True),
     "PKS-1103": lambda: KafkaSinkDataSource(SERVERS).streamWriter(VALUE, False),
@@ -109,6 +118,7 @@ RAISED: dict[str, Callable[[], object]] = {
     "PKS-1107": lambda: batch_of_task(BatchKey("", "7"), "sink", None, None),
     "PKS-1108": lambda: place_in_stream(None),
     "PKS-1109": lambda: sink_metrics("driver:9400"),
+    "PKS-1110": lambda: unpickle("0.0.1", "/elsewhere", b""),
     "PKS-1201": lambda: choose_columns(StructType([StructField("Value", StringType())]), "t"),
     "PKS-1202": lambda: choose_columns(VALUE, None),
     "PKS-1203": lambda: choose_columns(StructType([StructField("value", IntegerType())]), "t"),

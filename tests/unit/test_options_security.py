@@ -165,14 +165,50 @@ def test_names_of_librdkafka_mean_the_same() -> None:
     assert (one.sasl_mechanism, one.ssl_truststore_location) == (other.sasl_mechanism, other.ssl_truststore_location)
 
 
-@pytest.mark.parametrize(("mechanism", "what"), [("PLAIN", "the password is"), ("SCRAM-SHA-256", "records are")])
-def test_authentication_without_encryption_is_warned_of(mechanism: str, what: str) -> None:
-    (notice,) = parse("SASL_PLAINTEXT", {**PLAIN, "sasl.mechanism": mechanism}).notices
-    assert notice.startswith(f"{what} readable on the network")
+TOKENS = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": "m:f"}
+IN_CLEAR = {"PLAIN": PLAIN, "OAUTHBEARER": TOKENS, "AWS_MSK_IAM": {"sasl.mechanism": "AWS_MSK_IAM", **AWS_KEYS}}
+ALLOWED = {"allow.plaintext.credentials": "true"}
 
 
-def test_an_option_of_another_protocol_is_said_to_be_useless() -> None:
-    options = parse("PLAINTEXT", {"ssl.ca.location": "ca.pem", **PLAIN})
+@pytest.mark.parametrize("mechanism", IN_CLEAR)
+@pytest.mark.parametrize("servers", ["b:1", "localhost:1,b:2", "127.0.0.1.example.org:1", "[::2]:1", "localhost.x:1"])
+def test_credentials_that_others_could_read_are_refused(mechanism: str, servers: str) -> None:
+    with pytest.raises(ConfigError, match="would cross the network in clear") as caught:
+        parse("SASL_PLAINTEXT", {"bootstrap.servers": servers, **IN_CLEAR[mechanism]})
+    assert caught.value.name == "PKS-1016" and "hunter2" not in str(caught.value)
+    assert "allow.plaintext.credentials=true" in str(caught.value)
+
+
+@pytest.mark.parametrize("mechanism", IN_CLEAR)
+@pytest.mark.parametrize("more", [ALLOWED, {"bootstrap.servers": "LOCALHOST:1,127.0.0.9:2,[::1]:3"}])
+def test_credentials_that_are_allowed_in_clear_or_stay_on_this_host_are_warned_of(
+    mechanism: str, more: dict[str, str]
+) -> None:
+    (notice,) = parse("SASL_PLAINTEXT", {**IN_CLEAR[mechanism], **more}).notices
+    assert "readable on the network" in notice
+
+
+@pytest.mark.parametrize("settings", [{**PLAIN, "sasl.mechanism": "SCRAM-SHA-256"}, KERBEROS])
+def test_a_login_that_sends_no_secret_needs_no_encryption_and_is_warned_of(settings: dict[str, object]) -> None:
+    (notice,) = parse("SASL_PLAINTEXT", settings).notices
+    assert notice.startswith("records are readable on the network")
+
+
+@pytest.mark.parametrize("protocol", [{}, {"security.protocol": "PLAINTEXT"}])
+@pytest.mark.parametrize(
+    "settings", [PLAIN, {"sasl.jaas.config": SCRAM}, AWS_KEYS, {"sasl.oauthbearer.client.secret": "hunter2"}]
+)
+def test_credentials_for_a_connection_that_has_no_login_are_refused(
+    settings: dict[str, object], protocol: dict[str, str]
+) -> None:
+    with pytest.raises(ConfigError, match="neither encrypts nor logs in") as caught:
+        parse_producer_options({"bootstrap.servers": "b:1", **protocol, **settings})
+    assert caught.value.name == "PKS-1016" and "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("more", [ALLOWED, {"bootstrap.servers": "127.0.0.1:1"}])
+def test_an_option_of_another_protocol_is_said_to_be_useless(more: dict[str, str]) -> None:
+    options = parse("PLAINTEXT", {"ssl.ca.location": "ca.pem", **PLAIN, **more})
     useless = ["ssl.ca.location", "sasl.mechanism", "sasl.username", "sasl.password"]
     for name in useless:
         assert f"{name} has no effect with security.protocol=PLAINTEXT" in options.notices
@@ -182,7 +218,7 @@ def test_trust_for_a_token_endpoint_is_of_use_without_encryption_of_the_brokers(
     credentials = "sasl.oauthbearer.client.credentials.client"
     of_endpoint = {ENDPOINT: "https://x", f"{credentials}.id": "a", f"{credentials}.secret": "hunter2"}
     named = {"sasl.mechanism": "OAUTHBEARER", "ssl.ca.location": "ca.pem", "ssl.key.location": "key.pem"}
-    notices = parse("SASL_PLAINTEXT", {**named, **of_endpoint}).notices
+    notices = parse("SASL_PLAINTEXT", {**named, **of_endpoint, **ALLOWED}).notices
     useless = [notice for notice in notices if "has no effect" in notice]
     assert useless == ["ssl.key.location has no effect with security.protocol=SASL_PLAINTEXT"]
 

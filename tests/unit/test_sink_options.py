@@ -135,7 +135,7 @@ EFFECTS: dict[str, tuple[dict[str, str], str, object, object]] = {
 # The same for metrics and lineage: other required settings, the value, the field of `telemetry`, its value.
 TELEMETRY: dict[str, tuple[dict[str, str], str, str, object]] = {
     "metrics.prometheus.port": ({}, "9400", "prometheus_port", 9400),
-    "metrics.prometheus.address": ({"metrics.prometheus.port": "1"}, "127.0.0.1", "prometheus_address", "127.0.0.1"),
+    "metrics.prometheus.address": ({"metrics.prometheus.port": "1"}, "0.0.0.0", "prometheus_address", "0.0.0.0"),
     "metrics.pushgateway.url": ({}, "http://push:9091/", "pushgateway_url", "http://push:9091"),
     "metrics.otlp.endpoint": ({}, "https://otel:4318", "otlp_endpoint", "https://otel:4318"),
     "metrics.timeout.ms": ({"lineage.url": "http://l"}, "50", "timeout_ms", 50),
@@ -160,7 +160,7 @@ def test_figures_can_be_asked_for_alone() -> None:
 
 
 def test_an_option_of_metrics_or_lineage_that_nothing_would_use_is_refused() -> None:
-    assert "nothing uses it without metrics.prometheus.port" in refusal({"metrics.prometheus.address": "127.0.0.1"})
+    assert "nothing uses it without metrics.prometheus.port" in refusal({"metrics.prometheus.address": "0.0.0.0"})
     assert "nothing uses it without lineage.file or lineage.url" in refusal({"lineage.job": "orders"})
     assert "nothing uses it without" in refusal({"metrics.timeout.ms": "50", "metrics.prometheus.port": "1"})
 

@@ -140,10 +140,19 @@ def test_what_does_not_go_together_is_named(given: dict[str, str], words: str) -
     assert words in said and "hunter2" not in said
 
 
-def test_credentials_without_encryption_are_told() -> None:
-    assert parsed(URL, {"basic.auth.user.info": "a:b"}).notices == ()
+@pytest.mark.parametrize("login", [{"basic.auth.user.info": "a:hunter2"}, {"bearer.auth.token": "hunter2"}, OAUTH])
+def test_credentials_without_encryption_are_refused_unless_allowed_or_for_this_host(login: dict[str, str]) -> None:
+    assert parsed(URL, login).notices == ()
+    for urls in ("http://registry:8081", "https://registry,http://other:8081", "http://127.0.0.1.example.org:8081"):
+        said = refusal({"schema.registry.url": urls}, login)
+        assert "the credentials for the registry would cross the network in clear" in said and "hunter2" not in said
+    allowed = {"schema.registry.url": "http://registry:8081", "schema.registry.allow.plaintext.credentials": "true"}
+    for plain in (allowed, {"schema.registry.url": "http://localhost:8081,http://127.0.0.1:8082,http://[::1]:8083"}):
+        assert "readable on the network" in parsed(plain, login).notices[0]
+
+
+def test_what_is_without_effect_or_without_a_check_is_told() -> None:
     plain = {"schema.registry.url": "http://registry:8081"}
-    assert "readable on the network" in parsed(plain, {"basic.auth.user.info": "a:b"}).notices[0]
     assert "has no effect" in parsed(plain, {"schema.registry.ssl.truststore.location": "ca.pem"}).notices[0]
     unchecked = {"schema.registry.ssl.endpoint.identification.algorithm": ""}
     assert parsed(URL, unchecked).notices[0].startswith("schema.registry.*: the host names")

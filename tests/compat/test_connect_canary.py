@@ -1,0 +1,47 @@
+"""Spark Connect: what a server and a client show of secrets in options, with each way to write them.
+
+The server has a process of its own, and so has the client: it logs, keeps an event log and serves its UI.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.canaries import MARKER, PASSWORD, advised_expression, canaries, lines_with, places
+from tests.spark.doors import CONNECT_SERVER, Door
+
+pytest.importorskip("grpc")
+
+# As docs/guides/connect.md advises it for servers; a client can set it for its own session.
+ADVISED = {"spark.sql.redaction.string.regex": r"(?s)options \{[^}]*\}"}
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "connect.md"
+
+
+@pytest.mark.timeout(1200)
+def test_no_secret_is_shown_over_connect(tmp_path: Path) -> None:
+    """References; then secrets themselves, with the setting for requests, and without it. The other setting, for plans,
+    is made when the server starts; references do not need it (test_canary_doors.py)."""
+    ((name, value),) = ADVISED.items()
+    assert f"{name}={value}" in PAGE.read_text()
+    with canaries(tmp_path) as held:
+        door = Door(tmp_path / "door", held.environment, spark__redaction__regex=advised_expression())
+        with door.server(CONNECT_SERVER, "spark.connect.grpc.binding.port") as port:
+            remote = f"sc://127.0.0.1:{port}"
+            with_file = held.order("file")
+            with_file["writes"] = held.writes("file") + held.writes("env", only_accepted=True)
+            door.run_job("references", with_file, remote=remote)
+            assert held.found_in(door.outputs()) == set()
+            assert lines_with(door.outputs(), "in clear, which Spark Connect") == []
+            # A statement of SQL is shown as it is, so secrets are in options of DataFrames only.
+            door.run_job("secrets", held.order("literal", settings=ADVISED, explained=[]), remote=remote)
+            outputs = door.outputs()
+            assert held.found_in(outputs) == set()
+            assert places(outputs, MARKER) == {"events", "pages", "out"}
+            assert any(f"{PASSWORD} holds a secret in clear" in line for line in lines_with(outputs, "Spark Connect"))
+            # The search works: without the setting Spark shows them.
+            bare = {**held.order("literal"), "writes": held.writes("literal", only_accepted=True), "shown": []}
+            door.run_job("bare", {**bare, "explained": []}, remote=remote)
+            found = {place.split("/")[0] for _, place in held.found_in(door.outputs())}
+            assert found == {"events", "pages"}

@@ -1,0 +1,84 @@
+"""Writes and mistakes with secrets in options, in a classic session or one of Spark Connect, and what Spark serves.
+
+The argument is a JSON file: options of writes and whether they succeed, options that are shown in plans, settings of
+the session, the port of the UI, and where to keep its pages. `remote` names a server of Spark Connect.
+"""
+
+import json
+import pickle
+import re
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+order = json.loads(Path(sys.argv[1]).read_text())
+builder = SparkSession.builder
+spark = (builder.remote(order["remote"]) if order["remote"] else builder).getOrCreate()
+for name, value in order["settings"].items():
+    spark.conf.set(name, value)
+spark.sql("CREATE TABLE IF NOT EXISTS doors (value STRING) USING `pykafka-sink`")
+frame = spark.range(2).selectExpr("cast(id as string) as value")
+EXPLAIN_MODES = ("simple", "extended", "codegen", "cost", "formatted")
+
+
+def fails(what: str, function: object) -> bool:
+    try:
+        function()
+    except Exception as error:
+        print("error", what, type(error), error, repr(error), pickle.dumps(str(error)))
+        for name in ("getStackTrace", "getMessageParameters", "desc"):
+            shown = getattr(error, name, None)
+            print(name, shown() if callable(shown) else shown)
+        return True
+    return False
+
+
+for write in order["writes"]:
+    options, what = write["options"], write["name"]
+    failed = fails(what, frame.write.format("pykafka-sink").options(**options).mode("append").save)
+    assert failed is not write["succeeds"], what
+    print("done", what, failed)
+for mode in EXPLAIN_MODES:
+    spark.conf.set("spark.sql.ui.explainMode", mode)
+    for options in order["shown"]:
+        frame.writeTo("doors").options(**order["accepted"]).append()
+        # Refused by the sink, and before by Spark's analyser, which shows the plan.
+        assert fails(mode, frame.writeTo("doors").options(**options).append)
+        assert fails(mode, frame.selectExpr("value", "1 AS more").writeTo("doors").options(**options).append)
+for options in order["explained"]:
+    given = ", ".join(f"`{name}` = '{value}'" for name, value in options.items())
+    for mode in ("", "EXTENDED", "CODEGEN", "COST", "FORMATTED"):
+        statement = f"EXPLAIN {mode} INSERT INTO doors WITH ({given}) SELECT cast(id AS string) FROM range(2)"
+        fails(mode, lambda statement=statement: spark.sql(statement).show(100, truncate=False))
+    fails("SQL", lambda given=given: spark.sql(f"INSERT INTO doors WITH ({given}) SELECT 1, 2").collect())
+
+
+def fetch(path: str) -> str:
+    url = f"http://127.0.0.1:{order['ui']}{path}"
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            text = answer.read().decode(errors="replace")
+    except urllib.error.HTTPError as error:
+        text = f"{error.code} {error.read().decode(errors='replace')}"
+    Path(order["pages"], re.sub(r"\W+", "-", path)[:100]).write_text(text)
+    return text
+
+
+application = re.findall(r'"id" : "([^"]+)"', fetch("/api/v1/applications"))[0]
+of_rest = f"/api/v1/applications/{application}"
+for path in ("jobs", "stages?details=true", "environment"):
+    fetch(f"{of_rest}/{path}")
+executions = json.loads(fetch(f"{of_rest}/sql?details=true&planDescription=true&length=1000"))
+pages = ["/SQL/", "/jobs/", "/stages/", "/environment/", "/executors/", "/connect/"]
+for path in pages + [f"/SQL/execution/?id={each['id']}" for each in executions]:
+    fetch(path)
+print("pages", len(executions))
+figures = [each for each in Path(order["local"]).rglob("pykafka-sink/**/*") if each.is_file()]
+for number, path in enumerate(figures):
+    Path(order["pages"], f"figures-{number}").write_bytes(path.read_bytes())
+print("figures", len(figures))
+spark.stop()
+print("end")

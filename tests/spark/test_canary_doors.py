@@ -1,0 +1,113 @@
+"""No secret of any option is in what Spark writes and serves, whichever way a job enters Spark.
+
+One secret each for every option that can hold one. The session of PySpark has literal secrets and the settings that
+docs/security.md advises; SQL has references, because Spark shows its text. tests/compat/test_connect_canary.py has the
+same over Spark Connect.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafka_sink.options.secret_options import secret_options
+from tests.spark.canaries import (
+    ACCEPTED,
+    COMPANIONS,
+    MARKER,
+    PASSWORD,
+    Canaries,
+    advised_expression,
+    canaries,
+    canonical,
+    lines_with,
+    places,
+    statement,
+    variable,
+)
+from tests.spark.conftest import require_java
+from tests.spark.doors import THRIFT_SERVER, Door
+from tools.spark_jvm import spark_home
+
+EXPLAIN = ("EXPLAIN", "EXPLAIN EXTENDED", "EXPLAIN CODEGEN", "EXPLAIN COST", "EXPLAIN FORMATTED")
+TABLE = "CREATE TABLE IF NOT EXISTS doors (value STRING) USING `pykafka-sink`"
+WARNING = "in clear, which Spark Connect, spark-sql and the Thrift server write to event log"
+
+
+@pytest.fixture(autouse=True)
+def _java() -> None:
+    require_java()
+
+
+def test_every_secret_option_has_a_canary() -> None:
+    assert {canonical(name) for name in secret_options()} == set(COMPANIONS)
+    assert set(secret_options()) > ACCEPTED
+
+
+@pytest.mark.timeout(590)
+def test_a_session_of_pyspark_with_the_advised_expression_shows_no_secret(tmp_path: Path) -> None:
+    """In plans of writes to a table, too, which hold all options: UI in each explain mode, errors of the analyser."""
+    with canaries(tmp_path) as held:
+        door = Door(tmp_path / "door", held.environment, spark__redaction__regex=advised_expression())
+        submit = [str(spark_home() / "bin" / "spark-submit")]
+        order = held.order("literal")
+        for how in ("file", "env"):
+            order["writes"] += held.writes(how, only_accepted=True)
+        assert "\nend\n" in door.run_job("job", order, under=submit)
+        outputs = door.outputs()
+        assert held.found_in(outputs) == set()
+    # The search works.
+    assert places(outputs, MARKER) == {"events", "pages", "out"}
+    assert lines_with(outputs, WARNING) == []
+
+
+def script(held: Canaries, *, control: str) -> str:
+    """References to files; then to variables, with Spark's own substitution off; then, for comparison, with it on."""
+    together = held.all_together("file")
+    rows = [TABLE, *(statement(write["options"]) for write in held.writes("file"))]
+    rows += [statement(together, mode) for mode in EXPLAIN] + [statement(together).replace("SELECT", "SELECT 1,")]
+    rows += ["SET spark.sql.variable.substitute=false"]
+    rows += [statement(write["options"]) for write in held.writes("env")]
+    rows += ["SET spark.sql.variable.substitute=true"]
+    # The last one succeeds, so that the client does.
+    rows += [statement(held.options(PASSWORD, f"${{env:{control}}}")), "SELECT 1"]
+    return "".join(f"{row};\n" for row in rows)
+
+
+# Of a user that the brokers do not know.
+CONTROL = "control-of-the-canaries"
+
+
+def check_sql(held: Canaries, door: Door) -> None:
+    outputs = door.outputs()
+    assert held.found_in(outputs) == set()
+    assert places(outputs, f"{MARKER}] connected to") == {"out"}
+    # Spark replaced the last reference itself: its value is a literal for the sink, and in the text that Spark shows.
+    assert "events" in places(outputs, CONTROL)
+    warnings = lines_with(outputs, WARNING)
+    assert warnings and all(f"{PASSWORD} holds a secret" in line and CONTROL not in line for line in warnings)
+
+
+@pytest.mark.timeout(590)
+def test_references_in_spark_sql_show_no_secret(tmp_path: Path) -> None:
+    with canaries(tmp_path) as held:
+        door = Door(tmp_path / "door", {**held.environment, variable("control"): CONTROL})
+        path = held.folder / "held" / "script.sql"
+        path.write_text(script(held, control=variable("control")))
+        ignoring = ("--hiveconf", "hive.cli.errors.ignore=true")
+        door.run("sql", str(spark_home() / "bin" / "spark-sql"), *ignoring, "-f", str(path))
+        check_sql(held, door)
+
+
+@pytest.mark.timeout(590)
+def test_references_over_the_thrift_server_show_no_secret(tmp_path: Path) -> None:
+    with canaries(tmp_path) as held:
+        door = Door(tmp_path / "door", {**held.environment, variable("control"): CONTROL})
+        path = held.folder / "held" / "script.sql"
+        path.write_text(script(held, control=variable("control")))
+        with door.server(THRIFT_SERVER, "spark.hadoop.hive.server2.thrift.port") as port:
+            beeline = [str(spark_home() / "bin" / "beeline"), "-u", f"jdbc:hive2://127.0.0.1:{port}", "-n", "me"]
+            door.run("sql", *beeline, "--force=true", "-f", str(path))
+            door.fetch("/sqlserver/")
+        check_sql(held, door)

@@ -1,0 +1,54 @@
+"""A plan is carried out by the version of the package that made it, or refused before anything of it is used."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql.types import StringType, StructType
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.spark import same_version
+from kafka_sink.spark.columns import choose_columns
+from kafka_sink.spark.datasource import KafkaSinkDataSource
+from kafka_sink.spark.writer import BatchWriter
+from kafka_sink.version import VERSION
+
+
+def writer() -> BatchWriter:
+    options = parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
+    columns = choose_columns(StructType().add("value", StringType()), "t")
+    return BatchWriter(options, columns, BatchKey("", "x"), run="run", sink_id="sink")
+
+
+def test_a_writer_is_the_same_on_the_other_side() -> None:
+    before = writer()
+    after = pickle.loads(cloudpickle.dumps(before))
+    assert type(after) is BatchWriter and repr(vars(after)) == repr(vars(before))
+
+
+def test_the_class_that_spark_looks_up_is_pickled_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    pickled = cloudpickle.dumps(KafkaSinkDataSource)
+    assert pickle.loads(pickled) is KafkaSinkDataSource
+    monkeypatch.setattr(same_version, "VERSION", "0.9.9")
+    with pytest.raises(ConfigError, match=r"planned by pykafka-sink .* this process has pykafka-sink 0\.9\.9"):
+        pickle.loads(pickled)
+
+
+def test_another_version_is_refused_with_both_versions_and_folders_and_nothing_is_unpickled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, (version, folder, _) = writer().__reduce__()
+    monkeypatch.setattr(same_version, "VERSION", "0.9.9")
+    monkeypatch.setattr(same_version, "FOLDER", "/opt/image/kafka_sink")
+    with pytest.raises(ConfigError) as caught:
+        same_version.unpickle(version, folder, b"classes that 0.9.9 does not have")
+    assert caught.value.name == "PKS-1110"
+    here = re.escape(str(Path(same_version.__file__).parents[1]))
+    said = rf"planned by pykafka-sink {VERSION} in {here}, .* pykafka-sink 0\.9\.9 in /opt/image/kafka_sink"
+    assert re.search(said, str(caught.value))
