@@ -137,7 +137,7 @@ SCHEMA_INVALID = _of_schemas(
     "PKS-7001", "schema cannot be read",
     "The schema in value.schema or key.schema, or the one in the registry, is not valid.",
     "Correct the schema at the position that the text gives.",
-    ("an Avro schema is JSON, and this is not", "a JSON schema is JSON, and this is not"),
+    ("is JSON, and this is not", "of the .proto file"),
 )
 SCHEMA_MISMATCH = _of_schemas(
     "PKS-7002", "columns do not fit the schema",
