@@ -25,7 +25,13 @@ from kafka_sink.admin.registry_memory import recall, remember
 from kafka_sink.auth.login import read_password
 from kafka_sink.auth.renewal import Renewed
 from kafka_sink.auth.token import token_source
-from kafka_sink.error_table.commits import REGISTRY_LOGIN, SCHEMA_INVALID, SCHEMA_MISSING
+from kafka_sink.error_table.commits import (
+    REGISTRY_LOGIN,
+    REGISTRY_REFUSED,
+    SCHEMA_INVALID,
+    SCHEMA_MISSING,
+    SUBJECT_UNNAMED,
+)
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.io import web
 from kafka_sink.io.files import read_file, resolve_references
@@ -41,8 +47,10 @@ from kafka_sink.options.format_options import (
     SideFormat,
 )
 from kafka_sink.registry.answer import ANSWER_BYTES_MAX, RETRIABLE, RegistryAnswer
-from kafka_sink.registry.request import ACCEPT, CONTENT_TYPE, RegistryRequest
+from kafka_sink.registry.framing import GLUE
+from kafka_sink.registry.request import ACCEPT, CONTENT_TYPE, LATEST, RegistryRequest
 from kafka_sink.registry.resolution import SchemaQuery, resolve_schema
+from kafka_sink.registry.rules import SchemaRule
 from kafka_sink.registry.schema import ResolvedSchema, Schema
 from kafka_sink.registry.subject import add_context, subject_name
 from kafka_sink.version import VERSION
@@ -65,14 +73,16 @@ def resolve(
     *,
     topic: str | None,
     record_name: str | None,
+    reads_back: bool = False,
 ) -> ResolvedSchema:
     """The schema for keys or values: from the registry, or the cache.
 
-    `schema`: the given one, or made from the columns. None: use the registry's.
+    `schema`: the given one, or made from the columns. None: use the registry's. `reads_back`: then, too.
     """
     subject = chosen.query.subject or _subject(registry, chosen, topic, record_name)
     side, identity = chosen.query.side, chosen.query.identity
-    if identity is not None and schema is not None and chosen.text is not None:
+    is_asked = registry is not None and chosen.framing != GLUE and (chosen.query.needs_rules or reads_back)
+    if identity is not None and schema is not None and not is_asked:
         if isinstance(identity, str):
             return ResolvedSchema(schema, subject, guid=identity)
         return ResolvedSchema(schema, subject, schema_id=identity)
@@ -80,8 +90,22 @@ def resolve(
         if schema is None:
             raise ConfigError(f"no schema for the {side}: set {side}.schema or {REGISTRY}url", SCHEMA_MISSING)
         return ResolvedSchema(schema, subject)
-    query = replace(chosen.query, subject=subject, schema=schema)
+    query = replace(chosen.query, subject=subject, schema=schema, reads_back=reads_back)
     return registry_client(registry, os.getpid()).resolve(query)
+
+
+def find_latest_rules(
+    registry: RegistryOptions, chosen: SideFormat, topic: str | None, record_name: str
+) -> tuple[SchemaRule, ...]:
+    """Of the newest version of the subject; none if there is no such subject, or no name for it."""
+    try:
+        subject = chosen.query.subject or _subject(registry, chosen, topic, record_name)
+        query = SchemaQuery(chosen.query.side, subject, version=LATEST)
+        return registry_client(registry, os.getpid()).resolve(query).rules or ()
+    except ConfigError as error:
+        if error.entry not in (REGISTRY_REFUSED, SUBJECT_UNNAMED):
+            raise
+        return ()
 
 
 def _subject(registry: RegistryOptions | None, chosen: SideFormat, topic: str | None, record_name: str | None) -> str:
@@ -95,13 +119,17 @@ def _subject(registry: RegistryOptions | None, chosen: SideFormat, topic: str | 
 
 def schema_text(chosen: SideFormat) -> str | None:
     """The given schema, read from its file if it is one."""
-    if chosen.text is None or _TEXT_MARKS.intersection(chosen.text):
+    if chosen.text is None or not is_file_name(chosen.text):
         return chosen.text
     name = f"{chosen.query.side}.schema"
     try:
         return read_file(name, chosen.text).decode("utf-8-sig")  # some editors begin a file with this mark
     except UnicodeDecodeError:
         raise ConfigError(f"{name}={chosen.text} is no text in UTF-8", SCHEMA_INVALID) from None
+
+
+def is_file_name(text: str) -> bool:
+    return _TEXT_MARKS.isdisjoint(text)
 
 
 @lru_cache(maxsize=CLIENTS_MAX)

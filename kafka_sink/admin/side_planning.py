@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from kafka_sink.admin.schema_registry import resolve, schema_text
+from kafka_sink.admin.schema_registry import is_file_name, resolve, schema_text
 from kafka_sink.admin.side_plan import SidePlan
-from kafka_sink.error_table.commits import SCHEMA_MISMATCH
+from kafka_sink.error_table.commits import SCHEMA_MISMATCH, SCHEMA_RULES
 from kafka_sink.errors import ConfigError
 from kafka_sink.io.files import read_file
+from kafka_sink.io.warn_once import warn_once
 from kafka_sink.options.format_names import AVRO, JSON, JSON_SCHEMA, PROTOBUF
 from kafka_sink.options.format_options import RegistryOptions, SideFormat
 from kafka_sink.registry import schema as registered
@@ -60,7 +61,9 @@ def _plan_side(
         None if given is None else registered.Schema(_KINDS[chosen.format], given.text),
         topic=topic,
         record_name=chosen.record_name if given is None else given.fullname,
+        reads_back=isinstance(given, ProtobufSchema) and given.counts_entries,
     )
+    _heed_rules(side, chosen, resolved)
     schema = _choose_schema(chosen, given, resolved)
     plan(kind, schema)
     framed = make_frame(
@@ -74,6 +77,22 @@ def _plan_side(
     return SidePlan(side, schema, framed.prefix, framed.headers), resolved
 
 
+def _heed_rules(side: str, chosen: SideFormat, resolved: ResolvedSchema) -> None:
+    """Rules for readers, and those between two versions, are no obstacle."""
+    rules = "; ".join(str(rule) for rule in resolved.rules or () if rule.is_for_writers)
+    if not rules:
+        return
+    identity = chosen.query.identity
+    name = f"the schema of {resolved.subject!r}" if identity is None else f"the schema {identity}"
+    if chosen.query.needs_rules:
+        raise ConfigError(
+            f"{name} has rules that a writer must apply, and this sink applies none: {rules}. Write with a client that "
+            "applies them, or set schema.rules=ignore to write the rows as they are",
+            SCHEMA_RULES,
+        )
+    warn_once(f"{side}: schema.rules=ignore, so rows are written without what {name} demands of a writer: {rules}")
+
+
 def derive_schema(format_name: str, kind: pa.DataType, record_name: str | None) -> Schema:
     """A schema made from the columns."""
     name = record_name or RECORD_NAME
@@ -81,6 +100,16 @@ def derive_schema(format_name: str, kind: pa.DataType, record_name: str | None) 
 
 
 def _read_schema(chosen: SideFormat) -> Schema | None:
+    try:
+        return _read_given(chosen)
+    except ConfigError as error:
+        named = f"{chosen.query.side}.schema={chosen.text}"
+        if chosen.text is None or not is_file_name(chosen.text) or named in str(error):
+            raise
+        raise ConfigError(f"{named}: {error}", error.entry) from None
+
+
+def _read_given(chosen: SideFormat) -> Schema | None:
     name = chosen.text
     if chosen.format == PROTOBUF and name is not None and name.endswith(_DESCRIPTORS):
         return ProtobufSchema.of_descriptors(read_file(f"{chosen.query.side}.schema", name), chosen.record_name)

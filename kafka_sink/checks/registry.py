@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from kafka_sink.checks.finding import OK, ProbeResult, fail, ok, warn
 from kafka_sink.checks.job import CheckedJob
+from kafka_sink.error_table.commits import SCHEMA_RULES
 from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.options.format_options import FormatOptions, RegistryOptions
+from kafka_sink.registry.rules import SchemaRule
 
 # Texts of registry/resolution.py.
 _TO_REGISTER, _MISFIT = "set auto.register.schemas=true", "is not compatible with"
@@ -62,11 +64,25 @@ def _schemas(job: CheckedJob, schema: Any, formats: FormatOptions) -> Iterator[P
     for side, chosen, kind, name in encoded_sides(schema, columns, formats):
         looked_up = replace(chosen, query=replace(chosen.query, registers=False))
         try:
-            plan_side(side, looked_up, asked, arrow_type_from_json(kind.jsonValue(), name), job.options.topic)
+            arrow_kind = arrow_type_from_json(kind.jsonValue(), name)
+            _, resolved = plan_side(side, looked_up, asked, arrow_kind, job.options.topic)
         except KafkaSinkError as error:
             if chosen.query.registers and _TO_REGISTER in str(error) and _MISFIT not in str(error):
                 yield ok("schema", f"{side}: not registered yet; the job does it")
+            elif error.entry is SCHEMA_RULES:
+                yield fail("schema", str(error), error.entry.cure)
             else:
                 yield fail("schema", str(error), f"pykafka-sink schema check --side {side} --help")
         else:
             yield ok("schema", f"{side}: the columns can be written as {chosen.format}")
+            yield from _rules(side, () if resolved is None else resolved.rules or ())
+
+
+def _rules(side: str, rules: Sequence[SchemaRule]) -> Iterator[ProbeResult]:
+    ignored = [str(rule) for rule in rules if rule.is_for_writers]
+    others = [str(rule) for rule in rules if not rule.is_for_writers]
+    if ignored:
+        advice = "without schema.rules=ignore the job is refused"
+        yield warn("schema", f"{side}: the schema has rules that a writer must apply: {'; '.join(ignored)}", advice)
+    if others:
+        yield ok("schema", f"{side}: rules of the schema that are not for writers: {'; '.join(others)}")

@@ -8,29 +8,46 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 
+from kafka_sink.admin.schema_registry import find_latest_rules
 from kafka_sink.admin.side_planning import derive_schema, plan_side
 from kafka_sink.cli.brokers import read_argument_file, read_options
 from kafka_sink.cli.report import DONE, OPEN, Report
+from kafka_sink.cli.streams import write_error
 from kafka_sink.error_table.commits import COMMAND_WRONG
-from kafka_sink.errors import ConfigError
+from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.options.format_names import ENCODED, JSON, PROTOBUF, is_format_option
 from kafka_sink.options.format_options import RegistryOptions, SideFormat
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_formats import parse_format_options
+from kafka_sink.registry.rules import SchemaRule
 from kafka_sink.schemas.spark_types import parse_struct
 
 
 def show(given: argparse.Namespace) -> Report:
+    """With a registry, also the rules of the subject's latest version: a new version inherits them."""
     kind = _kind(given.columns, given.column)
-    _, chosen = _format(given)
+    registry, chosen = _format(given)
     if chosen.format in (PROTOBUF, JSON):
         raise ConfigError(f"{given.side}.format={chosen.format}: no schema is made from columns", COMMAND_WRONG)
-    schema = json.loads(derive_schema(chosen.format, kind, chosen.record_name).text)
-    return Report(DONE, {"schema": schema}, [json.dumps(schema, indent=2, ensure_ascii=False)])
+    derived = derive_schema(chosen.format, kind, chosen.record_name)
+    content: dict[str, Any] = {"schema": json.loads(derived.text)}
+    if registry is not None:
+        content["rules"] = None
+        try:
+            rules = find_latest_rules(registry, chosen, given.topic, derived.fullname)
+        except KafkaSinkError as error:
+            write_error(f"rules of the schema are not known: {error}\n")
+        else:
+            content["rules"] = _list_rules(rules)
+            # The schema alone is what goes to standard output, to be piped to where it is registered.
+            write_error("".join(f"{_describe_rule(rule)}\n" for rule in rules))
+    return Report(DONE, content, [json.dumps(content["schema"], indent=2, ensure_ascii=False)])
 
 
 def check(given: argparse.Namespace) -> Report:
@@ -47,9 +64,17 @@ def check(given: argparse.Namespace) -> Report:
         values = (resolved.subject or None, resolved.version, resolved.schema_id, resolved.guid)
         found = dict(zip(found, values, strict=True))
     about = ", ".join(f"{name} {value}" for name, value in found.items() if value is not None)
-    return Report(
-        DONE, {"fits": True, **found}, [f"the columns fit: {about or f'{given.side}.format={chosen.format}'}"]
-    )
+    rules = () if resolved is None else resolved.rules or ()
+    lines = [f"the columns fit: {about or f'{given.side}.format={chosen.format}'}", *map(_describe_rule, rules)]
+    return Report(DONE, {"fits": True, **found, "rules": _list_rules(rules)}, lines)
+
+
+def _list_rules(rules: Sequence[SchemaRule]) -> list[dict[str, Any]]:
+    return [{**asdict(rule), "is_for_writers": rule.is_for_writers} for rule in rules]
+
+
+def _describe_rule(rule: SchemaRule) -> str:
+    return f"rule {rule}: {'for writers' if rule.is_for_writers else 'not for writers'}"
 
 
 def _format(given: argparse.Namespace) -> tuple[RegistryOptions | None, SideFormat]:

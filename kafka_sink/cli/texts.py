@@ -225,7 +225,8 @@ examples:
 """
 
 SCHEMA_SHOW = """\
-Print the schema that the sink would derive from the columns and register. The command asks no registry.
+Print the schema that the sink would derive from the columns and register. With schema.registry.url and --topic, the
+rules of the subject's newest version go to standard error: a new version inherits them. Nothing is registered.
 
 examples:
   pykafka-sink schema show --format avro --record-name shop.Order --columns 'id BIGINT NOT NULL, name STRING'
@@ -234,7 +235,8 @@ examples:
 
 SCHEMA_CHECK = """\
 Check whether columns fit the schema for the write: the given schema, or the schema in the registry. The options are
-those of the Spark job. Nothing is registered. If a schema is not registered, the text says whether it could be.
+those of the Spark job. Nothing is registered. If a schema is not registered, the text says whether it could be. Rules
+of the schema are listed; those for writers are refused, unless the options have schema.rules=ignore.
 
 examples:
   pykafka-sink schema check --format avro --topic orders --columns 'id BIGINT NOT NULL, name STRING' \\

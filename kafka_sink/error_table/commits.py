@@ -156,7 +156,7 @@ SCHEMA_INVALID = _of_schemas(
     "PKS-7001", "schema cannot be read",
     "The schema in value.schema or key.schema, or the one in the registry, is not valid.",
     "Correct the schema at the position that the text gives.",
-    ("an Avro schema is JSON, and this is not", "a JSON schema is JSON, and this is not"),
+    ("is JSON, and this is not", "of the .proto file"),
 )
 SCHEMA_MISMATCH = _of_schemas(
     "PKS-7002", "columns do not fit the schema",
@@ -205,6 +205,15 @@ SUBJECT_UNNAMED = _of_schemas(
     "The subject name strategy needs a single topic, a record name, or an id in another form.",
     "Set the option that the text names, or choose another strategy or framing.",
     ("needs one topic for all rows", "needs the name of a record"),
+)
+SCHEMA_RULES = _of_schemas(
+    "PKS-7010", "schema has rules for writers",
+    "The owner of the schema has registered rules that a writer must apply (a data contract): fields to encrypt, "
+    "conditions or changes of values. The sink applies none, and rows written without them would break the contract.",
+    "Write with a client that applies the rules, encrypt or check the columns in Spark and have the rules changed, or "
+    "set schema.rules=ignore if the rows may be written as they are.",
+    ("has rules that a writer must apply",),
+    page="schemas.md#data-contracts",
 )
 # ---- 80xx: the command line ----
 _of_commands = partial(ErrorEntry, data=UNCHANGED, page="exactly-once.md")

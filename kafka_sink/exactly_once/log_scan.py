@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from kafka_sink.client.admin_request import Leader, RequestKey
 from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.exactly_once.ledger_codec import VALUE_BYTES_MAX
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
@@ -24,6 +25,10 @@ EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 FETCH_BYTES_MAX = 4 * 1024 * 1024
 FETCH_WAIT_MS = 500
+# A batch of the ledger has one record, which brokers may compress. Others may have copied the ledger: in batches of a
+# producer's default size, of records of which few compress any further.
+LEDGER_BATCH_BYTES_MAX = VALUE_BYTES_MAX + 1024 * 1024
+LEDGER_BATCH_RECORDS_MAX = 10_000
 # THROTTLING_QUOTA_EXCEEDED. Fetch is throttled without any error code; other requests can return it.
 THROTTLED = 89
 # Up to this version requests contain topic names rather than ids.
@@ -43,7 +48,10 @@ class RawBatch:
     is_control: bool
 
     def decode(self) -> DecodedBatch:
-        return decode_batch(self.content)
+        """A batch of the ledger, or a marker."""
+        return decode_batch(
+            self.content, records_bytes_max=LEDGER_BATCH_BYTES_MAX, records_max=LEDGER_BATCH_RECORDS_MAX
+        )
 
 
 class FetchedPartition(NamedTuple):
@@ -106,7 +114,7 @@ def committed_records(
             continue
         if batch.is_transactional and batch.producer_id in aborting:
             continue
-        decoded = batch.decode()
+        decoded = decode_batch(batch.content)
         found += [
             (offset, record)
             for offset, record in zip(decoded.offsets, decoded.records, strict=True)

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.errors import RemoteProtocolError, foreign_text
 from kafka_sink.exactly_once.ledger_read import LedgerRead, Newest, Unmarked
 from kafka_sink.exactly_once.session import DeliverySettings
 
@@ -71,7 +71,8 @@ def decode_progress(value: bytes) -> ReplayProgress:
     try:
         found = json.loads(value)
         if found["version"] != _VERSION:
-            raise RemoteProtocolError(f"the progress of a replay has version {found['version']}, not {_VERSION}")
+            version = foreign_text(str(found["version"])[:20])
+            raise RemoteProtocolError(f"the progress of a replay has version {version}, not {_VERSION}")
         return ReplayProgress(
             name=_text(found["name"]),
             source=_text(found["source"]),
@@ -84,7 +85,7 @@ def decode_progress(value: bytes) -> ReplayProgress:
             wall_ms=_count(found["wall_ms"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RemoteProtocolError(f"this is no progress of a replay: {error!r}") from None
+        raise RemoteProtocolError(f"this is no progress of a replay: {foreign_text(repr(error))}") from None
 
 
 def _text(found: Any) -> str:

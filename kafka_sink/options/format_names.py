@@ -29,7 +29,7 @@ SIDES = ("value", "key")
 
 # Confluent's clients accept these with and without the prefix.
 BARE = ("basic.auth.", "bearer.auth.", "latest.cache.", "http.connect.", "http.read.")
-_OF_BOTH_SIDES = frozenset({"auto.register.schemas", "use.latest.version", "normalize.schemas"})
+_OF_BOTH_SIDES = frozenset({"auto.register.schemas", "use.latest.version", "normalize.schemas", "schema.rules"})
 _OF_ONE_SIDE = re.compile(r"(value|key)\.(schema|schema\..*|subject\..*)", re.DOTALL)
 
 

@@ -12,7 +12,9 @@ from kafka_sink.frozen import frozen
 from kafka_sink.options.format_names import BARE, EVERY_COLUMN, FORMATS, REGISTRY, SIDES
 from kafka_sink.options.format_options import (
     CUSTOM,
+    IGNORE,
     OAUTHBEARER,
+    REFUSE,
     SASL_INHERIT,
     SASL_OAUTHBEARER_INHERIT,
     STATIC_TOKEN,
@@ -166,6 +168,9 @@ _REGISTRY = (
          "its fields by name."),
     _row("normalize.schemas", False, Flag(), "Let the registry normalize schemas, so that their spelling does not "
          "matter."),
+    _row("schema.rules", REFUSE, Choice((REFUSE, IGNORE)), "Data contracts: the sink applies no rules of a schema. "
+         "refuse: a schema with active rules for writers (domain and encoding rules of the modes WRITE and WRITEREAD) "
+         "is an error that names them. ignore: rows are written as they are, and the log says so once."),
 )  # fmt: skip
 
 
@@ -174,7 +179,7 @@ def _rows_of(side: str) -> tuple[Option, ...]:
         _text(f"{side}.schema", f"The schema of the {side}: its text, or the name of a file that contains it. The "
               "file is searched like other files."),
         _row(f"{side}.schema.id", None, _IDENTITY, "The id or GUID of a registered schema. If "
-             f"{side}.schema is also set, no registry is asked."),
+             f"{side}.schema is also set, the registry is asked for rules only, and without a registry nobody is."),
         _row(f"{side}.schema.version", None, _VERSION, "Write with this version of the subject."),
         _row(f"{side}.subject.name.strategy", TOPIC_NAME, _STRATEGY, "How the subject is named: by the topic, the "
              "record, or both."),

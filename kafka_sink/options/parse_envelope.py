@@ -45,8 +45,8 @@ ENVELOPE_OPTIONS = (
            "value.format=json, or of a column value."),
     Option("cloudevents.NAME", NOT_EMPTY, "An attribute of every event, with the placeholders of header.NAME. type and "
            "source are required, here or from a column. id defaults to a combination of query, batch, Spark partition "
-           "and row. datacontenttype defaults to that of value.format, otherwise to application/json in structured "
-           "mode."),
+           "and row, which names one row only with exactly-once delivery. datacontenttype defaults to that of "
+           "value.format, otherwise to application/json in structured mode."),
     Option("cloudevents.NAME.column", NOT_EMPTY, "The column with the attribute: string, whole number, boolean or "
            "timestamp. If it is null, the row does not have the attribute; record.errors handles a row without id, "
            "type or source. The column is also part of the value, unless value.columns leaves it out."),

@@ -25,6 +25,7 @@ from kafka_sink.options.format_names import (
 )
 from kafka_sink.options.format_options import (
     CUSTOM,
+    IGNORE,
     OAUTHBEARER,
     SASL_INHERIT,
     SASL_OAUTHBEARER_INHERIT,
@@ -253,7 +254,8 @@ def _check_without_registry(values: Mapping[str, Any], named: list[str]) -> None
     for name in named:
         if name.startswith(REGISTRY):
             raise missing_error(f"{name} is set, but {REGISTRY}url is not")
-        if values.get(name) is True or name.endswith((".subject.name", ".subject.name.strategy", ".schema.version")):
+        of_registry = (".subject.name", ".subject.name.strategy", ".schema.version", "schema.rules")
+        if values.get(name) is True or name.endswith(of_registry):
             raise missing_error(f"{name} needs {REGISTRY}url")
     for side in SIDES:
         identity = values[f"{side}.schema.id"]
@@ -283,6 +285,7 @@ def _make_side_format(side: str, values: Mapping[str, Any]) -> SideFormat | None
         registers=values["auto.register.schemas"] and not is_chosen,
         normalizes=values["normalize.schemas"],
         needs_guid=framing in BY_GUID,
+        needs_rules=values["schema.rules"] != IGNORE,
     )
     return SideFormat(
         format=values[f"{side}.format"],

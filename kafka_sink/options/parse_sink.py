@@ -80,6 +80,15 @@ _OF_EXACTLY_ONCE = frozenset(
 _ASKING = ("metrics.prometheus.port", "metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.file", "lineage.url")
 
 
+# Planning does not see if there is a shuffle, so the text says when it matters.
+_AMBIGUOUS_IDS = (
+    "cloudevents: ids are made of the place of a row in its task, and with at-least-once delivery a repeated task "
+    "writes rows again. Behind a shuffle (join, groupBy, repartition) they may come in another order: then one id "
+    "names two different rows, and a reader that drops repeated ids loses one. Set cloudevents.id.column to a column "
+    "that identifies a row"
+)
+
+
 def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     """Reports all problems in one `ConfigError`."""
     own: dict[str, Any] = {name: option.default for name, option in SINK_OPTIONS.items()}
@@ -123,6 +132,9 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     formats = problems.attempt(_parse_format_options, of_formats, producer) if producer is not None else None
     envelope = problems.attempt(_parse_envelope_options, of_envelope, formats, own)
     problems.raise_any("problems with the options")
+    is_repeatable = AT_LEAST_ONCE in (own["delivery.guarantee"], own["delivery.fallback"])
+    if is_repeatable and envelope is not None and envelope.makes_ids:
+        notices.append(_AMBIGUOUS_IDS)
     assert producer is not None, "what was not made has left a problem"
     by_name = {prefix: tuple(sorted(named.items())) for prefix, named in configs.items()}
     plan = TopicPlan(own["topic.partitions"], own["topic.replication.factor"], by_name[TOPIC_CONFIG])

@@ -55,6 +55,11 @@ class EnvelopeOptions:
     # Records without a traceparent get that of the task's span.
     has_traceparent_of_task: bool = False
 
+    @property
+    def makes_ids(self) -> bool:
+        """Whether the ids of events are made of the places of rows."""
+        return self.mode is not None and "id" not in dict((*self.attributes, *self.attribute_columns))
+
 
 @frozen
 class TelemetryOptions:

@@ -21,8 +21,10 @@ from kafka_sink.records.compression import Compressor, decompress
 Headers = tuple[tuple[str, bytes | None], ...]
 # Spark's texts, and so the names of headers, may hold bytes that are not UTF-8. They are kept as surrogates.
 _NAME_ERRORS = "surrogateescape"
-# A fetched batch is at most what a broker accepts, a few megabytes; decompressed it may be far larger.
+# A fetched batch is at most what a broker accepts, a few megabytes; decompressed it may be far larger. A record takes
+# 200 bytes of memory, however few it has.
 RECORDS_BYTES_MAX = 128 * 1024 * 1024
+RECORDS_MAX = 1_000_000
 
 
 @frozen
@@ -210,7 +212,9 @@ def decode_records(content: bytes, count: int, base_timestamp_ms: int) -> list[t
     return decoded
 
 
-def decode_batch(data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX) -> DecodedBatch:
+def decode_batch(
+    data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX, records_max: int = RECORDS_MAX
+) -> DecodedBatch:
     """Exactly one whole batch with its header."""
     if len(data) < layout.HEADER_BYTES:
         raise RemoteProtocolError(f"batch of {len(data)} bytes is shorter than its header")
@@ -224,6 +228,8 @@ def decode_batch(data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX) -> 
     checked = layout.CHECKED.unpack_from(data, layout.PREFIX.size)
     attributes, last_offset_delta, base_timestamp_ms, max_timestamp_ms = checked[:4]
     producer_id, producer_epoch, base_sequence, count = checked[4:]
+    if count > records_max:
+        raise RemoteProtocolError(f"batch names {count} records, and at most {records_max} are read")
     codec = attributes & layout.CODEC_MASK
     content = decompress(codec, memoryview(data)[layout.HEADER_BYTES :], bytes_max=records_bytes_max)
     decoded = decode_records(content, count, base_timestamp_ms)

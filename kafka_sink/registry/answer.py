@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import Any, TypeVar
 
 from kafka_sink.error_table.commits import NOT_A_REGISTRY
 from kafka_sink.errors import RemoteProtocolError, foreign_text
 from kafka_sink.frozen import frozen
+from kafka_sink.registry.rules import parse_rules
 from kafka_sink.registry.schema import AVRO, KINDS, Reference, ResolvedSchema, Schema
 
 # Confluent Cloud accepts schemas of 1 MB; a schema is text inside JSON, so escaping enlarges it.
@@ -57,7 +59,7 @@ def parse_refusal(answer: RegistryAnswer) -> tuple[int, str]:
 
 
 def parse_registered(answer: RegistryAnswer, known: Schema | None = None) -> ResolvedSchema:
-    """`known`: the schema that was sent, because the response may contain only the id."""
+    """`known`: the schema that was sent, because the response may contain only the id. Then the rules are not known."""
     said = _parse_object(answer)
     guid = _get(answer, said, "guid", str)
     if guid is not None and not _GUID.fullmatch(guid):
@@ -68,6 +70,7 @@ def parse_registered(answer: RegistryAnswer, known: Schema | None = None) -> Res
         _get(answer, said, "version", int, ID_MAX),
         _get(answer, said, "id", int, LONG_MAX),
         guid,
+        rules=parse_rules(said, partial(_wrong_field_error, answer)) if said.get("schema") is not None else None,
     )
 
 

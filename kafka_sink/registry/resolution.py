@@ -2,14 +2,15 @@
 
 Pure: the caller passes the function that sends a request and returns the response.
 
-    id or GUID is given             one request by id; none if the text is given as well
+    id or GUID is given             one request by id, also if the text is given: for its rules
     version or latest               one request by version
     auto.register.schemas           one request that registers: the registry first looks for the same schema, and checks
                                     compatibility in the same step, so there is no race
     otherwise                       one request that looks the schema up under its subject
 
-There are more for referenced schemas, one each; for a GUID that the framing needs but the response did not contain; and
-to explain why a schema is missing.
+There are more for referenced schemas, one each; by id, for a GUID or rules that are needed but were not in the response
+(old registries answer a registration with the id alone), and for the text that a registry makes of descriptors; and to
+explain why a schema is missing.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class SchemaQuery:
     """The query made from the options. `schema` was given as text or derived from the columns.
 
     `identity` is an id, a GUID, or None; `version` a number, LATEST, or None. `needs_guid`: by the framing. `side` is
-    key or value, for option names in errors.
+    key or value, for option names in errors. `needs_rules`: the write must know the schema's rules. `reads_back`: the
+    registry's text is needed although one was given, because readers count its messages.
     """
 
     side: str
@@ -69,6 +71,8 @@ class SchemaQuery:
     registers: bool = False
     normalizes: bool = False
     needs_guid: bool = False
+    needs_rules: bool = False
+    reads_back: bool = False
 
     @property
     def is_immutable(self) -> bool:
@@ -78,12 +82,28 @@ class SchemaQuery:
 
 def resolve_schema(query: SchemaQuery, send: Send) -> ResolvedSchema:
     """Returns the result or raises an error for the user."""
-    found = _find(query, send)
-    guid = found.guid
-    if query.needs_guid and guid is None and found.schema_id is not None:
-        guid = _ask(send, ask.by_id(found.schema_id, query.subject), query).guid
-    dependencies = _get_dependencies(found.schema, query, send)
-    return replace(found, subject=found.subject or query.subject, guid=guid, dependencies=dependencies)
+    found = _complete(_find(query, send), query, send)
+    found = replace(found, subject=found.subject or query.subject)
+    if query.identity is not None and query.schema is not None and not query.reads_back:
+        return replace(found, schema=query.schema)
+    return replace(found, dependencies=_get_dependencies(found.schema, query, send))
+
+
+def _complete(found: ResolvedSchema, query: SchemaQuery, send: Send) -> ResolvedSchema:
+    """With what an answer to a registration or a look-up may lack."""
+    lacks_guid = query.needs_guid and found.guid is None
+    lacks_rules = query.needs_rules and found.rules is None
+    lacks_text = query.reads_back and found.schema is query.schema
+    if not (lacks_guid or lacks_rules or lacks_text):
+        return found
+    if found.schema_id is not None:
+        stored = _ask(send, ask.by_id(found.schema_id, query.subject), query)
+    elif found.guid is not None:
+        stored = _ask(send, ask.by_guid(found.guid), query)
+    else:
+        return found
+    schema = stored.schema if lacks_text else found.schema
+    return replace(found, schema=schema, guid=found.guid or stored.guid, rules=stored.rules)
 
 
 def _find(query: SchemaQuery, send: Send) -> ResolvedSchema:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 from kafka_sink.frozen import frozen
+from kafka_sink.registry.rules import SchemaRule
 
 # The registries' names of the three formats. Missing means Avro.
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
@@ -33,7 +35,7 @@ class ResolvedSchema:
     """One version of a subject: everything that a task needs to write with it, without further requests. What the
     registry did not return is empty or None.
 
-    `dependencies` are the names and texts of all referenced schemas.
+    `dependencies` are the names and texts of all referenced schemas. `rules` None: they are not known.
     """
 
     schema: Schema
@@ -42,6 +44,7 @@ class ResolvedSchema:
     schema_id: int | None = None
     guid: str | None = None
     dependencies: tuple[tuple[str, str], ...] = ()
+    rules: tuple[SchemaRule, ...] | None = None
 
 
 def to_text(resolved: ResolvedSchema) -> str:
@@ -56,6 +59,17 @@ def from_text(text: str) -> ResolvedSchema | None:
         schema = said.pop("schema")
         references = tuple(Reference(**each) for each in schema.pop("references"))
         dependencies = tuple((name, each) for name, each in said.pop("dependencies"))
-        return ResolvedSchema(Schema(**schema, references=references), **said, dependencies=dependencies)
+        rules = said.pop("rules")
+        return ResolvedSchema(
+            Schema(**schema, references=references),
+            **said,
+            dependencies=dependencies,
+            rules=None if rules is None else tuple(_read_rule(each) for each in rules),
+        )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+
+
+def _read_rule(said: dict[str, Any]) -> SchemaRule:
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
+    return SchemaRule(**fields)

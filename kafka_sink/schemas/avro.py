@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
-from kafka_sink.schemas.naming import invalid_schema
+from kafka_sink.schemas.naming import invalid_schema, list_some, read_json
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 # As distinct from the default null.
@@ -28,6 +28,9 @@ _LOGICAL: Mapping[str, tuple[str, ...]] = {
     "local-timestamp-millis": ("long",), "local-timestamp-micros": ("long",), "local-timestamp-nanos": ("long",),
 }  # fmt: skip
 NESTING_MAX = 200
+# Read in all rounds together.
+REFERENCED_CHARACTERS_MAX = 32_000_000
+_WHAT = "an Avro schema"
 # Limit of a fixed: no record is larger.
 FIXED_BYTES_MAX = 2**31 - 1
 
@@ -87,7 +90,7 @@ class AvroSchema:
         references = dict(references or {})
         names: dict[str, AvroType] = {}
         _read_references(references, names)
-        found = _parse_json(text)
+        found = read_json(text, _WHAT)
         kind = _Reader(names).read(found, "", 0)
         text = json.dumps(found, separators=(",", ":"), ensure_ascii=False)
         return cls(text, kind.name or kind.kind, kind, references)
@@ -107,32 +110,36 @@ def check_name(name: Any) -> None:
 
 
 def _read_references(texts: Mapping[str, str], names: dict[str, AvroType]) -> None:
-    """In any order: one may refer to another."""
+    """In any order: one may refer to another. A registry's answers come before those that they refer to, so it is
+    begun at the end, which mostly needs one round."""
+    characters = 0
     while texts:
         problems: dict[str, ConfigError] = {}
-        for name, text in texts.items():
+        for name, text in reversed(list(texts.items())):
+            characters += len(text)
+            if characters > REFERENCED_CHARACTERS_MAX:
+                raise invalid_schema(
+                    f"the schemas that are referred to need too many rounds to read: {list_some(list(texts))}"
+                )
             known = dict(names)
             try:
-                _Reader(known).read(_parse_json(text), "", 0)
+                _Reader(known).read(read_json(text, _WHAT), "", 0)
                 names.update(known)
             except ConfigError as error:
                 problems[name] = error
         if len(problems) == len(texts):
             *_, problem = problems.values()
-            raise invalid_schema(f"the schemas that are referred to cannot be read ({', '.join(texts)}): {problem}")
+            raise invalid_schema(
+                f"the schemas that are referred to cannot be read ({list_some(list(texts))}): {problem}"
+            )
         texts = {name: texts[name] for name in problems}
-
-
-def _parse_json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise invalid_schema(f"an Avro schema is JSON, and this is not: {text.strip()[:40]!r}") from None
 
 
 class _Reader:
     def __init__(self, names: dict[str, AvroType]) -> None:
         self._names = names
+        # The record and field that are read; empty outside of records, where the text may be no schema at all.
+        self._place = ""
 
     def read(self, found: Any, namespace: str, depth: int) -> AvroType:
         if depth > NESTING_MAX:
@@ -142,7 +149,8 @@ class _Reader:
         if isinstance(found, list):
             return self._read_union(found, namespace, depth)
         if not isinstance(found, dict) or "type" not in found:
-            raise invalid_schema(f"no Avro type: {json.dumps(found)[:80]}")
+            is_object = isinstance(found, dict)
+            raise invalid_schema(f"no Avro type{self._place}: {'an object without type' if is_object else 'no text'}")
         kind = found["type"]
         if not isinstance(kind, str):
             return self.read(kind, namespace, depth + 1)
@@ -165,7 +173,8 @@ class _Reader:
         for candidate in (_qualify(name, namespace), name):
             if candidate in self._names:
                 return self._names[candidate]
-        raise invalid_schema(f"the Avro schema names a type {name} that it does not define")
+        said = f" {name[:200]}" if self._place else ""
+        raise invalid_schema(f"the Avro schema names a type{said} that it does not define{self._place}")
 
     def _read_union(self, found: list[Any], namespace: str, depth: int) -> AvroType:
         made = AvroType("union", branches=tuple(self.read(branch, namespace, depth + 1) for branch in found))
@@ -187,20 +196,21 @@ class _Reader:
         return self._names[full]
 
     def _read_record(self, found: dict[str, Any], namespace: str, depth: int) -> AvroType:
-        made = self._define("record", found, namespace)
+        made, outer_place = self._define("record", found, namespace), self._place
         inner = made.name.rpartition(".")[0]
         fields: dict[str, AvroField] = {}
         listed = _require(found, "fields")
         if not isinstance(listed, list):
             raise invalid_schema(f"the fields of {made.name} are no list")
-        for field in listed:
+        for number, field in enumerate(listed, 1):
             if not isinstance(field, dict) or not is_name(field.get("name")):
-                raise invalid_schema(f"{made.name} has a field whose name is no name in Avro: {json.dumps(field)[:80]}")
+                raise invalid_schema(f"the name of field {number} of {made.name} is no name in Avro")
             if field["name"] in fields:
                 raise invalid_schema(f"{made.name} has two fields of the same name")
+            self._place = f" (field {field['name']} of {made.name})"
             kind = self.read(_require(field, "type"), inner, depth + 1)
             fields[field["name"]] = AvroField(field["name"], kind, field.get("default", NO_DEFAULT))
-        made.fields = tuple(fields.values())
+        made.fields, self._place = tuple(fields.values()), outer_place
         return made
 
     def _read_enum(self, found: dict[str, Any], namespace: str) -> AvroType:
@@ -215,7 +225,7 @@ class _Reader:
         made = self._define("fixed", found, namespace)
         size = _require(found, "size")
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= FIXED_BYTES_MAX:
-            raise invalid_schema(f"the size of {made.name} is no number of bytes: {size!r}")
+            raise invalid_schema(f"the size of {made.name} is no number of bytes")
         made.size = size
         return _set_logical_type(made, found)
 
@@ -243,5 +253,6 @@ def _set_logical_type(made: AvroType, found: dict[str, Any]) -> AvroType:
 
 def _require(found: dict[str, Any], name: str) -> Any:
     if name not in found:
-        raise invalid_schema(f"an Avro {found.get('type', 'field')} without {name}: {json.dumps(found)[:80]}")
+        named = f" {found['name']}" if is_name(found.get("name")) else ""
+        raise invalid_schema(f"an Avro {found.get('type', 'field')}{named} without {name}")
     return found[name]

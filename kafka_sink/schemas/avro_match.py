@@ -37,64 +37,78 @@ _DECIMAL_BYTES_MAX = 1024
 
 def match_avro(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
     """In place of a mismatch there is a node that encodes nothing."""
-    kind = plain_type(kind)
-    if schema.kind != "union":
-        node = _match_node(kind, schema, path, problems)
-        return node if node is encode_null else partial(nodes.encode_slot, node, None, None)
-    null_branch = schema.null_branch
-    if pa.types.is_null(kind) and null_branch is not None:
-        return partial(nodes.encode_slot, encode_null, null_branch, null_branch)
-    branches = [(number, branch) for number, branch in enumerate(schema.branches) if branch.kind != "null"]
-    if len(branches) == 1:
-        ((number, branch),) = branches
-        return partial(nodes.encode_slot, _match_node(kind, branch, path, problems), number, null_branch)
-    # The branch that a derived schema would have is preferred; the order of others stays.
-    for number, branch in sorted(branches, key=lambda each: not _is_derived(kind, each[1])):
-        branch_problems = Problems()
-        node = _match_node(kind, branch, path, branch_problems)
-        if not branch_problems.texts:
-            return partial(nodes.encode_slot, node, number, null_branch)
-    problems.add_mismatch(path, kind, str(schema), _fitting_types(schema))
-    return encode_null
+    return _Matcher().value(kind, schema, path, problems)
 
 
-def _match_node(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
-    node: ValueNode | None = None
-    if schema.kind == "record" and pa.types.is_struct(kind):
-        node = _match_record(kind, schema, path, problems)
-    elif schema.items is not None:
-        node = _match_items(kind, schema.kind, schema.items, path, problems)
-    elif schema.kind not in ("record", "union"):
-        node = _match_scalar(kind, schema)
-    if node is None:
+class _Matcher:
+    def __init__(self) -> None:
+        # None: it does not fit. Each branch is tried once for a column: those of nested unions multiply.
+        self._tried: dict[tuple[str, pa.DataType, int], ValueNode | None] = {}
+
+    def value(self, kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
+        kind = plain_type(kind)
+        if schema.kind != "union":
+            node = self._present(kind, schema, path, problems)
+            return node if node is encode_null else partial(nodes.encode_slot, node, None, None)
+        null_branch = schema.null_branch
+        if pa.types.is_null(kind) and null_branch is not None:
+            return partial(nodes.encode_slot, encode_null, null_branch, null_branch)
+        branches = [(number, branch) for number, branch in enumerate(schema.branches) if branch.kind != "null"]
+        if len(branches) == 1:
+            ((number, branch),) = branches
+            return partial(nodes.encode_slot, self._present(kind, branch, path, problems), number, null_branch)
+        # The branch that a derived schema would have is preferred; the order of others stays.
+        for number, branch in sorted(branches, key=lambda each: not _is_derived(kind, each[1])):
+            fitting = self._try(kind, branch, path)
+            if fitting is not None:
+                return partial(nodes.encode_slot, fitting, number, null_branch)
         problems.add_mismatch(path, kind, str(schema), _fitting_types(schema))
         return encode_null
-    return node
 
+    def _try(self, kind: pa.DataType, branch: AvroType, path: str) -> ValueNode | None:
+        key = path, kind, id(branch)
+        if key not in self._tried:
+            problems = Problems()
+            node = self._present(kind, branch, path, problems)
+            self._tried[key] = None if problems.texts else node
+        return self._tried[key]
 
-def _match_items(
-    kind: pa.DataType, schema_kind: str, items: AvroType, path: str, problems: Problems
-) -> ValueNode | None:
-    if schema_kind == "array" and is_list(kind):
-        return partial(nodes.encode_items, (("[]", match_avro(kind.value_type, items, f"{path}[]", problems)),))
-    if schema_kind == "map" and pa.types.is_map(kind) and is_text(plain_type(kind.key_type)):
-        key = partial(nodes.encode_slot, nodes.encode_text, None, None)
-        value = match_avro(kind.item_type, items, f"{path}{{}}", problems)
-        return partial(nodes.encode_items, (("{key}", key), ("{}", value)))
-    return None
+    def _present(self, kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
+        node: ValueNode | None = None
+        if schema.kind == "record" and pa.types.is_struct(kind):
+            node = self._record(kind, schema, path, problems)
+        elif schema.items is not None:
+            node = self._items(kind, schema.kind, schema.items, path, problems)
+        elif schema.kind not in ("record", "union"):
+            node = _match_scalar(kind, schema)
+        if node is None:
+            problems.add_mismatch(path, kind, str(schema), _fitting_types(schema))
+            return encode_null
+        return node
 
+    def _items(
+        self, kind: pa.DataType, schema_kind: str, items: AvroType, path: str, problems: Problems
+    ) -> ValueNode | None:
+        if schema_kind == "array" and is_list(kind):
+            item = self.value(kind.value_type, items, f"{path}[]", problems)
+            return partial(nodes.encode_items, (("[]", item),))
+        if schema_kind == "map" and pa.types.is_map(kind) and is_text(plain_type(kind.key_type)):
+            key = partial(nodes.encode_slot, nodes.encode_text, None, None)
+            value = self.value(kind.item_type, items, f"{path}{{}}", problems)
+            return partial(nodes.encode_items, (("{key}", key), ("{}", value)))
+        return None
 
-def _match_record(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
-    members: list[nodes.AvroMember] = []
-    columns = find_columns(kind, [field.name for field in schema.fields], path, problems)
-    for field, index in zip(schema.fields, columns, strict=True):
-        inner = join_path(path, field.name)
-        if index is None:
-            members.append(nodes.AvroMember(field.name, content=_default_content(field, inner, problems)))
-        else:
-            node = match_avro(kind.field(index).type, field.type, inner, problems)
-            members.append(nodes.AvroMember(field.name, index, node))
-    return partial(nodes.encode_record, tuple(members))
+    def _record(self, kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
+        members: list[nodes.AvroMember] = []
+        columns = find_columns(kind, [field.name for field in schema.fields], path, problems)
+        for field, index in zip(schema.fields, columns, strict=True):
+            inner = join_path(path, field.name)
+            if index is None:
+                members.append(nodes.AvroMember(field.name, content=_default_content(field, inner, problems)))
+            else:
+                node = self.value(kind.field(index).type, field.type, inner, problems)
+                members.append(nodes.AvroMember(field.name, index, node))
+        return partial(nodes.encode_record, tuple(members))
 
 
 def _default_content(field: AvroField, path: str, problems: Problems) -> bytes:

@@ -1,7 +1,8 @@
 """JSON for a type, checked against a JSON schema.
 
-Only names and types of a JSON schema are checked: properties, required, additionalProperties, type, items. The rest
-(patterns, ranges, references, anyOf) is left to validating readers.
+Only names and types of a JSON schema are checked: properties, required, additionalProperties, type, items, and if null
+is allowed; also behind local references and behind a choice between one schema and null. The rest (patterns, ranges,
+other documents) is left to validating readers.
 """
 
 from __future__ import annotations
@@ -14,17 +15,24 @@ import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas import json_nodes as nodes
+from kafka_sink.schemas.json_schema_view import SchemaView, type_names
 from kafka_sink.schemas.json_text import format_dates, format_intervals, format_timestamps
-from kafka_sink.schemas.naming import Problems, column_text, is_bytes, is_list, is_text, join_path, spark_name
+from kafka_sink.schemas.naming import (
+    Problems,
+    column_text,
+    is_bytes,
+    is_list,
+    is_text,
+    join_path,
+    list_some,
+    spark_name,
+)
 from kafka_sink.schemas.node import ValueNode, days, encode_null, is_float, timestamps
 
 
 def match_json(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> ValueNode:
-    """`schema` is the subschema for this type; None: no schema."""
-    names = _type_names(schema)
-    return partial(
-        nodes.encode_nullable, _match_node(plain_type(kind), schema, path, problems), not names or "null" in names
-    )
+    """`schema` None: no schema."""
+    return _Matcher(SchemaView(schema), problems).value(kind, schema, path)
 
 
 def json_type(kind: pa.DataType) -> str:
@@ -42,30 +50,73 @@ def json_type(kind: pa.DataType) -> str:
     return "number" if types.is_floating(kind) or types.is_decimal(kind) else "string"
 
 
-def _match_node(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> ValueNode:
-    types = pa.types
-    if schema is not None and not isinstance(schema, dict):
-        schema = {}
-    _check_type(kind, schema, path, problems)
-    if types.is_struct(kind):
-        return _match_object(kind, schema, path, problems)
-    if is_list(kind):
-        item = match_json(kind.value_type, _inner_schema(schema, "items"), f"{path}[]", problems)
-        return partial(nodes.encode_array, item)
-    if types.is_map(kind):
-        values = match_json(kind.item_type, _inner_schema(schema, "additionalProperties"), f"{path}{{}}", problems)
+class _Matcher:
+    def __init__(self, view: SchemaView, problems: Problems) -> None:
+        self._view = view
+        self._problems = problems
+
+    def value(self, kind: pa.DataType, schema: Any, path: str) -> ValueNode:
+        """`schema` is the subschema for this type."""
+        # What cannot be read here is left to validating readers.
+        has_null = self._view.allows_null(schema) is not False
+        return partial(nodes.encode_nullable, self._present(plain_type(kind), schema, path), has_null)
+
+    def _present(self, kind: pa.DataType, schema: Any, path: str) -> ValueNode:
+        types = pa.types
+        said = self._view.unwrap(schema)
+        if said is not None and not isinstance(said, dict):
+            said = {}
+        _check_type(kind, said, path, self._problems)
+        if types.is_struct(kind):
+            return self._object(kind, said, path)
+        if is_list(kind):
+            return partial(nodes.encode_array, self.value(kind.value_type, _inner_schema(said, "items"), f"{path}[]"))
+        if types.is_map(kind):
+            return self._map(kind, said, path)
+        found = _match_scalar(kind, is_strict=said is not None)
+        if found is None:
+            cure = f"CAST({path or 'x'} AS STRING)"
+            self._problems.add(f"{column_text(path)} has type {spark_name(kind)}, for which JSON has no text; {cure}")
+            return encode_null
+        return found
+
+    def _map(self, kind: pa.DataType, schema: dict[str, Any] | None, path: str) -> ValueNode:
+        values = self.value(kind.item_type, _inner_schema(schema, "additionalProperties"), f"{path}{{}}")
         key = _match_scalar(plain_type(kind.key_type), is_strict=False, is_key=True)
         if key is None:
             cure = f"use map_entries({path or 'x'})"
-            problems.add(f"{column_text(path)} is a {spark_name(kind)}, and its keys have no text; {cure}")
+            self._problems.add(f"{column_text(path)} is a {spark_name(kind)}, and its keys have no text; {cure}")
             return encode_null
         return partial(nodes.encode_map, key, json_type(kind.key_type) != "string", values)
-    found = _match_scalar(kind, is_strict=schema is not None)
-    if found is None:
-        cure = f"CAST({path or 'x'} AS STRING)"
-        problems.add(f"{column_text(path)} has type {spark_name(kind)}, for which JSON has no text; {cure}")
-        return encode_null
-    return found
+
+    def _object(self, kind: pa.DataType, schema: dict[str, Any] | None, path: str) -> ValueNode:
+        said = schema or {}
+        properties = said.get("properties")
+        properties = properties if isinstance(properties, dict) else {}
+        required = said.get("required")
+        required = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+        is_closed = said.get("additionalProperties") is False and "patternProperties" not in said
+        fields: list[nodes.JsonField] = []
+        names: set[str] = set()
+        for index, field in enumerate(kind):
+            inner = join_path(path, field.name)
+            if field.name in names:
+                # A reader keeps one of two values, and nobody would know of the other.
+                self._problems.add(f"two columns are called {inner}; rename one")
+            names.add(field.name)
+            if field.name not in properties and is_closed:
+                has = list_some(list(properties))
+                self._problems.add(f"the schema has no property for column {inner}; it has {has}")
+            part = _inner_schema(None if schema is None else properties, field.name)
+            node = self._present(plain_type(field.type), part, inner)
+            is_required = field.name in required
+            writes_null = is_required and field.name in properties and self._view.allows_null(part) is True
+            if writes_null or not pa.types.is_null(plain_type(field.type)):
+                opening = json.dumps(field.name, ensure_ascii=False).encode() + b":"
+                fields.append(nodes.JsonField(field.name, opening, index, node, is_required, writes_null))
+        for name in sorted(required.difference(field.name for field in fields)):
+            self._problems.add(f"the schema requires the property {join_path(path, name)}, which has no column")
+        return partial(nodes.encode_object, tuple(fields))
 
 
 def _inner_schema(schema: dict[str, Any] | None, name: str) -> Any:
@@ -73,43 +124,8 @@ def _inner_schema(schema: dict[str, Any] | None, name: str) -> Any:
     return None if schema is None else schema.get(name, {})
 
 
-def _match_object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problems: Problems) -> ValueNode:
-    said = schema or {}
-    properties = said.get("properties")
-    properties = properties if isinstance(properties, dict) else {}
-    required = said.get("required")
-    required = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-    fields: list[nodes.JsonField] = []
-    names: set[str] = set()
-    for index, field in enumerate(kind):
-        inner = join_path(path, field.name)
-        if field.name in names:
-            # A reader keeps one of two values, and nobody would know of the other.
-            problems.add(f"two columns are called {inner}; rename one")
-        names.add(field.name)
-        is_closed = said.get("additionalProperties") is False and "patternProperties" not in said
-        if field.name not in properties and is_closed:
-            problems.add(f"the schema has no property for column {inner}; it has {', '.join(properties) or 'none'}")
-        part = _inner_schema(None if schema is None else properties, field.name)
-        node = _match_node(plain_type(field.type), part, inner, problems)
-        if not pa.types.is_null(plain_type(field.type)):
-            opening = json.dumps(field.name, ensure_ascii=False).encode() + b":"
-            fields.append(nodes.JsonField(field.name, opening, index, node, field.name in required))
-    present = {field.name for field in fields}
-    for name in required:
-        if name not in present:
-            problems.add(f"the schema requires the property {join_path(path, name)}, which has no column")
-    return partial(nodes.encode_object, tuple(fields))
-
-
-def _type_names(schema: Any) -> list[str]:
-    """The types that the schema allows; empty: any."""
-    said = schema.get("type") if isinstance(schema, dict) else None
-    return [name for name in (said if isinstance(said, list) else [said]) if isinstance(name, str)]
-
-
 def _check_type(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problems: Problems) -> None:
-    names, made = _type_names(schema), json_type(kind)
+    names, made = type_names(schema), json_type(kind)
     if not names or made in names or (made == "integer" and "number" in names) or made == "null":
         return
     has = f"{column_text(path)} has type {spark_name(kind)}"

@@ -113,13 +113,15 @@ def encode_map(
 
 @frozen
 class JsonField:
-    """`opening` is its name and the colon."""
+    """`opening` is its name and the colon. `writes_null`: a null is written, because the schema requires the property
+    and allows null as its value."""
 
     name: str
     opening: bytes
     index: int
     node: ValueNode
     is_required: bool
+    writes_null: bool = False
 
 
 def encode_object(fields: tuple[JsonField, ...], array: pa.Array, scope: MisfitScope) -> list[Piece]:
@@ -128,8 +130,11 @@ def encode_object(fields: tuple[JsonField, ...], array: pa.Array, scope: MisfitS
     # The rows that already have a field before this one: None means all.
     is_begun: Array | None = np.zeros(count, np.bool_)
     for field in fields:
-        why = NULL_REFUSED if field.is_required else None
-        own, valid = encode_present(field.node, array.field(field.index), scope.field(field.name), why)
+        inner, column = scope.field(field.name), array.field(field.index)
+        if field.writes_null:
+            own, valid = encode_nullable(field.node, True, column, inner), None
+        else:
+            own, valid = encode_present(field.node, column, inner, NULL_REFUSED if field.is_required else None)
         pieces += [*mask_pieces([_begin_field(field.opening, is_begun, count)], valid), *own]
         is_begun = None if valid is None or is_begun is None else is_begun | valid
     if is_begun is None:

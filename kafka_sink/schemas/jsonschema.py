@@ -15,7 +15,7 @@ import pyarrow as pa
 from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas.json_match import json_type, match_json
-from kafka_sink.schemas.naming import Problems, invalid_schema, is_bytes, is_list
+from kafka_sink.schemas.naming import Problems, invalid_schema, is_bytes, is_list, read_json
 
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 
@@ -31,10 +31,7 @@ class JsonSchema:
     @classmethod
     def parse(cls, text: str, references: Mapping[str, str] | None = None) -> JsonSchema:
         """`references` are not parsed: they are left to validating readers."""
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError):
-            raise invalid_schema(f"a JSON schema is JSON, and this is not: {text.strip()[:40]!r}") from None
+        found = read_json(text, "a JSON schema")
         if isinstance(found, bool):
             found = {} if found else {"not": {}}
         if not isinstance(found, dict):

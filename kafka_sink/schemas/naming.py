@@ -3,13 +3,15 @@ because the user knows these."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from kafka_sink.error_table.commits import SCHEMA_INVALID, SCHEMA_MISMATCH
-from kafka_sink.errors import ConfigError
+from kafka_sink.errors import ConfigError, foreign_text
 from kafka_sink.records.bytes_column import plain_type
 
 _SIMPLE = {
@@ -17,6 +19,7 @@ _SIMPLE = {
     "float": "float", "double": "double", "string": "string", "large_string": "string", "binary": "binary",
     "large_binary": "binary", "date32[day]": "date", "string_view": "string", "binary_view": "binary",
 }  # fmt: skip
+LISTED_MAX = 50
 
 
 def join_path(path: str, name: str) -> str:
@@ -29,8 +32,28 @@ def column_text(path: str) -> str:
     return f"column {path}" if path else "the column"
 
 
+def list_some(names: Sequence[str], between: str = ", ") -> str:
+    """For an error text: a schema may have any number of names."""
+    more = len(names) - LISTED_MAX
+    return (between.join(names[:LISTED_MAX]) or "none") + (f" and {more} more" if more > 0 else "")
+
+
 def invalid_schema(what: str) -> ConfigError:
-    return ConfigError(what, SCHEMA_INVALID)
+    """Names in it may come from a registry."""
+    return ConfigError(foreign_text(what), SCHEMA_INVALID)
+
+
+def read_json(text: str, what: str) -> Any:
+    """The error names a position and no content: the text may be of a file that is no schema, but holds secrets."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise invalid_schema(f"{what} is JSON, and this is nested too deep") from None
+    except ValueError as error:
+        where = ""  # of a number with too many digits no position is known
+        if isinstance(error, json.JSONDecodeError):
+            where = f": {error.msg} at line {error.lineno}, column {error.colno}"
+        raise invalid_schema(f"{what} is JSON, and this is not{where}") from None
 
 
 class Problems:
@@ -40,7 +63,7 @@ class Problems:
         self.texts: list[str] = []
 
     def add(self, text: str) -> None:
-        self.texts.append(text)
+        self.texts.append(foreign_text(text))
 
     def add_mismatch(self, path: str, kind: pa.DataType, said: str, fits: str) -> None:
         has = f"{column_text(path)} has type {spark_name(kind)}"
@@ -48,9 +71,8 @@ class Problems:
 
     def raise_any(self, format_name: str) -> None:
         if self.texts:
-            raise ConfigError(
-                f"the columns do not fit the {format_name} schema: " + "; ".join(self.texts), SCHEMA_MISMATCH
-            )
+            listed = list_some(self.texts, "; ")
+            raise ConfigError(f"the columns do not fit the {format_name} schema: {listed}", SCHEMA_MISMATCH)
 
 
 def find_columns(kind: pa.StructType, fields: Sequence[str], path: str, problems: Problems) -> list[int | None]:
@@ -73,7 +95,7 @@ def find_columns(kind: pa.StructType, fields: Sequence[str], path: str, problems
                 "case; rename it"
             )
         found.append(fitting[0] if fitting else None)
-    has = ", ".join(fields) or "none"
+    has = list_some(fields)
     for index in sorted(set(range(len(columns))).difference(found)):
         problems.add(
             f"the schema has no field for column {join_path(path, columns[index])}; it has {has}. Leave the column out "

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from kafka_sink.frozen import frozen
-from kafka_sink.schemas.naming import invalid_schema
+from kafka_sink.schemas.naming import invalid_schema, list_some
 
 # Names of types in a .proto file. Those of a fixed size have it here; the other numbers are varints.
 FIXED = {"fixed32": 4, "sfixed32": 4, "float": 4, "fixed64": 8, "sfixed64": 8, "double": 8}
@@ -75,7 +75,9 @@ def make_enum(fullname: str, numbers: Mapping[str, int], syntax: str, options: M
 
 @frozen
 class ProtoMessage:
-    """`path` are its indexes in the file: first among the top-level messages, then within each enclosing one."""
+    """`path` are its indexes in the file: first among the top-level messages, then within each enclosing one. Empty for
+    the entry of a map<> in a text: Confluent's readers do not count it there, but count what is written as a message.
+    """
 
     fullname: str
     fields: tuple[ProtoField, ...]
@@ -128,7 +130,9 @@ def _check_fields(message: ProtoMessage) -> None:
 
 @frozen
 class ProtobufSchema:
-    """`text` is sent to a registry: the .proto file, or its descriptor in base64."""
+    """`text` is sent to a registry: the .proto file, or its descriptor in base64. `counts_entries`: the indexes of the
+    message count entries of maps, as they stand in descriptors; the text that a registry makes of them may have none.
+    """
 
     text: str
     fullname: str
@@ -136,6 +140,7 @@ class ProtobufSchema:
     # Its index among the sorted full names of all messages of its file and the entries of their maps, used by Glue.
     message_rank: int
     types: ProtoTypes
+    counts_entries: bool = False
 
     @property
     def message(self) -> ProtoMessage:
@@ -169,9 +174,16 @@ class ProtobufSchema:
             raise invalid_schema("the Protobuf schema has no message in it")
         fitting = [each for each in messages if wanted is None or f".{each.fullname}".endswith(f".{wanted}")]
         if not fitting:
-            known = ", ".join(message.fullname for message in messages)
+            known = list_some([message.fullname for message in messages])
             raise invalid_schema(f"the Protobuf schema has no message {wanted}; it has {known}")
         # Of one name: the outermost, and the first.
         found = min(fitting, key=lambda message: len(message.path))
         rank = sorted(message.fullname for message in counted).index(found.fullname)
-        return cls(text, found.fullname, found.path, rank, ProtoTypes([*imported, *own]))
+        counts_entries = any(_is_before(each.path, found.path) for each in counted if each.is_map_entry)
+        return cls(text, found.fullname, found.path, rank, ProtoTypes([*imported, *own]), counts_entries)
+
+
+def _is_before(entry: tuple[int, ...], path: tuple[int, ...]) -> bool:
+    """Whether the entry stands before the message, or before one that encloses it, in the same message."""
+    outer = len(entry) - 1
+    return outer > 0 and len(path) > outer and entry[:outer] == path[:outer] and entry[outer] < path[outer]

@@ -97,6 +97,8 @@ class _FileReader:
 
     def _read_field(self, found: _Message, oneofs: list[str]) -> ProtoField:
         name, kind = found.text(1), _TYPES[found.number(5)]
+        if not kind:
+            raise invalid_schema(f"field {name} has no type in the descriptors: write them with protoc")
         if kind == "group":
             raise invalid_schema(f"field {name} is a group, which is not supported; use a message")
         # proto3_optional: the field is the only one of a oneof that nobody wrote.

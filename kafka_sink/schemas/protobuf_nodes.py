@@ -22,6 +22,9 @@ from kafka_sink.schemas.node import Numbers, ValueNode, encode_present, refuse_i
 NULL_REFUSED = "is null, and Protobuf has no null in a repeated field or a map"
 REQUIRED = "is null, and the field is required"
 _NS_PER_SECOND = 1_000_000_000
+# In seconds, by the comments of timestamp.proto and duration.proto.
+_TIMESTAMP_RANGE = -62_135_596_800, 253_402_300_799, "in the years 1 to 9999, and a Protobuf timestamp has no others"
+_DURATION_RANGE = -315_576_000_000, 315_576_000_000, "within 10,000 years, and a Protobuf duration has no others"
 
 # What stands behind a tag, and which elements are 0 or empty.
 Content = tuple[list[Piece], Array]
@@ -168,13 +171,15 @@ def encode_message(
 
 def encode_moment(units_per_second: int, is_duration: bool, array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """google.protobuf.Timestamp and Duration: seconds and nanoseconds. Nanoseconds of a Timestamp are never negative,
-    those of a Duration have the sign of its seconds."""
+    those of a Duration have the sign of its seconds. Both have a range, outside of which readers fail."""
     numbers = read_numbers(array)
     seconds = numbers // units_per_second
     rest = numbers - seconds * units_per_second
     if is_duration:
         is_cut = (seconds < 0) & (rest > 0)
         seconds, rest = seconds + is_cut, rest - np.where(is_cut, units_per_second, 0)
+    low, high, range_name = _DURATION_RANGE if is_duration else _TIMESTAMP_RANGE
+    scope.refuse((seconds < low) | (seconds > high), f"is not {range_name}")
     nanos = rest * (_NS_PER_SECOND // units_per_second)
     pieces: list[Piece] = []
     for tag, each in ((b"\x08", seconds), (b"\x10", nanos)):

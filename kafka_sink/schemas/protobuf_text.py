@@ -1,5 +1,7 @@
 """Parses the .proto language, as far as messages need it: proto2, proto3, editions. Services, options and extensions
-are skipped; imports are resolved in the references, or among the types that Protobuf includes."""
+are skipped; imports are resolved in the references, or among the types that Protobuf and Confluent's clients include.
+
+The texts of errors name lines and no content: the text may be of a file that is no schema."""
 
 from __future__ import annotations
 
@@ -8,34 +10,26 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from kafka_sink.errors import ConfigError
 from kafka_sink.schemas import protobuf
 from kafka_sink.schemas.naming import invalid_schema, join_path
 from kafka_sink.schemas.protobuf import EDITIONS, SCALARS, ProtoEnum, ProtoField, ProtoMessage, ProtoType
+from kafka_sink.schemas.protobuf_built_in import BUILT_IN
 
+# What is not closed reaches to the end: if it were no token, each of its characters would be looked through to there.
 _TOKEN = re.compile(
-    r"\s+|//[^\n]*|/\*.*?\*/|(?P<token>\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|[A-Za-z_.][\w.]*|[+-]?\d[\w.+-]*|.)", re.S
+    r"\s+|//[^\n]*|(?P<comment>/\*.*?(?:\*/|\Z))"
+    r"|(?P<token>(?P<quoted>\"(?:\\.?|[^\"\\])*(?:\"|\Z)|'(?:\\.?|[^'\\])*(?:'|\Z))|[A-Za-z_.][\w.]*|[+-]?\d[\w.+-]*|.)",
+    re.S,
 )
-_WRAPPED = {
-    "Double": "double", "Float": "float", "Int64": "int64", "UInt64": "uint64", "Int32": "int32", "UInt32": "uint32",
-    "Bool": "bool", "String": "string", "Bytes": "bytes",
-}  # fmt: skip
-_MOMENT = "message %s { int64 seconds = 1; int32 nanos = 2; }"
-_BUILT_IN_BODIES = {
-    "timestamp": _MOMENT % "Timestamp",
-    "duration": _MOMENT % "Duration",
-    "wrappers": " ".join(f"message {name}Value {{ {kind} value = 1; }}" for name, kind in _WRAPPED.items()),
-    "any": "message Any { string type_url = 1; bytes value = 2; }",
-    "empty": "message Empty { }",
-    "field_mask": "message FieldMask { repeated string paths = 1; }",
-    "struct": "message Struct { map<string, Value> fields = 1; } enum NullValue { NULL_VALUE = 0; } message Value { "
-    "oneof kind { NullValue null_value = 1; double number_value = 2; string string_value = 3; bool bool_value = 4; "
-    "Struct struct_value = 5; ListValue list_value = 6; } } message ListValue { repeated Value values = 1; }",
-}
-_BUILT_IN = {
-    f"google/protobuf/{name}.proto": f'syntax = "proto3"; package google.protobuf; {body}'
-    for name, body in _BUILT_IN_BODIES.items()
-}
+# The options that matter here.
+_OPTIONS = frozenset(
+    {"packed", "map_entry", "features.field_presence", "features.enum_type", "features.repeated_field_encoding",
+     "features.message_encoding"}
+)  # fmt: skip
 NESTING_MAX = 100
+# Of a full name: the scopes of a name are searched one by one.
+NAME_CHARACTERS_MAX = 1_000
 
 
 def read_files(text: str, references: Mapping[str, str]) -> tuple[list[ProtoType], list[ProtoType]]:
@@ -44,7 +38,7 @@ def read_files(text: str, references: Mapping[str, str]) -> tuple[list[ProtoType
     waiting = list(files[""].imports)
     while waiting:
         path = waiting.pop()
-        found = references.get(path, _BUILT_IN.get(path))
+        found = references.get(path, BUILT_IN.get(path))
         # A missing import usually has only options. A missing type is reported by its name.
         if path not in files and found is not None:
             files[path] = _File(found)
@@ -58,7 +52,8 @@ class _File:
     """One parsed file. The types of its fields are still names; `_resolve_fields` looks them up."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = [found["token"] for found in _TOKEN.finditer(text) if found["token"] is not None]
+        self._text = text
+        self._tokens, self._starts = _read_tokens(text)
         self._position = 0
         self._package = ""
         self._syntax = "proto2"
@@ -89,8 +84,20 @@ class _File:
     def _expect(self, *wanted: str) -> str:
         token = self._next()
         if token not in wanted:
-            raise invalid_schema(f"the .proto file has {token!r} where {' or '.join(wanted)} is expected")
+            found = "something else" if token[0].isalnum() or len(token) > 1 else repr(token)
+            raise self._error(f"has {found} where {' or '.join(wanted)} is expected")
         return token
+
+    def _error(self, what: str) -> ConfigError:
+        """About the last token."""
+        return invalid_schema(f"line {_line(self._text, self._starts[self._position - 1])} of the .proto file {what}")
+
+    def _next_int(self) -> int:
+        token = self._next()
+        try:
+            return int(token, 0) if not re.fullmatch(r"0[0-7]+", token) else int(token, 8)
+        except ValueError:
+            raise self._error("has something else where a number is expected") from None
 
     def _skip(self) -> list[str]:
         """Skips to the semicolon, or past a block in braces. There may be braces inside brackets."""
@@ -118,7 +125,7 @@ class _File:
             self._syntax = text if word == "syntax" else EDITIONS
             self._expect(";")
         elif word == "package":
-            self._package = self._next()
+            self._package = self._next_name("")
             self._expect(";")
         elif word == "import":
             path = self._next()
@@ -132,10 +139,16 @@ class _File:
     def _read_type(self, word: str, scope: str, parent: tuple[int, ...]) -> bool:
         """False: it is none."""
         if word == "message":
-            self._read_message(join_path(scope, self._next()), self._next_path(parent))
+            self._read_message(self._next_name(scope), self._next_path(parent))
         elif word == "enum":
-            self._read_enum(join_path(scope, self._next()))
+            self._read_enum(self._next_name(scope))
         return word in ("message", "enum")
+
+    def _next_name(self, scope: str) -> str:
+        name = join_path(scope, self._next())
+        if len(name) > NAME_CHARACTERS_MAX:
+            raise self._error(f"has a name of more than {NAME_CHARACTERS_MAX} characters")
+        return name
 
     def _next_path(self, parent: tuple[int, ...]) -> tuple[int, ...]:
         path = (*parent, self._nested_counts[parent])
@@ -145,17 +158,21 @@ class _File:
         return path
 
     def _read_message(self, name: str, path: tuple[int, ...]) -> None:
+        """`option map_entry = true` is what a registry writes in place of a map<>, if it was sent descriptors."""
         self._expect("{")
         fields: list[ProtoField] = []
+        options: dict[str, str] = {}
         while (word := self._next_word()) != "}":
-            if word == "oneof":
+            if word == "option":
+                options |= _collect_options(self._skip())
+            elif word == "oneof":
                 oneof = self._next()
                 self._expect("{")
                 while (word := self._next()) != "}":
                     self._read_member(word, name, path, oneof, fields)
             elif not self._read_type(word, name, path):
                 self._read_member(word, name, path, "", fields)
-        self.types.append(ProtoMessage(name, tuple(fields), path))
+        self.types.append(ProtoMessage(name, tuple(fields), path, options.get("map_entry") == "true"))
 
     def _read_member(
         self, word: str, message: str, path: tuple[int, ...], oneof: str, fields: list[ProtoField]
@@ -173,14 +190,16 @@ class _File:
         parts: list[str] = []
         if kind == "map" and self._peek() == "<":
             parts = [self._next(), self._next(), self._expect(","), self._next(), self._expect(">")]
+        if max(map(len, (kind, *parts))) > NAME_CHARACTERS_MAX:
+            raise self._error(f"has a name of more than {NAME_CHARACTERS_MAX} characters")
         name = self._next()
         if parts:
             entry = join_path(message, _entry_name(name))
             label, kind = "repeated", f".{entry}"
             members = (self._make_field("key", 1, parts[1]), self._make_field("value", 2, parts[3]))
-            self.types.append(ProtoMessage(entry, members, self._next_path(path), is_map_entry=True))
+            self.types.append(ProtoMessage(entry, members, (), is_map_entry=True))
         self._expect("=")
-        return self._make_field(name, _parse_int(self._next()), kind, label, oneof, self._read_options())
+        return self._make_field(name, self._next_int(), kind, label, oneof, self._read_options())
 
     def _make_field(
         self, name: str, number: int, kind: str, label: str = "", oneof: str = "", options: Mapping[str, str] = {}
@@ -210,9 +229,29 @@ class _File:
             elif word != ";":
                 self._expect("=")
                 sign = -1 if self._peek() == "-" and self._next() else 1
-                numbers[word] = sign * _parse_int(self._next())
+                numbers[word] = sign * self._next_int()
                 self._read_options()
         self.types.append(protobuf.make_enum(name, numbers, self._syntax, options))
+
+
+def _read_tokens(text: str) -> tuple[list[str], list[int]]:
+    """The tokens, and where each begins."""
+    tokens: list[str] = []
+    starts: list[int] = []
+    for found in _TOKEN.finditer(text):
+        comment, quoted = found["comment"], found["quoted"]
+        if comment is not None and (len(comment) < 4 or not comment.endswith("*/")):
+            raise invalid_schema(f"the comment of line {_line(text, found.start())} of the .proto file is not closed")
+        if quoted is not None and (len(quoted) < 2 or quoted[-1] != quoted[0]):
+            raise invalid_schema(f"the text of line {_line(text, found.start())} of the .proto file is not closed")
+        if found["token"] is not None:
+            tokens.append(found["token"])
+            starts.append(found.start())
+    return tokens, starts
+
+
+def _line(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
 
 
 def _resolve_fields(found: ProtoType, known: Mapping[str, ProtoType]) -> ProtoType:
@@ -250,16 +289,9 @@ def _collect_options(words: Sequence[str]) -> dict[str, str]:
             outer = name
         elif sign == ":":
             options[f"{outer}.{name}"] = value
-    return options
+    return {name: value for name, value in options.items() if name in _OPTIONS}
 
 
 def _entry_name(field: str) -> str:
     """protoc's name for the entry message of a map."""
     return "".join(part[:1].upper() + part[1:] for part in field.split("_")) + "Entry"
-
-
-def _parse_int(token: str) -> int:
-    try:
-        return int(token, 0) if not re.fullmatch(r"0[0-7]+", token) else int(token, 8)
-    except ValueError:
-        raise invalid_schema(f"the .proto file has {token!r} where a number is expected") from None

@@ -265,6 +265,33 @@ def test_a_registry_is_asked_again_by_each_check(place: Planting) -> None:
     assert verdicts == [FAIL, OK]
 
 
+def test_rules_of_a_schema_are_told(place: Planting) -> None:
+    kafka = place.broker()
+    with EmbeddedRegistry() as registry:
+        text = '{"type": "record", "name": "Row", "fields": [{"name": "value", "type": "string"}]}'
+        rules = [
+            {"name": "encryptAll", "type": "ENCRYPT", "mode": "WRITEREAD", "tags": ["PII"]},
+            {"name": "shown", "kind": "CONDITION", "type": "CEL", "mode": "READ"},
+        ]
+        body = json.dumps({"schema": text, "ruleSet": {"domainRules": rules}}).encode()
+        path = f"/subjects/{TOPIC}-value/versions"
+        assert registry.do(lambda core: core.answer("POST", path, {}, body).status) == 200
+        options = {"value.format": "avro", "value.columns": "value", "schema.registry.url": registry.url,
+                   "use.latest.version": "true"}  # fmt: skip
+        found = {
+            word: [
+                (each.verdict, each.text)
+                for each in kafka_sink.check(job(kafka, {**options, **more}), place.schema, timeout_s=AMPLE_S)
+                if each.name == "schema"
+            ]
+            for word, more in (("refuse", {}), ("ignore", {"schema.rules": "ignore"}))
+        }
+    ((verdict, said),) = found["refuse"]
+    assert verdict == FAIL and "encryptAll (TRANSFORM ENCRYPT, WRITEREAD, tags PII)" in said
+    assert [verdict for verdict, _ in found["ignore"]] == [OK, WARN, OK]
+    assert "encryptAll" in found["ignore"][1][1] and "shown (CONDITION CEL, READ)" in found["ignore"][2][1]
+
+
 def test_ids_are_counted_for_their_own_sink(place: Planting) -> None:
     kafka = place.broker()
     for sink_id in (SINK_ID, f"{SINK_ID}-eu"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +87,38 @@ def test_a_registry_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]
     options = ("--option", "schema.registry.url=http://127.0.0.1:9", "--option", "schema.registry.max.retries=0")
     code, found = run(capsys, "check", "--topic", "t", "--format", "avro", "--columns", COLUMNS, *options)
     assert code == 3 and found["error"] == "TransportError"
+
+
+def test_rules_of_a_schema_are_listed(
+    capsys: pytest.CaptureFixture[str], embedded_registry: EmbeddedRegistry, tmp_path: Path
+) -> None:
+    rules = {
+        "domainRules": [
+            {"name": "checkName", "kind": "CONDITION", "type": "CEL", "mode": "WRITE", "expr": "message.name != ''"},
+            {"name": "shown", "kind": "TRANSFORM", "type": "CEL_FIELD", "mode": "READ", "tags": ["PII"]},
+        ]
+    }  # fmt: skip
+    url = f"{embedded_registry.url}/subjects/orders-value/versions"
+    request = urllib.request.Request(url, json.dumps({"schema": TEXT, "ruleSet": rules}).encode(), method="POST")
+    urllib.request.urlopen(request).close()
+    options = ("--option", f"schema.registry.url={embedded_registry.url}", "--topic", "orders", "--format", "avro")
+    latest = (*options, "--option", "use.latest.version=true", "--columns", COLUMNS)
+    code, found = run(capsys, "check", *latest)
+    assert code == 1 and "has rules that a writer must apply" in found["text"]
+    assert "checkName (CONDITION CEL, WRITE)" in found["text"] and "shown" not in found["text"]
+    code, found = run(capsys, "check", *latest, "--option", "schema.rules=ignore")
+    assert (code, found["fits"]) == (0, True)
+    assert [(rule["name"], rule["is_for_writers"]) for rule in found["rules"]] == [
+        ("checkName", True),
+        ("shown", False),
+    ]
+    assert main(["schema", "check", *latest, "--option", "schema.rules=ignore"]) == 0
+    assert "rule shown (TRANSFORM CEL_FIELD, READ, tags PII): not for writers" in capsys.readouterr().out
+    assert main(["schema", "show", *options, "--columns", COLUMNS]) == 0
+    told = capsys.readouterr()
+    assert "rule checkName" in told.err and json.loads(told.out)["type"] == "record"
+    code, found = run(capsys, "show", *options, "--columns", COLUMNS)
+    assert [rule["name"] for rule in found["rules"]] == ["checkName", "shown"]
+    nobody = ("--option", "schema.registry.url=http://127.0.0.1:9", "--option", "schema.registry.max.retries=0")
+    code, found = run(capsys, "show", "--topic", "t", "--format", "avro", "--columns", COLUMNS, *nobody)
+    assert (code, found["rules"]) == (0, None)

@@ -80,6 +80,11 @@ def _message(draw: Any, message: Any, fullname: str, syntax: str, depth: int) ->
             field.oneof_index = len(message.oneof_decl)
             message.oneof_decl.add(name=f"_{name}")
         fields.append((name, kind))
+    if draw(_YES_OR_NO):
+        # A message of its own type, for which there is no column.
+        message.field.add(
+            name="itself", number=50_000, label=_F.LABEL_OPTIONAL, type=_F.TYPE_MESSAGE, type_name=f".{fullname}"
+        )
     return pa.struct(fields), lambda draw: {
         name: None if draw(_ARE_NULL) else each(draw) for name, each in values.items()
     }
@@ -120,7 +125,7 @@ def _map(draw: Any, message: Any, field: Any, fullname: str, syntax: str, depth:
 
 def _rename(message: Any, old: str, new: str) -> None:
     for field in message.field:
-        if field.type_name.startswith(old + "."):
+        if field.type_name == old or field.type_name.startswith(old + "."):
             field.type_name = new + field.type_name[len(old) :]
     for nested in message.nested_type:
         _rename(nested, old, new)

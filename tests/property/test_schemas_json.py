@@ -9,13 +9,17 @@ import jsonschema
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from kafka_sink.schemas.jsonschema import derive_json_schema
+from kafka_sink.schemas.jsonschema import JsonSchema, derive_json_schema
 from kafka_sink.schemas.match import plan
 
 from .parts import check_a_thousand, in_ten_parts
 from .schema_values import raw, structs
 from .slow_json import encoded
+
+_STRUCTS = structs()
+_SPELLINGS = st.sampled_from([None, "type", "anyOf", "oneOf", "$ref", "anything"])
 
 
 def _check_against_the_twin(array: pa.Array) -> None:
@@ -34,6 +38,66 @@ def _check_against_a_validator(array: pa.Array) -> None:
     for row, value in enumerate(values.array.to_pylist()):
         if value is not None and row not in values.misfits:
             assert list(validator.iter_errors(json.loads(value))) == []
+
+
+@st.composite
+def _given_schemas(draw: Any) -> tuple[pa.Array, dict[str, Any]]:
+    """A schema as people and libraries write it: properties that may be null are required, or not, in each spelling."""
+    array = draw(_STRUCTS)
+    definitions: dict[str, Any] = {}
+    said = _spell(draw, dict(derive_json_schema(array.type, "Row").found), definitions)
+    return array, {**said, "$defs": definitions}
+
+
+def _spell(draw: Any, said: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    said = {**said, "required": list(said.get("required", ()))}
+    for word in ("items", "additionalProperties"):
+        if isinstance(said.get(word), dict):
+            said[word] = _spell(draw, said[word], definitions)
+    properties = {name: _spell(draw, inner, definitions) for name, inner in said.get("properties", {}).items()}
+    for name in [name for name in properties if name not in said["required"]]:
+        spelling = draw(_SPELLINGS)
+        if spelling is not None:
+            properties[name] = _spell_optional(spelling, properties[name], definitions)
+            said["required"].append(name)
+    return {**said, "properties": properties} if properties else said
+
+
+def _spell_optional(spelling: str, said: dict[str, Any], definitions: dict[str, Any]) -> Any:
+    if said["type"] == "null" or spelling == "anything":
+        return said if said["type"] == "null" else {}
+    if spelling == "type":
+        return {**said, "type": [said["type"], "null"]}
+    if spelling == "$ref":
+        name = f"D{len(definitions)}"
+        definitions[name] = said
+        said, spelling = {"$ref": f"#/$defs/{name}"}, "anyOf"
+    return {spelling: [said, {"type": "null"}]}
+
+
+def _check_a_given_schema(case: tuple[pa.Array, dict[str, Any]]) -> None:
+    """Rows that were not refused are valid, and a null is refused nowhere, since all of them are allowed."""
+    array, schema = case
+    values = plan(array.type, JsonSchema.parse(json.dumps(schema))).encode(array, b"", "value")
+    validator: Any = jsonschema.Draft202012Validator(schema)
+    for row, value in enumerate(values.array.to_pylist()):
+        if value is not None and row not in values.misfits:
+            assert list(validator.iter_errors(json.loads(value))) == []
+    assert not [str(error) for error in values.misfits.values() if "null" in str(error)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(_given_schemas())
+def test_a_validator_accepts_what_is_written_by_a_schema_with_required_properties_that_may_be_null(
+    case: tuple[pa.Array, dict[str, Any]],
+) -> None:
+    _check_a_given_schema(case)
+
+
+@pytest.mark.slow
+@in_ten_parts
+def test_ten_thousand_given_schemas(part: int, pytestconfig: pytest.Config) -> None:
+    check_a_thousand(part, pytestconfig, _given_schemas(), _check_a_given_schema)
 
 
 @settings(max_examples=60, deadline=None)

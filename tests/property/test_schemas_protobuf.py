@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kafka_sink.schemas.match import plan
 from kafka_sink.schemas.protobuf import ProtobufSchema
 
+from . import proto_shapes
 from .parts import check_a_thousand, in_ten_parts
 from .proto_values import SYMBOLS, messages
 from .schema_values import raw
@@ -21,6 +22,7 @@ from .slow_protobuf import encoded
 from .test_schemas_avro import PREFIX, same
 
 _MESSAGES, _ROW_COUNTS, _FILLER_COUNTS = messages(), st.sampled_from([1, 0, 2, 3, 4, 5]), st.integers(0, 2)
+_SHAPES = proto_shapes.shapes()
 _ARE_NULL = st.sampled_from([False, False, True])
 
 
@@ -55,6 +57,24 @@ def _check_against_the_package(descriptors: bytes, array: pa.Array) -> None:
             assert len(message.SerializeToString()) == len(value)
 
 
+def _check_indexes(shape: proto_shapes.Shape) -> None:
+    """A text is counted as Confluent's registry counts it for its readers, descriptors as they are, and the text that a
+    registry makes of descriptors as the descriptors."""
+    of_protoc = proto_shapes.file_descriptor(shape, entries_last=False)
+    content = descriptor_pb2.FileDescriptorSet(file=[of_protoc]).SerializeToString()
+    in_text = proto_shapes.indexes(proto_shapes.file_descriptor(shape, entries_last=True))
+    in_descriptors = proto_shapes.indexes(of_protoc)
+    for name in proto_shapes.names(shape):
+        text = ProtobufSchema.parse(proto_shapes.text(shape), message=name)
+        descriptors = ProtobufSchema.of_descriptors(content, name)
+        stored = ProtobufSchema.parse(proto_shapes.text(shape, with_entries=True), message=name)
+        assert (text.fullname, text.message_indexes) == (name, in_text[name])
+        assert (descriptors.fullname, descriptors.message_indexes) == (name, in_descriptors[name])
+        assert (stored.fullname, stored.message_indexes) == (name, in_descriptors[name])
+        assert descriptors.counts_entries == (in_text[name] != in_descriptors[name]) and not text.counts_entries
+        assert text.message_rank == descriptors.message_rank == stored.message_rank
+
+
 def _is_map(field: Any) -> bool:
     return bool(field.message_type is not None and field.message_type.GetOptions().map_entry)
 
@@ -80,7 +100,7 @@ def _filled(descriptor: Any, row: dict[str, Any]) -> dict[str, Any]:
     """The row as a reader must see it: a null field without presence is 0 or empty."""
     found: dict[str, Any] = {}
     for field in descriptor.fields:
-        value = row[field.name]
+        value = row.get(field.name)
         if _is_map(field):
             part = field.message_type.fields_by_name["value"]
             found[field.name] = {key: _seen(part, each) for key, each in value or []}
@@ -109,6 +129,32 @@ def test_whole_columns_and_single_values_give_the_same_bytes(case: tuple[bytes, 
 @given(cases())
 def test_the_official_package_reads_back_what_was_written(case: tuple[bytes, pa.Array]) -> None:
     _check_against_the_package(*case)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        ((("map", ()),),),
+        (((), "map", ()),),
+        (((), (), "map"),),
+        (("map", ("map", (), "map", ("map", ())), "map", ()),),
+        ((), ("map", "map", ((), "map", ())), ("map", ())),
+    ],
+)
+def test_a_message_behind_a_map_is_counted_as_its_readers_count_it(shape: proto_shapes.Shape) -> None:
+    _check_indexes(shape)
+
+
+@settings(max_examples=60)
+@given(_SHAPES)
+def test_messages_and_maps_in_any_order_are_counted_as_their_readers_count_them(shape: proto_shapes.Shape) -> None:
+    _check_indexes(shape)
+
+
+@pytest.mark.slow
+@in_ten_parts
+def test_ten_thousand_orders_of_messages_and_maps(part: int, pytestconfig: pytest.Config) -> None:
+    check_a_thousand(part, pytestconfig, _SHAPES, _check_indexes)
 
 
 @pytest.mark.slow

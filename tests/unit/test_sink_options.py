@@ -417,3 +417,23 @@ def test_a_preset_sets_options_that_exist_and_says_where_its_facts_are_from(name
 
 def test_an_unknown_preset_is_refused_with_those_that_there_are() -> None:
     assert "choose one of confluent-cloud, msk, msk-serverless" in refusal({"preset": "kafka-as-a-service"})
+
+
+EVENTS = {"cloudevents": "binary", "cloudevents.type": "t", "cloudevents.source": "s"}
+
+
+@pytest.mark.parametrize(
+    ("given", "is_told"),
+    [
+        ({**EVENTS, "delivery.guarantee": "at-least-once"}, True),
+        ({**EVENTS, "delivery.fallback": "at-least-once"}, True),
+        (EVENTS, False),
+        ({**EVENTS, "delivery.guarantee": "at-least-once", "cloudevents.id.column": "order"}, False),
+        ({**EVENTS, "delivery.guarantee": "at-least-once", "cloudevents.id": "${query.id}"}, False),
+        ({"header.x": "y", "delivery.guarantee": "at-least-once"}, False),
+    ],
+)
+def test_ids_of_events_that_may_name_two_rows_are_told(given: dict[str, str], is_told: bool) -> None:
+    told = [notice for notice in parsed(given).notices if "cloudevents" in notice]
+    assert len(told) == is_told
+    assert all("Set cloudevents.id.column to a column that identifies a row" in notice for notice in told)

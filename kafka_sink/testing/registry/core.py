@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from kafka_sink.testing.registry.store import KINDS, LEVELS, MODES, Content, RegistryRefusal, Store
+from kafka_sink.testing.registry.store import KINDS, LEVELS, MODES, Content, RegistryRefusal, Store, check_rule_set
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
@@ -146,12 +146,12 @@ class RegistryCore:
         subject = call.parts[1]
         self.store.require_versions(subject, with_deleted=call.is_set("deleted"))
         content = self.store.check(Content.of(call.body), subject)
-        found = self.store.find_same(
-            content, subject, normalize=call.is_set("normalize"), with_deleted=call.is_set("deleted")
-        )
-        if found is None:
-            raise RegistryRefusal(40403, "Schema not found")
-        return found.to_answer(subject)
+        is_normal, with_deleted = call.is_set("normalize"), call.is_set("deleted")
+        for each in (content, self.store.with_contract(content, subject)):
+            found = self.store.find_same(each, subject, normalize=is_normal, with_deleted=with_deleted)
+            if found is not None:
+                return found.to_answer(subject)
+        raise RegistryRefusal(40403, "Schema not found")
 
     def _register(self, call: _Call) -> Any:
         found = self.store.register(Content.of(call.body), call.parts[1], normalize=call.is_set("normalize"))
@@ -234,6 +234,13 @@ class RegistryCore:
 
     def _set_setting(self, call: _Call) -> Any:
         setting = _SETTINGS[call.parts[0]]
+        rule_sets = {name: call.body[name] for name in ("defaultRuleSet", "overrideRuleSet") if name in call.body}
+        if rule_sets and call.parts[0] == "config":
+            for each in rule_sets.values():
+                check_rule_set(each)
+            self.store.rule_sets[_subject_of(call)] = rule_sets
+            if setting.word not in call.body:
+                return rule_sets
         value = call.body.get(setting.word)
         if not isinstance(value, str) or value.upper() not in setting.choices:
             raise RegistryRefusal(setting.code_wrong, setting.text_wrong)

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -17,6 +17,7 @@ KINDS = (JSON, PROTOBUF, AVRO)
 LEVELS = ("BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE")
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
 READ_ONLY = frozenset({"READONLY", "READONLY_OVERRIDE"})
+STAGES = ("migrationRules", "domainRules", "encodingRules")
 DEFAULT_CONTEXT = "."
 
 
@@ -41,6 +42,9 @@ class Content:
     kind: str
     text: str
     references: tuple[Ref, ...] = ()
+    # As they were sent; None: not sent.
+    metadata: dict[str, Any] | None = None
+    rule_set: dict[str, Any] | None = None
 
     @staticmethod
     def of(said: Mapping[str, Any]) -> Content:
@@ -55,7 +59,11 @@ class Content:
         except (TypeError, KeyError, ValueError, OverflowError):
             text = "Invalid schema: a reference needs name, subject and version"
             raise RegistryRefusal(42201, text) from None
-        return Content(kind, text, references)
+        metadata, rule_set = said.get("metadata"), said.get("ruleSet")
+        if metadata is not None and not isinstance(metadata, dict):
+            raise RegistryRefusal(422, "metadata is no object")
+        check_rule_set(rule_set)
+        return Content(kind, text, references, metadata, rule_set)
 
     def to_answer(self) -> dict[str, Any]:
         """As in the REST API."""
@@ -64,15 +72,24 @@ class Content:
             fields["schemaType"] = self.kind
         if self.references:
             fields["references"] = [asdict(each) for each in self.references]
-        return fields
+        fields |= {"metadata": self.metadata} if self.metadata is not None else {}
+        return fields | ({"ruleSet": self.rule_set} if self.rule_set is not None else {})
 
     @property
     def as_json(self) -> Any:
         return self.text if self.kind == PROTOBUF else json.loads(self.text)
 
     @property
+    def contract(self) -> str | None:
+        """Metadata and rules as a text, for comparison. They are part of a schema."""
+        both = [self.metadata, self.rule_set]
+        return json.dumps(both, sort_keys=True) if any(each is not None for each in both) else None
+
+    @property
     def guid(self) -> str:
         told = json.dumps([self.kind, self.text, [[each.name, each.subject, each.version] for each in self.references]])
+        if self.contract is not None:
+            told += self.contract
         return str(UUID(bytes=hashlib.md5(told.encode(), usedforsecurity=False).digest()))
 
 
@@ -102,6 +119,8 @@ class Store:
         # By qualified subject; "" is the global one.
         self.levels: dict[str, str] = {"": "BACKWARD"}
         self.modes: dict[str, str] = {"": "READWRITE"}
+        # Of a configuration: defaultRuleSet and overrideRuleSet.
+        self.rule_sets: dict[str, dict[str, Any]] = {}
 
     # ---- finding ----
 
@@ -184,10 +203,24 @@ class Store:
         except InvalidAvro as error:
             raise RegistryRefusal(42201, f"Invalid schema {content.text[:200]} with refs, details: {error}") from None
         text = json.dumps(json.loads(content.text), separators=(",", ":"), ensure_ascii=False)
-        return Content(AVRO, text, content.references)
+        return replace(content, text=text)
+
+    def with_contract(self, content: Content, subject: str) -> Content:
+        """What is not sent is taken from the last version; the configuration goes around it."""
+        last = self.versions(subject)[-1:]
+        metadata, rule_set = content.metadata, content.rule_set
+        if last:
+            metadata = last[0].content.metadata if metadata is None else metadata
+            rule_set = last[0].content.rule_set if rule_set is None else rule_set
+        of_config = self.rule_sets.get(subject) or self.rule_sets.get("") or {}
+        merged = _merge_rule_sets(of_config.get("defaultRuleSet"), rule_set)
+        return replace(content, metadata=metadata, rule_set=_merge_rule_sets(merged, of_config.get("overrideRuleSet")))
 
     def key_of(self, content: Content, subject: str, *, normalize: bool) -> object:
         """Equal for schemas that the registry treats as the same."""
+        return content.contract, self._text_key(content, subject, normalize)
+
+    def _text_key(self, content: Content, subject: str, normalize: bool) -> object:
         if content.kind == PROTOBUF:
             return content.kind, " ".join(content.text.split()), content.references
         if content.kind == AVRO and normalize:
@@ -227,7 +260,7 @@ class Store:
         if new.kind != old.kind:
             return [f"Incompatible because of different schema type: {new.kind}, not {old.kind}"]
         if new.kind != AVRO:
-            is_same = self.key_of(new, subject, normalize=False) == self.key_of(old, subject, normalize=False)
+            is_same = self._text_key(new, subject, False) == self._text_key(old, subject, False)
             return [] if is_same else [f"of {new.kind} this registry takes no other schema: set the level NONE"]
         reader, writer = self._parse(new, subject), self._parse(old, subject)
         found: list[str] = []
@@ -247,7 +280,7 @@ class Store:
             raise RegistryRefusal(42208, "The specified subject is not a valid subject.")
         if self.mode(subject) in READ_ONLY:
             raise RegistryRefusal(42205, f"Subject {subject} is in read-only mode")
-        content = self.check(content, subject)
+        content = self.check(self.with_contract(content, subject), subject)
         known = self.find_same(content, subject, normalize=normalize)
         if known is not None:
             return known
@@ -309,6 +342,26 @@ class Store:
             for context in self.contexts.values()
             for subject, versions in context.subjects.items()
         }
+
+
+def check_rule_set(said: Any) -> None:
+    if said is None:
+        return
+    lists = [said[stage] for stage in STAGES if stage in said] if isinstance(said, dict) else [said]
+    if not all(isinstance(each, list) and all(isinstance(rule, dict) for rule in each) for each in lists):
+        raise RegistryRefusal(422, "ruleSet is no object with lists of rules")
+
+
+def _merge_rule_sets(one: dict[str, Any] | None, other: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Of rules with one name the other's is kept."""
+    if one is None or other is None:
+        return other if one is None else one
+    merged: dict[str, Any] = {**one, **other}
+    for stage in STAGES:
+        rules = {each.get("name"): each for each in (*one.get(stage, ()), *other.get(stage, ()))}
+        if rules:
+            merged[stage] = list(rules.values())
+    return merged
 
 
 def _is_descriptor(text: str) -> bool:

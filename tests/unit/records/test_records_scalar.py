@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 
 import pytest
 from crc32c import crc32c
 
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.exactly_once.log_scan import raw_batches
+from kafka_sink.exactly_once.log_scan import committed_records, raw_batches
 from kafka_sink.records.batch import EncodedBatch, seal
 from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import Record, decode_batch, encode_batch, encode_varint, split
@@ -144,3 +145,36 @@ def gunzip(part: EncodedBatch) -> bytes:
     import gzip
 
     return gzip.decompress(part.payload)
+
+
+@pytest.mark.parametrize(
+    ("rows", "codec", "said"),
+    [
+        ([Record(0, None, b"0" * 2**25)], "zstd", "holds more than the allowed 9437184 bytes"),
+        ([Record(0, None, None)] * 10_001, "zstd", "names 10001 records, and at most 10000 are read"),
+    ],
+)
+def test_a_small_batch_of_the_ledger_does_not_become_a_large_one_in_memory(
+    rows: list[Record], codec: str, said: str
+) -> None:
+    (raw,) = raw_batches(sealed(encode_batch(rows, make_compressor(codec))))
+    assert len(raw.content) < 10_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError, match=said):
+            raw.decode()
+        assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
+    finally:
+        tracemalloc.stop()
+    # Elsewhere, as in a topic of dead letters, it is an ordinary batch.
+    assert len(committed_records(raw.content, None, 0)[0]) == len(rows)
+    (other,) = raw_batches(sealed(encode_batch([Record(0, b"k", b"v" * 2**23)], make_compressor(codec))))
+    assert len(other.decode().records) == 1
+
+
+def test_more_records_than_memory_should_hold_are_refused_before_they_are_decoded() -> None:
+    batch = bytearray(sealed(encode_batch([Record(0, None, None)], make_compressor("none"))))
+    batch[57:61] = (1_000_001).to_bytes(4, "big")
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    with pytest.raises(RemoteProtocolError, match="names 1000001 records, and at most 1000000 are read"):
+        decode_batch(bytes(batch))

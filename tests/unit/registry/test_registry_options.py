@@ -204,6 +204,7 @@ def test_what_is_said_of_one_side_counts_more_than_what_is_said_of_both() -> Non
         ({"value.schema.version": "1"}, "value.schema.version needs schema.registry.url"),
         ({"value.subject.name": "s"}, "value.subject.name needs schema.registry.url"),
         ({"key.subject.name.strategy": "RECORD"}, "key.subject.name.strategy needs schema.registry.url"),
+        ({"schema.rules": "ignore"}, "schema.rules needs schema.registry.url"),
         ({"value.schema.id": "1"}, "value.schema.id needs schema.registry.url, or the text"),
         ({"value.schema": TEXT, "value.schema.framing": "prefix"}, "framing=prefix needs schema.registry.url, or"),
     ],

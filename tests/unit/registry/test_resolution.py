@@ -78,7 +78,7 @@ def test_the_latest_version_is_one_request(registry: CountedRegistry) -> None:
     told = registry.register(SUBJECT, TWO)
     found = registry.resolved(version=LATEST)
     assert registry.asked == [("GET", f"/subjects/{SUBJECT}/versions/latest")]
-    assert found == ResolvedSchema(TWO, SUBJECT, 2, told["id"], told["guid"])
+    assert found == ResolvedSchema(TWO, SUBJECT, 2, told["id"], told["guid"], rules=())
 
 
 def test_a_numbered_version_is_one_request(registry: CountedRegistry) -> None:

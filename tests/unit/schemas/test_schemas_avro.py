@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.schemas import avro_match
 from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.schemas.derive import derive_avro_schema
 from kafka_sink.schemas.match import plan
@@ -337,15 +338,22 @@ def test_numbers_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("{", "an Avro schema is JSON"),
         ('{"name":"x"}', "no Avro type"),
-        ('"strng"', "names a type strng that it does not define"),
+        ('"strng"', "names a type that it does not define"),
+        (
+            '{"type":"record","name":"R","fields":[{"name":"a","type":["null","strng"]}]}',
+            "names a type strng that it does not define (field a of R)",
+        ),
         ('["null","null"]', "different branches"),
         ('{"type":"record","name":"1","fields":[]}', "is no name in Avro"),
-        ('{"type":"record","name":"R"}', "an Avro record without fields"),
+        ('{"type":"record","name":"R"}', "an Avro record R without fields"),
         ('{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}', "two fields"),
         ('{"type":"array","items":{"type":"fixed","name":"F","size":-1}}', "no number of bytes"),
         ('{"type":"enum","name":"E","symbols":[]}', "not a list of Avro names"),
         ('{"type":"enum","name":"E","symbols":[null]}', "not a list of Avro names"),
-        ('{"type":"record","name":"R","fields":[{"name":null,"type":"int"}]}', "whose name is no name in Avro"),
+        (
+            '{"type":"record","name":"R","fields":[{"name":null,"type":"int"}]}',
+            "the name of field 1 of R is no name in Avro",
+        ),
         ("[" * 300 + "]" * 300, "nested more than 200 deep"),
     ],
 )
@@ -418,3 +426,42 @@ def test_columns_for_which_there_is_no_schema_are_told(kind: pa.DataType, said: 
     with pytest.raises(ConfigError) as raised:
         derive_avro_schema(kind, "R")
     assert said in str(raised.value)
+
+
+def _doubling(levels: int, leaf: Any) -> str:
+    """Records of two fields of the record before, each with an empty default."""
+    kind: Any = {"type": "record", "name": "R0", "fields": [{"name": "v", **leaf}]}
+    for level in range(1, levels):
+        fields = [{"name": "a", "type": kind, "default": {}}, {"name": "b", "type": f"R{level - 1}", "default": {}}]
+        kind = {"type": "record", "name": f"R{level}", "fields": fields}
+    fields = [{"name": "x", "type": kind, "default": {}}, {"name": "id", "type": "long"}]
+    return json.dumps({"type": "record", "name": "Top", "fields": fields})
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [{"type": "int", "default": 0}, {"type": "null", "default": None}, {"type": "string", "default": "x" * 100_000}],
+)
+def test_defaults_that_double_with_each_level_are_refused_before_they_are_made(leaf: Any) -> None:
+    kind = pa.struct([("id", pa.int64())])
+    with pytest.raises(ConfigError, match="the default of field x is larger than 1000000 bytes or 100000 values"):
+        plan(kind, AvroSchema.parse(_doubling(60, leaf)))
+    assert plan(kind, AvroSchema.parse(_doubling(4, leaf)))
+
+
+def test_branches_of_unions_in_unions_are_tried_once_for_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"U{number}" for number in range(30)]
+    records = [
+        {"type": "record", "name": name, "fields": [{"name": "x", "type": ["null", *names[: number + 1]]}]}
+        for number, name in enumerate(names)
+    ]
+    text = json.dumps({"type": "record", "name": "Top", "fields": [{"name": "x", "type": ["null", *records]}]})
+    kind = pa.struct([("y", pa.int64())])
+    for _ in range(5):
+        kind = pa.struct([("x", kind)])
+    calls: list[str] = []
+    find = avro_match.find_columns
+    monkeypatch.setattr(avro_match, "find_columns", lambda *given: calls.append(given[2]) or find(*given))
+    with pytest.raises(ConfigError, match=r"column x has type struct"):
+        plan(kind, AvroSchema.parse(text))
+    assert len(calls) <= 1 + 6 * len(names)

@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+import jsonschema
 import pyarrow as pa
 import pytest
 
@@ -103,6 +104,93 @@ def test_a_null_among_items_must_be_allowed_by_the_schema(wrapped: str, said: An
     found = misfits(array, {"properties": {"x": {wrapped: said}}})
     path = "value.x[]" if wrapped == "items" else "value.x{}"
     assert found == ({} if fits else {2: f"{path} of row 2 is null, and the schema has no null there"})
+
+
+NULL = {"type": "null"}
+TEXT = {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"type": ["string", "null"]},
+        {"anyOf": [TEXT, NULL]},
+        {"anyOf": [{"$ref": "#/$defs/Name"}, NULL], "title": "Name"},
+        {"oneOf": [NULL, TEXT]},
+        {"$ref": "#/$defs/Optional"},
+        {"enum": ["a", None]},
+        {},
+        True,
+    ],
+)
+def test_a_null_is_written_where_a_property_is_required_and_may_be_null(said: Any) -> None:
+    schema = {
+        "type": "object", "properties": {"x": said, "y": said}, "required": ["x"],
+        "$defs": {"Name": TEXT, "Optional": {"anyOf": [TEXT, NULL]}},
+    }  # fmt: skip
+    for kind in (pa.string(), pa.null()):
+        rows = [{"x": None, "y": None}, *([] if kind == pa.null() else [{"x": "a", "y": "a"}])]
+        array = pa.array(rows, pa.struct([("x", kind), ("y", kind)]))
+        values = plan(array.type, JsonSchema.parse(json.dumps(schema))).encode(array, b"", "value")
+        assert values.misfits == {}
+        assert values.array.to_pylist() == [b'{"x":null}', b'{"x":"a","y":"a"}'][: len(rows)]
+        for text in values.array.to_pylist():
+            jsonschema.Draft202012Validator(schema).validate(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        TEXT,
+        {"anyOf": [TEXT, {"type": "integer"}]},
+        {"oneOf": [NULL, {"type": ["string", "null"]}]},
+        {"allOf": [{"type": ["string", "null"]}, TEXT]},
+        {"type": ["string", "null"], "not": NULL},
+        {"type": ["string", "null"], "enum": ["a"]},
+        {"const": "a"},
+        {"$ref": "https://example.org/name.json"},
+        {"$ref": "#/$defs/none"},
+        {"$ref": "#/properties/x"},
+    ],
+)
+def test_a_null_that_a_required_property_does_not_surely_allow_does_not_fit(said: Any) -> None:
+    schema = {"type": "object", "properties": {"x": said}, "required": ["x"]}
+    array = pa.array([{"x": "a"}, {"x": None}], pa.struct([("x", pa.string())]))
+    assert misfits(array, schema) == {1: "value.x of row 1 is null, and the schema requires it"}
+    with pytest.raises(ConfigError, match="requires the property x, which has no column"):
+        misfits(pa.array([{"x": None}], pa.struct([("x", pa.null())])), schema)
+
+
+def test_an_optional_model_is_checked_behind_its_reference() -> None:
+    """As pydantic writes `address: Address | None`."""
+    address = {
+        "type": "object", "properties": {"city": {"anyOf": [TEXT, NULL]}, "zip": TEXT}, "required": ["city", "zip"],
+    }  # fmt: skip
+    schema = {
+        "$defs": {"Address": address}, "type": "object", "required": ["address"],
+        "properties": {"address": {"anyOf": [{"$ref": "#/$defs/Address"}, NULL]}},
+    }  # fmt: skip
+    kind = pa.struct([("address", pa.struct([("city", pa.string()), ("zip", pa.string())]))])
+    array = pa.array([{"address": {"city": None, "zip": "1"}}, {"address": None}, {"address": {"zip": None}}], kind)
+    values = plan(kind, JsonSchema.parse(json.dumps(schema))).encode(array, b"", "value")
+    assert values.array.to_pylist()[:2] == [b'{"address":{"city":null,"zip":"1"}}', b'{"address":null}']
+    assert {row: str(error) for row, error in values.misfits.items()} == {
+        2: "value.address.zip of row 2 is null, and the schema requires it"
+    }
+    with pytest.raises(ConfigError, match=r"column address\.zip has type bigint, which is integer in JSON"):
+        plan(pa.struct([("address", pa.struct([("city", pa.string()), ("zip", pa.int64())]))]),
+             JsonSchema.parse(json.dumps(schema)))  # fmt: skip
+
+
+def test_choices_that_double_with_each_step_are_given_up() -> None:
+    choices = {f"c{number}": {"anyOf": [{"$ref": f"#/$defs/c{number + 1}"}] * 2} for number in range(100)}
+    schema = {"$defs": choices, "type": "object", "properties": {"x": choices["c0"]}, "required": ["x"]}
+    assert misfits(pa.array([{"x": "a"}]), schema) == {}
+    turning = {
+        "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}},
+        "properties": {"x": {"$ref": "#/$defs/a"}},
+    }
+    assert misfits(pa.array([{"x": "a"}]), turning) == {}
 
 
 def test_a_property_that_a_pattern_may_allow_is_not_refused() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import importlib
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.schema_registry.confluent.type import decimal_pb2
 from google.protobuf import (
     any_pb2,
     descriptor_pool,
@@ -19,11 +22,16 @@ from google.protobuf import (
     wrappers_pb2,
 )
 from google.protobuf import descriptor_pb2 as pb
+from google.type import date_pb2, money_pb2
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.records.scalar import encode_unsigned_varint
+from kafka_sink.schemas import protobuf
 from kafka_sink.schemas.match import plan
-from kafka_sink.schemas.protobuf import ProtobufSchema
+from kafka_sink.schemas.protobuf import ProtobufSchema, ProtoMessage
+from kafka_sink.schemas.protobuf_built_in import BUILT_IN
+from kafka_sink.schemas.protobuf_descriptor import read_descriptor_set
+from kafka_sink.schemas.protobuf_text import read_files
 
 TEXT = """
 // A comment; "with quotes".
@@ -63,7 +71,9 @@ enum Color { RED = 1; BLUE = 2; }
 def test_a_text_says_what_the_descriptor_of_the_same_file_says() -> None:
     schema = ProtobufSchema.parse(TEXT, {"shop/common.proto": COMMON})
     again = ProtobufSchema.of_descriptors(_descriptors())
-    assert schema.types.messages == again.types.messages
+    of_text, of_descriptors = ({name: replace(each, path=()) for name, each in found.types.messages.items()}
+                               for found in (schema, again))  # fmt: skip
+    assert of_text == of_descriptors
     assert schema.types.enums == again.types.enums
     assert (schema.fullname, schema.message_indexes) == ("shop.v1.Order", (0,))
     for name, indexes, rank in (("shop.v1.Second.Inner", (1, 0), 5), ("Line", (0, 0), 1), ("Second", (1,), 4)):
@@ -76,10 +86,10 @@ def test_a_text_says_what_the_descriptor_of_the_same_file_says() -> None:
     ("text", "said"),
     [
         ("message M { Other o = 1; }", "names a type Other that neither it nor a schema that it refers to defines"),
-        ("message M { int32 a = x; }", "'x' where a number is expected"),
-        ("message M { int32 a = 1 }", "'}' where [ or ; is expected"),
+        ("message M { int32 a = x; }", "line 1 of the .proto file has something else where a number is expected"),
+        ("message M {\n int32 a = 1\n}", "line 3 of the .proto file has '}' where [ or ; is expected"),
         ("message M {", "ends in the middle"),
-        ("package p message M { } message N { }", "'message' where ; is expected"),
+        ("package p message M { } message N { }", "something else where ; is expected"),
         ("message M { repeated group G = 1 { } }", "M has a group"),
         ("enum E { A = 0; }", "has no message in it"),
         ("message M { " * 200 + "}" * 200, "nested too deep"),
@@ -94,6 +104,144 @@ def test_what_is_no_proto_file_is_refused(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as raised:
         ProtobufSchema.parse(text)
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("message A { }\n/*" * 100_000, "the comment of line 2 of the .proto file is not closed"),
+        ("/*/", "the comment of line 1"),
+        ('\n"' + '\\"' * 500_000, "ends in the middle"),
+        ("message A { }\n'" + "\\x" * 500_000, "the text of line 2 of the .proto file is not closed"),
+        (f"package {'a.' * 100_000}a; message M {{ T t = 1; }}", "has a name of more than 1000 characters"),
+        (f"message M {{ {'a.' * 100_000}a t = 1; }}", "has a name of more than 1000 characters"),
+    ],
+)
+def test_what_is_not_closed_and_what_is_too_long_is_read_once(text: str, said: str) -> None:
+    """Looking for the end from each beginning takes a minute and more; a test has a time limit."""
+    with pytest.raises(ConfigError) as raised:
+        ProtobufSchema.parse(text)
+    assert said in str(raised.value) and len(str(raised.value)) < 200
+
+
+def test_options_that_mean_nothing_here_are_not_copied_to_every_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+    make_field = protobuf.make_field
+    monkeypatch.setattr(protobuf, "make_field", lambda *given: counts.append(len(given[-1])) or make_field(*given))
+    options = "".join(f"option o{number} = 1; " for number in range(100))
+    text = f"{options} option features.field_presence = IMPLICIT; message M {{ int32 a = 1 [packed = true, (x) = 1]; }}"
+    assert ProtobufSchema.parse(f'edition = "2023"; {text}').message.fields[0].has_presence is False
+    assert counts == [2]
+
+
+@pytest.mark.parametrize("secret", ["hunter2", "jdbc:postgres://u:hunter2@h/db"])
+def test_a_file_that_is_no_proto_file_is_not_quoted(secret: str) -> None:
+    for text in (f"password={secret}\n", f'message {{ "{secret}" }}', f"{secret}", f"package {secret} {secret}",
+                 f"message M {{ int32 {secret}", f"message M {{ int32 a = {secret}; }}"):  # fmt: skip
+        with pytest.raises(ConfigError) as raised:
+            ProtobufSchema.parse(text)
+        assert "hunter2" not in str(raised.value)
+
+
+def test_an_entry_that_a_registry_has_written_as_a_message_is_a_map() -> None:
+    text = """message M {
+      message LinesEntry { option map_entry = true; string key = 1; int64 value = 2; }
+      repeated .M.LinesEntry lines = 1; message Inner { int64 a = 1; } }"""
+    kind = pa.struct([("lines", pa.map_(pa.string(), pa.int64()))])
+    rows = pa.array([{"lines": [("a", 1)]}], kind)
+    found = plan(kind, ProtobufSchema.parse(text)).encode(rows, b"", "value").array.to_pylist()
+    of_map = ProtobufSchema.parse("message M { map<string, int64> lines = 1; }")
+    assert found == plan(kind, of_map).encode(rows, b"", "value").array.to_pylist()
+    assert ProtobufSchema.parse(text, message="Inner").message_indexes == (0, 1)
+
+
+@pytest.mark.parametrize("path", sorted(BUILT_IN))
+def test_files_that_need_no_reference_are_those_of_the_official_packages(path: str) -> None:
+    """Also in the order of fields of a oneof, and in what is written for 0."""
+    module = path.removesuffix(".proto").replace("/", ".") + "_pb2"
+    name = module if module.startswith("google.") else f"confluent_kafka.schema_registry.{module}"
+    file = importlib.import_module(name).DESCRIPTOR
+    needed = [file, *file.dependencies]
+    descriptors = pb.FileDescriptorSet()
+    for each in reversed(needed):
+        each.CopyToProto(descriptors.file.add())
+    own, imported = read_files(BUILT_IN[path], {})
+    wanted_own, wanted_imported = read_descriptor_set(descriptors.SerializeToString())[1:]
+    assert _by_name(own) == _by_name(wanted_own)
+    known = _by_name(wanted_imported)
+    assert all(known[each.fullname] == each for each in map(_without_path, imported))
+
+
+def _without_path(found: Any) -> Any:
+    return replace(found, path=()) if isinstance(found, ProtoMessage) else found
+
+
+def _by_name(types: Any) -> dict[str, Any]:
+    return {each.fullname: _without_path(each) for each in types}
+
+
+def test_a_message_of_googles_common_types_and_of_confluents_is_written() -> None:
+    text = """syntax = "proto3"; import "google/type/date.proto"; import "google/type/money.proto";
+    import "confluent/meta.proto"; import "confluent/type/decimal.proto"; import "confluent/types/decimal.proto";
+    message M { google.type.Date day = 1; google.type.Money price = 2 [(confluent.field_meta).tags = "PII"];
+    confluent.type.Decimal exact = 3; }"""
+    kind = pa.struct(
+        [
+            ("day", pa.struct([("year", pa.int32()), ("month", pa.int32()), ("day", pa.int32())])),
+            ("price", pa.struct([("currency_code", pa.string()), ("units", pa.int64()), ("nanos", pa.int32())])),
+            ("exact", pa.struct([("value", pa.binary()), ("precision", pa.int32()), ("scale", pa.int32())])),
+        ]
+    )
+    row = {"day": {"year": 2024, "month": 2, "day": 29}, "price": {"currency_code": "EUR", "units": 3, "nanos": 5},
+           "exact": {"value": b"\x01", "precision": 3, "scale": 2}}  # fmt: skip
+    (found,) = plan(kind, ProtobufSchema.parse(text)).encode(pa.array([row], kind), b"", "value").array.to_pylist()
+    day = date_pb2.Date(year=2024, month=2, day=29).SerializeToString()
+    price = money_pb2.Money(currency_code="EUR", units=3, nanos=5).SerializeToString()
+    exact = decimal_pb2.Decimal(value=b"\x01", precision=3, scale=2).SerializeToString()
+    wanted = [bytes([tag, len(each)]) + each for tag, each in ((10, day), (18, price), (26, exact))]
+    assert found == b"".join(wanted)
+
+
+_SECOND = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_name", "good", "bad", "said"),
+    [
+        (
+            pa.timestamp("us", tz="UTC"), "Timestamp",
+            [-62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND - 1, 0],
+            [-62_135_596_800 * _SECOND - 1, 253_402_300_800 * _SECOND, 2**63 - 1, -(2**63)],
+            "is not in the years 1 to 9999",
+        ),
+        (
+            pa.duration("us"), "Duration",
+            [-315_576_000_000 * _SECOND, 315_576_000_000 * _SECOND, -1, -315_576_000_000 * _SECOND - 999_999],
+            [-315_576_000_001 * _SECOND, 315_576_000_001 * _SECOND, 2**63 - 1, -(2**63)],
+            "is not within 10,000 years",
+        ),
+    ],
+)  # fmt: skip
+def test_a_time_that_protobuf_cannot_hold_does_not_fit(
+    kind: pa.DataType, type_name: str, good: list[int], bad: list[int], said: str
+) -> None:
+    """Readers fail on such bytes: Java's Timestamps and the JSON of every language."""
+    name = type_name.lower()
+    text = f'import "google/protobuf/{name}.proto"; message M {{ google.protobuf.{type_name} t = 1; }}'
+    column = pa.array([*good, *bad, None], kind)
+    array = pa.StructArray.from_arrays([column], ["t"])
+    found = plan(array.type, ProtobufSchema.parse(text)).encode(array, b"", "value")
+    assert list(found.misfits) == list(range(len(good), len(good) + len(bad)))
+    first = found.misfits[len(good)]
+    assert str(first).startswith(f"value.t of row {len(good)} {said}") and first.column == "value"
+    made = {"Timestamp": timestamp_pb2.Timestamp, "Duration": duration_pb2.Duration}[type_name]
+    for row, content in enumerate(found.array.to_pylist()[:-1]):
+        message: Any = made.FromString(content[2:])
+        if row < len(good):
+            assert message.ToJsonString()
+        else:
+            with pytest.raises(ValueError, match="range"):
+                message.ToJsonString()
 
 
 def _deep_descriptors(levels: int) -> bytes:
