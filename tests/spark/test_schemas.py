@@ -254,6 +254,26 @@ def test_columns_that_do_not_fit_are_refused_before_any_task(
     assert written(embedded_kafka, "orders") == []
 
 
+def test_rows_under_a_data_contract_are_refused_before_any_task_and_written_by_the_users_word(
+    spark: SparkSession, embedded_kafka: EmbeddedBroker, embedded_registry: EmbeddedRegistry
+) -> None:
+    text = '{"type":"record","name":"R","fields":[{"name":"ssn","type":"string","confluent:tags":["PII"]}]}'
+    rule = {"name": "encryptPII", "type": "ENCRYPT", "mode": "WRITEREAD", "tags": ["PII"]}
+    body = json.dumps({"schema": text, "ruleSet": {"domainRules": [rule]}}).encode()
+    path = "/subjects/orders-value/versions"
+    assert embedded_registry.do(lambda core: core.answer("POST", path, {}, body).status) == 200
+    frame = spark.range(0, 3, 1, 1).selectExpr("CAST(id AS STRING) AS ssn")
+    options = {"topic": "orders", "value_format": "avro", "schema_registry_url": embedded_registry.url,
+               "use_latest_version": "true"}  # fmt: skip
+    with pytest.raises(Exception) as raised:
+        append(frame, embedded_kafka.bootstrap_servers, **options)
+    said = str(raised.value)
+    assert "PKS-7010" in said and "encryptPII (TRANSFORM ENCRYPT, WRITEREAD, tags PII, fields ssn)" in said
+    assert written(embedded_kafka, "orders") == []
+    append(frame, embedded_kafka.bootstrap_servers, **options, schema_rules="ignore")
+    assert len(written(embedded_kafka, "orders")) == 3
+
+
 TIGHT = '{"type":"record","name":"R","fields":[{"name":"id","type":"int"},{"name":"name","type":"string"}]}'
 
 
