@@ -153,6 +153,10 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
         "TopicPlan.configs":
             "test_a_topic_is_created_as_the_options_say",
     },
+    "tests/integration/test_network_attackers.py": {
+        "ProducerOptions.allow_plaintext_credentials":
+            "test_a_broker_elsewhere_that_a_cluster_names_gets_no_password",
+    },
     "tests/integration/test_producer_option_effects.py": {
         "ProducerOptions.notices":
             "test_a_producer_says_which_options_have_another_name",
