@@ -80,6 +80,9 @@ class CommandTexts:
     def transactions(self, sink_id: str) -> str:
         return self._make("transactions", sink_id)
 
+    def abort_transactions(self, sink_id: str) -> str:
+        return self._make("transactions --abort", sink_id)
+
     def create_topic(self, topic: str) -> str:
         return self._make("topic --create", None, ("--topic", topic), has_ledger=False)
 

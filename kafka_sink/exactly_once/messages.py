@@ -138,8 +138,8 @@ def other_name_error(batch: LedgerRecord, names: Sequence[str], ledger_topic: st
         f"the ledger topic {ledger_topic!r} knows this query under another sink id ({', '.join(names)}), and not under "
         "this one: its checkpoint was moved, or sink.id was changed. Rows that were delivered under that id would be "
         f"delivered again. Set sink.id={names[0]} and start the query again. If the rows are wanted once more, or the "
-        "query has another topic now, first run `pykafka-sink recover` with that id, and then set "
-        "ledger.accept.new.sink=true for one start",
+        "query has another topic now, set ledger.accept.new.sink=true for one start; what that id has decided and not "
+        "finished stays as it is",
         commits.OTHER_NAME,
     )
 

@@ -243,8 +243,7 @@ class FinishedBatch(NamedTuple):
     """The results of its tasks. `figures` are empty if no option enables them.
 
     `write` distinguishes the writes of one run: inside foreachBatch a batch can be written again after an error, and
-    the cached decision of the first write must not be applied to the second. `has_late_tasks`: a task left no message,
-    because it failed, or because Spark has cancelled it; then its process may live on for some seconds.
+    the cached decision of the first write must not be applied to the second.
     """
 
     options: SinkOptions
@@ -254,7 +253,8 @@ class FinishedBatch(NamedTuple):
     receipts: Sequence[TaskReceipt]
     figures: Sequence[TaskFigures | None] = ()
     write: str = ""
-    # Every task has returned its message. Before that Spark begins no commit; a task that has not may live on.
+    # Every task has returned its message. Before that Spark begins no commit. A task that has failed, or that Spark has
+    # cancelled, leaves none, and its process may live on for some seconds.
     is_complete: bool = True
 
 

@@ -4,14 +4,13 @@ command ends that."""
 from __future__ import annotations
 
 import logging
-import shlex
 import time
 from collections.abc import Iterable, Sequence
 
+from kafka_sink.exactly_once.command_texts import CommandTexts, broker_arguments
 from kafka_sink.exactly_once.receipt import TaskReceipt
 from kafka_sink.exactly_once.sweep import NOT_LISTED, NOT_VERIFIED
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.options.sink_table import SINK_OPTIONS
 
 _LOGGER = logging.getLogger("kafka_sink")
 TOPICS_SHOWN_MAX = 8
@@ -29,28 +28,16 @@ def waiting_text(
     """`notes`: of the abort that did not end everything."""
     timeout_ms = options.producer.transaction_timeout_ms
     until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now_s + timeout_ms / 1000))
+    commands = CommandTexts(broker_arguments(options.producer), options.ledger_topic)
     end = (
         "these brokers offer no way to end them sooner"
         if NOT_VERIFIED in notes or NOT_LISTED in notes
-        else f"this ends them at once: {abort_command(options, sink_id)}"
+        else f"`{commands.abort_transactions(sink_id)}` ends them at once{commands.hint}"
     )
     return (
         f"read_committed readers of {_topics(options, receipts)} may wait until {until} (transaction.timeout.ms="
         f"{timeout_ms}), because killed tasks may have left transactions open; {end}"
     )
-
-
-def abort_command(options: SinkOptions, sink_id: str) -> str:
-    """As it can be pasted. A login is not shown: its options come from a file."""
-    servers = ",".join(
-        f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in options.producer.bootstrap_servers
-    )
-    words = ["pykafka-sink", "transactions", "--abort", "--bootstrap-server", servers, "--sink-id", sink_id]
-    if options.ledger_topic != SINK_OPTIONS["ledger.topic"].default:
-        words += ["--ledger-topic", options.ledger_topic]
-    if options.producer.security_protocol != "PLAINTEXT":
-        words += ["--properties", "client.properties"]
-    return shlex.join(words)
 
 
 def _topics(options: SinkOptions, receipts: Iterable[TaskReceipt]) -> str:

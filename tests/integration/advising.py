@@ -36,6 +36,7 @@ from kafka_sink.exactly_once.set_aside import Aside
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.driver import Driver, FinishedBatch
 from kafka_sink.spark.summary import report_aborted
+from kafka_sink.spark.waiting_readers import waiting_text
 from tests.integration.asking import client_of
 from tests.integration.commanding import Sink, Unanswered, rows
 from tools.waiting import wait_until
@@ -454,6 +455,19 @@ def dangling(sink: Sink) -> str:
     return wait_until(lambda: "transactions --" in (said := checked(sink)) and said, "more than half of the time")
 
 
+def readers_wait(sink: Sink) -> str:
+    sink.deliver(BATCH)
+    sink.task(NEXT, 7)
+    return waiting_text(sink_options(sink), sink.sink_id, [], (), now_s=0)
+
+
+def wait_has_ended(sink: Sink, done: Done) -> None:
+    assert done.returncode != 0 and "take over" in done.stderr, "it asks before it aborts, and here nobody answers"
+    done = paste(sink.command("transactions --abort") + " --yes")
+    assert done.returncode == 0 and "aborted" in done.stdout, done
+    assert paste(sink.command("transactions")).returncode == 0
+
+
 CHOICE = {"resolve --replay": runs_again, "resolve --accept": goes_on}
 ASIDE = {"resolve --set-aside": is_set_aside}
 # Names in the table of errors.
@@ -520,6 +534,8 @@ CASES = (
          {"ledger": shows("delivered", exit_code=0)}),
     Case("transactions that nobody ends", "transactions.ids", dangling,
          {"transactions": shows("Ongoing", exit_code=1)}),
+    Case("readers may wait after a cancelled write", "waiting_readers.waiting_text", readers_wait,
+         {"transactions": wait_has_ended}),
     Case("a nameless write that planning could not finish", "messages.not_helped_text", not_helped,
          {"recover": nameless_rows_are_visible}),
     Case("a nameless write is lost in part", "messages.lost_error", nameless_lost, {"resolve --accept": is_taken_out}),

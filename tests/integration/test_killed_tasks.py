@@ -22,7 +22,7 @@ from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.driver import FinishedBatch, abort_batch
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import Task, TaskPlace
-from kafka_sink.spark.waiting_readers import abort_command
+from kafka_sink.spark.waiting_readers import waiting_text
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster
@@ -125,7 +125,7 @@ def test_the_command_that_the_log_names_ends_the_wait(capsys: pytest.CaptureFixt
     with EmbeddedBroker(1, topics={"rows": 1, "__pykafka_sink_ledger": 1}) as broker:
         write = Write(broker.bootstrap_servers, "rows", BatchKey("", "export-1"))
         write.task()
-        _, *words = shlex.split(abort_command(write.options, "sink-rows"))
+        _, *words = shlex.split(waiting_text(write.options, "sink-rows", [], (), now_s=0).split("`")[1])
         assert write.is_open() and main([*words, "--yes"]) == 0
         assert f"aborted sink-rows-{RUN}-0-11" in capsys.readouterr().out
         wait_until(lambda: not write.is_open(), "the transaction is aborted")
