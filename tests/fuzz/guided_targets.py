@@ -18,6 +18,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, RemoteProtocolError
+from kafka_sink.exactly_once.identity import Line
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry, decode_key
 from kafka_sink.exactly_once.ledger_codec import (
     FORMAT,
@@ -114,7 +115,7 @@ def _of_records() -> Iterator[Guided]:
 def _of_the_ledger() -> Iterator[Guided]:
     entry = TransactionEntry(0, 0, 5, 0, 2, "t", 0, 0, 9)
     record = LedgerRecord(
-        kind=Kind.INTENT, sink_id="s", key=BatchKey("q", 1), run="r", runs=("r",), since_ms=1, wall_ms=2, row_count=10,
+        kind=Kind.INTENT, sink_id="s", key=BatchKey("q", 1), run="a" * 16, runs=("b" * 16,), since_ms=1, wall_ms=2, row_count=10,
         topics={"t": 10}, entries=(entry,) * 3, outcomes=(), is_accepted=False,
     )  # fmt: skip
     value = encode_record(record)
@@ -134,7 +135,7 @@ def _of_the_ledger() -> Iterator[Guided]:
     encoded = encode_batch([Record(0, b"s", value)], make_compressor("none"))
     batch = seal(encoded) + encoded.payload
     yield Guided("ledger-batch", _refusing(RemoteProtocolError, _ledger_batch), (batch,))
-    claim = encode_claim("s", "r", 5)
+    claim = encode_claim(Line("s", "80000000"), "a" * 16, 5)
     yield Guided("ledger-claim", _refusing(RemoteProtocolError, decode_claim), (claim,))
     progress = ReplayProgress("n", "from", "id", "to", {"reason": ["x"]}, {0: 5}, 3, {"too large": 1}, 9)
     yield Guided("replay-progress", _refusing(RemoteProtocolError, decode_progress), (encode_progress(progress),))

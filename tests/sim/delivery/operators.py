@@ -76,8 +76,8 @@ class Operators:
         assert known is not None
         entry = known.log.producers.entries[record.producer_id]
         marker = Marker(record.producer_id, entry.epoch, False, entry.coordinator_epoch)
-        now_ms = self._core.schedule.now_ms
-        known.log.append_marker(marker, is_strict=False, leader_epoch=known.leader_epoch, now_ms=now_ms)
+        config, now_ms = self._core.cluster.known_topic(known.topic).config, self._core.schedule.now_ms
+        known.log.append_marker(marker, config, is_strict=False, leader_epoch=known.leader_epoch, now_ms=now_ms)
         self._core.cluster.replicate(known)
         return True
 
