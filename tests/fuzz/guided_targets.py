@@ -115,8 +115,8 @@ def _of_records() -> Iterator[Guided]:
 def _of_the_ledger() -> Iterator[Guided]:
     entry = TransactionEntry(0, 0, 5, 0, 2, "t", 0, 0, 9)
     record = LedgerRecord(
-        kind=Kind.INTENT, sink_id="s", key=BatchKey("q", 1), run="a" * 16, runs=("b" * 16,), since_ms=1, wall_ms=2, row_count=10,
-        topics={"t": 10}, entries=(entry,) * 3, outcomes=(), is_accepted=False,
+        kind=Kind.INTENT, sink_id="s", key=BatchKey("q", 1), run="a" * 16, runs=("b" * 16,), since_ms=1, wall_ms=2,
+        row_count=10, topics={"t": 10}, entries=(entry,) * 3, outcomes=(), is_accepted=False,
     )  # fmt: skip
     value = encode_record(record)
     header, _, body = value.partition(b"\n")

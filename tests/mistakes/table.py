@@ -134,5 +134,8 @@ MISTAKES = (
     Mistake(naming.late_init_ignored, seeds(100), Search(Budget())),
     Mistake(naming.pooled_id_used_by_two_attempts, seeds(20, POOL)),
     Mistake(naming.pooled_id_used_before_its_end, seeds(20, POOL)),
-    Mistake(naming.pooled_id_that_missed_an_answer, search=Search(Budget(), batches=2, states_max=150_000)),
+    # tests/integration/test_task_identities.py finds it in every run.
+    Mistake(
+        naming.pooled_id_that_missed_an_answer, search=Search(Budget(), batches=2, states_max=400_000, is_slow=True)
+    ),
 )
