@@ -264,7 +264,7 @@ class Client:
         metadata = self._begin().metadata
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
         is_known = all(topic in metadata.view.topics for topic in topics)
-        if is_known and metadata.is_just_learnt(self.now_ms()):
+        if is_known and metadata.is_just_answered(self.now_ms()):
             return
         for topic in topics:
             metadata.want_topic(topic, self.now_ms())
@@ -351,7 +351,7 @@ class Client:
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.now_ms() + limit_ms
         metadata = self._begin().metadata
-        if metadata.is_just_learnt(self.now_ms()) and metadata.view.partition_count(topic) is not None:
+        if metadata.is_just_answered(self.now_ms()) and metadata.view.partition_count(topic) is not None:
             return metadata.view.partition_infos(topic)
         metadata.want_topic(topic, self.now_ms())
         refresh = metadata.request_news()

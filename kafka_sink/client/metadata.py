@@ -46,6 +46,8 @@ REBOOTSTRAP_REQUIRED = 129
 FINAL_TOPIC_ERRORS = frozenset((INVALID_TOPIC, TOPIC_AUTHORIZATION_FAILED))
 # Brokers before 2.4 (which do not speak this version) report wrong leader epochs while a partition is moved.
 RELIABLE_EPOCHS_SINCE = 9
+# More is not the way of an answer, but the time that it waited to be read.
+ROUND_TRIP_MS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,11 +128,20 @@ class Metadata:
         return self._wanted_number
 
     def is_just_learnt(self, now_ms: int) -> bool:
-        """Nothing contradicts the view, and it is younger than the shortest wait between two requests: a new request
-        would only cost time."""
-        is_doubted = self._wants_full or self._nodes.losses != self._losses_seen
-        is_young = self._answered_number > 0 and now_ms < self._answered_asked_ms + self._options.retry_backoff_ms
-        return is_young and not is_doubted
+        """Nothing contradicts the view, and it was asked for within the shortest wait between two requests: a new
+        request would only cost time."""
+        return not self._is_doubted and now_ms < self._answered_asked_ms + self._options.retry_backoff_ms
+
+    def is_just_answered(self, now_ms: int) -> bool:
+        """The same by the time of the answer, for what may be a second old: with brokers far away an answer is older
+        than that wait when it arrives. One that waited in a socket meanwhile is not meant."""
+        round_trip_ms = (self._succeeded_ms or 0) - self._answered_asked_ms
+        learnt_ms = self._answered_asked_ms + min(round_trip_ms, ROUND_TRIP_MS_MAX)
+        return not self._is_doubted and now_ms < learnt_ms + self._options.retry_backoff_ms
+
+    @property
+    def _is_doubted(self) -> bool:
+        return not self._answered_number or self._wants_full or self._nodes.losses != self._losses_seen
 
     def topic_error(self, topic: str) -> KafkaSinkError | None:
         """An error that makes waiting for the topic pointless. None if unknown: it may be created."""

@@ -63,7 +63,7 @@ class Write:
 
     def abort(self, *receipts: TaskReceipt, write: str = RUN, has_late_tasks: bool = False) -> None:
         known = (self.options, f"sink-{self.topic}", self.key, RUN, receipts)
-        assert abort_batch(FinishedBatch(*known, write=write, has_late_tasks=has_late_tasks)) is None
+        assert abort_batch(FinishedBatch(*known, write=write, is_complete=not has_late_tasks)) is None
 
     def is_open(self) -> bool:
         """Whether read_committed readers wait for an open transaction."""

@@ -106,6 +106,23 @@ def test_news_are_the_answer_to_a_refresh_that_was_requested_after_the_doubt() -
     assert [topic["name"] for topic in asked.body["topics"]] == ["t", "u"], "not only the new topic"
 
 
+def test_an_answer_from_far_away_has_just_come_and_one_that_waited_to_be_read_has_not() -> None:
+    for delay_ms, is_young in ((600, True), (5_000, False)):
+        driver, tracker = start("t")
+        driver.sleep(1_000)
+        driver.cluster.scripts[METADATA.key] = lambda _: None
+        refresh = tracker.request_news()
+        driver.run()
+        asked = driver.cluster.requests_of(METADATA)[-1]
+        driver.cluster.scripts[METADATA.key] = driver.cluster.metadata_body
+        driver.sleep(delay_ms)
+        driver.cluster.answer(asked, driver.cluster.metadata_body(asked))
+        driver.run()
+        assert tracker.has_answered(refresh)
+        assert not tracker.is_just_learnt(driver.now_ms)
+        assert tracker.is_just_answered(driver.now_ms) is is_young
+
+
 def test_a_lost_refresh_is_no_news() -> None:
     driver, tracker = start("t")
     driver.sleep(1_000)
