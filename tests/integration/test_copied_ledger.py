@@ -124,7 +124,8 @@ def test_a_ledger_that_is_made_to_forget_while_a_query_runs_refuses_its_next_loo
     assert driver.ledger_seen_ms is not None
     change = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, sink.ledger_topic, incremental_configs=[change])
-    for future in AdminClient({"bootstrap.servers": sink.servers}).incremental_alter_configs([resource]).values():
+    admin = AdminClient({"bootstrap.servers": sink.servers})  # its requests end with it
+    for future in admin.incremental_alter_configs([resource]).values():
         future.result(30)
     time.sleep(0.5)
     with pytest.raises(CommitAborted, match="decisions would be deleted with age"):

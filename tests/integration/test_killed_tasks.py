@@ -160,4 +160,4 @@ def test_brokers_that_are_away_do_not_take_the_place_of_what_failed_the_write(
     assert "end at their time-out" in caplog.text
     assert "readers of rows may wait until" in caplog.text
     command = "pykafka-sink transactions --abort --bootstrap-server 127.0.0.1:1 --sink-id sink"
-    assert f"this ends them at once: {command}" in caplog.text
+    assert f"`{command}` ends them at once" in caplog.text
