@@ -242,6 +242,8 @@ class Preflight(DescribeTransactions):
         """Some leaders may not have answered, or may not be leaders any more."""
         for body in answer.bodies:
             self.last_trouble = self.open_parts.on_body(body) or self.last_trouble
+        # That a partition has no leader says more than that its leader did not answer.
+        self.last_trouble = self._leaderless or self.last_trouble
         if self.open_parts.missing:
             self.queue.replace(answer.key, Leaders(tuple(self.open_parts.missing)), self.open_parts.question())
             self.queue.repeat(now_ms, answer.key, find_again=True)

@@ -105,7 +105,8 @@ def test_a_commit_waits_for_the_disk_and_then_shows_each_row_to_readers(
         query.commit(messages)
         is_back.join()
         waited_for = f"still waiting: {stream.topic}-0 (and 2 more partitions) has no leader"
-        assert any(waited_for in line for line in query.worker("commit").log)
+        log = query.worker("commit").log
+        assert any(waited_for in line for line in log), log
     stream.check(2)
 
 

@@ -75,7 +75,8 @@ def test_if_the_whole_driver_dies_the_next_planning_with_that_ledger_finishes_wh
         sink_id = export.sink_id
     servers = stream.kafka.bootstrap_servers
     shown = run("ledger", "--bootstrap-server", servers, "--sink-id", sink_id)
-    assert shown.exit_code == 1 and f"pykafka-sink recover --sink-id {sink_id}" in shown.out
+    command = f"pykafka-sink recover --bootstrap-server {servers} --sink-id {sink_id}"
+    assert shown.exit_code == 1 and command in shown.out
     with BareExport({**stream.settings, "sink.id": "another", "batch.id": "export"}) as other:
         other.plan()
         assert other.log == []

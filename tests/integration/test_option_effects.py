@@ -6,7 +6,7 @@ tests/mistakes/wiring.py names these tests: each fails if the value of its optio
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from kafka_sink.exactly_once.identity import run_hash, sink_id_of_checkpoint, si
 from kafka_sink.exactly_once.listing import LedgerListing
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import DeliverySettings
+from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import planning, task, writer
 from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.task import TaskPlace
@@ -72,6 +73,12 @@ class Stream:
 
     def visible(self, topic: str = "t") -> list[bytes]:
         return [record.value or b"" for record in read_topic(self.servers, topic)]
+
+
+@pytest.fixture(autouse=True)
+def no_producer_is_left_to_the_next_test() -> Iterator[None]:
+    yield
+    POOL.close()
 
 
 @pytest.fixture
