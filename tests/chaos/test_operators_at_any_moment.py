@@ -155,6 +155,7 @@ def test_a_task_that_goes_on_after_its_transaction_was_ended_is_not_believed(
             assert (way is not Way.MARKER and "transaction must be aborted" in str(error)) or way is Way.END, error
         else:
             raise AssertionError("the batch was delivered")
-        assert fault.has_acted and acted == [1]
+        # One transaction, or two if the next task had begun.
+        assert fault.has_acted and len(acted) == 1 and acted[0] >= 1
     stream.run()
     stream.check(1)
