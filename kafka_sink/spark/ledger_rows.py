@@ -9,7 +9,6 @@ nothing to compare. A ledger that others must not write to needs an ACL (docs/se
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafka_sink.errors import DataError
 from kafka_sink.exactly_once.ledger_codec import VALUE_BEGINS
@@ -28,6 +27,8 @@ def ledger_row_error(topic: str) -> DataError:
 
 def check_values(rows: pa.RecordBatch) -> None:
     """For rows that name their topics."""
+    import pyarrow.compute as pc  # most writes have one topic
+
     column = rows.column("value")
     if pa.types.is_null(column.type):
         return

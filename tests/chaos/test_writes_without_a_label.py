@@ -7,6 +7,7 @@ another one, with the same messages. If the whole driver dies, nobody calls anyt
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import count
 
 import pytest
@@ -17,11 +18,29 @@ from tests.chaos.bare_spark import Killed, open_transactions
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.faults import Harm, of_a_task
 from tests.integration.commanding import Shell
+from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 SIDES = {"before-it-arrives": Harm.LOSE_REQUEST, "after-it-was-carried-out": Harm.LOSE_ANSWER}
 REQUESTS_MAX = 60
+
+
+@pytest.fixture
+def ledger(topic_name: str) -> str:
+    """Of this test: every planning that uses a ledger ends the transactions that are decided there, and other tests
+    count requests."""
+    return f"ledger-{topic_name}"[:249]
+
+
+@pytest.fixture
+def stream(stream_on: Callable[..., BareStream], kafka: KafkaCluster, ledger: str) -> BareStream:
+    return stream_on(kafka, ledger__topic=ledger)
+
+
+@pytest.fixture
+def direct_stream(stream_on: Callable[..., BareStream], kafka: KafkaCluster, ledger: str) -> BareStream:
+    return stream_on(kafka, is_direct=True, ledger__topic=ledger)
 
 
 def rows_of(stream: BareStream) -> set[int]:
@@ -63,7 +82,7 @@ def test_wherever_in_a_commit_its_process_dies_the_abort_makes_the_write_whole_o
 
 
 def test_if_the_whole_driver_dies_the_next_planning_with_that_ledger_finishes_what_it_has_decided(
-    stream: BareStream, capsys: pytest.CaptureFixture[str]
+    stream: BareStream, ledger: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Shell(capsys)
     with BareExport(stream.settings) as export:
@@ -74,21 +93,22 @@ def test_if_the_whole_driver_dies_the_next_planning_with_that_ledger_finishes_wh
             export.commit()
         sink_id = export.sink_id
     servers = stream.kafka.bootstrap_servers
-    shown = run("ledger", "--bootstrap-server", servers, "--sink-id", sink_id)
-    command = f"pykafka-sink recover --bootstrap-server {servers} --sink-id {sink_id}"
+    where = ("--bootstrap-server", servers, "--ledger-topic", ledger)
+    shown = run("ledger", *where, "--sink-id", sink_id)
+    command = f"pykafka-sink recover {' '.join(where)} --sink-id {sink_id}"
     assert shown.exit_code == 1 and command in shown.out
     with BareExport({**stream.settings, "sink.id": "another", "batch.id": "export"}) as other:
         other.plan()
         assert other.log == []
     assert rows_of(stream) == {1} and open_transactions(servers, sink_id) == []
     # Its decision stays until somebody closes it: a command, or a planning when it is old.
-    assert run("recover", "--bootstrap-server", servers, "--sink-id", sink_id, "--yes").exit_code == 0
-    assert sink_id not in run("ledger", "--bootstrap-server", servers).out
+    assert run("recover", *where, "--sink-id", sink_id, "--yes").exit_code == 0
+    assert sink_id not in run("ledger", *where).out
     assert rows_of(stream) == {1}
 
 
 def test_writes_without_a_label_at_once_leave_no_trace_in_the_ledger(
-    direct_stream: BareStream, capsys: pytest.CaptureFixture[str]
+    direct_stream: BareStream, ledger: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     exports = [BareExport(direct_stream.settings, tasks=1) for _ in range(6)]
     try:
@@ -99,7 +119,8 @@ def test_writes_without_a_label_at_once_leave_no_trace_in_the_ledger(
             each.begin_commit()
         for each in exports:
             each.end_commit()
-        shown = Shell(capsys)("ledger", "--bootstrap-server", direct_stream.kafka.bootstrap_servers).out
+        where = ("--bootstrap-server", direct_stream.kafka.bootstrap_servers, "--ledger-topic", ledger)
+        shown = Shell(capsys)("ledger", *where).out
         assert [each.sink_id for each in exports if each.sink_id in shown] == []
         assert rows_of(direct_stream) == {len(exports)}
         assert Counter(line for each in exports for line in each.log) == Counter()

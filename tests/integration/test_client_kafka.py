@@ -208,8 +208,10 @@ def test_a_batch_of_two_tasks_is_committed_on_the_embedded_broker(release: str) 
         check_committed(committed(client, kafka.bootstrap_servers, "t", "sink"), kafka.bootstrap_servers, "t")
 
 
-def test_the_port_of_a_controller_is_named_as_what_it_is(kafka: KafkaCluster) -> None:
-    (node,) = kafka._nodes.values()
-    wrong = client_of(f"127.0.0.1:{node.controller_port}", max_block_ms=3_000)
-    with wrong as client, pytest.raises(OperationTimeout, match="the port of a KRaft controller"):
-        client.reach()
+@pytest.mark.parametrize("version", ["3.9.1", "4.3.1"])
+def test_the_port_of_a_controller_is_named_as_what_it_is(version: str) -> None:
+    with KafkaCluster(version) as kafka:
+        (node,) = kafka._nodes.values()
+        wrong = client_of(f"127.0.0.1:{node.controller_port}", max_block_ms=3_000)
+        with wrong as client, pytest.raises(OperationTimeout, match="the port of a KRaft controller"):
+            client.reach()

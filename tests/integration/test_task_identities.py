@@ -56,6 +56,7 @@ class Query:
             {"kafka.bootstrap.servers": servers, "topic": topic, "sink.id": topic, **named}
         )
         self.sink_id = topic
+        self.query_id = f"query of {topic}"
         self._servers = servers
         self._attempts = itertools.count(100)
         planning = Driver(self.options, self.sink_id, "")
@@ -63,9 +64,15 @@ class Query:
         planning.close()
 
     def task(self, batch: int, partition: int = 0, *, errors_may_be_caught: bool = False) -> TaskReceipt:
-        where = (RUN, partition, next(self._attempts), sink_id_of_query(self.sink_id, "q"), errors_may_be_caught)
+        where = (
+            RUN,
+            partition,
+            next(self._attempts),
+            sink_id_of_query(self.sink_id, self.query_id),
+            errors_may_be_caught,
+        )
         rows = pa.RecordBatch.from_arrays([pa.array([f"{batch}-{partition}"])], ["value"])
-        return write_task(self.options, COLUMNS, [rows], TaskPlace(BatchKey("q", batch), *where))
+        return write_task(self.options, COLUMNS, [rows], TaskPlace(BatchKey(self.query_id, batch), *where))
 
     def commit(self, *receipts: TaskReceipt) -> Conclusion:
         return commit_batch(FinishedBatch(self.options, self.sink_id, receipts[0].key, RUN, receipts))
@@ -74,7 +81,7 @@ class Query:
         """The ids of tasks that the coordinators know, in any state."""
         with client_of(self._servers) as client:
             (answer,) = answers_to(client, request(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY))
-        prefix = sink_id_of_query(self.sink_id, "q")
+        prefix = sink_id_of_query(self.sink_id, self.query_id)
         return {name for name in listed_ids(answer.bodies) if name.startswith(f"{prefix}-{RUN}-")}
 
 
