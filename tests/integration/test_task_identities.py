@@ -166,7 +166,7 @@ def test_an_init_producer_id_without_an_answer_costs_the_process_the_id_that_it_
     query.commit(first)
     broker.inject(Fault(api="InitProducerId", disconnect=True, after_apply=True))
     second = query.task(1)
-    assert name_of(second) == f"{sink_id_of_query('rows', 'q')}-{RUN}-0-{second.attempt}"
+    assert name_of(second) == f"{sink_id_of_query('rows', query.query_id)}-{RUN}-0-{second.attempt}"
     query.commit(second)
     third = query.task(2)
     assert name_of(third) == name_of(second) and third.attempt != second.attempt
@@ -186,7 +186,7 @@ def test_an_id_whose_last_transaction_cannot_be_completed_in_time_is_left_for_a_
 
     broker.do(lambda core: setattr(core.faults, "interceptor", still_completing))
     second = query.task(1)
-    assert name_of(second) == f"{sink_id_of_query('rows', 'q')}-{RUN}-0-{second.attempt}"
+    assert name_of(second) == f"{sink_id_of_query('rows', query.query_id)}-{RUN}-0-{second.attempt}"
     assert query.commit(second) is Conclusion.DELIVERED
 
 

@@ -22,7 +22,7 @@ from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.preflight import ONGOING
 from kafka_sink.exactly_once.receipt import PreparedTransaction, WrittenPartition
 from kafka_sink.exactly_once.retry_queue import RetryQueue
-from kafka_sink.exactly_once.session import Conclusion
+from kafka_sink.exactly_once.session import Conclusion, DriverSession
 from kafka_sink.exactly_once.sweep import Sweep, SweepRule
 from kafka_sink.wire.apis import Api
 from tests.sim.delivery.executor import Executor
@@ -150,7 +150,8 @@ def no_sweep(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaders_not_awaited(patch: pytest.MonkeyPatch) -> None:
-    """a batch is decided although one of its partitions has no leader"""
+    """where leaders are not asked, a batch is decided although one of its partitions has none"""
+    patch.setattr(DriverSession, "asks_leaders", lambda *_: False)
     patch.setattr(preflight, "_leaderless_partitions", lambda *_: ())
 
 
