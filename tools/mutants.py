@@ -1,0 +1,177 @@
+"""Mutation tests: which small changes of the code does no test notice?
+
+    python -m tools.mutants [options wire ...] [--processes 1]      (make mutants PLACE=wire)
+
+mutmut makes the mutants of a folder, runs each in a forked process against the tests that called its function, and
+keeps those that no test kills. It forks after the imports, so it misjudges functions that run while a module is
+imported, or whose result is cached. Each survivor therefore gets a second trial: a new process, with all tests of the
+folder. What survives that is written to build/mutants/<folder>.txt, with its diff.
+
+Only folders whose tests run in the process of pytest: mutmut does not see what another process calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+BUILD = ROOT / "build" / "mutants"
+# The tests that judge each folder, as patterns of files or folders.
+JUDGES: Mapping[str, Sequence[str]] = {
+    "options": (
+        "tests/unit/test_options*.py",
+        "tests/unit/test_*_options.py",
+        "tests/unit/cli/test_properties.py",
+    ),
+    "security": (
+        "tests/unit/security",
+        "tests/unit/test_options_security.py",
+        "tests/property/test_security_bytes.py",
+        "tests/property/test_sigv4_botocore.py",
+    ),
+    "registry": ("tests/unit/registry", "tests/property/test_registry_bytes.py"),
+    "records": (
+        "tests/unit/records",
+        "tests/property/test_records_*.py",
+        "tests/property/test_unsendable_rows.py",
+        "tests/golden",
+    ),
+    "schemas": ("tests/unit/schemas", "tests/unit/spark/test_spark_formats.py", "tests/property/test_schemas_*.py"),
+    "wire": ("tests/unit/wire", "tests/property/test_wire_*.py"),
+    "metrics": ("tests/unit/metrics",),
+}
+NOT_LINKED = frozenset({"build", "dist", "env", "pyproject.toml"})
+SURVIVED, NOT_COVERED = 0, (5, 33)
+PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider")
+SHOW = """
+import sys
+from mutmut.mutation.diff_apply import get_diff_for_mutant
+for name in sys.stdin.read().split():
+    print(name, get_diff_for_mutant(name), sep="\\n")
+"""
+
+
+@dataclass(frozen=True)
+class Result:
+    folder: str
+    mutants: int
+    survivors: tuple[str, ...]
+    not_covered: int
+
+    @property
+    def killed(self) -> int:
+        return self.mutants - len(self.survivors) - self.not_covered
+
+
+def choose_tests(folder: str, root: Path = ROOT) -> list[str]:
+    found = [path.relative_to(root).as_posix() for pattern in JUDGES[folder] for path in sorted(root.glob(pattern))]
+    return list(dict.fromkeys(found))
+
+
+def write_settings(ours: str, folder: str, tests: Iterable[str], copied: Iterable[str]) -> str:
+    """The text of pyproject.toml: that of the project, for pytest, with a section for mutmut."""
+    entries = {
+        "source_paths": [f"kafka_sink/{folder}"],
+        "pytest_add_cli_args_test_selection": list(tests),
+        "pytest_add_cli_args": ["-p", "no:cacheprovider"],
+        "also_copy": list(copied),
+    }
+    # A list of plain strings is the same text in JSON and in TOML.
+    return f"{ours}\n[tool.mutmut]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in entries.items())
+
+
+def read_exit_codes(mutated: Path) -> dict[str, int]:
+    """What mutmut found, by the name of the mutant. It writes a file for each module; a mutant without result is one
+    that it did not come to.
+    """
+    codes: dict[str, int] = {}
+    for path in sorted(mutated.rglob("*.meta")):
+        codes.update(json.loads(path.read_text())["exit_code_by_key"])
+    missing = [name for name, code in codes.items() if code is None]
+    if missing or not codes:
+        raise SystemExit(f"mutmut ended early: {len(missing)} of {len(codes)} mutants have no result")
+    return codes
+
+
+def prepare(folder: str, tests: Sequence[str]) -> Path:
+    """A folder with links to everything that the tests read, in which mutmut makes its own copy."""
+    work = BUILD / folder
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    linked = [path for path in sorted(ROOT.iterdir()) if path.name[0] != "." and path.name not in NOT_LINKED]
+    for path in linked:
+        (work / path.name).symlink_to(path)
+    ours = (ROOT / "pyproject.toml").read_text()
+    (work / "pyproject.toml").write_text(write_settings(ours, folder, tests, [path.name for path in linked]))
+    return work
+
+
+def try_again(mutated: Path, survivors: Iterable[str], tests: Sequence[str], processes: int) -> Iterator[str]:
+    """The mutants that survive in a new process, too."""
+
+    def survives(name: str) -> bool:
+        environment = {**os.environ, "MUTANT_UNDER_TEST": name}
+        run = subprocess.run(
+            [sys.executable, *PYTEST, *tests], cwd=mutated, env=environment, stdout=subprocess.DEVNULL
+        )  # fmt: skip
+        return run.returncode == 0
+
+    names = list(survivors)
+    with ThreadPoolExecutor(processes) as threads:
+        yield from (name for name, alive in zip(names, threads.map(survives, names), strict=True) if alive)
+
+
+def judge(folder: str, processes: int) -> Result:
+    tests = choose_tests(folder)
+    work = prepare(folder, tests)
+    log = BUILD / f"{folder}.log"
+    mutmut = [str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", str(processes)]
+    with log.open("w") as output:
+        run = subprocess.run(mutmut, cwd=work, stdout=output, stderr=subprocess.STDOUT)
+    if run.returncode != 0:
+        raise SystemExit(f"mutmut failed: {log}")
+    codes = read_exit_codes(work / "mutants")
+    survivors = [name for name, code in codes.items() if code == SURVIVED]
+    survivors = list(try_again(work / "mutants", survivors, tests, processes))
+    uncovered = [name for name, code in codes.items() if code in NOT_COVERED]
+    for title, names in (("txt", survivors), ("not_covered.txt", uncovered)):
+        shown = subprocess.run(
+            [sys.executable, "-c", SHOW], cwd=work, input="\n".join(names), check=True, capture_output=True, text=True
+        )
+        (BUILD / f"{folder}.{title}").write_text(shown.stdout)
+    return Result(folder, len(codes), tuple(survivors), len(uncovered))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="which changes of the code does no test notice?")
+    parser.add_argument("folders", nargs="*", metavar="folder", help=", ".join(JUDGES))
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    arguments = parser.parse_args()
+    unknown = [folder for folder in arguments.folders if folder not in JUDGES]
+    if unknown:
+        parser.error(f"no tests are named for {', '.join(unknown)}: choose from {', '.join(JUDGES)}")
+    print(
+        "| folder | mutants | killed | survived | not covered | minutes |\n| --- | ---: | ---: | ---: | ---: | ---: |"
+    )
+    for folder in arguments.folders or JUDGES:
+        start = time.monotonic()
+        result = judge(folder, arguments.processes)
+        cells = (result.mutants, result.killed, len(result.survivors), result.not_covered)
+        minutes = round((time.monotonic() - start) / 60)
+        print(f"| {folder} | {' | '.join(f'{cell:,}' for cell in cells)} | {minutes} |", flush=True)
+    print(f"Survivors: {BUILD.relative_to(ROOT)}/<folder>.txt")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
