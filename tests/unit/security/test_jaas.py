@@ -19,6 +19,7 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
         (f'kafkashaded.{SCRAM} required username="a" password="b";', None),
         (f"{SCRAM} sufficient username=a password=b;", None),
         (f'{SCRAM} required password="a\\"b\\\\c\\td\\101\\47";', {"password": "a\"b\\c\tdA'"}),
+        (f'{SCRAM} required password="\\X\\8\\400\\0";', {"password": "X8 0\0"}),
         (f'{SCRAM} required password="${{env:KAFKA_PASSWORD}}";', {"password": "${env:KAFKA_PASSWORD}"}),
         (f'{SCRAM} required password="a;b=c # /* not a comment */";', {"password": "a;b=c # /* not a comment */"}),
         (f"{SCRAM} required password=1234;", {"password": "1234"}),
