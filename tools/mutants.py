@@ -3,9 +3,9 @@
     python -m tools.mutants [options wire ...] [--processes 1]      (make mutants PLACE=wire)
 
 mutmut makes the mutants of a folder, runs each in a forked process against the tests that called its function, and
-keeps those that no test kills. It forks after the imports, so it misjudges functions that run while a module is
-imported, or whose result is cached. Each survivor therefore gets a second trial: a new process, with all tests of the
-folder. What survives that is written to build/mutants/<folder>.txt, with its diff.
+keeps those that no test kills. It forks after the imports, so mutants of functions that run while modules are imported
+have no effect. Survivors among these get a second trial: a new process, with all tests of the folder. What then remains
+is written to build/mutants/<folder>.txt, with its diff.
 
 Only folders whose tests run in the process of pytest: mutmut does not see what another process calls.
 """
@@ -53,6 +53,15 @@ JUDGES: Mapping[str, Sequence[str]] = {
 NOT_LINKED = frozenset({"build", "dist", "env", "pyproject.toml"})
 SURVIVED, NOT_COVERED = 0, (5, 33)
 PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider")
+# Prints what is called while modules and tests are imported, in the last line.
+IMPORT = """
+import sys
+import pytest
+from mutmut.state import state
+status = pytest.main(["--collect-only", "-q", *sys.argv[1:]])
+print(*sorted(state()._stats))
+sys.exit(status)
+"""
 SHOW = """
 import sys
 from mutmut.mutation.diff_apply import get_diff_for_mutant
@@ -116,10 +125,25 @@ def prepare(folder: str, tests: Sequence[str]) -> Path:
     return work
 
 
+def read_imported(mutated: Path, tests: Sequence[str]) -> frozenset[str]:
+    """The functions that are called while modules are imported."""
+    command = [sys.executable, "-c", IMPORT, *tests]
+    environment = {**os.environ, "MUTANT_UNDER_TEST": "stats"}
+    run = subprocess.run(command, cwd=mutated, env=environment, check=True, capture_output=True, text=True)
+    return frozenset(run.stdout.splitlines()[-1].split())
+
+
+def function_of(mutant: str) -> str:
+    return mutant.rpartition("__mutmut_")[0]
+
+
 def try_again(mutated: Path, survivors: Iterable[str], tests: Sequence[str], processes: int) -> Iterator[str]:
     """The mutants that survive in a new process, too."""
+    imported = read_imported(mutated, tests)
 
     def survives(name: str) -> bool:
+        if function_of(name) not in imported:
+            return True
         environment = {**os.environ, "MUTANT_UNDER_TEST": name}
         run = subprocess.run(
             [sys.executable, *PYTEST, *tests], cwd=mutated, env=environment, stdout=subprocess.DEVNULL

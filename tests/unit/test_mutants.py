@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.mutants import JUDGES, ROOT, Result, choose_tests, read_exit_codes, write_settings
+from tools.mutants import JUDGES, ROOT, Result, choose_tests, function_of, read_exit_codes, write_settings
 
 PURE = {"options", "security", "registry", "records", "schemas", "wire"}
 
@@ -52,3 +52,7 @@ def test_a_run_that_ended_early_is_no_result(tmp_path: Path, codes: dict[str, in
     (tmp_path / "a.py.meta").write_text(json.dumps({"exit_code_by_key": codes}))
     with pytest.raises(SystemExit, match="ended early"):
         read_exit_codes(tmp_path)
+
+
+def test_the_name_of_a_mutant_begins_with_that_of_its_function() -> None:
+    assert function_of("kafka_sink.wire.codes.x__read_row__mutmut_12") == "kafka_sink.wire.codes.x__read_row"
