@@ -48,7 +48,8 @@ def test_scram_sends_the_given_nonce_and_says_when_the_login_is_a_delegation_tok
     mechanism: str, of_module: dict[str, str], sent: bytes
 ) -> None:
     login = {"username": "u", "password": "p", **of_module}
-    assert password_exchange(mechanism, login, "nonce").first() == b"n,,n=u,r=nonce" + sent
+    exchange = password_exchange(mechanism, login, "nonce")
+    assert exchange.first() == b"n,,n=u,r=nonce" + sent and exchange.mechanism == mechanism
 
 
 @pytest.mark.parametrize("after", [b"", b"more"])
