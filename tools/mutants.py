@@ -36,10 +36,15 @@ JUDGES: Mapping[str, Sequence[str]] = {
     "security": (
         "tests/unit/security",
         "tests/unit/test_options_security.py",
+        "tests/unit/test_secret_options.py",
         "tests/property/test_security_bytes.py",
         "tests/property/test_sigv4_botocore.py",
     ),
-    "registry": ("tests/unit/registry", "tests/property/test_registry_bytes.py"),
+    "registry": (
+        "tests/unit/registry",
+        "tests/property/test_registry_bytes.py",
+        "tests/integration/test_schema_rules.py",
+    ),
     "records": (
         "tests/unit/records",
         "tests/property/test_records_*.py",

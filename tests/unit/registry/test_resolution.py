@@ -337,6 +337,13 @@ def test_a_field_that_is_not_what_it_should_be_is_named(field: str, value: Any) 
         resolve_schema(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
 
 
+@pytest.mark.parametrize("version", ["1", -1, 2**31, True])
+def test_a_reference_to_a_version_that_no_registry_has_is_refused(version: Any) -> None:
+    body = json.dumps({**GOOD, "references": [{"name": "n", "subject": "s", "version": version}]}).encode()
+    with pytest.raises(RemoteProtocolError, match=f"^{SOURCE} answered with JSON in which version is missing or not"):
+        resolve_schema(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
+
+
 @pytest.mark.parametrize(
     "body",
     [b"", b"<html>log in</html>", b"{", b'{"id":', b"[" * 1_000_000, b'{"a":' * 100_000, b"\xff\xfe", b"1" * 10_000],
