@@ -19,7 +19,7 @@ from kafka_sink.errors import (
 from kafka_sink.registry.answer import ANSWER_BYTES_MAX, RegistryAnswer
 from kafka_sink.registry.request import LATEST, RegistryRequest
 from kafka_sink.registry.resolution import DEPENDENCIES_MAX, SchemaQuery, resolve_schema
-from kafka_sink.registry.schema import AVRO, Reference, ResolvedSchema, Schema
+from kafka_sink.registry.schema import AVRO, JSON, PROTOBUF, Reference, ResolvedSchema, Schema
 from kafka_sink.testing import RegistryCore
 
 SOURCE = "the schema registry http://registry:8081"
@@ -130,6 +130,31 @@ def test_a_subject_may_be_any_text(registry: CountedRegistry, subject: str) -> N
     assert registry.resolved(subject=subject, identity=first.schema_id).schema == ONE
 
 
+@pytest.mark.parametrize(("registers", "path"), [(False, ""), (True, "/versions")])
+@pytest.mark.parametrize(("normalizes", "query"), [(False, ""), (True, "?normalize=true")])
+def test_what_is_sent_is_the_whole_schema_and_how_it_is_compared(
+    registers: bool, path: str, normalizes: bool, query: str
+) -> None:
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        asked.append((request.path, json.loads(request.body or b"")))
+        return RegistryAnswer(SOURCE, 200, b'{"id": 1}')
+
+    asked: list[tuple[str, dict[str, Any]]] = []
+    text = 'syntax = "proto3"; import "n.proto";'
+    for schema in (Schema(PROTOBUF, text, (Reference("n.proto", "s", 3),)), Schema(JSON, "true"), ONE):
+        found = resolve_schema(
+            SchemaQuery("value", SUBJECT, schema, registers=registers, normalizes=normalizes),
+            lambda request: answer(request) if request.body else RegistryAnswer(SOURCE, 200, b'{"schema": "{}"}'),
+        )
+        assert found.schema == schema
+    references = [{"name": "n.proto", "subject": "s", "version": 3}]
+    assert asked == [
+        (f"/subjects/{SUBJECT}{path}{query}", {"schema": text, "schemaType": "PROTOBUF", "references": references}),
+        (f"/subjects/{SUBJECT}{path}{query}", {"schema": "true", "schemaType": "JSON"}),
+        (f"/subjects/{SUBJECT}{path}{query}", {"schema": ONE.text}),
+    ]
+
+
 # ---- GUIDs -----------------------------------------------------------------------------------------------------------
 
 
@@ -170,10 +195,11 @@ def test_references_are_asked_for_once_each(registry: CountedRegistry) -> None:
     assert sorted(path for _, path in registry.asked[1:]) == [f"/subjects/{each}/versions/1" for each in "bcd"]
 
 
-def test_a_reference_of_a_context_stays_in_it(registry: CountedRegistry) -> None:
+@pytest.mark.parametrize("subject", [":.eu:orders-value", ":.eu:orders:value"])
+def test_a_reference_of_a_context_stays_in_it(registry: CountedRegistry, subject: str) -> None:
     registry.register(":.eu:d", referring("D"))
-    registry.register(":.eu:orders-value", referring("A", ("D", "d")))
-    found = registry.resolved(subject=":.eu:orders-value", version=LATEST)
+    registry.register(subject, referring("A", ("D", "d")))
+    found = registry.resolved(subject=subject, version=LATEST)
     assert registry.asked[1] == ("GET", "/subjects/%3A.eu%3Ad/versions/1")
     assert [name for name, _ in found.dependencies] == ["D"]
 
