@@ -1,11 +1,11 @@
 """Mutation tests: which small changes of the code does no test notice?
 
-    python -m tools.mutants [options wire ...] [--processes 1]      (make mutants PLACE=wire)
+    python -m tools.mutants [options wire ...] [--processes 1] [--again]      (make mutants PLACE=wire)
 
 mutmut makes the mutants of a folder, runs each in a forked process against the tests that called its function, and
 keeps those that no test kills. It forks after the imports, so mutants of functions that run while modules are imported
 have no effect. Survivors among these get a second trial: a new process, with all tests of the folder. What then remains
-is written to build/mutants/<folder>.txt, with its diff.
+is written to build/mutants/<folder>.txt, with its diff. After new tests, --again tries only those that were left.
 
 Only folders whose tests run in the process of pytest: mutmut does not see what another process calls.
 """
@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,7 @@ JUDGES: Mapping[str, Sequence[str]] = {
         "tests/unit/security",
         "tests/unit/test_options_security.py",
         "tests/unit/test_secret_options.py",
+        "tests/unit/test_sink_options.py",
         "tests/property/test_security_bytes.py",
         "tests/property/test_sigv4_botocore.py",
     ),
@@ -56,7 +57,7 @@ JUDGES: Mapping[str, Sequence[str]] = {
     "metrics": ("tests/unit/metrics",),
 }
 NOT_LINKED = frozenset({"build", "dist", "env", "pyproject.toml"})
-SURVIVED, NOT_COVERED = 0, (5, 33)
+SURVIVED, KILLED, NOT_COVERED = 0, 1, (5, 33)
 PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:randomly", "-p", "no:cacheprovider")
 # Prints what is called while modules and tests are imported, in the last line.
 IMPORT = """
@@ -104,27 +105,27 @@ def write_settings(ours: str, folder: str, tests: Iterable[str], copied: Iterabl
     return f"{ours}\n[tool.mutmut]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in entries.items())
 
 
-def read_exit_codes(mutated: Path) -> dict[str, int]:
-    """What mutmut found, by the name of the mutant. It writes a file for each module; a mutant without result is one
-    that it did not come to.
-    """
-    codes: dict[str, int] = {}
+def read_exit_codes(mutated: Path, expected: Iterable[str] = ()) -> dict[str, int]:
+    """What mutmut found, by the name of the mutant, in a file for each module: of all mutants, or of the expected."""
+    codes: dict[str, int | None] = {}
     for path in sorted(mutated.rglob("*.meta")):
         codes.update(json.loads(path.read_text())["exit_code_by_key"])
-    missing = [name for name, code in codes.items() if code is None]
-    if missing or not codes:
-        raise SystemExit(f"mutmut ended early: {len(missing)} of {len(codes)} mutants have no result")
-    return codes
+    found = {name: codes[name] for name in expected or codes}
+    judged = {name: code for name, code in found.items() if code is not None}
+    if not judged or len(judged) < len(found):
+        raise SystemExit(f"mutmut ended early: it has results of {len(judged)} mutants of {len(found)}")
+    return judged
 
 
-def prepare(folder: str, tests: Sequence[str]) -> Path:
+def prepare(folder: str, tests: Sequence[str], is_again: bool) -> Path:
     """A folder with links to everything that the tests read, in which mutmut makes its own copy."""
     work = BUILD / folder
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
     linked = [path for path in sorted(ROOT.iterdir()) if path.name[0] != "." and path.name not in NOT_LINKED]
-    for path in linked:
-        (work / path.name).symlink_to(path)
+    if not is_again:
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        for path in linked:
+            (work / path.name).symlink_to(path)
     ours = (ROOT / "pyproject.toml").read_text()
     (work / "pyproject.toml").write_text(write_settings(ours, folder, tests, [path.name for path in linked]))
     return work
@@ -142,36 +143,36 @@ def function_of(mutant: str) -> str:
     return mutant.rpartition("__mutmut_")[0]
 
 
-def try_again(mutated: Path, survivors: Iterable[str], tests: Sequence[str], processes: int) -> Iterator[str]:
-    """The mutants that survive in a new process, too."""
+def try_again(mutated: Path, survivors: Iterable[str], tests: Sequence[str], processes: int) -> list[str]:
+    """The mutants of what runs at import that a new process kills."""
     imported = read_imported(mutated, tests)
+    names = [name for name in survivors if function_of(name) in imported]
 
     def survives(name: str) -> bool:
-        if function_of(name) not in imported:
-            return True
-        environment = {**os.environ, "MUTANT_UNDER_TEST": name}
-        run = subprocess.run(
-            [sys.executable, *PYTEST, *tests], cwd=mutated, env=environment, stdout=subprocess.DEVNULL
-        )  # fmt: skip
-        return run.returncode == 0
+        command, environment = [sys.executable, *PYTEST, *tests], {**os.environ, "MUTANT_UNDER_TEST": name}
+        return subprocess.run(command, cwd=mutated, env=environment, stdout=subprocess.DEVNULL).returncode == 0
 
-    names = list(survivors)
     with ThreadPoolExecutor(processes) as threads:
-        yield from (name for name, alive in zip(names, threads.map(survives, names), strict=True) if alive)
+        return [name for name, alive in zip(names, threads.map(survives, names), strict=True) if not alive]
 
 
-def judge(folder: str, processes: int) -> Result:
+def judge(folder: str, processes: int, is_again: bool) -> Result:
     tests = choose_tests(folder)
-    work = prepare(folder, tests)
-    log = BUILD / f"{folder}.log"
-    mutmut = [str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", str(processes)]
+    work, results, log = prepare(folder, tests, is_again), BUILD / f"{folder}.json", BUILD / f"{folder}.log"
+    # mutmut forgets results when other tests are chosen.
+    codes: dict[str, int] = json.loads(results.read_text()) if is_again else {}
+    left = [name for name, code in codes.items() if code in (SURVIVED, *NOT_COVERED)]
+    mutmut = [str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", str(processes), *left]
     with log.open("w") as output:
         run = subprocess.run(mutmut, cwd=work, stdout=output, stderr=subprocess.STDOUT)
     if run.returncode != 0:
         raise SystemExit(f"mutmut failed: {log}")
-    codes = read_exit_codes(work / "mutants")
+    codes |= read_exit_codes(work / "mutants", left)
     survivors = [name for name, code in codes.items() if code == SURVIVED]
-    survivors = list(try_again(work / "mutants", survivors, tests, processes))
+    for name in try_again(work / "mutants", survivors, tests, processes):
+        codes[name] = KILLED
+    results.write_text(json.dumps(codes, indent=0))
+    survivors = [name for name in survivors if codes[name] == SURVIVED]
     uncovered = [name for name, code in codes.items() if code in NOT_COVERED]
     for title, names in (("txt", survivors), ("not_covered.txt", uncovered)):
         shown = subprocess.run(
@@ -185,6 +186,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="which changes of the code does no test notice?")
     parser.add_argument("folders", nargs="*", metavar="folder", help=", ".join(JUDGES))
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--again", action="store_true", help="only what was left by the last run")
     arguments = parser.parse_args()
     unknown = [folder for folder in arguments.folders if folder not in JUDGES]
     if unknown:
@@ -194,7 +196,7 @@ def main() -> int:
     )
     for folder in arguments.folders or JUDGES:
         start = time.monotonic()
-        result = judge(folder, arguments.processes)
+        result = judge(folder, arguments.processes, arguments.again)
         cells = (result.mutants, result.killed, len(result.survivors), result.not_covered)
         minutes = round((time.monotonic() - start) / 60)
         print(f"| {folder} | {' | '.join(f'{cell:,}' for cell in cells)} | {minutes} |", flush=True)

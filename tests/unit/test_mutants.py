@@ -44,6 +44,7 @@ def test_results_are_read_from_the_files_of_all_modules(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps({"exit_code_by_key": codes}))
     assert read_exit_codes(tmp_path) == {"a.one": 0, "b.one": 1, "b.two": 33}
+    assert read_exit_codes(tmp_path, ["a.one", "b.two"]) == {"a.one": 0, "b.two": 33}
     assert Result("deep", 3, ("a.one",), 1).killed == 1
 
 
