@@ -48,6 +48,7 @@ JUDGES: Mapping[str, Sequence[str]] = {
     ),
     "records": (
         "tests/unit/records",
+        "tests/unit/schemas",
         "tests/property/test_records_*.py",
         "tests/property/test_unsendable_rows.py",
         "tests/golden",
