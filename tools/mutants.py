@@ -55,7 +55,6 @@ JUDGES: Mapping[str, Sequence[str]] = {
     ),
     "schemas": ("tests/unit/schemas", "tests/unit/spark/test_spark_formats.py", "tests/property/test_schemas_*.py"),
     "wire": ("tests/unit/wire", "tests/property/test_wire_*.py"),
-    "metrics": ("tests/unit/metrics",),
 }
 NOT_LINKED = frozenset({"build", "dist", "env", "pyproject.toml"})
 SURVIVED, KILLED, NOT_COVERED = 0, 1, (5, 33)
