@@ -220,6 +220,19 @@ def test_what_was_found_is_the_same_when_it_is_read_from_a_file(rules: tuple[Sch
     assert from_text(to_text(found)) == found
 
 
+@pytest.mark.parametrize("identity", [7, "c99f7e42-386d-12ce-ae93-285caaaa88be"])
+def test_a_schema_that_is_given_with_its_id_is_written_with_and_the_registrys_only_where_it_is_read_back(
+    identity: int | str,
+) -> None:
+    def answer(_: RegistryRequest) -> RegistryAnswer:
+        return RegistryAnswer(SOURCE, 200, json.dumps({"schema": TWO.text}).encode())
+
+    for reads_back, schema in ((False, ONE), (True, TWO)):
+        question = SchemaQuery("value", SUBJECT, ONE, identity=identity, reads_back=reads_back)
+        found = resolve_schema(question, answer)
+        assert (found.schema, found.subject, found.schema_id or found.guid) == (schema, SUBJECT, identity)
+
+
 # ---- references ------------------------------------------------------------------------------------------------------
 
 
