@@ -4,7 +4,7 @@ PYTHON ?= python3
 HASHED ?=
 BIN := .venv/bin
 READY := .venv/.installed
-.PHONY: demo site test coverage check unit sim fuzz fuzz-guided gssapi integration spark slow compat chaos soak streams bench zip release clean
+.PHONY: demo site test coverage check unit sim fuzz fuzz-guided mutants gssapi integration spark slow compat chaos soak streams bench zip release clean
 
 demo: $(READY)
 	@$(BIN)/python -m tools.demo
@@ -43,6 +43,11 @@ fuzz: $(READY)
 fuzz-guided: $(READY)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt atheris
 	$(BIN)/python -m tests.fuzz.guided --seconds $(or $(SECONDS),20) $(if $(TARGET),--target $(TARGET))
+
+# Only this target needs mutmut. It computes for an hour or more; PLACE="options wire" judges some folders.
+mutants: $(READY)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt mutmut
+	$(BIN)/python -m tools.mutants $(PLACE)
 
 # gssapi is built against the host's Kerberos library: apt-get install gcc libkrb5-dev krb5-kdc krb5-admin-server krb5-user
 gssapi: $(READY)

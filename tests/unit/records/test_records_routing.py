@@ -251,3 +251,12 @@ def test_random_draws_a_partition_for_every_row_regardless_of_keys_and_among_the
 
 def test_no_partitions_are_drawn_for_no_rows() -> None:
     assert router("random").route("t", columns([]), FOUR).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("partitioner", "expected"), [("default", [0] * 4), ("round_robin", [0, 1, 2, 3]), ("random", [0, 1, 2, 3])]
+)
+def test_without_any_leader_rows_without_a_key_still_have_partitions_of_the_topic(
+    partitioner: str, expected: list[int]
+) -> None:
+    assert router(partitioner).route("t", columns([None] * 4), PartitionView(4, ())).tolist() == expected

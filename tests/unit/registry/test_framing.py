@@ -97,3 +97,12 @@ def test_an_id_that_does_not_fit_four_bytes_is_refused() -> None:
     with pytest.raises(ConfigError, match="up to 2147483647"):
         make_frame("prefix", "value", AVRO, schema_id=2**31)
     assert make_frame("apicurio", "value", AVRO, schema_id=2**31).prefix.hex() == "000000000080000000"
+
+
+@pytest.mark.parametrize("framing", ["apicurio", "apicurio-header-global-id", "apicurio-header-content-id"])
+def test_an_id_that_does_not_fit_eight_bytes_is_refused(framing: str) -> None:
+    for number in (2**63, -1):
+        with pytest.raises(ConfigError, match="up to 9223372036854775807"):
+            make_frame(framing, "value", AVRO, schema_id=number)
+    made = make_frame(framing, "value", AVRO, schema_id=2**63 - 1)
+    assert (made.prefix or made.headers[0][1])[-8:].hex() == "7fffffffffffffff"

@@ -19,7 +19,17 @@ from kafka_sink.errors import (
 from kafka_sink.registry.answer import ANSWER_BYTES_MAX, RegistryAnswer
 from kafka_sink.registry.request import LATEST, RegistryRequest
 from kafka_sink.registry.resolution import DEPENDENCIES_MAX, SchemaQuery, resolve_schema
-from kafka_sink.registry.schema import AVRO, Reference, ResolvedSchema, Schema
+from kafka_sink.registry.rules import SchemaRule
+from kafka_sink.registry.schema import (
+    AVRO,
+    JSON,
+    PROTOBUF,
+    Reference,
+    ResolvedSchema,
+    Schema,
+    from_text,
+    to_text,
+)
 from kafka_sink.testing import RegistryCore
 
 SOURCE = "the schema registry http://registry:8081"
@@ -130,6 +140,31 @@ def test_a_subject_may_be_any_text(registry: CountedRegistry, subject: str) -> N
     assert registry.resolved(subject=subject, identity=first.schema_id).schema == ONE
 
 
+@pytest.mark.parametrize(("registers", "path"), [(False, ""), (True, "/versions")])
+@pytest.mark.parametrize(("normalizes", "query"), [(False, ""), (True, "?normalize=true")])
+def test_what_is_sent_is_the_whole_schema_and_how_it_is_compared(
+    registers: bool, path: str, normalizes: bool, query: str
+) -> None:
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        asked.append((request.path, json.loads(request.body or b"")))
+        return RegistryAnswer(SOURCE, 200, b'{"id": 1}')
+
+    asked: list[tuple[str, dict[str, Any]]] = []
+    text = 'syntax = "proto3"; import "n.proto";'
+    for schema in (Schema(PROTOBUF, text, (Reference("n.proto", "s", 3),)), Schema(JSON, "true"), ONE):
+        found = resolve_schema(
+            SchemaQuery("value", SUBJECT, schema, registers=registers, normalizes=normalizes),
+            lambda request: answer(request) if request.body else RegistryAnswer(SOURCE, 200, b'{"schema": "{}"}'),
+        )
+        assert found.schema == schema
+    references = [{"name": "n.proto", "subject": "s", "version": 3}]
+    assert asked == [
+        (f"/subjects/{SUBJECT}{path}{query}", {"schema": text, "schemaType": "PROTOBUF", "references": references}),
+        (f"/subjects/{SUBJECT}{path}{query}", {"schema": "true", "schemaType": "JSON"}),
+        (f"/subjects/{SUBJECT}{path}{query}", {"schema": ONE.text}),
+    ]
+
+
 # ---- GUIDs -----------------------------------------------------------------------------------------------------------
 
 
@@ -148,6 +183,54 @@ def test_a_guid_that_is_needed_and_was_not_told_is_asked_for(registry: CountedRe
     registry.asked.clear()
     assert registry.resolved(schema=ONE, registers=True, needs_guid=True).guid == found.guid
     assert len(registry.asked) == 1
+
+
+@pytest.mark.parametrize("registers", [False, True])
+def test_the_registrys_text_is_read_back_where_readers_count_its_messages_and_only_there(registers: bool) -> None:
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        asked.append((request.method, request.path))
+        said = {"id": 7} if request.body else {"schema": theirs, "schemaType": PROTOBUF}
+        return RegistryAnswer(SOURCE, 200, json.dumps(said).encode())
+
+    ours, theirs = Schema(PROTOBUF, "message B {} message A {}"), "message A {} message B {}"
+    for reads_back, text, requests in ((False, ours.text, 1), (True, theirs, 2)):
+        asked: list[tuple[str, str]] = []
+        found = resolve_schema(SchemaQuery("value", SUBJECT, ours, registers=registers, reads_back=reads_back), answer)
+        assert (found.schema.text, found.schema_id, len(asked)) == (text, 7, requests)
+    assert asked[1] == ("GET", f"/schemas/ids/7?subject={SUBJECT}")
+
+
+def test_rules_that_were_not_told_are_asked_for_by_guid_where_there_is_no_id() -> None:
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        asked.append(request.path)
+        rule_set = {"domainRules": [{"name": "r", "mode": "WRITE"}]}
+        said = {"guid": guid} if request.body else {"schema": ONE.text, "ruleSet": rule_set}
+        return RegistryAnswer(SOURCE, 200, json.dumps(said).encode())
+
+    guid, asked = "c99f7e42-386d-12ce-ae93-285caaaa88be", list[str]()
+    found = resolve_schema(SchemaQuery("value", SUBJECT, ONE, registers=True, needs_rules=True), answer)
+    assert asked == [f"/subjects/{SUBJECT}/versions", f"/schemas/guids/{guid}"]
+    assert (found.guid, found.schema) == (guid, ONE) and [rule.name for rule in found.rules or ()] == ["r"]
+
+
+@pytest.mark.parametrize("rules", [None, (), (SchemaRule("domainRules", "r", "k", "t", "m", ("a",), ("b", "c")),)])
+def test_what_was_found_is_the_same_when_it_is_read_from_a_file(rules: tuple[SchemaRule, ...] | None) -> None:
+    schema = Schema(PROTOBUF, "text", (Reference("n.proto", "s", 3),))
+    found = ResolvedSchema(schema, SUBJECT, 2, 7, "guid", (("n.proto", "theirs"), ("m.proto", "more")), rules)
+    assert from_text(to_text(found)) == found
+
+
+@pytest.mark.parametrize("identity", [7, "c99f7e42-386d-12ce-ae93-285caaaa88be"])
+def test_a_schema_that_is_given_with_its_id_is_written_with_and_the_registrys_only_where_it_is_read_back(
+    identity: int | str,
+) -> None:
+    def answer(_: RegistryRequest) -> RegistryAnswer:
+        return RegistryAnswer(SOURCE, 200, json.dumps({"schema": TWO.text}).encode())
+
+    for reads_back, schema in ((False, ONE), (True, TWO)):
+        question = SchemaQuery("value", SUBJECT, ONE, identity=identity, reads_back=reads_back)
+        found = resolve_schema(question, answer)
+        assert (found.schema, found.subject, found.schema_id or found.guid) == (schema, SUBJECT, identity)
 
 
 # ---- references ------------------------------------------------------------------------------------------------------
@@ -170,10 +253,11 @@ def test_references_are_asked_for_once_each(registry: CountedRegistry) -> None:
     assert sorted(path for _, path in registry.asked[1:]) == [f"/subjects/{each}/versions/1" for each in "bcd"]
 
 
-def test_a_reference_of_a_context_stays_in_it(registry: CountedRegistry) -> None:
+@pytest.mark.parametrize("subject", [":.eu:orders-value", ":.eu:orders:value"])
+def test_a_reference_of_a_context_stays_in_it(registry: CountedRegistry, subject: str) -> None:
     registry.register(":.eu:d", referring("D"))
-    registry.register(":.eu:orders-value", referring("A", ("D", "d")))
-    found = registry.resolved(subject=":.eu:orders-value", version=LATEST)
+    registry.register(subject, referring("A", ("D", "d")))
+    found = registry.resolved(subject=subject, version=LATEST)
     assert registry.asked[1] == ("GET", "/subjects/%3A.eu%3Ad/versions/1")
     assert [name for name, _ in found.dependencies] == ["D"]
 
@@ -300,9 +384,29 @@ def test_every_refusal_says_where_and_what_to_do(
     assert caught.value.name == names.get(status, "PKS-7005")
 
 
-def test_one_who_may_not_register_is_told_so() -> None:
-    with pytest.raises(AuthorizationError, match="may not register a schema under subject"):
-        resolve_schema(SchemaQuery("value", SUBJECT, ONE, registers=True), lambda _: RegistryAnswer(SOURCE, 403, b""))
+@pytest.mark.parametrize("normalizes", [False, True])
+def test_one_who_may_not_register_is_told_so(normalizes: bool) -> None:
+    question = SchemaQuery("value", SUBJECT, ONE, registers=True, normalizes=normalizes)
+    with pytest.raises(AuthorizationError, match="answered 403: the user may not register a schema under subject"):
+        resolve_schema(question, lambda _: RegistryAnswer(SOURCE, 403, b""))
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"is_compatible": False}, "and is not compatible with what is: the registry gives no reason. Register"),
+        ({"is_compatible": False, "messages": "no"}, "with what is: the registry gives no reason. Register"),
+        ({"is_compatible": False, "messages": ["a", "b"]}, "with what is: a; b. Register"),
+        ({"is_compatible": "no"}, f"not registered under '{SUBJECT}'. Register"),
+    ],
+)
+def test_reasons_that_a_registry_does_not_give_do_not_hide_what_could_be_done(said: dict[str, Any], words: str) -> None:
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        if request.path.startswith("/compatibility"):
+            return RegistryAnswer(SOURCE, 200, json.dumps(said).encode())
+        return RegistryAnswer(SOURCE, 404, b'{"error_code": 40403}')
+
+    assert words in str(refusal({"schema": ONE}, answer))
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{", b'{"error_code":"x","message":{}}', b"[" * 100_000])
@@ -334,6 +438,13 @@ WRONG: list[tuple[str, Any]] = [
 def test_a_field_that_is_not_what_it_should_be_is_named(field: str, value: Any) -> None:
     body = json.dumps({**GOOD, field: value}).encode()
     with pytest.raises(RemoteProtocolError, match=f"{field} is missing or not what it should be"):
+        resolve_schema(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
+
+
+@pytest.mark.parametrize("version", ["1", -1, 2**31, True])
+def test_a_reference_to_a_version_that_no_registry_has_is_refused(version: Any) -> None:
+    body = json.dumps({**GOOD, "references": [{"name": "n", "subject": "s", "version": version}]}).encode()
+    with pytest.raises(RemoteProtocolError, match=f"^{SOURCE} answered with JSON in which version is missing or not"):
         resolve_schema(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_sink.errors import AuthenticationError
+from kafka_sink.errors import AuthenticationError, ConfigError
 from kafka_sink.security.kerberos import MESSAGE_BYTES_MAX, TOKENS_MAX, GssapiExchange, KerberosLogin, kerberos_login
 from tests.security_contexts import WRAPPED, ScriptedContext
 
@@ -75,3 +75,28 @@ def test_a_server_that_goes_on_talking_is_left() -> None:
 def test_a_keytab_is_used_before_a_ticket_cache() -> None:
     module = {"useKeyTab": "true", "useTicketCache": "true", "keyTab": "f", "principal": "a@R", "ticketCache": "c"}
     assert kerberos_login("kafka", None, None, module) == KerberosLogin(service="kafka", principal="a@R", keytab="f")
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        ({"useTicketCache": "true"}, KerberosLogin(service="kafka")),
+        ({"useTicketCache": "true", "principal": "a@R"}, KerberosLogin(service="kafka", principal="a@R")),
+        (
+            {"useTicketCache": "true", "principal": "a@R", "ticketCache": "/c"},
+            KerberosLogin(service="kafka", principal="a@R", ticket_cache="/c"),
+        ),
+    ],
+)
+def test_a_ticket_is_of_the_named_principal_and_from_the_named_cache(
+    module: dict[str, str], expected: KerberosLogin
+) -> None:
+    assert kerberos_login("kafka", None, None, module) == expected
+    assert kerberos_login(None, None, None, {"serviceName": "kafka", **module}) == expected
+
+
+def test_the_options_name_principal_and_keytab_and_nothing_else_names_them_too() -> None:
+    expected = KerberosLogin(service="kafka", principal="a@R", keytab="f")
+    assert kerberos_login("kafka", "a@R", "f", None) == expected
+    with pytest.raises(ConfigError, match=r"^sasl\.kerberos\.keytab and sasl\.jaas\.config contradict each other"):
+        kerberos_login("kafka", None, "f", {"useTicketCache": "true"})

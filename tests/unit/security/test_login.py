@@ -37,9 +37,19 @@ def test_a_missing_or_impossible_credential_is_named_and_not_shown(mechanism: st
 
 
 def test_oauthbearer_sends_the_token_and_extensions_in_one_message() -> None:
-    exchange = OAuthBearerExchange("a.b.c", {"logicalCluster": "lkc-1"})
-    assert exchange.first() == b"n,,\x01auth=Bearer a.b.c\x01logicalCluster=lkc-1\x01\x01"
+    exchange = OAuthBearerExchange("a.b.c", {"logicalCluster": "lkc-1", "pool": "p 2"})
+    assert exchange.first() == b"n,,\x01auth=Bearer a.b.c\x01logicalCluster=lkc-1\x01pool=p 2\x01\x01"
     assert exchange.step(b"") is None
+
+
+@pytest.mark.parametrize(("of_module", "sent"), [({}, b""), ({"tokenauth": "True"}, b",tokenauth=true")])
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_scram_sends_the_given_nonce_and_says_when_the_login_is_a_delegation_token(
+    mechanism: str, of_module: dict[str, str], sent: bytes
+) -> None:
+    login = {"username": "u", "password": "p", **of_module}
+    exchange = password_exchange(mechanism, login, "nonce")
+    assert exchange.first() == b"n,,n=u,r=nonce" + sent and exchange.mechanism == mechanism
 
 
 @pytest.mark.parametrize("after", [b"", b"more"])
@@ -73,8 +83,9 @@ def test_an_exchange_shows_no_secret(mechanism: str) -> None:
 # ---- tokens ----------------------------------------------------------------------------------------------------
 
 
-def test_a_token_says_when_it_ends() -> None:
-    assert expiry_s(json_web_token(exp=1_800_000_000)) == 1_800_000_000
+@pytest.mark.parametrize("name", ["", "a", "ab", "abc", "abcd", "abcde"])
+def test_a_token_of_any_length_says_when_it_ends(name: str) -> None:
+    assert expiry_s(json_web_token(exp=1_800_000_000, sub=name)) == 1_800_000_000
 
 
 @pytest.mark.parametrize("exp", [None, "1", True, -1, 0, 1e300, float("nan"), [1]])
@@ -134,6 +145,17 @@ def test_references_are_replaced_once_and_by_provider() -> None:
 def test_a_reference_to_nothing_names_the_option_and_the_reference() -> None:
     with pytest.raises(ConfigError, match=r"^sasl.password refers to \$\{env:NOPE\}, which is not there"):
         replace_references("sasl.password", "hunter2${env:NOPE}", lambda _provider, _place: None)
+
+
+def test_a_reference_with_a_line_break_does_not_break_the_line_of_the_error() -> None:
+    with pytest.raises(ConfigError, match=r"^o refers to \$\{env:A\?B\}, which"):
+        replace_references("o", "${env:A\nB}", lambda _provider, _place: None)
+
+
+def test_a_value_that_is_no_text_is_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigError, match=r"^o refers to a value that is not UTF-8") as caught:
+        replace_references("o", "${env:A}", lambda _provider, _place: "hunter2\udcff")
+    assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("${env:A}", True), (" ${file:/a:b} ", True), ("a${env:A}", False)])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+
 import pytest
 
 from kafka_sink.security.sigv4 import AwsCredentials, CredentialScope, canonical_query, scope_at, signature
@@ -46,13 +49,26 @@ def test_the_examples_of_the_s3_reference_are_signed_alike(
     assert signature(S3_SECRET, S3, path=path, query=query, headers={**S3_HOST, **more}) == expected
 
 
-def test_time_and_scope_are_those_of_utc() -> None:
+@pytest.fixture
+def far_from_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As on a host whose local time is 14 hours ahead."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "LINT-14")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("far_from_utc")
+def test_time_and_scope_are_those_of_utc_wherever_the_host_is() -> None:
     scope = scope_at(1_440_938_160.9, "us-east-1", "service")
     assert (scope, str(scope)) == (SUITE, "20150830/us-east-1/service/aws4_request")
 
 
 def test_a_query_has_one_spelling() -> None:
-    assert canonical_query({"b": "a b/c~d+e$\u00e9", "A": ":="}) == "A=%3A%3D&b=a%20b%2Fc~d%2Be%24%C3%A9"
+    assert (
+        canonical_query({"b": "a b/c~d+e$\u00e9", "A": ":=", "/": "/"}) == "%2F=%2F&A=%3A%3D&b=a%20b%2Fc~d%2Be%24%C3%A9"
+    )
 
 
 def test_credentials_show_nothing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from array import array
 
 import pytest
 
@@ -115,8 +116,23 @@ def test_errors_of_bodies_name_the_message() -> None:
         INIT_PRODUCER_ID.decode_response(0, bytes(19))
 
 
+def test_bytes_behind_a_request_are_an_error_unless_the_reader_ignores_them() -> None:
+    body = METADATA.encode_request(4, {"topics": [{"name": "t"}]})
+    for rest in (b"\0", b"rest"):
+        with pytest.raises(RemoteProtocolError, match=f"Metadata request v4: {len(rest)} bytes left over"):
+            METADATA.decode_request(4, body + rest)
+        assert METADATA.decode_request(4, body + rest, ignore_rest=True) == METADATA.decode_request(4, body)
+
+
+def test_a_length_is_in_bytes_whatever_a_view_counts() -> None:
+    numbers = array("h", [1, 2, 3])
+    given = {"auth_bytes": memoryview(numbers)}
+    assert SASL_AUTHENTICATE.encode_request(0, given) == b"\0\0\0\x06" + numbers.tobytes()
+
+
 def test_a_frame_comes_out_when_its_last_byte_is_in() -> None:
     frames = FrameBuffer(frame_bytes_max=10)
+    assert frames.size == 0
     for byte in b"\0\0\0\x02a":
         frames.feed(bytes([byte]))
         assert frames.next_frame() is None

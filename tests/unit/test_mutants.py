@@ -1,0 +1,59 @@
+"""What `make mutants` does around mutmut: which tests judge a folder, its settings, and how results are read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tools.mutants import JUDGES, ROOT, Result, choose_tests, function_of, read_exit_codes, write_settings
+
+PURE = {"options", "security", "registry", "records", "schemas", "wire"}
+
+
+@pytest.mark.parametrize("folder", JUDGES)
+def test_each_folder_exists_and_every_pattern_of_its_tests_finds_some(folder: str) -> None:
+    assert (ROOT / "kafka_sink" / folder).is_dir()
+    assert all(list(ROOT.glob(pattern)) for pattern in JUDGES[folder])
+    assert len(choose_tests(folder)) >= len(JUDGES[folder])
+
+
+def test_every_folder_of_bytes_and_settings_is_judged() -> None:
+    assert JUDGES.keys() >= PURE
+
+
+def test_a_test_that_two_patterns_find_is_run_once() -> None:
+    found = choose_tests("options")
+    assert len(found) == len(set(found)) and "tests/unit/test_options_hooks.py" in found
+
+
+def test_the_settings_are_those_of_the_project_and_name_what_is_changed_and_what_is_run() -> None:
+    text = write_settings(
+        "[tool.pytest.ini_options]\ntimeout = 600\n", "wire", ["tests/unit/wire"], ["tests", "Makefile"]
+    )
+    assert text.startswith("[tool.pytest.ini_options]\ntimeout = 600\n\n[tool.mutmut]\n")
+    assert 'source_paths = ["kafka_sink/wire"]\n' in text
+    assert 'pytest_add_cli_args_test_selection = ["tests/unit/wire"]\n' in text
+    assert 'also_copy = ["tests", "Makefile"]\n' in text
+
+
+def test_results_are_read_from_the_files_of_all_modules(tmp_path: Path) -> None:
+    for name, codes in (("a.py.meta", {"a.one": 0}), ("deep/b.py.meta", {"b.one": 1, "b.two": 33})):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({"exit_code_by_key": codes}))
+    assert read_exit_codes(tmp_path) == {"a.one": 0, "b.one": 1, "b.two": 33}
+    assert read_exit_codes(tmp_path, ["a.one", "b.two"]) == {"a.one": 0, "b.two": 33}
+    assert Result("deep", 3, ("a.one",), 1).killed == 1
+
+
+@pytest.mark.parametrize("codes", [{"a": None, "b": 1}, {}])
+def test_a_run_that_ended_early_is_no_result(tmp_path: Path, codes: dict[str, int | None]) -> None:
+    (tmp_path / "a.py.meta").write_text(json.dumps({"exit_code_by_key": codes}))
+    with pytest.raises(SystemExit, match="ended early"):
+        read_exit_codes(tmp_path)
+
+
+def test_the_name_of_a_mutant_begins_with_that_of_its_function() -> None:
+    assert function_of("kafka_sink.wire.codes.x__read_row__mutmut_12") == "kafka_sink.wire.codes.x__read_row"
