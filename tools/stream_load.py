@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -140,7 +141,28 @@ def _labelled_write(options: Mapping[str, str], name: str) -> Any:
     return write
 
 
-class Exports:
+class _Writes(ABC):
+    """Batch writes, one after the other in a thread."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.ends: list[str] = []
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self, timeout_s: float) -> bool:
+        self._is_over.set()
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @abstractmethod
+    def _run(self) -> None: ...
+
+
+class Exports(_Writes):
     """Labelled batch writes, one after the other in a thread. A failed write is repeated with the same label, and so is
     every third one that succeeded. Several may share a sink id."""
 
@@ -154,24 +176,13 @@ class Exports:
         *,
         sink_id: str = "",
     ) -> None:
-        self.name = name
+        super().__init__(name)
         self.row_count = 0
         self.write_count = 0
-        self.ends: list[str] = []
         self._spark = spark
         self._options = {**options, "topic": name, "sink.id": sink_id or f"{name}-sink"}
         self._rows = rows
         self._pause_s = pause_s
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def finish(self, timeout_s: float) -> bool:
-        self._is_over.set()
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while not self._is_over.wait(self._pause_s):
@@ -203,30 +214,19 @@ class Exports:
         return True
 
 
-class CancelledWrites:
+class CancelledWrites(_Writes):
     """Nameless batch writes of many small tasks, one after the other in a thread. Most are cancelled while they run, as
     a notebook's stop button does: then all of their rows are in the topic or none, and all if the write succeeded."""
 
     TASKS, ROWS_PER_TASK = 40, 5
 
     def __init__(self, spark: SparkSession, options: Mapping[str, str], name: str, dice: Random) -> None:
-        self.name = name
+        super().__init__(name)
         # By number of the write: whether it has succeeded.
         self.saved: dict[int, bool] = {}
-        self.ends: list[str] = []
         self._spark = spark
         self._options = {**options, "topic": name}
         self._dice = dice
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def finish(self, timeout_s: float) -> bool:
-        self._is_over.set()
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while not self._is_over.wait(self._dice.uniform(0.5, 2.0)):
