@@ -5,8 +5,9 @@ spark-sql and the Thrift server the text of the statement: in event log, UI and 
 prevent that, since it is called later.
 
 Assumption: in Python processes of a classic session Spark sets SPARK_JOB_ARTIFACT_UUID to "default", in those of the
-others to the id of the session (PySpark 4.1 to 4.3; test_canary.py and test_canary_doors.py in tests/spark,
-tests/compat/test_connect_canary.py).
+others to the id of the session. Tests with the newest PySpark: test_canary.py and test_canary_doors.py in tests/spark,
+tests/compat/test_connect_canary.py. Seen as well with PySpark 4.1.4 (batch write, foreachBatch, stream, SQL; spark-sql)
+and, for a batch write of a classic session, with 4.2.1.
 """
 
 from __future__ import annotations

@@ -6,16 +6,27 @@ The server has a process of its own, and so has the client: it logs, keeps an ev
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.spark.canaries import MARKER, PASSWORD, advised_expression, canaries, lines_with, places
+from tests.spark.canaries import (
+    MARKER,
+    PASSWORD,
+    Canaries,
+    advised_expression,
+    canaries,
+    lines_with,
+    places,
+)
 from tests.spark.doors import CONNECT_SERVER, Door
 
 pytest.importorskip("grpc")
 
 # As docs/guides/connect.md advises it for servers; a client can set it for its own session.
 ADVISED = {"spark.sql.redaction.string.regex": r"(?s)options \{[^}]*\}"}
+SUBSTITUTE_OFF = {"spark.sql.variable.substitute": "false"}
+WARNING = "in clear, which Spark Connect"
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "connect.md"
 
 
@@ -33,8 +44,8 @@ def test_no_secret_is_shown_over_connect(tmp_path: Path) -> None:
             with_file["writes"] = held.writes("file") + held.writes("env", only_accepted=True)
             door.run_job("references", with_file, remote=remote)
             assert held.found_in(door.outputs()) == set()
-            assert lines_with(door.outputs(), "in clear, which Spark Connect") == []
-            # A statement of SQL is shown as it is, so secrets are in options of DataFrames only.
+            assert lines_with(door.outputs(), WARNING) == []
+            # In options of DataFrames only: SQL has tests of its own.
             door.run_job("secrets", held.order("literal", settings=ADVISED, explained=[]), remote=remote)
             outputs = door.outputs()
             assert held.found_in(outputs) == set()
@@ -45,3 +56,42 @@ def test_no_secret_is_shown_over_connect(tmp_path: Path) -> None:
             door.run_job("bare", {**bare, "explained": []}, remote=remote)
             found = {place.split("/")[0] for _, place in held.found_in(door.outputs())}
             assert found == {"events", "pages"}
+
+
+def sql(held: Canaries, how: str, **settings: str) -> dict[str, Any]:
+    """Statements only."""
+    more = {"writes": [], "shown": [], "explained": [], "settings": settings}
+    return held.order(how, statements=held.statements(how), **more)
+
+
+@pytest.mark.timeout(590)
+def test_sql_over_connect_shows_secrets_themselves_and_no_references(tmp_path: Path) -> None:
+    """With both settings: the one for requests does not concern SQL."""
+    with canaries(tmp_path) as held:
+        door = Door(tmp_path / "door", held.environment, spark__redaction__regex=advised_expression())
+        with door.server(CONNECT_SERVER, "spark.connect.grpc.binding.port") as port:
+            remote = f"sc://127.0.0.1:{port}"
+            door.run_job("files", sql(held, "file"), remote=remote)
+            door.run_job("left", sql(held, "env", **SUBSTITUTE_OFF), remote=remote)
+            assert lines_with(door.outputs(), WARNING) == []
+            # Spark replaces these, in the plan and not in the text.
+            door.run_job("replaced", sql(held, "env"), remote=remote)
+            assert held.found_in(door.outputs()) == set()
+            assert any(f"{PASSWORD} holds a secret in clear" in line for line in lines_with(door.outputs(), WARNING))
+            door.run_job("secrets", sql(held, "literal", **ADVISED), remote=remote)
+            found = held.found_in(door.outputs())
+            assert {name for name, _ in found} == set(held.secrets)
+            assert {place.split("/")[0] for _, place in found} == {"events", "pages"}
+
+
+@pytest.mark.timeout(590)
+def test_references_in_sql_over_connect_are_hidden_without_the_settings(tmp_path: Path) -> None:
+    """Plans of SQL show options in `spark.sql.ui.explainMode=extended` only (test_canary_doors.py)."""
+    with canaries(tmp_path) as held:
+        door = Door(tmp_path / "door", held.environment)
+        with door.server(CONNECT_SERVER, "spark.connect.grpc.binding.port") as port:
+            remote = f"sc://127.0.0.1:{port}"
+            door.run_job("files", sql(held, "file"), remote=remote)
+            door.run_job("left", sql(held, "env", **SUBSTITUTE_OFF), remote=remote)
+            door.run_job("replaced", sql(held, "env"), remote=remote)
+            assert held.found_in(door.outputs()) == set()

@@ -70,6 +70,13 @@ def canonical(name: str) -> str:
     return REGISTRY_ALIASES.get(name, name)
 
 
+# Without a word of Spark's own `spark.redaction.regex` in name or value.
+UNKNOWN_TO_SPARK = {
+    name for name in secret_options()
+    if not re.search("secret|password|token|access[.]?key", f"{name} {FORMS.get(canonical(name), '')}", re.IGNORECASE)
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Canaries:
     """The secrets, by the option that holds each; and options for writes with them."""
@@ -124,6 +131,11 @@ class Canaries:
             for name in self.secrets if name in ACCEPTED or not only_accepted
         ]  # fmt: skip
 
+    def statements(self, how: str) -> list[str]:
+        """The same writes that succeed, as SQL; and one that is refused and has every secret."""
+        succeed = [statement(write["options"]) for write in self.writes(how, only_accepted=True)]
+        return [*succeed, statement(self.all_together(how))]
+
     def order(self, how: str, **more: object) -> dict[str, Any]:
         """For `jobs/doors.py`."""
         together = [self.all_together(how)]
@@ -133,6 +145,7 @@ class Canaries:
             "shown": together,
             "explained": together,
             "accepted": accepted,
+            "statements": [],
         }
         return {**order, "settings": {}, **more}
 

@@ -1,13 +1,16 @@
 """No secret of any option is in what Spark writes and serves, whichever way a job enters Spark.
 
-One secret each for every option that can hold one. The session of PySpark has literal secrets and the settings that
-docs/security.md advises; SQL has references, because Spark shows its text. tests/compat/test_connect_canary.py has the
-same over Spark Connect.
+One secret each for every option that can hold one. Sessions of PySpark have literal secrets and the settings that
+docs/security.md advises; spark-sql and the Thrift server have references, because Spark shows the text.
+tests/compat/test_connect_canary.py has the same over Spark Connect.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,7 @@ from tests.spark.canaries import (
     COMPANIONS,
     MARKER,
     PASSWORD,
+    UNKNOWN_TO_SPARK,
     Canaries,
     advised_expression,
     canaries,
@@ -27,7 +31,7 @@ from tests.spark.canaries import (
     variable,
 )
 from tests.spark.conftest import require_java
-from tests.spark.doors import THRIFT_SERVER, Door
+from tests.spark.doors import JOB, THRIFT_SERVER, Door
 from tools.spark_jvm import spark_home
 
 EXPLAIN = ("EXPLAIN", "EXPLAIN EXTENDED", "EXPLAIN CODEGEN", "EXPLAIN COST", "EXPLAIN FORMATTED")
@@ -60,6 +64,54 @@ def test_a_session_of_pyspark_with_the_advised_expression_shows_no_secret(tmp_pa
     # The search works.
     assert places(outputs, MARKER) == {"events", "pages", "out"}
     assert lines_with(outputs, WARNING) == []
+
+
+NOTEBOOK = (sys.executable, str(JOB.parent / "in_a_notebook.py"))
+
+
+@pytest.mark.timeout(590)
+def test_a_notebook_with_the_advised_expression_shows_no_secret(tmp_path: Path) -> None:
+    """Its outputs, with tracebacks, too."""
+    with canaries(tmp_path) as held:
+        door = Door(tmp_path / "door", held.environment, spark__redaction__regex=advised_expression())
+        order = held.order("literal", statements=held.statements("env") + held.statements("file"))
+        for how in ("file", "env"):
+            order["writes"] += held.writes(how, only_accepted=True)
+        printed = door.run_job("job", order, under=NOTEBOOK)
+        outputs = door.outputs()
+        assert held.found_in(outputs) == set()
+    refused = len(held.secrets) - len(ACCEPTED)
+    tracebacks = [output for output in outputs_of(printed) if output["output_type"] == "error"]
+    # Of writes; of the same to a table, which the analyser refuses; of one statement for each kind of reference.
+    assert len(tracebacks) == refused + len(order["writes"]) + 2
+    assert any("end\n" in output.get("text", "") for output in outputs_of(printed))
+    assert places(outputs, MARKER) == {"events", "pages", "out"}
+    assert lines_with(outputs, WARNING) == []
+
+
+@pytest.mark.timeout(590)
+def test_a_notebook_without_the_expression_shows_what_spark_does_not_know_as_secret(tmp_path: Path) -> None:
+    """Of a variable in SQL, which Spark replaces, and of a secret itself in a write to a table. References to files are
+    not shown, nor variables in DataFrames."""
+    in_sql, in_table = "schema.registry.basic.auth.user.info", "kafka.ssl.keystore.key"
+    with canaries(tmp_path) as held:
+        door = Door(tmp_path / "door", held.environment)
+        variable_in_sql = held.options(in_sql, held.value(in_sql, "env"))
+        literals = held.common | {name: held.value(name, "literal") for name in (in_table, PASSWORD)}
+        order = held.order(
+            "file", writes=held.writes("env", only_accepted=True), shown=[literals],
+            statements=["SET spark.sql.ui.explainMode=extended", *held.statements("file"), statement(variable_in_sql)],
+        )  # fmt: skip
+        printed = door.run_job("job", order, under=NOTEBOOK)
+        assert any("end\n" in output.get("text", "") for output in outputs_of(printed))
+        found = held.found_in(door.outputs())
+        assert {name for name, _ in found} == {in_sql, in_table} < UNKNOWN_TO_SPARK
+        assert "events" in {place.split("/")[0] for _, place in found}
+
+
+def outputs_of(printed: str) -> list[dict[str, Any]]:
+    cells = json.loads(printed[printed.index("{") :])["cells"]
+    return [output for cell in cells for output in cell["outputs"]]
 
 
 def script(held: Canaries, *, control: str) -> str:

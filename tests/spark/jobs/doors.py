@@ -54,6 +54,8 @@ for options in order["explained"]:
         statement = f"EXPLAIN {mode} INSERT INTO doors WITH ({given}) SELECT cast(id AS string) FROM range(2)"
         fails(mode, lambda statement=statement: spark.sql(statement).show(100, truncate=False))
     fails("SQL", lambda given=given: spark.sql(f"INSERT INTO doors WITH ({given}) SELECT 1, 2").collect())
+for number, statement in enumerate(order["statements"]):
+    print("statement", number, fails("SQL", lambda statement=statement: spark.sql(statement).collect()))
 
 
 def fetch(path: str) -> str:
