@@ -69,6 +69,7 @@ def test_a_session_of_pyspark_with_the_advised_expression_shows_no_secret(tmp_pa
 NOTEBOOK = (sys.executable, str(JOB.parent / "in_a_notebook.py"))
 
 
+@pytest.mark.slow  # some minutes; test_canary.py searches the same surfaces of a script
 @pytest.mark.timeout(590)
 def test_a_notebook_with_the_advised_expression_shows_no_secret(tmp_path: Path) -> None:
     """Its outputs, with tracebacks, too."""
