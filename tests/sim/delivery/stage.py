@@ -67,6 +67,7 @@ class Stage:
         self.is_healed = False
         self.foreign_records = ForeignRecords(network.core, trace)
         self._names: dict[str, str] = {}
+        self._names_of_runs: dict[tuple[str, str], str] = {}
         self._hosts: Counter[str] = Counter()
         self._attempts = 0
         # Faults of a request or an answer that wait for the next process of a driver.
@@ -145,7 +146,12 @@ class Stage:
         """As planning and tasks compute it: with the query in it, or, for a write without a name, with the run."""
         if self.plan.kind == UNNAMED:
             return f"batch-{run}"
-        return sink_id_of_query(self.name_of(key.query_id), key.query_id)
+        return sink_id_of_query(self._name_in_run(key.query_id, run), key.query_id)
+
+    def _name_in_run(self, query_id: str, run: str) -> str:
+        """Options hold for a run: a checkpoint that is moved meanwhile does not rename its tasks."""
+        name = self.name_of(query_id)
+        return self._names_of_runs.setdefault((query_id, run), name) if run else name
 
     def named_sink_id(self, key: BatchKey) -> str:
         return self.name_of(key.query_id) if key.query_id else ""
