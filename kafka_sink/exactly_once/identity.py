@@ -151,10 +151,6 @@ def code_of_run(run: str) -> str:
     return run[:8] if run[0] >= "8" else ""
 
 
-def is_of_same_label(run: str, other: str) -> bool:
-    return code_of_run(run) == code_of_run(other) != ""
-
-
 def _short_hash(text: str) -> int:
     # A label that is not Unicode is refused later, when it is recorded.
     return mmh3.hash128(text.encode(errors="surrogatepass")) >> 96

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection
 
-from kafka_sink.exactly_once.identity import TaskIdentity, is_of_same_label, parse_task_identity
+from kafka_sink.exactly_once.identity import TaskIdentity, code_of_run, parse_task_identity
 from kafka_sink.exactly_once.ledger import LedgerRecord
 from kafka_sink.testing import BrokerCluster
 from kafka_sink.testing.transaction_state import CoordinatorState
@@ -192,4 +192,5 @@ def check_nothing_is_open(core: BrokerCluster, assumptions: Assumptions, kind: s
 
 def _is_about(record: LedgerRecord, identity: TaskIdentity) -> bool:
     is_of_label = isinstance(record.key.batch_id, str)
-    return record.sink_id == identity.sink_id and (not is_of_label or is_of_same_label(record.run, identity.run))
+    is_of_same_label = code_of_run(record.run) == code_of_run(identity.run) != ""
+    return record.sink_id == identity.sink_id and (not is_of_label or is_of_same_label)
