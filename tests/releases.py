@@ -36,7 +36,7 @@ def other_release(folder: Path, version: str, *, compares_versions: bool = True)
     _replace(sources / "kafka_sink" / "version.py", f'VERSION = "{VERSION}"', f'VERSION = "{version}"')
     if not compares_versions:
         (sources / "kafka_sink" / "spark" / "same_version.py").unlink()
-        writer = sources / "kafka_sink" / "spark" / "writer.py"
+        writer = sources / "kafka_sink" / "spark" / "task_writer.py"
         _replace(writer, "from kafka_sink.spark.same_version import SameVersion\n", "")
         _replace(writer, "class TaskWriter(SameVersion):", "class TaskWriter:")
         source = sources / "kafka_sink" / "spark" / "datasource.py"

@@ -10,8 +10,9 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.first_line import explain_to_spark
+from kafka_sink.spark.task_writer import TaskWriter, conclude, give_up
 from kafka_sink.spark.triggers import continuous_error
-from kafka_sink.spark.writer import CommitMessage, TaskWriter, conclude, give_up
+from kafka_sink.spark.writer import CommitMessage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,14 +26,15 @@ class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
         from kafka_sink.spark.place import place_in_stream
 
-        return self._write(iterator, place_in_stream(self._sink_id))
+        result = self.write_rows(iterator, place_in_stream(self._sink_id))
+        return CommitMessage(result.receipt, result.figures)
 
     @explain_to_spark()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         if any(message is None for message in messages):
             raise continuous_error()  # happens only there: a batch is committed when all its tasks have succeeded
-        conclude(self._finish(messages, (BatchKey("", batchId), "")), messages)
+        conclude(self.finish(messages, (BatchKey("", batchId), "")), messages)
 
     @explain_to_spark()
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        give_up(self._finish(messages, (BatchKey("", batchId), "")))
+        give_up(self.finish(messages, (BatchKey("", batchId), "")))

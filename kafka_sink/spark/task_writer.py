@@ -1,0 +1,105 @@
+"""What a write is for its tasks, and its end on the driver, whichever way it comes in.
+
+Spark plans, writes and commits in separate processes. Each imports what it needs when called: numpy, pyarrow and the
+encoder take longer to load than a commit takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafka_sink.error_table.writes import SPARK_UNEXPECTED
+from kafka_sink.errors import LocalProtocolError
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.exactly_once.session import Conclusion
+from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.spark.columns import WrittenColumns
+from kafka_sink.spark.heap import HEAP
+from kafka_sink.spark.same_version import SameVersion
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kafka_sink.metrics.figures import TaskFigures
+    from kafka_sink.spark.driver import FinishedBatch
+    from kafka_sink.spark.task import TaskPlace
+
+
+@dataclass
+class TaskResult:
+    """What a task tells the driver. `figures` are set if an option enables them."""
+
+    receipt: TaskReceipt
+    figures: TaskFigures | None = None
+
+
+class TaskWriter(SameVersion):
+    """`sink_id` None: delivery is at least once."""
+
+    def __init__(self, options: SinkOptions, columns: WrittenColumns, sink_id: str | None) -> None:
+        self._options = options
+        self._columns = columns
+        self._sink_id = sink_id
+
+    def write_rows(self, rows: Iterator[pa.RecordBatch], place: TaskPlace) -> TaskResult:
+        """Writes the rows of one attempt; the result is for the driver."""
+        from kafka_sink.spark.task import write_task
+
+        HEAP.on_work_begin()
+        if self._options.telemetry is None:
+            return TaskResult(write_task(self._options, self._columns, rows, place))
+        from kafka_sink.metrics.figures import TaskMeter
+
+        meter = TaskMeter(place.attempt_number)
+        receipt = write_task(self._options, self._columns, rows, place, meter)
+        return TaskResult(receipt, meter.figures)
+
+    def finish(self, results: Sequence[object], otherwise: tuple[BatchKey, str], write: str = "") -> FinishedBatch:
+        """Key and run are those of the tasks. Without a task that has ended they are `otherwise`."""
+        from kafka_sink.spark.driver import FinishedBatch
+
+        ours = [result for result in results if isinstance(result, TaskResult)]
+        receipts, figures = [each.receipt for each in ours], [each.figures for each in ours]
+        key, run = (receipts[0].key, receipts[0].run) if receipts else otherwise
+        is_complete = len(ours) == len(results)
+        return FinishedBatch(self._options, self._sink_id, key, run, receipts, figures, write, is_complete)
+
+
+def conclude(batch: FinishedBatch, results: Sequence[object]) -> Conclusion:
+    """Commits, and reports to log, listener and telemetry. Without its result a task's work can neither be committed
+    nor recorded."""
+    from kafka_sink.spark.driver import commit_batch
+    from kafka_sink.spark.summary import report_delivered
+
+    strange = [result for result in results if not isinstance(result, TaskResult)]
+    if strange:
+        raise LocalProtocolError(
+            f"Spark asks to commit {len(results)} tasks, and {len(strange)} of them have no receipt of this sink "
+            f"(instead: {', '.join(sorted({type(each).__name__ for each in strange}))}): what they wrote, if anything, "
+            "is not known. Nothing is committed",
+            SPARK_UNEXPECTED,
+        )
+    if batch.options.telemetry is None:
+        conclusion = commit_batch(batch)
+    else:
+        from kafka_sink.spark.telemetry import commit_and_report
+
+        conclusion = commit_and_report(batch)
+    report_delivered(batch.options, batch.key, batch.receipts, conclusion)
+    return conclusion
+
+
+def give_up(batch: FinishedBatch) -> None:
+    """Aborts. A task that failed or was never run left no result."""
+    from kafka_sink.spark.driver import abort_batch
+    from kafka_sink.spark.summary import report_aborted
+
+    if batch.options.telemetry is None:
+        conclusion = abort_batch(batch)
+    else:
+        from kafka_sink.spark.telemetry import abort_and_report
+
+        conclusion = abort_and_report(batch)
+    report_aborted(batch, conclusion)
