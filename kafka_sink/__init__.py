@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from kafka_sink.producer.offsets import OffsetAndMetadata as OffsetAndMetadata
     from kafka_sink.producer.producer import Producer as Producer
     from kafka_sink.spark import register as register
+    from kafka_sink.spark.second_door import WriteSummary as WriteSummary
+    from kafka_sink.spark.second_door import foreach_batch as foreach_batch
+    from kafka_sink.spark.second_door import write as write
+    from kafka_sink.spark.second_door import write_batch as write_batch
     from kafka_sink.version import VERSION as VERSION
 
 _HOMES = {
@@ -69,6 +73,7 @@ _HOMES = {
     "producer.offsets": "OffsetAndMetadata",
     "producer.producer": "Producer",
     "spark": "register",
+    "spark.second_door": "WriteSummary foreach_batch write write_batch",
     "client.cluster": "PartitionInfo",
     "version": "VERSION",
 }

@@ -10,7 +10,6 @@ is planned.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from types import ModuleType
@@ -18,9 +17,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSource
 
-from kafka_sink.error_table.writes import INTERPRETER_WITHOUT_PACKAGE, SINK_ONLY
+from kafka_sink.error_table.writes import SINK_ONLY
 from kafka_sink.errors import ConfigError
-from kafka_sink.spark.first_line import explain_to_spark
+from kafka_sink.spark.first_line import explain_to_spark, missing_package_error
 from kafka_sink.spark.heap import HEAP
 from kafka_sink.spark.same_version import SameVersionMeta
 
@@ -80,11 +79,7 @@ def _planning() -> ModuleType:
         _check_dependencies()
         from kafka_sink.spark import planning
     except ImportError as error:
-        raise ConfigError(
-            f"Spark runs {sys.executable}, where {FORMAT} cannot be loaded: {error}. Install {FORMAT} there, or set "
-            "PYSPARK_PYTHON (spark.pyspark.python) to the interpreter that has it, on the driver and on each executor",
-            INTERPRETER_WITHOUT_PACKAGE,
-        ) from error
+        raise missing_package_error(error) from error
     HEAP.on_work_begin()
     return planning
 

@@ -256,6 +256,8 @@ class FinishedBatch(NamedTuple):
     # Every task has returned its message. Before that Spark begins no commit. A task that has failed, or that Spark has
     # cancelled, leaves none, and its process may live on for some seconds.
     is_complete: bool = True
+    # The query writes to this sink alone.
+    is_only_sink: bool = False
 
 
 def commit_batch(batch: FinishedBatch) -> Conclusion:
@@ -321,9 +323,8 @@ def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver], Comm
     """The cached driver of this sink, run and write; one that failed is dropped."""
     drivers = _drivers(os.getpid())
     where = (batch.options, sink_id, batch.run, batch.key.query_id, batch.write)
-    # A write inside foreachBatch may be one of several, each with a sink id of its own.
     driver = drivers.pop(where, None) or Driver(
-        batch.options, sink_id, batch.run, batch.key, is_only_sink=not batch.write
+        batch.options, sink_id, batch.run, batch.key, is_only_sink=batch.is_only_sink
     )
     try:
         verdict = act(driver)

@@ -22,7 +22,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OutOfMemory, copy_error, explain_error
+from kafka_sink.error_table.writes import INTERPRETER_WITHOUT_PACKAGE
+from kafka_sink.errors import ConfigError, KafkaSinkError, LocalProtocolError, OutOfMemory, copy_error, explain_error
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 # CPython's message if the operating system refuses a thread.
@@ -53,6 +54,15 @@ def is_spark_worker() -> bool:
     """A process that Spark started, and that ends with an exception. Others may start workers, which inherit it."""
     specification = getattr(sys.modules["__main__"], "__spec__", None)
     return specification is not None and specification.name.startswith("pyspark.")
+
+
+def missing_package_error(error: ImportError) -> ConfigError:
+    """Of a process that Spark started with another interpreter than the user's."""
+    return ConfigError(
+        f"Spark runs {sys.executable}, where pykafka-sink cannot be loaded: {error}. Install pykafka-sink there, or "
+        "set PYSPARK_PYTHON (spark.pyspark.python) to the interpreter that has it, on the driver and on each executor",
+        INTERPRETER_WITHOUT_PACKAGE,
+    )
 
 
 def exhaustion_error(error: BaseException) -> OutOfMemory | None:

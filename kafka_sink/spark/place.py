@@ -53,6 +53,11 @@ def place_in_batch(key: BatchKey, run: str, sink_id: str | None) -> TaskPlace:
     return _make_place(context, named, own_run, sink_id, errors_may_be_caught=True)
 
 
+def make_place(key: BatchKey, run: str, sink_id: str | None) -> TaskPlace:
+    """The driver knows batch and run."""
+    return _make_place(_task_context(), key, run, sink_id)
+
+
 def _make_place(
     context: TaskContext,
     key: BatchKey,

@@ -18,7 +18,7 @@ from typing import Any
 
 from kafka_sink.error_table.writes import VERSIONS_DIFFER
 from kafka_sink.errors import ConfigError
-from kafka_sink.spark.first_line import explain_to_spark
+from kafka_sink.spark.first_line import explain_to_spark, missing_package_error
 from kafka_sink.version import VERSION
 
 FOLDER = os.path.dirname(os.path.dirname(__file__))
@@ -39,7 +39,11 @@ class SameVersionMeta(ABCMeta):
 def unpickle(version: str, folder: str, pickled: bytes) -> SameVersion:
     """`pickled` is opaque until the versions are known to agree: another one may not have its classes."""
     _check(version, folder)
-    kind, state = pickle.loads(pickled)
+    try:
+        kind, state = pickle.loads(pickled)
+    except ImportError as error:
+        with explain_to_spark():
+            raise missing_package_error(error) from error
     made: SameVersion = kind.__new__(kind)
     made.__dict__.update(state)
     return made

@@ -33,8 +33,8 @@ class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         if any(message is None for message in messages):
             raise continuous_error()  # happens only there: a batch is committed when all its tasks have succeeded
-        conclude(self.finish(messages, (BatchKey("", batchId), "")), messages)
+        conclude(self.finish(messages, (BatchKey("", batchId), ""), is_only_sink=True), messages)
 
     @explain_to_spark()
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        give_up(self.finish(messages, (BatchKey("", batchId), "")))
+        give_up(self.finish(messages, (BatchKey("", batchId), ""), is_only_sink=True))

@@ -56,7 +56,14 @@ class TaskWriter(SameVersion):
         receipt = write_task(self._options, self._columns, rows, place, meter)
         return TaskResult(receipt, meter.figures)
 
-    def finish(self, results: Sequence[object], otherwise: tuple[BatchKey, str], write: str = "") -> FinishedBatch:
+    def finish(
+        self,
+        results: Sequence[object],
+        otherwise: tuple[BatchKey, str],
+        write: str = "",
+        *,
+        is_only_sink: bool = False,
+    ) -> FinishedBatch:
         """Key and run are those of the tasks. Without a task that has ended they are `otherwise`."""
         from kafka_sink.spark.driver import FinishedBatch
 
@@ -64,7 +71,9 @@ class TaskWriter(SameVersion):
         receipts, figures = [each.receipt for each in ours], [each.figures for each in ours]
         key, run = (receipts[0].key, receipts[0].run) if receipts else otherwise
         is_complete = len(ours) == len(results)
-        return FinishedBatch(self._options, self._sink_id, key, run, receipts, figures, write, is_complete)
+        return FinishedBatch(
+            self._options, self._sink_id, key, run, receipts, figures, write, is_complete, is_only_sink
+        )
 
 
 def conclude(batch: FinishedBatch, results: Sequence[object]) -> Conclusion:
@@ -91,7 +100,7 @@ def conclude(batch: FinishedBatch, results: Sequence[object]) -> Conclusion:
     return conclusion
 
 
-def give_up(batch: FinishedBatch) -> None:
+def give_up(batch: FinishedBatch) -> Conclusion | None:
     """Aborts. A task that failed or was never run left no result."""
     from kafka_sink.spark.driver import abort_batch
     from kafka_sink.spark.summary import report_aborted
@@ -103,3 +112,4 @@ def give_up(batch: FinishedBatch) -> None:
 
         conclusion = abort_and_report(batch)
     report_aborted(batch, conclusion)
+    return conclusion

@@ -1,0 +1,122 @@
+"""Which query a micro-batch belongs to, for a write that the user's own process carries out.
+
+The query id is part of every decision: with a new checkpoint the numbers of the batches start again, and without it new
+batches would be taken for repeated ones. In the thread in which Spark calls foreachBatch it is a property of the
+thread. Over Spark Connect, and in threads of the user's own, it is not there; then it comes from the option query.id,
+from the checkpoint, or over Connect from the session, if only one query runs in it.
+
+A query also has a run: from its start to its end in this process. Transactional ids are used again from batch to batch
+within a run, and a failed batch may leave transactions that are decided and not yet committed. User code can catch that
+error and go on. So the run ends with a failed batch, and the next one has ids of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from kafka_sink.error_table.writes import BATCH_UNNAMED
+from kafka_sink.errors import ConfigError
+from kafka_sink.exactly_once.identity import run_of_query
+from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID
+from kafka_sink.spark.shown_secrets import is_of_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+RUNS_MAX = 1024
+
+
+class QueryBatch(NamedTuple):
+    """`spark_run` is empty where Spark does not tell it."""
+
+    query_id: str
+    spark_run: str = ""
+
+
+def query_of_batch(frame: DataFrame, batch_id: int, query_id: str | None, checkpoint: str | None) -> QueryBatch:
+    """`query_id`: the option."""
+    found_id, found_batch, spark_run = properties_of_thread(frame.sparkSession)
+    if query_id is not None:
+        return QueryBatch(query_id, spark_run if found_id == query_id else "")
+    if found_id:
+        if found_batch != str(batch_id):
+            raise ConfigError(
+                f"batch_id={batch_id} is not that of this micro-batch, which is {found_batch}: pass on the number that "
+                "Spark passes to the function",
+                BATCH_UNNAMED,
+            )
+        return QueryBatch(found_id, spark_run)
+    return QueryBatch(_id_in_checkpoint(checkpoint) or _id_of_only_query(frame) or _refuse(batch_id))
+
+
+def properties_of_thread(session: Any) -> tuple[str, str, str]:
+    """Query, batch and run of the micro-batch that Spark runs in this thread; empty if there is none."""
+    if is_of_connect(session):
+        return "", "", ""
+    context = session.sparkContext
+    query_id, batch_id, run_id = (context.getLocalProperty(name) or "" for name in (QUERY_ID, BATCH_ID, RUN_ID))
+    return query_id, batch_id, run_id
+
+
+def _id_in_checkpoint(location: str | None) -> str | None:
+    """Spark writes it there when it starts the query. Only in a folder that this process can read."""
+    parts = urlsplit((location or "").strip())
+    if parts.scheme not in ("", "file") or not parts.path:
+        return None
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        path = unquote(parts.path) if parts.scheme else (location or "").strip()
+        return str(json.loads(Path(path, "metadata").read_text())["id"])
+    return None
+
+
+def _id_of_only_query(frame: DataFrame) -> str | None:
+    """A micro-batch is at hand, so its query is running. In a classic session the frame belongs to a clone of the
+    session, which has no queries."""
+    active = frame.sparkSession.streams.active
+    return str(active[0].id) if len(active) == 1 else None
+
+
+def _refuse(batch_id: int) -> str:
+    raise ConfigError(
+        f"the query of batch {batch_id} is not known: over Spark Connect, and in threads of your own, Spark does not "
+        "provide it. Nothing was written. Set the option query.id to a text of your choice that belongs to this query, "
+        "and a new one for each new checkpoint; or checkpointLocation, if this process can read it",
+        BATCH_UNNAMED,
+    )
+
+
+class Runs:
+    """The runs of this process; a forked child has its own."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._runs: dict[tuple[int, str | None, QueryBatch], str] = {}  # least recently used first
+
+    def of(self, sink_id: str | None, query: QueryBatch) -> str:
+        where = (os.getpid(), sink_id, query)
+        with self._lock:
+            run = self._runs.pop(where, None) or run_of_query(uuid.uuid4().hex)
+            self._runs[where] = run
+            while len(self._runs) > RUNS_MAX:
+                del self._runs[next(iter(self._runs))]
+        return run
+
+    def end(self, sink_id: str | None, query: QueryBatch) -> None:
+        with self._lock:
+            self._runs.pop((os.getpid(), sink_id, query), None)
+
+    def forget(self) -> None:
+        self.__init__()  # type: ignore[misc]
+
+
+RUNS = Runs()
+
+# The lock may be held by another thread of the parent.
+os.register_at_fork(after_in_child=RUNS.forget)

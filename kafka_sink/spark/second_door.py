@@ -1,0 +1,223 @@
+"""The second door: writes that the caller's own process plans and commits, for every Spark from 3.4 on.
+
+    query = frame.writeStream.foreachBatch(kafka_sink.foreach_batch(options)).start()
+    summary = kafka_sink.write(frame, options)
+
+The tasks run in `mapInArrow`, each returns its result as a row, and `collect` brings the results here: one action,
+which this module runs itself. A second one, or a shuffle behind the tasks, would write the rows again. Spark accepts
+one result for each partition, however many attempts it started; what the others wrote is part of no decision, and is
+aborted.
+
+Checks, tasks, ledger and commit are those of `format("pykafka-sink")`. The process is the user's: a notebook, a driver
+with several streams, a worker of Spark Connect. Nothing here changes its logging, environment or garbage collection.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafka_sink.error_table.writes import MODE_NOT_SUPPORTED, SPARK_UNEXPECTED
+from kafka_sink.errors import (
+    ConfigError,
+    KafkaSinkError,
+    LocalProtocolError,
+    TransactionAborted,
+    copy_error,
+    explain_error,
+)
+from kafka_sink.exactly_once.receipt import BatchKey, WrittenPartition, summarize_receipts
+from kafka_sink.exactly_once.session import Conclusion
+from kafka_sink.options.sink_table import SINK_OPTIONS
+from kafka_sink.spark.arrow_task import RESULT, ArrowTask
+from kafka_sink.spark.batch_name import batch_of_task
+from kafka_sink.spark.planned import PlannedWrite, plan_export, plan_query
+from kafka_sink.spark.query_batch import RUNS, QueryBatch, properties_of_thread, query_of_batch
+from kafka_sink.spark.same_version import SameVersion
+from kafka_sink.spark.task_writer import TaskResult, conclude, give_up
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from kafka_sink.spark.driver import FinishedBatch
+
+QUERY_ID_OPTION = "query.id"
+# Spark recognises the end of a stopped query by this text in the error of the function. Its search overflows the stack
+# with the usual length of such an error, and the query's thread dies of that instead of ending.
+INTERRUPTED = "java.lang.InterruptedException"
+QUERY_STOPPED = (
+    "the query was stopped in the middle of a batch, which is not delivered and will be written again when it goes on "
+    f"(py4j.protocol.Py4JJavaError: An error occurred while calling collect: {INTERRUPTED})"
+)
+# What mapInArrow can find by its name, whatever the session says about upper and lower case.
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class WriteSummary:
+    """A delivered write. `left_out` has rows that were not sent, by reason. `is_repeated`: an earlier run had delivered
+    it, and what this one wrote again was aborted, so there are no `partitions`."""
+
+    rows: int
+    bytes: int
+    tasks: int
+    partitions: tuple[WrittenPartition, ...]
+    left_out: Mapping[str, int]
+    is_repeated: bool = False
+
+
+def write(frame: DataFrame, options: Mapping[str, Any]) -> WriteSummary:
+    """Writes a batch frame, like `frame.write.format("pykafka-sink").options(**options).mode("append").save()`."""
+    with explain_here():
+        settings = _settings(options)
+        _check_batch(frame)
+        planned = plan_export(settings, frame.schema)
+        query_id, batch_id, spark_run = properties_of_thread(frame.sparkSession)
+        key = batch_of_task(planned.key, planned.sink_id, query_id or None, batch_id or None)
+        if key == planned.key:
+            return _Write(frame, planned, key, planned.run).carry_out()
+        return _write_batch_of_query(frame, planned, key, QueryBatch(key.query_id, spark_run))
+
+
+def write_batch(frame: DataFrame, batch_id: int, options: Mapping[str, Any]) -> WriteSummary:
+    """Writes a micro-batch inside a foreachBatch function of the user's. Each target needs its own sink.id."""
+    with explain_here():
+        return _write_batch(frame, batch_id, _settings(options), is_only_sink=False)
+
+
+def foreach_batch(options: Mapping[str, Any]) -> ForeachBatch:
+    """For `writeStream.foreachBatch(...)`: the query writes to Kafka, and to nothing else."""
+    return ForeachBatch(_settings(options))
+
+
+class ForeachBatch(SameVersion):
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = dict(settings)
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        try:
+            with explain_here():
+                _write_batch(frame, batch_id, self._settings, is_only_sink=True)
+        except Exception as error:
+            if INTERRUPTED not in str(error):
+                raise
+            raise TransactionAborted(QUERY_STOPPED) from None
+
+    def __repr__(self) -> str:
+        return f"<kafka_sink.foreach_batch to {self._settings.get('topic', 'the topics of the rows')}>"
+
+
+def _write_batch(frame: DataFrame, batch_id: int, settings: Mapping[str, str], *, is_only_sink: bool) -> WriteSummary:
+    _check_batch(frame)
+    given = {name: value for name, value in settings.items() if name.lower() != QUERY_ID_OPTION}
+    query_ids = [value for name, value in settings.items() if name.lower() == QUERY_ID_OPTION]
+    rule = SINK_OPTIONS[QUERY_ID_OPTION].rule
+    query_id = str(rule.parse(QUERY_ID_OPTION, query_ids[0])) if query_ids else None
+    planned = plan_query(given, frame.schema)
+    query = query_of_batch(frame, batch_id, query_id, planned.options.checkpoint_location)
+    return _write_batch_of_query(frame, planned, BatchKey(query.query_id, batch_id), query, is_only_sink=is_only_sink)
+
+
+def _write_batch_of_query(
+    frame: DataFrame, planned: PlannedWrite, key: BatchKey, query: QueryBatch, *, is_only_sink: bool = False
+) -> WriteSummary:
+    run = RUNS.of(planned.sink_id, query)
+    try:
+        return _Write(frame, planned, key, run, is_only_sink=is_only_sink).carry_out()
+    except BaseException:
+        RUNS.end(planned.sink_id, query)
+        raise
+
+
+class _Write:
+    """One write, from its tasks to its end."""
+
+    def __init__(
+        self, frame: DataFrame, planned: PlannedWrite, key: BatchKey, run: str, *, is_only_sink: bool = False
+    ) -> None:
+        self._frame = frame
+        self._task = ArrowTask(planned.options, planned.columns, planned.sink_id, key, run)
+        self._named = (key, run)
+        self._is_only_sink = is_only_sink
+
+    def carry_out(self) -> WriteSummary:
+        try:
+            results = self._run_tasks()
+        except BaseException:
+            give_up(self._finish([None]))  # Spark passes on no results of a failed action
+            raise
+        batch = self._finish(results)
+        try:
+            conclusion = conclude(batch, results)
+        except BaseException as error:
+            conclusion = give_up(batch) or Conclusion.ABORTED
+            if conclusion is not Conclusion.RECOVERED or not isinstance(error, Exception):
+                raise
+        return _summarize(batch, conclusion)
+
+    def _run_tasks(self) -> list[TaskResult]:
+        rows = _with_plain_names(self._frame).mapInArrow(self._task.run, f"{RESULT} binary").collect()
+        results = [pickle.loads(row[0]) for row in rows]
+        if len({each.receipt.spark_partition for each in results}) != len(results):
+            raise LocalProtocolError(
+                f"Spark passed {len(results)} results of this write, and some are of the same partition. Nothing is "
+                "committed",
+                SPARK_UNEXPECTED,
+            )
+        return results
+
+    def _finish(self, results: Sequence[TaskResult | None]) -> FinishedBatch:
+        # The run has no open decision but the one at hand: it ends with the first batch that fails.
+        _, run = self._named
+        return self._task.finish(results, self._named, run, is_only_sink=self._is_only_sink)
+
+
+def _with_plain_names(frame: DataFrame) -> DataFrame:
+    """`mapInArrow` looks columns up by their names, which fails for a name with a dot, or one that occurs twice. The
+    columns to write are known by their places."""
+    names = [name.lower() for name in frame.columns]
+    if len(set(names)) == len(names) and all(map(_PLAIN_NAME.fullmatch, names)):
+        return frame
+    return frame.toDF(*(f"c{place}" for place in range(len(names))))
+
+
+def _summarize(batch: FinishedBatch, conclusion: Conclusion) -> WriteSummary:
+    found = summarize_receipts(batch.receipts)
+    is_repeated = conclusion is Conclusion.ALREADY_DELIVERED
+    return WriteSummary(
+        found.row_count,
+        found.bytes,
+        found.receipt_count,
+        () if is_repeated else found.written,
+        found.record_errors,
+        is_repeated,
+    )
+
+
+def _check_batch(frame: DataFrame) -> None:
+    if frame.isStreaming:
+        raise ConfigError(
+            "this frame is a stream: write it with frame.writeStream.foreachBatch(kafka_sink.foreach_batch(options))",
+            MODE_NOT_SUPPORTED,
+        )
+
+
+def _settings(options: Mapping[str, Any]) -> dict[str, str]:
+    """As Spark's `option` turns values into text."""
+    missing = sorted(name for name, value in options.items() if value is None)
+    if missing:
+        raise ConfigError(f"these options have no value (None): {', '.join(missing)}")
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
+
+
+@contextmanager
+def explain_here() -> Iterator[None]:
+    """What the format says in Spark's messages, an error says here itself."""
+    try:
+        yield
+    except KafkaSinkError as error:
+        raise copy_error(error, explain_error(error)) from error.__cause__
