@@ -11,8 +11,8 @@ because of the same ones is recent enough.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable
+from threading import Event, Lock
 from typing import Generic, TypeVar
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -26,14 +26,14 @@ class _Question(Generic[KeyT, AnswerT]):
         self.key = key
         self.reasons = reasons
         self.doubt_count = doubt_count
-        self.has_ended = threading.Event()
+        self.has_ended = Event()
         self.answers: list[AnswerT] = []  # at most one
 
 
 class SharedAnswers(Generic[KeyT, AnswerT]):
     def __init__(self, kept_max: int) -> None:
         self._kept_max = kept_max
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._kept: dict[KeyT, AnswerT] = {}  # least recently used first
         self._asked: list[_Question[KeyT, AnswerT]] = []
         self._doubt_count = 0

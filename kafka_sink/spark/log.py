@@ -14,13 +14,13 @@ from kafka_sink.io.per_process import PerProcess
 from kafka_sink.spark.process import is_sparks
 
 _LOGGER = logging.getLogger("kafka_sink")
-_LOCK = PerProcess(threading.Lock)
+LOCK = PerProcess(threading.Lock)
 
 
 def show_log() -> None:
     if not is_sparks():
         return
-    with _LOCK.value:
+    with LOCK.value:
         if _LOGGER.hasHandlers():
             return
         shown = logging.StreamHandler(sys.stderr)
