@@ -45,6 +45,7 @@ class SharedAnswers(Generic[KeyT, AnswerT]):
 
     def get(self, key: KeyT, ask: Callable[[], AnswerT], reasons: frozenset[str] = frozenset()) -> AnswerT:
         """`reasons` to doubt what is known."""
+        question: _Question[KeyT, AnswerT]
         with self._lock:
             known = self._kept.pop(key, None) if not reasons else None
             if known is not None:
