@@ -45,9 +45,11 @@ from kafka_sink.client.commands import (
 from kafka_sink.errors import TransportError
 from kafka_sink.io.clock import Clock
 from kafka_sink.io.network import SocketCommand
+from kafka_sink.io.per_process import PerProcess
 from kafka_sink.producer import core as core_module
 from kafka_sink.producer.mailbox import Mailbox
 from kafka_sink.producer.sender import Sender
+from kafka_sink.spark import driver
 from kafka_sink.testing import BrokerCluster
 from kafka_sink.testing.broker import Output
 from kafka_sink.testing.settings import RELEASES, Settings
@@ -64,6 +66,8 @@ CONNECT = "connect"
 TURNS_MAX = 10_000
 NS_PER_MS = 1_000_000
 
+# What a driver's process keeps between operations.
+KEPT: tuple[PerProcess[Any], ...] = (driver.CLIENTS, driver.DRIVERS, driver.ANSWERS)
 # Larger than the ids of real processes.
 _process_ids = itertools.count(10**9)
 
@@ -108,6 +112,7 @@ class FarCluster:
         self.steps: list[Step] = []
         self._process = ""
         self._process_ids: dict[str, int] = {}
+        self._kept: dict[int, list[Any]] = {}
         self._due: list[tuple[int, int, Callable[[], None]]] = []
         self._numbers = itertools.count(1)
         # Separate, so that one more request does not change which coordinators the runs have.
@@ -147,7 +152,11 @@ class FarCluster:
     def process(self, name: str) -> Iterator[None]:
         """Spark plans, writes and commits in separate processes, which share no connections and no metadata."""
         process_id = self._process_ids.setdefault(name, next(_process_ids))
-        with patch.object(os, "getpid", lambda: process_id):
+        values = self._kept.setdefault(process_id, [each.make() for each in KEPT])
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(os, "getpid", lambda: process_id))
+            for kept, value in zip(KEPT, values, strict=True):
+                stack.enter_context(patch.object(kept, "value", value))
             self._process = name
             yield
 

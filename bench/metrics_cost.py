@@ -30,6 +30,7 @@ from kafka_sink.metrics.figures import DELIVERED, BatchReport, TaskMeter
 from kafka_sink.metrics.store import note
 from kafka_sink.producer.pool import POOL
 from pyspark_pykafka_sink import DefaultSource
+from tools.worker_environment import worker_environment
 
 ROWS, ROW_BYTES, PAIRS, ADDED = 100_000, 100, 30, 500
 TOPIC, PARTITIONS = "rows", 4
@@ -80,7 +81,7 @@ def main() -> None:
     pairs = 6 if arguments.parse_args().quick else PAIRS
     rows = pa.RecordBatch.from_arrays([pa.array([f"{number:0{ROW_BYTES}d}" for number in range(ROWS)])], ["value"])
     with tempfile.TemporaryDirectory() as folder, _broker() as servers:
-        os.environ["SPARK_LOCAL_DIRS"] = folder
+        os.environ.update(worker_environment(folder))
         for number in range(4):
             messages = _write(servers, rows, number, with_figures=number % 2 == 1)
         differences, without = [], []

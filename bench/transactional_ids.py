@@ -32,7 +32,7 @@ from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity, ru
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import choose_columns
-from kafka_sink.spark.driver import Driver, FinishedBatch, commit_batch
+from kafka_sink.spark.driver import FinishedBatch, check_with_kafka, commit_batch
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
@@ -103,9 +103,7 @@ class Query:
         self._pick = random.Random(1)
         self._workers = [self._worker() for _ in range(WORKERS)]
         self.attempts = self.failures = self.kills = 0
-        planning = Driver(self._options, SINK, "")
-        planning.check_cluster(has_ledger=True)
-        planning.close()
+        check_with_kafka(self._options, SINK)
 
     def _worker(self) -> Worker:
         return Worker(self._servers, is_fresh=self._is_fresh)

@@ -29,6 +29,7 @@ from kafka_sink.metrics.stream_figures import StreamFigures
 from kafka_sink.producer.pool import POOL
 from kafka_sink.testing import EmbeddedBroker, Fault
 from pyspark_pykafka_sink import DefaultSource
+from tools.worker_environment import worker_environment
 
 PATH = Path(__file__).parent.parent / "docs" / "metrics-dashboard.svg"
 SINKS = ("orders", "clicks")
@@ -54,7 +55,7 @@ def main() -> None:
     arguments.add_argument("file", nargs="?", type=Path, default=PATH)
     given = arguments.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["SPARK_LOCAL_DIRS"] = folder
+        os.environ.update(worker_environment(folder))
         seen = _run(folder, given.seconds)
     given.file.write_text(_draw(seen), encoding="utf-8")
     sys.stdout.write(f"{given.file}: {len(seen)} readings in {given.seconds} s\n")

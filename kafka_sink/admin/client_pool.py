@@ -1,39 +1,43 @@
-"""Keeps clients open between operations, one for each set of options.
+"""Keeps clients open between operations.
 
 A new client needs several round trips before its first request: a connection (with TLS and SASL), Metadata, and a
-connection to the broker of the request. Spark's Python processes on the driver plan or commit one write after another,
-so they reuse their clients. Between two operations a client keeps only connections, metadata and known coordinators;
-each is looked up again when a broker reports that it is out of date.
+connection to the broker of the request. Planning and commits come one after another, so they reuse their clients.
+Between two operations a client keeps only connections, metadata and known coordinators; each is looked up again when a
+broker reports that it is out of date.
 
-A pool is used by one thread at a time. A forked child needs its own pool.
+A client is borrowed for one operation, because it serves one thread at a time. Operations of several threads have a
+client each and wait for nobody; afterwards as many stay connected as the pool keeps. A forked child needs a pool of its
+own (io/per_process.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from kafka_sink.admin.client import Client
+from kafka_sink.io.shelf import Shelf
 from kafka_sink.options import ProducerOptions
 
 
 class ClientPool:
-    def __init__(self, clients_max: int) -> None:
-        self._clients_max = clients_max
-        self._clients: dict[ProducerOptions, Client] = {}  # least recently used first
+    def __init__(self, idle_max: int) -> None:
+        self._idle: Shelf[ProducerOptions, Client] = Shelf(idle_max)
 
-    def get(self, options: ProducerOptions) -> Client:
-        """For one operation: the client is closed when it is dropped, or when too many others were used since."""
-        client = self._clients.pop(options, None) or Client(options)
-        self._clients[options] = client
-        while len(self._clients) > self._clients_max:
-            self._clients.pop(next(iter(self._clients))).close()
-        return client
-
-    def drop(self, options: ProducerOptions) -> None:
-        """Closes the client after a failure, because one of its connections may be broken."""
-        client = self._clients.pop(options, None)
-        if client is not None:
+    @contextmanager
+    def borrow(self, options: ProducerOptions) -> Iterator[Client]:
+        """For one operation. After an exception in it, Ctrl-C included, the client is closed: one of its connections
+        may be broken."""
+        client = self._idle.take(options) or Client(options)
+        try:
+            yield client
+        except BaseException:
             client.close()
+            raise
+        for surplus in self._idle.put(options, client):
+            surplus.close()
 
     def close(self) -> None:
-        for client in self._clients.values():
+        """Those that nobody has borrowed."""
+        for client in self._idle.clear():
             client.close()
-        self._clients.clear()

@@ -1,4 +1,4 @@
-"""Shares a registry's responses with later processes of the same application.
+"""Shares a registry's responses with other processes of the same application, and other threads.
 
 Spark ends idle planning processes after a minute, so a stream with rare batches is planned by a new one each time. Each
 asks the registry once; while it does not answer, an earlier process's responses are used. The files contain schemas and
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -35,7 +36,7 @@ def remember(urls: tuple[str, ...], query: SchemaQuery, found: ResolvedSchema) -
     for path in _paths(urls, query):
         with suppress(OSError):
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            unfinished = f"{path}.{os.getpid()}"
+            unfinished = f"{path}.{os.getpid()}.{threading.get_ident()}"
             with open(unfinished, "w", encoding="utf-8") as opened:
                 opened.write(to_text(found))
             os.replace(unfinished, path)

@@ -17,6 +17,7 @@ import json
 import logging
 import os
 import random
+import threading
 import time
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -139,13 +140,14 @@ def registry_client(options: RegistryOptions, pid: int) -> RegistryClient:
 
 
 class RegistryClient:
-    """One registry. Not thread-safe: planning has one thread."""
+    """One registry. Threads that ask for the same at once may each send a request."""
 
     def __init__(self, options: RegistryOptions) -> None:
         self._options = options
         self._tokens = _token_source(options)
+        self._lock = threading.Lock()
         self._known: dict[SchemaQuery, tuple[float, ResolvedSchema]] = {}
-        # The address that answered last is tried first.
+        # The address that answered last is tried first. Replaced, never changed.
         self._urls = list(options.url)
 
     def resolve(self, query: SchemaQuery) -> ResolvedSchema:
@@ -153,9 +155,10 @@ class RegistryClient:
         if known is not None and (query.is_immutable or self._is_fresh(known[0])):
             return known[1]
         found = self._ask_or_recall(query, None if known is None else known[1])
-        self._known[query] = time.monotonic(), found
-        while len(self._known) > KNOWN_MAX:
-            self._known.pop(next(iter(self._known)))
+        with self._lock:
+            self._known[query] = time.monotonic(), found
+            while len(self._known) > KNOWN_MAX:
+                self._known.pop(next(iter(self._known)))
         return found
 
     def _ask_or_recall(self, query: SchemaQuery, known: ResolvedSchema | None) -> ResolvedSchema:
@@ -199,15 +202,14 @@ class RegistryClient:
         """The first answer that is not a failure of that host; else the last failure."""
         trouble: TransportError | None = None
         answer: RegistryAnswer | None = None
-        for url in list(self._urls):
+        for url in self._urls:
             try:
                 answer = self._ask_one(url, request)
             except TransportError as error:
                 trouble = error
                 continue
             if answer.status not in RETRIABLE:
-                self._urls.remove(url)
-                self._urls.insert(0, url)
+                self._urls = [url, *(each for each in self._urls if each != url)]
                 return answer
         if answer is None:
             assert trouble is not None

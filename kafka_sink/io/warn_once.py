@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import logging
-import os
-from functools import lru_cache
+import threading
+
+from kafka_sink.io.per_process import PerProcess
 
 _LOGGER = logging.getLogger("kafka_sink")
 WARNINGS_MAX = 256
 
 
+class _Warned:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._texts: dict[str, None] = {}  # least recently warned first
+
+    def is_first(self, text: str) -> bool:
+        with self._lock:
+            is_first = text not in self._texts
+            self._texts.pop(text, None)
+            self._texts[text] = None
+            if len(self._texts) > WARNINGS_MAX:
+                del self._texts[next(iter(self._texts))]
+        return is_first
+
+
+WARNED = PerProcess(_Warned)
+
+
 def warn_once(text: str) -> None:
-    _warn_once(text, os.getpid())
-
-
-@lru_cache(maxsize=WARNINGS_MAX)
-def _warn_once(text: str, pid: int) -> None:
-    """The process id is part of the key because a forked child inherits its parent's memory."""
-    _LOGGER.warning("%s", text)
+    if WARNED.value.is_first(text):
+        _LOGGER.warning("%s", text)

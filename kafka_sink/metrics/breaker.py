@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+
+from kafka_sink.io.per_process import PerProcess
 
 PAUSE_S = 30.0
+# End of the pause by receiver.
+PAUSES: PerProcess[dict[str, float]] = PerProcess(dict)
 
 
 @contextmanager
 def circuit_breaker(receiver: str) -> Iterator[bool]:
     """False while the receiver is skipped. An exception inside starts the pause, and is raised."""
-    known = pauses(os.getpid())
+    known = PAUSES.value
     if time.monotonic() < known.get(receiver, 0.0):
         yield False
         return
@@ -23,9 +25,3 @@ def circuit_breaker(receiver: str) -> Iterator[bool]:
     except BaseException:
         known[receiver] = time.monotonic() + PAUSE_S
         raise
-
-
-@cache
-def pauses(pid: int) -> dict[str, float]:
-    """End of the pause by receiver, for this process; a forked child starts without any."""
-    return {}

@@ -12,18 +12,24 @@ import os
 import socket
 import subprocess
 import sys
-from functools import cache
+from contextlib import suppress
 from pathlib import Path
 
+from kafka_sink.io.per_process import PerProcess
 from kafka_sink.metrics.process import ancestor_called
 from kafka_sink.metrics.store import figures_folder
 
 LOG = "exporter.log"
 BACKLOG = 16
+# Exporters that this process has started: it reaps those that have ended, which would be zombies otherwise.
+STARTED: PerProcess[list[subprocess.Popen[bytes]]] = PerProcess(list)
 
 
-def ensure_exporter(application_folder: str, address: str, port: int) -> str:
-    """Starts one unless it is running. Returns why none is running; empty if one is."""
+def ensure_exporter(application_folder: str, address: str, port: int, given_jvm: int | None = None) -> str:
+    """Starts one unless it is running. Returns why none is running; empty if one is.
+
+    `given_jvm`: the process of Spark's JVM; None: an ancestor, as of every process that Spark starts.
+    """
     folder = figures_folder(application_folder)
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / f"exporter-{port}.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -37,7 +43,7 @@ def ensure_exporter(application_folder: str, address: str, port: int) -> str:
         except OSError as error:
             return f"{address}:{port} cannot be listened at: {error.strerror or error}"
         with listener:
-            _start(application_folder, folder, listener, lock)
+            _start(application_folder, folder, listener, lock, given_jvm)
         return ""
     finally:
         os.close(lock)
@@ -52,11 +58,10 @@ def _open_listener(address: str, port: int) -> socket.socket:
         raise OSError(error.errno, os.strerror(error.errno or 0)) from None  # its text would name the address again
 
 
-def _start(application_folder: str, folder: Path, listener: socket.socket, lock: int) -> None:
+def _start(application_folder: str, folder: Path, listener: socket.socket, lock: int, given_jvm: int | None) -> None:
     """In a new session: Spark's daemon kills its whole process group."""
-    started = started_exporters(os.getpid())
-    started[:] = [each for each in started if each.poll() is None]
-    jvm = ancestor_called("java")
+    _reap()
+    jvm = given_jvm or ancestor_called("java")
     command = [
         sys.executable, "-m", "kafka_sink.metrics.exporter", application_folder, str(listener.fileno()), str(jvm or 0),
     ]  # fmt: skip
@@ -67,10 +72,11 @@ def _start(application_folder: str, folder: Path, listener: socket.socket, lock:
             command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             pass_fds=(listener.fileno(), lock),
         )  # fmt: skip
-    started.append(child)
+    STARTED.value.append(child)
 
 
-@cache
-def started_exporters(pid: int) -> list[subprocess.Popen[bytes]]:
-    """Exporters that this process has started: it reaps those that have ended, which would be zombies otherwise."""
-    return []
+def _reap() -> None:
+    for child in list(STARTED.value):
+        if child.poll() is not None:
+            with suppress(ValueError):  # another thread was faster
+                STARTED.value.remove(child)

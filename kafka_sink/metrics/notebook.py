@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import ssl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kafka_sink.error_table.writes import FIGURES_MISSING
 from kafka_sink.errors import ConfigError, TransportError
 from kafka_sink.io.web import ask
+from kafka_sink.metrics.application import folder_of_jvm
 from kafka_sink.metrics.store import read_streams
 from kafka_sink.metrics.stream_figures import StreamFigures, from_json
 from kafka_sink.options.values import parse_web_address
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 TIMEOUTS_MS = (5_000, 5_000)
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
-# The name of the sink's own folder below Spark's (spark/files.py).
-OWN_FOLDER = "pykafka-sink"
 _TITLES = ("sink", "query", "batches", "rows", "bytes", "retried", "commit s", "open")
 
 
@@ -97,36 +95,10 @@ def application_folder_of(spark: SparkSession) -> str:
             'sink_metrics("http://<the driver\'s host>:<that port>")',
             FIGURES_MISSING,
         )
-    found: Any = None
-    for owner, method, result in _WAY_TO_FOLDERS:
-        found = _call_java(jvm, found, owner, method, result)
-        if found is None:
-            raise ConfigError("this session has no running Spark application, or it has been stopped", FIGURES_MISSING)
-    return os.path.join(str(found[0].getPath()), OWN_FOLDER)
-
-
-_SPARK = "org.apache.spark."
-# Class, method and result class, from Spark's environment to the folders that it passes to Python processes.
-_WAY_TO_FOLDERS = (
-    (_SPARK + "SparkEnv", "get", _SPARK + "SparkEnv"),
-    (_SPARK + "SparkEnv", "blockManager", _SPARK + "storage.BlockManager"),
-    (_SPARK + "storage.BlockManager", "diskBlockManager", _SPARK + "storage.DiskBlockManager"),
-    (_SPARK + "storage.DiskBlockManager", "localDirs", "[Ljava.io.File;"),
-)
-
-
-def _call_java(jvm: Any, target: Any, owner: str, method: str, result: str) -> Any:
-    """py4j looks a method up among all methods of its class, and one of SparkEnv's refers to a class that Spark's
-    distribution lacks (seen on PySpark 4.3). A method handle resolves only the requested one. No target: static."""
-    types = jvm.java.lang.invoke
-    kind = types.MethodType.methodType(jvm.java.lang.Class.forName(result))
-    find = types.MethodHandles.publicLookup()
-    cls = jvm.java.lang.Class.forName(owner)
-    arguments = jvm.java.util.ArrayList()
-    if target is None:
-        return find.findStatic(cls, method, kind).invokeWithArguments(arguments)
-    arguments.add(target)
-    return find.findVirtual(cls, method, kind).invokeWithArguments(arguments)
+    found = folder_of_jvm(jvm)
+    if found is None:
+        raise ConfigError("this session has no running Spark application, or it has been stopped", FIGURES_MISSING)
+    return found
 
 
 def _fetch(url: str) -> list[StreamFigures]:

@@ -37,6 +37,8 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from kafka_sink.errors import TransportError
 from kafka_sink.exactly_once.receipt import TaskReceipt
+from kafka_sink.io.per_process import PerProcess
+from kafka_sink.io.shelf import Shelf
 from kafka_sink.io.side_by_side import call_side_by_side
 from kafka_sink.metrics.breaker import circuit_breaker
 from kafka_sink.metrics.definitions import BUCKETS_S, METRICS, MetricKind
@@ -52,6 +54,10 @@ SERVICE = "pykafka-sink"
 SCOPE = InstrumentationScope("kafka_sink", VERSION)
 NS_PER_MS = 1_000_000
 _CUMULATIVE = AggregationTemporality.CUMULATIVE
+# They keep a connection; by endpoint and time limit.
+Exporters = tuple[OTLPSpanExporter, OTLPMetricExporter]
+IDLE_EXPORTERS_MAX = 8
+EXPORTERS: PerProcess[Shelf[tuple[str, float], Exporters]] = PerProcess(lambda: Shelf(IDLE_EXPORTERS_MAX))
 
 
 def export(
@@ -60,7 +66,8 @@ def export(
     with circuit_breaker(endpoint) as is_wanted:
         if not is_wanted:
             return
-        spans, metrics = _exporters(endpoint, timeout_ms / 1000, os.getpid())
+        receiver = endpoint, timeout_ms / 1000
+        spans, metrics = exporters = EXPORTERS.value.take(receiver) or _make_exporters(*receiver)
         now_ns = report.ended_ms * NS_PER_MS
         of_batch, of_stream = spans_of(report, options), metrics_of(figures, now_ns)
         exports = (
@@ -74,11 +81,10 @@ def export(
                 raise answer
         if not all(answers):
             raise TransportError(f"{endpoint} did not take figures and spans within {timeout_ms} ms")
+        EXPORTERS.value.put(receiver, exporters)
 
 
-@cache
-def _exporters(endpoint: str, timeout_s: float, pid: int) -> tuple[OTLPSpanExporter, OTLPMetricExporter]:
-    """Per process: they keep a connection."""
+def _make_exporters(endpoint: str, timeout_s: float) -> Exporters:
     spans = OTLPSpanExporter(f"{endpoint}/v1/traces", timeout=timeout_s)
     return spans, OTLPMetricExporter(f"{endpoint}/v1/metrics", timeout=timeout_s)
 

@@ -17,11 +17,12 @@ import os
 import time
 import zlib
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 from kafka_sink.exactly_once.identity import run_hash
 from kafka_sink.io.marks import ABORTED, list_unfinished_marks
+from kafka_sink.io.per_process import PerProcess
+from kafka_sink.io.shelf import Shelf
 from kafka_sink.metrics.figures import FAILED, BatchReport
 from kafka_sink.metrics.stream_figures import StreamFigures, from_json, stream_of, to_json
 
@@ -29,6 +30,9 @@ FOLDER, SLOTS = "metrics", (".0", ".1")
 # Before the JSON: the number of the note, length and checksum of the JSON.
 HEADER = b"%020d %010d %010d\n"
 HEADER_BYTES = len(HEADER % (0, 0, 0))
+# This process's last notes: while the files have the same number, they need not be read.
+NOTED_MAX = 64
+NOTED: PerProcess[Shelf[str, tuple[int, StreamFigures]]] = PerProcess(lambda: Shelf(NOTED_MAX))
 # A note takes a millisecond. A process that was stopped in the middle of one must not stop the commits of others.
 LOCK_TIMEOUT_S, LOCK_RETRY_S = 3.0, 0.002
 
@@ -37,28 +41,28 @@ def figures_folder(application_folder: str) -> Path:
     return Path(application_folder, FOLDER)
 
 
-def note(application_folder: str, report: BatchReport) -> StreamFigures:
-    """Adds the batch to its stream, and returns the stream's metrics."""
+def note(application_folder: str, report: BatchReport) -> str:
+    """Adds the batch to its stream, and returns the stream's metrics as JSON: other threads may add to the object."""
     path = _path(application_folder, report)
     slots: list[int] = []
     try:
         for suffix in SLOTS:
             slots.append(_open_slot(path + suffix))
         _lock(slots[0])
-        known = _cached_notes(os.getpid()).get(path)
+        known = NOTED.value.take(path)
         found = [_number_and_text(os.pread(slot, os.fstat(slot).st_size, 0)) for slot in slots]
         newest, older = max(found), found.index(min(found))
         figures = (known[1] if known is not None and known[0] == newest[0] else _parse(newest)) or stream_of(report)
         figures.take(report)
-        text = to_json(figures).encode()
-        number = newest[0] + 1
+        text = to_json(figures)
+        content, number = text.encode(), newest[0] + 1
         # The rest of a longer earlier note is not read.
-        _write(slots[older], HEADER % (number, len(text), zlib.crc32(text)) + text)
+        _write(slots[older], HEADER % (number, len(content), zlib.crc32(content)) + content)
+        NOTED.value.put(path, (number, figures))
     finally:
         for slot in slots:
             os.close(slot)
-    _cached_notes(os.getpid())[path] = (number, figures)
-    return figures
+    return text
 
 
 def _lock(slot: int) -> None:
@@ -116,12 +120,6 @@ def _path(application_folder: str, report: BatchReport) -> str:
     """Without the suffix of a slot."""
     name = run_hash("\n".join((report.sink, report.query, report.key.query_id)))
     return os.path.join(application_folder, FOLDER, name)
-
-
-@cache
-def _cached_notes(pid: int) -> dict[str, tuple[int, StreamFigures]]:
-    """This process's last notes: while the files have the same number, they need not be read."""
-    return {}
 
 
 def _read(path: str) -> StreamFigures | None:

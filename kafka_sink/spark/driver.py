@@ -1,9 +1,13 @@
 """The driver's side of exactly-once: asks Kafka at planning time, commits, aborts.
 
 The decisions are made by the pure state machine in exactly_once/committer.py; this provides its I/O (a Client) and the
-state kept between batches (a DriverSession). Both are cached per process, a client for all writes with the same options
+state kept between batches (a DriverSession). Both are kept in the process, clients for all writes with the same options
 of the producer. Nothing relies on that: Spark starts commit processes at any time, and moves the commits of a query
 between them. A process without state, or with old state, fences, reads the ledger and continues from there.
+
+All of it may be called from any number of threads, as in a driver process whose streams each have a thread for
+foreachBatch. An operation has its client and its session to itself: it takes them from what the process keeps, and puts
+them back when it has succeeded. Threads wait for each other only where they would ask the same at planning.
 
 Brokers may be far away, where each request that waits for the answer to another one costs a round trip.
 tests/integration/test_round_trips.py limits their number.
@@ -12,11 +16,10 @@ tests/integration/test_round_trips.py limits their number.
 from __future__ import annotations
 
 import logging
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_sink.admin.client import Client
@@ -43,6 +46,9 @@ from kafka_sink.exactly_once.session import (
     OnMismatch,
 )
 from kafka_sink.exactly_once.sweep import NOT_VERIFIED
+from kafka_sink.io.per_process import PerProcess
+from kafka_sink.io.shared_answers import SharedAnswers
+from kafka_sink.io.shelf import Shelf
 from kafka_sink.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.files import look_in_spark_files
@@ -63,8 +69,8 @@ ONCE = NOT_TOLD.partition("{")[0]
 # request beside those of the check before the decision.
 LEDGER_LOOK_MS = 3_600_000
 DRIVERS_MAX = 32
-# By the options of the producer, which all queries of an application usually share.
-CLIENTS_MAX = 8
+# Of all options of producers, which all queries of an application usually share. More may be in use.
+IDLE_CLIENTS_MAX = 8
 # Old decisions of other drivers that one planning closes.
 CLOSED_MAX = 5
 # Limit of cached configurations: inside foreachBatch each batch may have a new one.
@@ -72,7 +78,8 @@ CHECKS_MAX = 64
 
 
 class Driver:
-    """One line of decisions in one run. Without a key, at planning: the queries of a sink, of which none is known."""
+    """One line of decisions in one run, without a client. Without a key, at planning: the queries of a sink, of which
+    none is known."""
 
     def __init__(
         self,
@@ -95,59 +102,48 @@ class Driver:
         self._settings: DeliverySettings | None = None
         self._known_support: TransactionSupport | None = None
 
-    def commit(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> CommitResult:
+    def commit(self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt]) -> CommitResult:
         try:
-            self._look_ahead(receipts)
-            self._delivery_settings()
+            self._look_ahead(client, receipts)
+            self._delivery_settings(client)
         except KafkaSinkError as error:
             # By its own text nothing was written yet. But the tasks have written, and nothing is decided.
             batch = batch_at_hand(self._session.sink_id, key, self._session.run, summarize_receipts(receipts))
             raise aborted_error(batch, str(error)) from error
-        return self.run(DriverOperation.COMMIT, key, receipts)
+        return self._run(client, Job(DriverOperation.COMMIT, key, receipts), self._session)
 
     def abort(
-        self, key: BatchKey, receipts: Sequence[TaskReceipt], *, may_be_decided: bool, has_late_tasks: bool
-    ) -> CommitResult:
+        self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt], *, may_be_decided: bool,
+        has_late_tasks: bool,
+    ) -> CommitResult:  # fmt: skip
         job = Job(DriverOperation.ABORT, key, receipts, may_be_decided=may_be_decided, has_late_tasks=has_late_tasks)
-        return self._run(job, self._session)
+        return self._run(client, job, self._session)
 
-    def recover(self) -> None:
+    def recover(self, client: Client) -> None:
         """Finishes open decisions without fencing their driver; those of writes without a label whoever made them. The
         driver of an old one is gone: whatever it has not ended has timed out. Then its decision is closed, too."""
-        verdict, wall_ms = self.run(DriverOperation.RECOVER), int(time.time() * 1000)
+        verdict, wall_ms = self._run(client, Job(DriverOperation.RECOVER), self._session), int(time.time() * 1000)
         oldest_ms = wall_ms - self._options.producer.transaction_timeout_ms
         for record in [each for each in verdict.others if each.wall_ms < oldest_ms][:CLOSED_MAX]:
             line = line_of(record.sink_id, record.key)
             session = DriverSession(line.sink_id, code=line.code)
             try:
-                self._run(Job(DriverOperation.FINISH, wall_ms=wall_ms), session, is_help=True)
+                self._run(client, Job(DriverOperation.FINISH, wall_ms=wall_ms), session, is_help=True)
             except KafkaSinkError as error:
                 _LOGGER.warning("an earlier write of another driver: %s", error)
 
-    def _look_ahead(self, receipts: Sequence[TaskReceipt]) -> None:
+    def _look_ahead(self, client: Client, receipts: Sequence[TaskReceipt]) -> None:
         """A commit asks the leaders of the ledger and of each written partition, the coordinators of the driver and of
         each transaction, and all brokers for open transactions."""
         ids = [receipt.transaction.transactional_id for receipt in receipts if receipt.transaction is not None]
         topics = sorted({written.topic for receipt in receipts for written in receipt.written})
-        self._client.look_ahead([self._options.ledger_topic, *topics], [self._session.transactional_id, *ids])
+        client.look_ahead([self._options.ledger_topic, *topics], [self._session.transactional_id, *ids])
 
-    @property
-    def _client(self) -> Client:
-        return _clients(os.getpid()).get(self._options.producer)
-
-    def close(self) -> None:
-        _clients(os.getpid()).drop(self._options.producer)
-
-    def run(
-        self, operation: DriverOperation, key: BatchKey | None = None, receipts: Sequence[TaskReceipt] = ()
-    ) -> CommitResult:
-        return self._run(Job(operation, key, receipts), self._session)
-
-    def _run(self, job: Job, session: DriverSession, *, is_help: bool = False) -> CommitResult:
-        job, settings = replace(job, wall_ms=int(time.time() * 1000)), self._delivery_settings()
+    def _run(self, client: Client, job: Job, session: DriverSession, *, is_help: bool = False) -> CommitResult:
+        job, settings = replace(job, wall_ms=int(time.time() * 1000)), self._delivery_settings(client)
         if is_help:
             settings = replace(settings, patience_ms=settings.sweep_ms)
-        verdict = self._client.run(Committer(settings, session, job, self._client.now_ms()))
+        verdict = client.run(Committer(settings, session, job, client.now_ms()))
         for note in verdict.notes:
             if note == NOT_VERIFIED or note.startswith(ONCE):
                 warn_once(note)
@@ -159,15 +155,15 @@ class Driver:
             raise verdict.error
         return verdict
 
-    def _delivery_settings(self) -> DeliverySettings:
+    def _delivery_settings(self, client: Client) -> DeliverySettings:
         if self._settings is None:
             producer = self._options.producer
             # Known from the checks, at planning.
-            support = self._known_support or self._client.transaction_support()
+            support = self._known_support or client.transaction_support()
             self._settings = DeliverySettings(
                 ledger_topic=self._options.ledger_topic,
                 brokers=broker_arguments(producer),
-                cluster_id=self._client.cluster_id(),
+                cluster_id=client.cluster_id(),
                 transaction_version=support.transaction_version,
                 brokers_verify=support.verifies,
                 margin_ms=min(MARGIN_MS_MAX, producer.transaction_timeout_ms // MARGIN_SHARE),
@@ -181,9 +177,9 @@ class Driver:
 
     # ---- at planning time ------------------------------------------------------------------------------------------
 
-    def check_cluster(self, *, has_ledger: bool) -> SinkOptions:
+    def check_cluster(self, client: Client, *, has_ledger: bool) -> SinkOptions:
         """Raises what a task or a commit would raise later; returns the options with what the brokers allow."""
-        client, options = self._client, self._options
+        options = self._options
         topics = [topic for topic in (options.topic, options.dead_letter_topic) if topic is not None]
         ledger = options.ledger_topic if options.is_exactly_once and has_ledger else None
         wanted = topics if ledger is None else [*topics, ledger]
@@ -265,8 +261,8 @@ def commit_batch(batch: FinishedBatch) -> Conclusion:
     key, receipts = batch.key, batch.receipts
     if batch.sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
         return Conclusion.DELIVERED
-    with mark_commit(marked_line(batch.sink_id, key), batch.run):
-        return _use_driver(batch, batch.sink_id, lambda driver: driver.commit(key, receipts)).conclusion
+    with _doubt_answers_on_error(), mark_commit(marked_line(batch.sink_id, key), batch.run):
+        return _use_driver(batch, batch.sink_id, lambda driver, client: driver.commit(client, key, receipts)).conclusion
 
 
 def abort_batch(batch: FinishedBatch) -> Conclusion | None:
@@ -281,6 +277,7 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     key, receipts = batch.key, batch.receipts
     if batch.sink_id is not None:
         mark_abort(marked_line(batch.sink_id, key), batch.run)
+        ANSWERS.value.doubt()
     has_transactions = any(receipt.transaction is not None for receipt in receipts)
     is_own_run = bool(batch.write) and batch.run == batch.write
     if batch.sink_id is None or not (has_transactions or is_own_run):
@@ -290,8 +287,8 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
         verdict = _use_driver(
             batch,
             batch.sink_id,
-            lambda driver: driver.abort(
-                key, receipts, may_be_decided=may_be_decided, has_late_tasks=not batch.is_complete
+            lambda driver, client: driver.abort(
+                client, key, receipts, may_be_decided=may_be_decided, has_late_tasks=not batch.is_complete
             ),
         )
     except KafkaSinkError as error:
@@ -307,34 +304,34 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     return verdict.conclusion if has_transactions else None
 
 
-@cache
-def _clients(pid: int) -> ClientPool:
-    """Per process, like the drivers."""
-    return ClientPool(CLIENTS_MAX)
+# What this process keeps between operations.
+CLIENTS = PerProcess(lambda: ClientPool(IDLE_CLIENTS_MAX))
+DRIVERS: PerProcess[Shelf[tuple[SinkOptions, str, str, str, str], Driver]] = PerProcess(lambda: Shelf(DRIVERS_MAX))
+ANSWERS: PerProcess[SharedAnswers[tuple[SinkOptions, str | None, BatchKey | None], SinkOptions]] = PerProcess(
+    lambda: SharedAnswers(CHECKS_MAX)
+)
 
 
-@cache
-def _drivers(pid: int) -> dict[tuple[SinkOptions, str, str, str, str], Driver]:
-    """Per process: a forked child must not use its parent's connections."""
-    return {}
-
-
-def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver], CommitResult]) -> CommitResult:
-    """The cached driver of this sink, run and write; one that failed is dropped."""
-    drivers = _drivers(os.getpid())
+def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver, Client], CommitResult]) -> CommitResult:
+    """The kept driver of this sink, run and write; one that failed is dropped."""
     where = (batch.options, sink_id, batch.run, batch.key.query_id, batch.write)
-    driver = drivers.pop(where, None) or Driver(
+    driver = DRIVERS.value.take(where) or Driver(
         batch.options, sink_id, batch.run, batch.key, is_only_sink=batch.is_only_sink
     )
-    try:
-        verdict = act(driver)
-    except BaseException:
-        driver.close()
-        raise
-    drivers[where] = driver
-    while len(drivers) > DRIVERS_MAX:
-        del drivers[next(iter(drivers))]
+    with CLIENTS.value.borrow(batch.options.producer) as client:
+        verdict = act(driver, client)
+    DRIVERS.value.put(where, driver)
     return verdict
+
+
+@contextmanager
+def _doubt_answers_on_error() -> Iterator[None]:
+    """A mark does the same for other processes, where there is a folder for it."""
+    try:
+        yield
+    except BaseException:
+        ANSWERS.value.doubt()
+        raise
 
 
 def check_with_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey | None = None) -> SinkOptions:
@@ -345,9 +342,9 @@ def check_with_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey 
     `sink_id` None: there is no ledger. `label`: the key of a batch write; None: a stream.
     """
     marks = [] if sink_id is None else find_unfinished_commits(marked_line(sink_id, label))
-    if marks:
-        _ask_kafka.cache_clear()
-    settled = _ask_kafka(options, sink_id, label, os.getpid())
+    settled = ANSWERS.value.get(
+        (options, sink_id, label), lambda: _ask_kafka(options, sink_id, label), frozenset(marks)
+    )
     remove_marks(marks)
     return settled
 
@@ -362,26 +359,22 @@ def create_topics(options: SinkOptions) -> None:
 
     # The topic's configuration may not suit dead letters: a compacted topic rejects records without a key.
     plans = [(options.topic, plan), (options.dead_letter_topic, replace(plan, configs=()))]
-    client = _clients(os.getpid()).get(options.producer)
-    for topic, wanted in plans:
-        if topic is None:
-            continue
-        found = create_where_missing(client, topic, wanted)
-        if found is None:
-            _LOGGER.info("created topic %s", topic)
-        elif found:
-            warn_once(f"topic {topic} was there before, and stays as it is: {'; '.join(found)}")
+    with CLIENTS.value.borrow(options.producer) as client:
+        for topic, wanted in plans:
+            if topic is None:
+                continue
+            found = create_where_missing(client, topic, wanted)
+            if found is None:
+                _LOGGER.info("created topic %s", topic)
+            elif found:
+                warn_once(f"topic {topic} was there before, and stays as it is: {'; '.join(found)}")
 
 
-@lru_cache(maxsize=CHECKS_MAX)
-def _ask_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey | None, pid: int) -> SinkOptions:
+def _ask_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey | None) -> SinkOptions:
     driver = Driver(options, sink_id or "", key=label)
-    try:
-        settled = driver.check_cluster(has_ledger=sink_id is not None)
+    with CLIENTS.value.borrow(options.producer) as client:
+        settled = driver.check_cluster(client, has_ledger=sink_id is not None)
         if sink_id is not None and settled.is_exactly_once:
             # Before any task of this run: transactions of an earlier run's decision have a timeout. Does not fence.
-            driver.recover()
-    except BaseException:
-        driver.close()
-        raise
+            driver.recover(client)
     return settled

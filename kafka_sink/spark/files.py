@@ -1,14 +1,41 @@
 """Folders of Spark's: for files passed with --files, which options may name without their folder, and for data that all
-Python processes of an application share."""
+Python processes of an application on one machine share.
+
+Spark names the second one in SPARK_LOCAL_DIRS, for every Python process that it starts, over Spark Connect as well. In
+any other process that variable is an operator's setting for all applications. A driver process of the user's asks its
+JVM instead, once per SparkContext: so both have the same folder, where `sink_metrics` looks, too.
+
+A forked child has its parent's SparkContext, whose connections it must not use. It has the folder that its parent knew.
+
+A client of Spark Connect has no folder: nothing that it writes is on the driver's host.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
+import weakref
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafka_sink.io.files import add_search_folder
+from kafka_sink.spark.process import is_sparks
 
-# Spark sets it for every Python process, over Spark Connect as well, to folders that it deletes with the application.
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
 LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
+OWN_FOLDER = "pykafka-sink"
+
+
+class _Known(NamedTuple):
+    """`folder` None: only the parent of this process may ask for it."""
+
+    context: weakref.ref[SparkContext]
+    folder: str | None
+    is_parents: bool = False
+
+
+_known: _Known | None = None
 
 
 def look_in_spark_files() -> None:
@@ -17,6 +44,8 @@ def look_in_spark_files() -> None:
 
 
 def spark_folder() -> str | None:
+    if not is_sparks() and _context_to_ask() is None:
+        return None
     try:
         from pyspark import SparkFiles  # a client of Spark Connect alone has none
 
@@ -26,6 +55,49 @@ def spark_folder() -> str | None:
 
 
 def application_folder() -> str | None:
-    """This package's folder, the same for all Python processes of one application on one machine. It may not exist."""
-    local_folder = os.environ.get(LOCAL_FOLDERS, "").split(",")[0]
-    return os.path.join(local_folder, "pykafka-sink") if local_folder else None
+    """This package's folder. It may not exist; Spark deletes it with the application. None: there is none."""
+    if is_sparks():
+        local_folder = os.environ.get(LOCAL_FOLDERS, "").split(",")[0]
+        return os.path.join(local_folder, OWN_FOLDER) if local_folder else None
+    return _folder_of_driver()
+
+
+def _folder_of_driver() -> str | None:
+    global _known
+    known, context = _known, _active_context()
+    if context is None:
+        return None
+    if known is not None and known.context() is context:
+        return known.folder
+    from kafka_sink.metrics.application import folder_of_jvm  # not for Spark's processes
+
+    try:
+        folder = folder_of_jvm(context._jvm)
+    except Exception:  # py4j's: the JVM or its application has just ended, and no write may fail because of a folder
+        return None
+    if folder is not None:
+        _known = _Known(weakref.ref(context), folder)
+    return folder
+
+
+def _active_context() -> SparkContext | None:
+    module = sys.modules.get("pyspark")  # a process that has not imported it has no context
+    context_type = getattr(module, "SparkContext", None)  # a client of Spark Connect alone has none
+    return None if context_type is None else context_type._active_spark_context
+
+
+def _context_to_ask() -> SparkContext | None:
+    known, context = _known, _active_context()
+    is_parents = known is not None and known.is_parents and known.context() is context
+    return None if is_parents else context
+
+
+def _after_fork_in_child() -> None:
+    global _known
+    context = _active_context()
+    if context is not None:
+        folder = _known.folder if _known is not None and _known.context() is context else None
+        _known = _Known(weakref.ref(context), folder, is_parents=True)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

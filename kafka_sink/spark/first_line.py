@@ -4,7 +4,8 @@ Spark's Python workers send the text of an exception to the JVM, by default as P
 by the message. The JVM shows that text many times (per attempt of a task, for the query, for the caller). They omit the
 traceback if SPARK_HIDE_TRACEBACK is set, which Spark does if spark.sql.execution.pyspark.udf.hideTraceback.enabled is.
 A worker ends after sending the exception, so setting the variable at the last moment does not affect other code.
-PySpark 4.1 to 4.3 read it like this.
+PySpark 4.1 to 4.3 read it like this. It is not set in a process that goes on, where it would change the errors of other
+code, and of processes started there: a user's own one, or a worker of Spark Connect for foreachBatch.
 
 Errors that only a developer can fix keep their traceback, as do all errors of other packages. With logging at DEBUG the
 traceback is in the worker's log.
@@ -24,6 +25,7 @@ from contextlib import contextmanager, suppress
 
 from kafka_sink.error_table.writes import INTERPRETER_WITHOUT_PACKAGE
 from kafka_sink.errors import ConfigError, KafkaSinkError, LocalProtocolError, OutOfMemory, copy_error, explain_error
+from kafka_sink.spark.process import ends_with_exception
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 # CPython's message if the operating system refuses a thread.
@@ -45,15 +47,9 @@ def explain_to_spark() -> Iterator[None]:
         _LOGGER.debug("this error goes to Spark", exc_info=True)
         if isinstance(error, LocalProtocolError):
             raise copy_error(error, explain_error(error)) from raised
-        if is_spark_worker():
+        if ends_with_exception():
             os.environ[HIDE_TRACEBACK] = "1"
         raise copy_error(error, explain_error(error)) from None
-
-
-def is_spark_worker() -> bool:
-    """A process that Spark started, and that ends with an exception. Others may start workers, which inherit it."""
-    specification = getattr(sys.modules["__main__"], "__spec__", None)
-    return specification is not None and specification.name.startswith("pyspark.")
 
 
 def missing_package_error(error: ImportError) -> ConfigError:

@@ -1,7 +1,8 @@
 """Transactional ids that this process has used before: when an attempt may reuse one, and when it returns its own.
 
 The rules are in exactly_once/identity_pool.py; this has the pool of the process and the request to the coordinator. A
-forked child starts without both: the ids are its parent's.
+forked child starts without both: the ids are its parent's. A worker process runs one task at a time: one thread is
+assumed.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ class Identities:
         if self._clients is None:
             self._clients = ClientPool(CLIENTS_MAX)
         try:
-            answer = self._clients.get(options).ask(
-                target, DESCRIBE_TRANSACTIONS, body, timeout_ms=ASK_TIMEOUT_MS, changes_nothing=True
-            )
+            with self._clients.borrow(options) as client:
+                answer = client.ask(
+                    target, DESCRIBE_TRANSACTIONS, body, timeout_ms=ASK_TIMEOUT_MS, changes_nothing=True
+                )
         except KafkaSinkError:
             return False
         return any(is_over(transaction, state) for state in answer["transaction_states"])

@@ -18,10 +18,12 @@ from kafka_sink.io.operator_rules import check_file_is_allowed
 from kafka_sink.io.warn_once import warn_once
 from kafka_sink.metrics.figures import ABORTED, ALREADY_DELIVERED, DELIVERED, FAILED, LEFT_OPEN, BatchReport
 from kafka_sink.metrics.store import add_open_decisions, commit_error, note
+from kafka_sink.metrics.stream_figures import from_json
 from kafka_sink.metrics.trace_ids import sink_name
 from kafka_sink.options.sink_options import TelemetryOptions
 from kafka_sink.spark.driver import FinishedBatch, abort_batch, commit_batch
 from kafka_sink.spark.files import application_folder
+from kafka_sink.spark.process import own_jvm
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -38,7 +40,7 @@ def begin_telemetry(telemetry: TelemetryOptions, columns: WrittenColumns, schema
             folder = application_folder()
             if folder is None:
                 warn_once("Spark names no folder of this application here, so no figures can be kept and served")
-            elif problem := ensure_exporter(folder, telemetry.prometheus_address, telemetry.prometheus_port):
+            elif problem := ensure_exporter(folder, telemetry.prometheus_address, telemetry.prometheus_port, own_jvm()):
                 warn_once(f"figures are not served: {problem}")
     if not telemetry.wants_lineage:
         return telemetry
@@ -117,10 +119,10 @@ def _publish(batch: FinishedBatch, report: BatchReport) -> None:
         warn_once("Spark names no folder of this application here, so no figures are kept")
         return
     with _log_failure("figures"):
-        figures = note(folder, report)
+        noted = note(folder, report)
         if telemetry.pushgateway_url is None and telemetry.otlp_endpoint is None:
             return
-        figures = add_open_decisions(folder, figures)
+        figures = add_open_decisions(folder, from_json(noted))
         if telemetry.pushgateway_url is not None:
             with _log_failure("the Pushgateway"):
                 from kafka_sink.metrics.push import push

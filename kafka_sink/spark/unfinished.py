@@ -7,9 +7,9 @@ and 4.3). So a commit leaves a mark. If planning finds one whose commit failed o
 and an open decision is finished before the first task runs. An abort leaves one as well: tasks may have failed because
 of what planning remembers, such as a limit of the brokers that was lowered since.
 
-A mark only causes a check; open decisions are in the ledger. Without a folder
-there are no marks, and the next commit finishes an open decision. The folder is deleted with the application, and a new
-one checks anyway.
+A mark only causes a check; open decisions are in the ledger. Without a folder there are no marks. A process that plans
+and commits, as a user's own one does, needs none for itself (`SharedAnswers.doubt`); otherwise the next commit finishes
+an open decision. The folder is deleted with the application, and a new one checks anyway.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def mark_commit(line: Line, run: str) -> Iterator[None]:
     if under_way is None or failed is None:
         yield
         return
-    _make(under_way)
     try:
+        _make(under_way)
         yield
     except BaseException:
         with suppress(OSError):

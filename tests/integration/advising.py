@@ -178,8 +178,8 @@ def operate(sink: Sink, operation: DriverOperation, key: BatchKey = BATCH, phase
 
 def plan(sink: Sink) -> str:
     """As Spark's planning does, which fences no one and so records nothing."""
-    with pytest.raises(KafkaSinkError) as caught:
-        Driver(sink_options(sink), sink.sink_id).run(DriverOperation.RECOVER)
+    with client_of(sink.servers) as client, pytest.raises(KafkaSinkError) as caught:
+        Driver(sink_options(sink), sink.sink_id).recover(client)
     return str(caught.value)
 
 

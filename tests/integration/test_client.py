@@ -541,28 +541,45 @@ def second_id_on(kafka: EmbeddedBroker, node_id: int, first: str) -> str:
 def test_a_kept_client_is_the_same_until_others_were_used_or_something_failed(kafka: EmbeddedBroker) -> None:
     first, second, third = (client_of(kafka.bootstrap_servers, client_id=name).options for name in "abc")
     pool = ClientPool(2)
-    kept = pool.get(first)
-    kept.reach()
-    pool.get(second)
-    assert pool.get(first) is kept
-    pool.get(third)
-    assert pool.get(first) is kept, "the least recently used client is closed"
-    pool.drop(first)
+    with pool.borrow(first) as kept:
+        kept.reach()
+    for other in (second, first, third, first):
+        with pool.borrow(other) as client:
+            assert (client is kept) is (other is first), "the least recently used client is closed"
+    with pytest.raises(KeyboardInterrupt), pool.borrow(first):
+        raise KeyboardInterrupt
     with pytest.raises(LocalProtocolError, match="closed"):
         kept.reach()
-    fresh = pool.get(first)
-    assert fresh is not kept
-    fresh.reach()
+    with pool.borrow(first) as fresh:
+        assert fresh is not kept
+        fresh.reach()
+    pool.close()
+
+
+def test_two_that_borrow_at_once_have_a_client_each_and_the_pool_keeps_only_so_many(kafka: EmbeddedBroker) -> None:
+    options = client_of(kafka.bootstrap_servers).options
+    pool = ClientPool(1)
+    with pool.borrow(options) as one:
+        one.reach()
+        with pool.borrow(options) as other:
+            other.reach()
+            assert other is not one
+    with pytest.raises(LocalProtocolError, match="closed"):
+        other.reach()
+    with pool.borrow(options) as again:
+        assert again is one
     pool.close()
 
 
 def test_a_kept_client_gets_over_brokers_that_closed_its_connections_meanwhile(kafka: EmbeddedBroker) -> None:
     pool = ClientPool(1)
     options = client_of(kafka.bootstrap_servers).options
-    pool.get(options).reach()
+    with pool.borrow(options) as client:
+        client.reach()
     for node_id in (1, 2, 3):
         kafka.stop_broker(node_id)
     for node_id in (1, 2, 3):
         kafka.start_broker(node_id)
-    assert len(pool.get(options).describe_topic("t")) == 3
+    with pool.borrow(options) as client:
+        assert len(client.describe_topic("t")) == 3
     pool.close()

@@ -54,7 +54,7 @@ from kafka_sink.metrics.store import figures_folder, note, read_streams
 from kafka_sink.metrics.stream_figures import RECENT_MAX
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import driver
-from kafka_sink.spark.files import LOCAL_FOLDERS, application_folder
+from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID
 from kafka_sink.spark.writer import CommitMessage
 from kafka_sink.testing import EmbeddedBroker, Fault
@@ -64,6 +64,7 @@ from tests.integration.local_server import LocalServer, QuietHandler
 from tools.foreign_reader import read_topic
 from tools.kafka_node import free_port
 from tools.waiting import wait_until
+from tools.worker_environment import worker_environment
 
 ROOT = Path(__file__).parents[2]
 NOT_LEADER = 6
@@ -74,14 +75,15 @@ SPEC = os.environ.get("PYKAFKA_SINK_OPENLINEAGE_SPEC")
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The folder of a separate application; the application's exporters end with it."""
-    monkeypatch.setenv(LOCAL_FOLDERS, str(tmp_path / "local"))
+    for name, value in worker_environment(tmp_path / "local").items():
+        monkeypatch.setenv(name, value)
     (tmp_path / "local").mkdir()
-    breaker.pauses.cache_clear()
+    breaker.PAUSES.renew()
     found = application_folder()
     assert found is not None
     yield found
     shutil.rmtree(found, ignore_errors=True)
-    for exporter in launch.started_exporters(os.getpid()):
+    for exporter in launch.STARTED.value:
         exporter.wait(30)
 
 
@@ -90,9 +92,7 @@ def broker() -> Iterator[EmbeddedBroker]:
     with EmbeddedBroker(1, topics={"rows": 2, "others": 1, "bad": 1}) as broker:
         yield broker
     POOL.close()
-    for kept in driver._drivers(os.getpid()).values():
-        kept.close()
-    driver._drivers.cache_clear()
+    driver.CLIENTS.value.close()
 
 
 class Receiver:
@@ -360,7 +360,7 @@ def test_a_note_that_was_not_written_to_its_end_leaves_the_one_before(folder: st
     for cut in (content[:-1], content[:30], b"", content[:-9] + b"!" + content[-8:]):
         newest.write_bytes(cut)
         assert read_streams(folder)[0].value("batches") == 2
-    store._cached_notes.cache_clear()  # another process continues from there
+    store.NOTED.renew()  # another process continues from there
     note(folder, BatchReport("s", "", BatchKey("", "3"), "run", "c", DELIVERED, (), (), 0, 10, 5.0))
     assert read_streams(folder)[0].value("batches") == 3
 
@@ -382,7 +382,7 @@ def test_a_process_that_is_stopped_during_its_note_stops_no_commit(
 
 def test_figures_of_very_many_topics_are_read_again(folder: str) -> None:
     for label in ("a", "b"):
-        store._cached_notes.cache_clear()  # by another process
+        store.NOTED.renew()  # by another process
         report = BatchReport("s", "", BatchKey("", label), "run", "c", ABORTED, (), (), 0, 10, 5.0)
         note(folder, replace(report, error_text="x" * 17_000_000))  # in place of names
     assert read_streams(folder)[0].value("batches") == 2

@@ -193,9 +193,8 @@ def test_a_process_says_once_that_nothing_is_swept(caplog: pytest.LogCaptureFixt
             {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "t", "ledger.topic": sink.ledger_topic}
         )
         driver = Driver(options, sink.sink_id, sink.run)
-        with caplog.at_level(logging.WARNING, logger="kafka_sink"):
+        with caplog.at_level(logging.WARNING, logger="kafka_sink"), client_of(sink.servers) as client:
             for batch in (BATCH, NEXT):
-                driver.commit(batch, [sink.task(batch, number) for number in range(2)])
-        driver.close()
+                driver.commit(client, batch, [sink.task(batch, number) for number in range(2)])
         assert [record.getMessage() for record in caplog.records if record.name == "kafka_sink"] == [NOT_VERIFIED]
         assert sink.visible() == sorted(rows(BATCH, 0, 1) + rows(NEXT, 0, 1))

@@ -24,11 +24,11 @@ from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import planning, task, writer
-from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.task import TaskPlace
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.asking import client_of
 from tools.foreign_reader import read_topic
+from tools.worker_environment import worker_environment
 
 SCHEMA = StructType([StructField("value", BinaryType()), StructField("partition", IntegerType())])
 pytestmark = pytest.mark.embedded_kafka(brokers=3)
@@ -83,7 +83,8 @@ def no_producer_is_left_to_the_next_test() -> Iterator[None]:
 
 @pytest.fixture
 def stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broker: EmbeddedBroker) -> Stream:
-    monkeypatch.setenv(LOCAL_FOLDERS, str(tmp_path))
+    for name, value in worker_environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
     broker.create_topic("t", 1)
     return Stream(broker.bootstrap_servers)
 

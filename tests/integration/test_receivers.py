@@ -96,7 +96,7 @@ def telemetry_of(given: SinkOptions) -> TelemetryOptions:
 @pytest.fixture
 def silent() -> Iterator[str]:
     """Accepts connections and says nothing."""
-    breaker.pauses.cache_clear()
+    breaker.PAUSES.renew()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     gc.collect()  # the exporter's abandoned sockets, which have no owner
@@ -159,7 +159,7 @@ def test_what_a_receiver_or_a_proxy_says_is_one_line_of_the_log(
         connection.recv(65536)
         connection.sendall(b"HTTP/1.1 502 \x1b[2Jno\r\nContent-Length: 30\r\n\r\n\x1b[2Jno\nINFO all is well again!!!!")
 
-    breaker.pauses.cache_clear()
+    breaker.PAUSES.renew()
     with HostilePeer(refuse) as peer:
         if is_proxy:
             monkeypatch.setenv("https_proxy", f"http://me:top-secret@{peer.address}")
@@ -198,7 +198,7 @@ def test_clients_that_go_away_fill_no_log(tmp_path: Path) -> None:
     """As scrapes that time out, and probes of load balancers."""
     port = free_port()
     assert ensure_exporter(str(tmp_path / "application"), "127.0.0.1", port) == ""
-    exporter = launch.started_exporters(os.getpid())[-1]
+    exporter = launch.STARTED.value[-1]
     try:
         wait_until(lambda: answers(port), "the exporter to answer")
         for _ in range(5):
@@ -215,7 +215,7 @@ def test_clients_that_go_away_fill_no_log(tmp_path: Path) -> None:
 def test_clients_that_never_come_to_an_end_keep_no_exporter_from_ending(tmp_path: Path) -> None:
     port, application = free_port(), tmp_path / "application"
     assert ensure_exporter(str(application), "127.0.0.1", port) == ""
-    exporter = launch.started_exporters(os.getpid())[-1]
+    exporter = launch.STARTED.value[-1]
     wait_until(lambda: answers(port), "the exporter to answer")
     with ExitStack() as stack:
         stack.callback(exporter.kill)

@@ -30,7 +30,7 @@ from kafka_sink.admin import registry_memory
 from kafka_sink.admin.schema_registry import RegistryClient
 from kafka_sink.admin.side_planning import plan_side
 from kafka_sink.errors import ConfigError, RemoteProtocolError
-from kafka_sink.io.warn_once import _warn_once
+from kafka_sink.io.warn_once import WARNED
 from kafka_sink.options.format_options import SideFormat
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.registry.answer import RegistryAnswer, parse_registered
@@ -157,7 +157,7 @@ def test_rules_of_a_configuration_are_in_the_answer_to_a_registration(
 
 
 def test_ignored_rules_are_logged_once(embedded_registry: EmbeddedRegistry, caplog: pytest.LogCaptureFixture) -> None:
-    _warn_once.cache_clear()
+    WARNED.renew()
     contract(embedded_registry, {"domainRules": [ENCRYPT]})
     with caplog.at_level(logging.WARNING, "kafka_sink"):
         for _ in range(3):

@@ -44,7 +44,7 @@ UNWANTED = {
     "stream commit": NOBODYS | COLUMNS | {"lz4"},
 }
 # Modules of this package, including its folders, with some room: one more module need not fail a test, ten must.
-OWN_MAX = {"planning": 119, "task": 124, "commit": 104, "stream commit": 121}
+OWN_MAX = {"planning": 122, "task": 126, "commit": 108, "stream commit": 124}
 FOREIGN_MAX = {"planning": 15, "task": 15, "commit": 15, "stream commit": 15}
 
 

@@ -23,7 +23,6 @@ from kafka_sink.errors import CommitAborted, ConfigError
 from kafka_sink.exactly_once.identity import Line
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.sink_options import TopicPlan
-from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.planning import plan_stream
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, acl
@@ -32,6 +31,7 @@ from kafka_sink.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS, Api
 from tests.chaos.bare_spark import PARTITIONS, Checkpoint, open_transactions, problems, run_on, settings_of, sink_id_of
 from tests.integration.asking import client_of
 from tests.integration.commanding import Shell, Sink, rows
+from tools.worker_environment import worker_environment
 
 LEDGER = "ledger"
 DELETE_LAST_BY_NAME = 5
@@ -41,7 +41,8 @@ SCHEMA = StructType().add("value", StringType())
 
 @pytest.fixture
 def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink]:
-    monkeypatch.setenv(LOCAL_FOLDERS, str(tmp_path))
+    for name, value in worker_environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
     with EmbeddedBroker() as broker:
         sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER)
         sink.create()

@@ -22,7 +22,7 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.columns import choose_columns
-from kafka_sink.spark.driver import Driver, FinishedBatch, abort_batch, commit_batch
+from kafka_sink.spark.driver import FinishedBatch, abort_batch, check_with_kafka, commit_batch
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.testing import EmbeddedBroker, Fault
@@ -59,9 +59,7 @@ class Query:
         self.query_id = f"query of {topic}"
         self._servers = servers
         self._attempts = itertools.count(100)
-        planning = Driver(self.options, self.sink_id, "")
-        planning.check_cluster(has_ledger=True)
-        planning.close()
+        check_with_kafka(self.options, self.sink_id)
 
     def task(self, batch: int, partition: int = 0, *, errors_may_be_caught: bool = False) -> TaskReceipt:
         where = (

@@ -16,6 +16,7 @@ from kafka_sink.spark import driver
 from kafka_sink.spark.driver import FinishedBatch, commit_batch
 from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, marked_line, remove_marks
+from tools.worker_environment import worker_environment
 
 SINK = Line("sink")
 # Larger than any process id.
@@ -24,7 +25,8 @@ NOBODY = 2**30
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(LOCAL_FOLDERS, f"{tmp_path},/another/disk")
+    for name, value in worker_environment(f"{tmp_path},/another/disk").items():
+        monkeypatch.setenv(name, value)
     return tmp_path
 
 

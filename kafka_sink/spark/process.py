@@ -1,0 +1,44 @@
+"""Which process this is: one of Spark's for Python code, or the user's own.
+
+Until a write is called from a user's code, this package runs in Spark's processes only: they have no log of their own,
+their environment is Spark's, and most of them end with the first exception. A user's process (a script, a notebook's
+kernel, a client of Spark Connect) is none of these. A worker of Spark Connect for foreachBatch is Spark's, but lives as
+long as its query, and the user's function may catch an exception and go on.
+
+Assumptions, for PySpark 3.4 to 4.3: the JVM tells each Python process that it starts how to reach it
+(`PythonWorkerFactory`), in variables with one prefix; its daemon gets the module of its workers as an argument
+(`pyspark/daemon.py`); the workers in `ENDING` end after they have sent an exception to the JVM.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# Of variables: how to reach the JVM.
+FACTORY = "PYTHON_WORKER_FACTORY_"
+DAEMON, TASK = "pyspark.daemon", "pyspark.worker"
+# A task's worker, and those that plan and commit.
+ENDING = (TASK, "pyspark.sql.worker.")
+
+
+def is_sparks() -> bool:
+    """The JVM started it, or a process that the JVM started."""
+    return any(name.startswith(FACTORY) for name in os.environ)
+
+
+def ends_with_exception() -> bool:
+    """A process of Spark's in which nothing runs after an exception has left what Spark called."""
+    specification = getattr(sys.modules["__main__"], "__spec__", None)
+    module = "" if specification is None else specification.name
+    if module == DAEMON:
+        module = sys.argv[1] if len(sys.argv) > 1 else TASK
+    return module.startswith(ENDING)
+
+
+def own_jvm() -> int | None:
+    """The JVM that this process has started for its SparkContext, as PySpark does if none has started Python."""
+    context_type = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    gateway = getattr(context_type, "_gateway", None)
+    started = getattr(gateway, "proc", None)
+    return getattr(started, "pid", None)

@@ -1,0 +1,44 @@
+"""What lies on a shelf is nobody's; what was taken is somebody's alone."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from kafka_sink.io.shelf import Shelf
+
+THREADS, TURNS = 10, 2_000
+
+
+def test_what_was_put_back_last_is_taken_first_and_the_oldest_goes_when_there_is_no_room() -> None:
+    shelf: Shelf[str, int] = Shelf(3)
+    assert shelf.take("a") is None
+    for key, thing in (("a", 1), ("b", 2), ("a", 3)):
+        assert shelf.put(key, thing) == []
+    assert shelf.put("c", 4) == [2], "b was used least recently"
+    assert (shelf.take("a"), shelf.take("a"), shelf.take("a")) == (3, 1, None)
+    assert (len(shelf), shelf.clear(), len(shelf)) == (1, [4], 0)
+
+
+def test_no_two_threads_have_the_same_thing() -> None:
+    shelf: Shelf[int, list[int]] = Shelf(THREADS // 2)
+    start = threading.Barrier(THREADS)
+    made: list[list[int]] = []
+
+    def use(me: int) -> None:
+        start.wait(60)
+        for turn in range(TURNS):
+            thing = shelf.take(turn % 3)
+            if thing is None:
+                thing = []
+                made.append(thing)
+            thing.append(me)
+            assert thing[-1] == me and len(thing) == 1
+            thing.clear()
+            shelf.put(turn % 3, thing)
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        for done in [pool.submit(use, me) for me in range(THREADS)]:
+            done.result(120)
+    assert len(shelf) <= THREADS // 2
+    assert made
