@@ -35,8 +35,11 @@ AWS = ["botocore>=1.34"]
 OTLP = ["opentelemetry-sdk>=1.27", "opentelemetry-exporter-otlp-proto-http>=1.27"]
 # `pykafka-sink watch` draws with it if it is installed.
 WATCH = ["rich>=13"]
+# PySpark needs it for mapInArrow, in which the second door runs its tasks. Its 4.3 warns of pandas 3.
+PANDAS = ["pandas>=2.2,<3"]
 TEST = [
     *SPARK,
+    *PANDAS,
     "pytest>=8",
     "pytest-timeout",
     "pytest-randomly",
@@ -66,7 +69,7 @@ TEST = [
 SITE = ["mkdocs>=1.6,<2; python_version >= '3.11'", "mkdocs-material>=9.5; python_version >= '3.11'"]
 # Runs the notebooks of examples/.
 NOTEBOOK = ["nbclient>=0.10", "nbformat>=5.10", "ipykernel>=6.29"]
-BENCH = [*SPARK, "confluent-kafka>=2.4", "kafka-python>=2.2", "aiokafka>=0.12"]
+BENCH = [*SPARK, *PANDAS, "confluent-kafka>=2.4", "kafka-python>=2.2", "aiokafka>=0.12"]
 
 setup(
     name="pykafka-sink",
@@ -82,7 +85,7 @@ setup(
     # binary_view to bytes, and writes the decimal 0E-18 as 0.E-18, which is not JSON.
     install_requires=["pyarrow>=18", "numpy>=1.26", "lz4>=4.3", "crc32c>=2.4", "mmh3>=4"],
     extras_require={
-        "spark": SPARK,
+        "spark": [*SPARK, *PANDAS],
         "pkcs12": PKCS12,
         "kerberos": KERBEROS,
         "aws": AWS,

@@ -1,0 +1,35 @@
+"""The second door, on every PySpark from 3.4 on."""
+
+from __future__ import annotations
+
+from tests.spark.test_second_door import (
+    test_a_failed_batch_that_the_users_code_swallows_does_not_harm_the_next_one,
+    test_a_query_that_is_stopped_in_the_middle_of_a_batch_ends_and_goes_on,
+    test_a_repeated_batch_is_skipped_and_a_new_checkpoint_is_not,
+    test_a_task_that_spark_repeats_is_written_once,
+    test_a_write_says_what_it_wrote,
+    test_a_write_that_fails_leaves_nothing_and_says_why,
+    test_an_export_that_was_delivered_is_not_delivered_again,
+    test_columns_are_written_whatever_the_others_are_called,
+    test_frames_without_rows_or_partitions_and_frames_behind_a_shuffle_are_written,
+    test_in_a_thread_of_ones_own_the_query_has_to_be_named,
+    test_ten_threads_write_side_by_side,
+    test_two_targets_have_names_of_their_own,
+    test_update_and_complete_mode,
+)
+
+__all__ = [
+    "test_a_failed_batch_that_the_users_code_swallows_does_not_harm_the_next_one",
+    "test_a_query_that_is_stopped_in_the_middle_of_a_batch_ends_and_goes_on",
+    "test_a_repeated_batch_is_skipped_and_a_new_checkpoint_is_not",
+    "test_a_task_that_spark_repeats_is_written_once",
+    "test_a_write_says_what_it_wrote",
+    "test_a_write_that_fails_leaves_nothing_and_says_why",
+    "test_an_export_that_was_delivered_is_not_delivered_again",
+    "test_columns_are_written_whatever_the_others_are_called",
+    "test_frames_without_rows_or_partitions_and_frames_behind_a_shuffle_are_written",
+    "test_in_a_thread_of_ones_own_the_query_has_to_be_named",
+    "test_ten_threads_write_side_by_side",
+    "test_two_targets_have_names_of_their_own",
+    "test_update_and_complete_mode",
+]
