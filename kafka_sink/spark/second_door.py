@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.types import BinaryType, StructType
+
 from kafka_sink.error_table.writes import MODE_NOT_SUPPORTED, SPARK_UNEXPECTED
 from kafka_sink.errors import (
     ConfigError,
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
     from kafka_sink.spark.driver import FinishedBatch
 
 QUERY_ID_OPTION = "query.id"
+# An object: Spark would parse a text anew for each batch.
+_SCHEMA = StructType().add(RESULT, BinaryType())
 # Spark recognises the end of a stopped query by this text in the error of the function. Its search overflows the stack
 # with the usual length of such an error, and the query's thread dies of that instead of ending.
 INTERRUPTED = "java.lang.InterruptedException"
@@ -160,7 +164,7 @@ class _Write:
         return _summarize(batch, conclusion)
 
     def _run_tasks(self) -> list[TaskResult]:
-        rows = _with_plain_names(self._frame).mapInArrow(self._task.run, f"{RESULT} binary").collect()
+        rows = _with_plain_names(self._frame).mapInArrow(self._task.run, _SCHEMA).collect()
         results = [pickle.loads(row[0]) for row in rows]
         if len({each.receipt.spark_partition for each in results}) != len(results):
             raise LocalProtocolError(
