@@ -10,9 +10,9 @@ ROOT = Path(__file__).parent
 # Read and not imported, because the dependencies of the package are not installed yet.
 WRITTEN = dict(re.findall(r'^(\w+) = "(.+)"$', (ROOT / "kafka_sink" / "version.py").read_text(), re.MULTILINE))
 
-# 4.1 is the first with an Arrow writer for streams. It is an extra, because pip would install a second Spark beside
-# that of a platform or an image, and because the producer and the command work without it.
-SPARK = ["pyspark>=4.1"]
+# 4.0 is the first with the format, 3.4 the first for foreach_batch and write. It is an extra, because pip would install
+# a second Spark beside that of a platform or an image, and because the producer and the command work without it.
+SPARK = ["pyspark>=3.4"]
 PKCS12 = ["cryptography>=42"]
 # Packages that confluent-kafka's clients of a schema registry import. Its own extras (avro, protobuf, json) need a
 # certifi that is newer than some mirrors have, and packages that these clients do not import. Fields of protobuf 6.30

@@ -41,7 +41,9 @@ PAGE = ROOT / "docs" / "compatibility.md"
 # 3.4 and 3.5: the leader accepts a Produce into a transaction without asking its coordinator (before KIP-890, part 1).
 # 3.9: the last line with transaction version 1. 4.0: the first with version 2. 4.3 and 4.4: the newest lines.
 KAFKA = ("3.4.1", "3.5.2", "3.9.1", "4.0.2", "4.3.1", "4.4.0")
-PYSPARK = ("4.1.4", "4.2.0", "4.3.0")
+# 3.4 and 3.5 have no data sources in Python; 4.0 is the first with the format.
+PYSPARK = ("3.4.4", "3.5.9", "4.0.5", "4.1.4", "4.2.0", "4.3.0")
+FIRST_WITH_FORMAT = "4.0"
 
 BROKER_TESTS: Mapping[str, tuple[str, ...]] = {
     "transactions": (
@@ -58,25 +60,33 @@ BROKER_TESTS: Mapping[str, tuple[str, ...]] = {
     "placement": ("tests/integration/test_placement.py",),
     "codecs": ("tests/integration/test_codec_matrix.py",),
 }
-SPARK_TESTS: Mapping[str, tuple[str, ...]] = {
+FORMAT_TESTS: Mapping[str, tuple[str, ...]] = {
     "batch": ("tests/compat/test_batch.py",),
-    "stream": ("tests/compat/test_stream.py",),
+    "stream": ("tests/compat/test_stream.py", "tests/compat/test_arrow_stream.py"),
     "foreachBatch": ("tests/compat/test_foreach_batch.py",),
     "SQL": ("tests/compat/test_sql.py",),
     "pipelines": ("tests/compat/test_pipelines.py",),
     "triggers": ("tests/compat/test_triggers.py",),
-    # A process has either classic sessions or Connect sessions, so the last file runs alone.
     "Connect": ("tests/compat/test_connect.py", "tests/compat/test_connect_canary.py"),
 }
-ALONE = frozenset({"Connect"})
-# Packages that the tests above need besides PySpark, in the versions of constraints.txt.
-SPARK_PACKAGES = (
-    "pyarrow", "numpy", "lz4", "crc32c", "mmh3", "confluent-kafka", "pytest", "pytest-timeout",
-    # For Connect. PySpark warns about newer versions.
-    "pandas<3",
-    # For declarative pipelines.
-    "pyyaml",
-)  # fmt: skip
+SECOND_DOOR_TESTS: Mapping[str, tuple[str, ...]] = {
+    name: (path,)
+    for name, path in (
+        ("second door", "tests/compat/test_second_door.py"),
+        ("second door, Connect", "tests/compat/test_second_door_connect.py"),
+    )
+    if (ROOT / path).exists()
+}
+WITHOUT_FORMAT_TESTS: Mapping[str, tuple[str, ...]] = {"format refused": ("tests/compat/test_without_format.py",)}
+SPARK_TESTS = {**FORMAT_TESTS, **SECOND_DOOR_TESTS, **WITHOUT_FORMAT_TESTS}
+# A process has either classic sessions or Connect sessions.
+ALONE = frozenset({"Connect", "second door, Connect"})
+# Packages that the tests above need besides PySpark, in the versions of constraints.txt. PyYAML is for pipelines.
+SPARK_PACKAGES = ("lz4", "crc32c", "mmh3", "confluent-kafka", "pytest", "pytest-timeout", "pyyaml")
+# pandas is for Connect. PySpark 4 warns about newer versions; the extras of PySpark 3 exclude numpy 2, which newer
+# versions of pyarrow require.
+ARROW_PACKAGES = ("pyarrow", "numpy", "pandas<3")
+ARROW_PACKAGES_OF_3 = ("pyarrow==18.1.0", "numpy==1.26.4", "pandas==2.2.3")
 # Tests with the lowest versions that setup.py allows, all at once. OLDEST_EXTRA_TESTS run in a separate environment:
 # the oldest OpenTelemetry and the oldest cryptography do not work with the versions of protobuf and Authlib that the
 # independent implementations in the other tests need.
@@ -210,9 +220,9 @@ def oldest(requirements: Iterable[str]) -> list[str]:
 
 
 def oldest_base() -> list[str]:
-    """The run-time dependencies, Spark, and the extra `watch`."""
+    """The run-time dependencies, the oldest Spark that has the format, and the extra `watch`."""
     said = metadata()
-    return oldest([*said["install_requires"], *said["extras_require"]["spark"], *said["extras_require"]["watch"]])
+    return oldest([*said["install_requires"], f"pyspark>={FIRST_WITH_FORMAT}", *said["extras_require"]["watch"]])
 
 
 def oldest_extras() -> list[str]:
@@ -222,11 +232,27 @@ def oldest_extras() -> list[str]:
 
 def oldest_versions() -> str:
     """The title of their row on the page. If a lower bound changes, the row has a new title and was not run yet."""
-    return ", ".join(each.replace("==", " ") for each in [*oldest_base(), *oldest_extras()])
+    return _list_versions([*oldest_base(), *oldest_extras()])
+
+
+def _list_versions(fixed: Iterable[str]) -> str:
+    return ", ".join(each.replace("==", " ") for each in fixed)
+
+
+def spark_tests(version: str) -> Mapping[str, tuple[str, ...]]:
+    """The groups that this PySpark is tried with."""
+    if has_format(version):
+        return {**FORMAT_TESTS, **SECOND_DOOR_TESTS}
+    return {**SECOND_DOOR_TESTS, **WITHOUT_FORMAT_TESTS}
+
+
+def has_format(version: str) -> bool:
+    return _in_order(version) >= _in_order(FIRST_WITH_FORMAT)
 
 
 def spark_python(version: str) -> Path:
-    return environment(f"pyspark-{version}", [f"pyspark[connect]=={version}", *SPARK_PACKAGES])
+    arrow = ARROW_PACKAGES if has_format(version) else ARROW_PACKAGES_OF_3
+    return environment(f"pyspark-{version}", [f"pyspark[connect]=={version}", *arrow, *SPARK_PACKAGES])
 
 
 def try_kafka(version: str) -> Any:
@@ -234,8 +260,12 @@ def try_kafka(version: str) -> Any:
 
 
 def try_pyspark(version: str) -> Any:
-    together = {name: paths for name, paths in SPARK_TESTS.items() if name not in ALONE}
-    return run_in(lambda: spark_python(version), together, *({name: SPARK_TESTS[name]} for name in ALONE))
+    groups = spark_tests(version)
+    together = {name: paths for name, paths in groups.items() if name not in ALONE}
+    alone = ({name: paths} for name, paths in groups.items() if name in ALONE)
+    # PySpark 3 uses what newer Pythons advise against.
+    named = {} if has_format(version) else {"PYTEST_ADDOPTS": "-W ignore::DeprecationWarning"}
+    return run_in(lambda: spark_python(version), together, *alone, **named)
 
 
 def try_oldest(version: str, chosen: Collection[str]) -> Any:
@@ -251,8 +281,8 @@ def try_oldest(version: str, chosen: Collection[str]) -> Any:
     return read_results()["oldest"].get(version, {"cells": {}})["cells"] | found
 
 
-def run_in(make: Callable[[], Path], *processes: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Runs these groups in the environment that `make` creates, and returns their cells."""
+def run_in(make: Callable[[], Path], *processes: Mapping[str, Sequence[str]], **variables: str) -> dict[str, Any]:
+    """Runs these groups in the virtual environment that `make` creates, and returns their cells."""
     processes = tuple(filter(None, processes))
     if not processes:
         return {}
@@ -263,7 +293,7 @@ def run_in(make: Callable[[], Path], *processes: Mapping[str, Sequence[str]]) ->
         return {name: asdict(Cell(problem=problem)) for groups in processes for name in groups}
     found: dict[str, Any] = {}
     for groups in processes:
-        found |= run_pytest(python, groups, {"PYSPARK_PYTHON": str(python)})
+        found |= run_pytest(python, groups, {"PYSPARK_PYTHON": str(python), **variables})
     return found
 
 
@@ -288,7 +318,8 @@ _SPARK = """\
 
 Each version has its own environment: local mode, Python {python}, against Apache Kafka 4.3.1. The tests: {links}. A
 trigger must either deliver its rows or be refused with an error that says so; a query that runs without delivering is a
-failure.
+failure. PySpark 3 cannot have `format("pykafka-sink")`: whoever asks for it is told what works. It runs with
+{arrow}; all others with the newest pyarrow and numpy.
 """
 
 
@@ -311,20 +342,35 @@ def cell_text(cell: Mapping[str, Any]) -> str:
     return "; ".join([", ".join(counts), *cell["remarks"]])
 
 
-def table(head: str, groups: Mapping[str, object], rows: Mapping[str, Any], wanted: Sequence[str]) -> list[str]:
+def table(
+    head: str,
+    groups: Mapping[str, object],
+    rows: Mapping[str, Any],
+    wanted: Sequence[str],
+    of: Callable[[str], Collection[str]] | None = None,
+) -> list[str]:
+    """`of`: the groups that a version is tried with, if not all."""
     lines = [f"| {head} | " + " | ".join(groups) + " | run on |", "|---|" + "---|" * len(groups) + "---|"]
     for version in sorted({*rows, *wanted}, key=_in_order):
         known = rows.get(version, {"cells": {}, "date": ""})
-        cells = [cell_text(known["cells"][name]) if name in known["cells"] else "not run" for name in groups]
+        cells = [_cell_of(known["cells"], name, of(version) if of else groups) for name in groups]
         lines.append(f"| {version} | " + " | ".join(cells) + f" | {known['date']} |")
     return lines
 
 
+def _cell_of(cells: Mapping[str, Any], name: str, tried: Collection[str]) -> str:
+    if name not in tried:
+        return "–"
+    return cell_text(cells[name]) if name in cells else "not run"
+
+
 def page(results: Mapping[str, Any]) -> str:
-    spark = _SPARK.format(python=results["python"], links=_links(SPARK_TESTS))
+    spark = _SPARK.format(
+        python=results["python"], links=_links(SPARK_TESTS), arrow=_list_versions(ARROW_PACKAGES_OF_3)
+    )
     parts = [_INTRODUCTION, _BROKERS.format(links=_links(BROKER_TESTS))]
     parts += [*table("Apache Kafka", BROKER_TESTS, results["kafka"], KAFKA), "", spark]
-    parts += table("PySpark", SPARK_TESTS, results["pyspark"], PYSPARK)
+    parts += table("PySpark", SPARK_TESTS, results["pyspark"], PYSPARK, spark_tests)
     extras = " and ".join(f"the extra `{name}`" for name in EXTRAS_ALONE)
     parts += ["", _OLDEST.format(python=results["python"], links=_links(OLDEST_ALL), extras=extras)]
     parts += table("Versions", OLDEST_ALL, results["oldest"], [oldest_versions()])

@@ -12,8 +12,7 @@ from typing import Any
 
 from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 
-PYARROW_MIN, PYSPARK_MIN = (18,), (4, 0)
-PYSPARK_MIN_OF_STREAMS = (4, 1)
+PYARROW_MIN, PYSPARK_MIN, PYSPARK_MIN_OF_FORMAT = (18,), (3, 4), (4, 0)
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 _ON_SPARK = "pip install 'pykafka-sink[spark]', or run this where the driver runs"
 
@@ -35,9 +34,13 @@ def versions(python: tuple[int, ...], pyarrow: str | None, pyspark: str | None) 
     if pyspark is None:
         yield warn("pyspark", "PySpark is not installed in this Python", _ON_SPARK)
     elif _numbers(pyspark) < PYSPARK_MIN:
-        yield fail("pyspark", f"PySpark {pyspark} has no data sources in Python", "use PySpark 4.1 or newer")
-    elif _numbers(pyspark) < PYSPARK_MIN_OF_STREAMS:
-        yield warn("pyspark", f"PySpark {pyspark}: batch writes work, streams do not", "use PySpark 4.1 for streams")
+        yield fail("pyspark", f"PySpark {pyspark} is too old", "use PySpark 3.4 or newer")
+    elif _numbers(pyspark) < PYSPARK_MIN_OF_FORMAT:
+        text = (
+            f"PySpark {pyspark}: kafka_sink.foreach_batch(options) and kafka_sink.write(frame, options) work, "
+            'format("pykafka-sink") needs PySpark 4.0'
+        )
+        yield ok("pyspark", text)
     else:
         yield ok("pyspark", f"PySpark {pyspark}")
 

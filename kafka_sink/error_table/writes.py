@@ -153,11 +153,13 @@ MODE_NOT_SUPPORTED = _of_spark(
     page="migration.md",
 )
 SPARK_TOO_OLD = _of_spark(
-    "PKS-1103", "PySpark is too old for streams",
-    "PySpark 4.0 has no Arrow writer for streams. Batch writes work there, also inside foreachBatch.",
-    "Use PySpark 4.1 or newer.",
-    ("streaming needs PySpark 4.1 or newer",),
-    page="compatibility.md",
+    "PKS-1103", "PySpark is too old for the format",
+    "PySpark before 4.0 has no data sources in Python that take Arrow batches, so it cannot have "
+    'format("pykafka-sink").',
+    "Write with kafka_sink.foreach_batch(options) or kafka_sink.write(frame, options), which need PySpark 3.4 or "
+    "newer; or use PySpark 4.0 or newer.",
+    ('format("pykafka-sink") needs PySpark 4.0 or newer',),
+    page="platforms.md",
 )
 INTERPRETER_WITHOUT_PACKAGE = _of_spark(
     "PKS-1104", "package missing in Spark's Python interpreter",

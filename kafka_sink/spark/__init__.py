@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 def register(spark: SparkSession) -> None:
     """Makes format("pykafka-sink") known to this session, in the thread that calls. Not needed in the main thread if
     the package is installed: see `pyspark_pykafka_sink`."""
+    from kafka_sink.spark.format_support import check_format_support
+
+    check_format_support()
     from kafka_sink.spark.datasource import KafkaSinkDataSource
 
     spark.dataSource.register(KafkaSinkDataSource)

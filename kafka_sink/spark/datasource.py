@@ -15,13 +15,18 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
-from pyspark.sql.datasource import DataSource
-
 from kafka_sink.error_table.writes import SINK_ONLY
 from kafka_sink.errors import ConfigError
 from kafka_sink.spark.first_line import explain_to_spark, missing_package_error
+from kafka_sink.spark.format_support import check_format_support
 from kafka_sink.spark.heap import HEAP
 from kafka_sink.spark.same_version import SameVersionMeta
+
+try:
+    from pyspark.sql.datasource import DataSource
+except ImportError:
+    check_format_support()
+    raise
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -75,6 +80,7 @@ def _refuse_to_read() -> NoReturn:
 
 
 def _planning() -> ModuleType:
+    check_format_support()
     try:
         _check_dependencies()
         from kafka_sink.spark import planning

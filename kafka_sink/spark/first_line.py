@@ -4,7 +4,7 @@ Spark's Python workers send the text of an exception to the JVM, by default as P
 by the message. The JVM shows that text many times (per attempt of a task, for the query, for the caller). They omit the
 traceback if SPARK_HIDE_TRACEBACK is set, which Spark does if spark.sql.execution.pyspark.udf.hideTraceback.enabled is.
 A worker ends after sending the exception, so setting the variable at the last moment does not affect other code.
-PySpark 4.1 to 4.3 read it like this. It is not set in a process that goes on, where it would change the errors of other
+PySpark 4.0 to 4.3 read it like this. It is not set in a process that goes on, where it would change the errors of other
 code, and of processes started there: a user's own one, or a worker of Spark Connect for foreachBatch.
 
 Errors that only a developer can fix keep their traceback, as do all errors of other packages. With logging at DEBUG the

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-import pyspark
 from pyspark.sql.types import StructType
 
-from kafka_sink.error_table.writes import MODE_NOT_SUPPORTED, SPARK_TOO_OLD
+from kafka_sink.error_table.writes import MODE_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
 from kafka_sink.spark.planned import plan_export, plan_query
+from kafka_sink.spark.stream_writer import StreamWriter
 from kafka_sink.spark.triggers import continuous_error, is_before_any_batch
 from kafka_sink.spark.writer import BatchWriter
-
-if TYPE_CHECKING:
-    from kafka_sink.spark.stream_writer import StreamWriter
 
 
 def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -38,13 +34,5 @@ def plan_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool
         )
     if is_before_any_batch(settings):
         raise continuous_error()
-    try:
-        from kafka_sink.spark.stream_writer import StreamWriter
-    except ImportError:
-        raise ConfigError(
-            f"streaming needs PySpark 4.1 or newer, this is {pyspark.__version__}; batch writes, also inside "
-            "foreachBatch, work here",
-            SPARK_TOO_OLD,
-        ) from None
     options, columns, sink_id, *_ = plan_query(settings, schema)
     return StreamWriter(options, columns, sink_id)

@@ -6,38 +6,38 @@ the kernel's TCP stack twice (docs/performance.md).
 Spark plans in several Python processes of one driver, and a new one may come at any time, so an empty file in the
 application's folder marks that the hint was logged. Without such a folder it is logged once per process.
 
-Assumption: a worker reached over TCP has an authentication secret in its environment, and one behind a Unix socket has
-that mode there (`pyspark/daemon.py`).
+Assumptions: a worker reached over TCP has an authentication secret in its environment, and one behind a Unix socket has
+that mode there (`pyspark/daemon.py`). A PySpark that has these sockets connects to "conn_info", a port or a path,
+an older one to "port" (`pyspark/util.py`).
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
-import pyspark
+from pyspark import util
 
 from kafka_sink.spark.files import application_folder
 
 SETTING = "spark.python.unix.domain.socket.enabled"
 NOTE = "has-told-of-sockets"
-FIRST_VERSION = (4, 1)
-_VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
 _LOGGER = logging.getLogger("kafka_sink")
 
 
 def advise_sockets() -> None:
     """Called by planning, which runs on the driver, whose log is read."""
-    if not is_reached_over_tcp(os.environ):
-        return
-    # A platform's own Spark may have any text there, and no write may fail for a hint.
-    found = _VERSION.match(pyspark.__version__)
-    if found is not None and (int(found[1]), int(found[2])) >= FIRST_VERSION:
+    if is_reached_over_tcp(os.environ) and has_unix_sockets():
         _log_once(application_folder(), os.getpid())
+
+
+def has_unix_sockets() -> bool:
+    connect = getattr(util, "local_connect_and_auth", None)
+    return connect is not None and "conn_info" in inspect.signature(connect).parameters
 
 
 def is_reached_over_tcp(environment: Mapping[str, str]) -> bool:

@@ -1,12 +1,13 @@
 """The writer of a stream: Spark creates it anew for every micro-batch and again for every commit, so it keeps no state
-between them. PySpark has the base class from 4.1 on; `planning` reports older versions."""
+between them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql import datasource
+from pyspark.sql.datasource import WriterCommitMessage
 
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.first_line import explain_to_spark
@@ -17,8 +18,17 @@ from kafka_sink.spark.writer import CommitMessage
 if TYPE_CHECKING:
     import pyarrow as pa
 
+if TYPE_CHECKING or hasattr(datasource, "DataSourceStreamArrowWriter"):
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as _ArrowStreamWriter
+else:
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 
-class StreamWriter(TaskWriter, DataSourceStreamArrowWriter):
+    class _ArrowStreamWriter(DataSourceStreamWriter, DataSourceArrowWriter):
+        """PySpark 4.0 has no name for it. But its worker gives Arrow batches to every writer that is a
+        `DataSourceArrowWriter`, and asks nothing else of it: tests/compat/test_arrow_stream.py."""
+
+
+class StreamWriter(TaskWriter, _ArrowStreamWriter):
     """Spark passes query and run only to tasks; the driver gets them from a receipt. Without receipts there is nothing
     to commit or abort."""
 

@@ -1,5 +1,5 @@
 """The continuous trigger is refused. Spark starts such a query, never calls `write`, drops the rows, and every second
-calls commit for an epoch whose messages are all None (seen on PySpark 4.1, 4.2 and 4.3).
+calls commit for an epoch whose messages are all None (seen on PySpark 4.0 to 4.3).
 
 Spark does not pass the trigger to planning. But a query writes `metadata` into its checkpoint when it starts; a
 micro-batch is written into the folder `offsets` before it is planned, and an epoch only after it has ended. So a query
@@ -46,7 +46,7 @@ def is_before_any_batch(settings: Mapping[str, str]) -> bool:
         return False
     try:
         names = os.listdir(os.path.join(path, "offsets"))
-    except FileNotFoundError:  # PySpark 4.1 creates it for the first batch
+    except FileNotFoundError:  # PySpark 4.0 and 4.1 create it for the first batch
         return True
     except OSError:
         return False

@@ -2,8 +2,8 @@
 
 Planning asks Kafka once per process and configuration. A query restarted in the same application may be planned by the
 same process, which has cached a response from before the failure, and Spark passes neither query nor run: a data source
-is created anew for each micro-batch, and the instance for commits only at the first commit (seen on PySpark 4.1, 4.2
-and 4.3). So a commit leaves a mark. If planning finds one whose commit failed or whose process is gone, it asks again,
+is created anew for each micro-batch, and the instance for commits only at the first commit (seen on PySpark 4.0 to
+4.3). So a commit leaves a mark. If planning finds one whose commit failed or whose process is gone, it asks again,
 and an open decision is finished before the first task runs. An abort leaves one as well: tasks may have failed because
 of what planning remembers, such as a limit of the brokers that was lowered since.
 

@@ -16,6 +16,7 @@ from tests.spark.parity import values, writable_topic
 from tests.spark.spark_session import PATIENCE_S
 from tools.kafka_cluster import KafkaCluster
 
+pytest.importorskip("pyspark.pipelines")
 pytest.importorskip("grpc")
 pytest.importorskip("yaml")
 

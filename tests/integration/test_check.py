@@ -314,13 +314,19 @@ def test_transactions_that_a_broker_does_not_list_are_not_taken_for_none(place: 
 
 
 def test_versions_that_are_too_old_are_named() -> None:
-    told = {each.name: each for each in versions((3, 10, 1), "14.0.2", "4.0.1")}
+    told = {each.name: each for each in versions((3, 10, 1), "14.0.2", "3.3.4")}
     assert told["python"].text == "Python 3.10.1" and told["pyarrow"].verdict == FAIL
-    assert told["pyspark"].verdict == WARN and "streams do not" in told["pyspark"].text
+    assert told["pyspark"].verdict == FAIL and told["pyspark"].advice == "use PySpark 3.4 or newer"
     assert [each.verdict for each in versions((3, 12, 0), "20.0", None)] == [OK, OK, WARN]
-    assert [each.verdict for each in versions((3, 12, 0), None, "3.5.1")] == [OK, FAIL, FAIL]
+    assert [each.verdict for each in versions((3, 12, 0), None, "4.0.1")] == [OK, FAIL, OK]
     # Those of a platform's own packages.
     assert [each.verdict for each in versions((3, 12, 0), "20-vendor", "4.3-vendor")] == [OK, OK, OK]
+
+
+def test_of_a_pyspark_without_the_format_check_says_what_works_there() -> None:
+    pyspark = list(versions((3, 10, 1), "18.0", "3.5.8"))[-1]
+    assert pyspark.verdict == OK and "kafka_sink.foreach_batch(options)" in pyspark.text
+    assert 'format("pykafka-sink") needs PySpark 4.0' in pyspark.text
 
 
 def test_sockets_are_read_from_the_defaults_that_a_new_session_would_have(tmp_path: Path) -> None:

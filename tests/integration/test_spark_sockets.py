@@ -59,25 +59,26 @@ def test_without_a_folder_of_the_application_it_is_said_once_per_process(folder:
     assert not Path(sockets.NOTE).exists()
 
 
-@pytest.mark.parametrize(
-    ("version", "count"),
-    [
-        ("4.0.1", 0),
-        ("4.1.0", 1),
-        ("4.3.0.dev1", 1),
-        ("5.0.0", 1),
-        ("4.3-vendor", 1),
-        ("4.0+vendor.1", 0),
-        ("vendor", 0),
-    ],
-)
+def connect_to_port_or_path(conn_info: object, auth_secret: object) -> None:
+    """As PySpark 4.1 and newer have it."""
+
+
+def connect_to_port(port: object, auth_secret: object) -> None:
+    """As PySpark 4.0 and older have it."""
+
+
+@pytest.mark.parametrize(("connect", "count"), [(connect_to_port_or_path, 1), (connect_to_port, 0), (None, 0)])
 def test_a_spark_that_has_no_unix_sockets_is_left_alone(
-    version: str, count: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    connect: object, count: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     sockets._log_once.cache_clear()
     monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "s")
-    monkeypatch.setattr(sockets.pyspark, "__version__", version)
+    monkeypatch.setattr(sockets.util, "local_connect_and_auth", connect)
     monkeypatch.delenv(LOCAL_FOLDERS, raising=False)
     with caplog.at_level(logging.INFO, "kafka_sink"):
         advise_sockets()
     assert [record.getMessage().count(SETTING) for record in caplog.records] == [1] * count
+
+
+def test_the_installed_pyspark_has_unix_sockets() -> None:
+    assert sockets.has_unix_sockets()

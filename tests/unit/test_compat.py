@@ -48,9 +48,9 @@ def test_what_could_not_be_run_is_no_success() -> None:
 
 
 def test_a_version_that_nobody_has_run_yet_is_in_the_table_as_such() -> None:
-    text = compat.page(NOTHING)
-    assert all(f"| {version} | not run |" in text for version in (*compat.KAFKA, *compat.PYSPARK))
-    assert f"| {compat.oldest_versions()} | not run |" in text
+    rows = {line.split(" | ")[0]: line for line in compat.page(NOTHING).splitlines()}
+    for version in (*compat.KAFKA, *compat.PYSPARK, compat.oldest_versions()):
+        assert "| not run |" in rows[f"| {version}"], version
 
 
 def test_a_failure_with_the_oldest_dependencies_counts_and_is_named() -> None:
@@ -66,7 +66,8 @@ def test_the_lower_bounds_of_the_metadata_are_what_is_installed_as_the_oldest() 
     assert needed is not None
     bounds = set(re.findall(r'"([\w-]+>=[\d.]+)"', needed[1]))
     assert {name.partition(">=")[0] for name in bounds} == {"pyarrow", "numpy", "lz4", "crc32c", "mmh3"}
-    for extra in ("SPARK", "WATCH", "PKCS12", "OTLP"):
+    bounds.add(f"pyspark>={compat.FIRST_WITH_FORMAT}")
+    for extra in ("WATCH", "PKCS12", "OTLP"):
         found = re.search(rf"^{extra} = \[(.+)\]", text, re.MULTILINE)
         assert found is not None
         bounds |= set(re.findall(r'"([\w-]+>=[\d.]+)"', found[1]))
@@ -116,9 +117,19 @@ def test_a_folder_is_a_group_of_all_its_files() -> None:
     assert (cell.passed, cell.skipped, len(cell.failed)) == (3, 1, 2)
 
 
-def test_metadata_readme_and_quick_start_ask_for_the_same_pyspark() -> None:
+def test_metadata_ask_for_the_oldest_pyspark_and_pages_for_the_oldest_with_the_format() -> None:
     found = re.search(r'SPARK = \["pyspark>=(.+)"\]', (ROOT / "setup.py").read_text())
     assert found is not None
-    text = f"PySpark {found[1]} or newer"
-    assert all(text in (ROOT / path).read_text() for path in ("README.md", "docs/quickstart.md"))
     assert compat.PYSPARK[0].startswith(f"{found[1]}.")
+    text = f"PySpark {compat.FIRST_WITH_FORMAT} or newer"
+    pages = ("README.md", "docs/quickstart.md", "docs/platforms.md", "docs/troubleshooting.md")
+    assert all(text in (ROOT / path).read_text() for path in pages)
+
+
+def test_a_pyspark_is_tried_with_the_files_of_what_it_can_have() -> None:
+    old, new = compat.spark_tests("3.5.9"), compat.spark_tests("4.0.5")
+    assert {*old, *new} == {*compat.SPARK_TESTS}
+    assert not {*old} & {*compat.FORMAT_TESTS} and not {*new} & {*compat.WITHOUT_FORMAT_TESTS}
+    assert {*compat.SECOND_DOOR_TESTS} <= {*old} & {*new}
+    text = compat.page(NOTHING)
+    assert "| 3.5.9 | – | –" in text and "| 4.0.5 | not run | not run" in text

@@ -156,7 +156,7 @@ def test_what_goes_wrong_has_its_name(name: str, monkeypatch: pytest.MonkeyPatch
     if name == "PKS-1010":
         monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
     if name == "PKS-1103":
-        monkeypatch.setitem(sys.modules, "kafka_sink.spark.stream_writer", None)
+        monkeypatch.delattr("pyspark.sql.datasource.DataSourceArrowWriter")
     if name == "PKS-1104":
         monkeypatch.setattr(datasource, "find_spec", lambda _name: None)
     with pytest.raises(KafkaSinkError) as caught:
