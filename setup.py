@@ -35,8 +35,8 @@ AWS = ["botocore>=1.34"]
 OTLP = ["opentelemetry-sdk>=1.27", "opentelemetry-exporter-otlp-proto-http>=1.27"]
 # `pykafka-sink watch` draws with it if it is installed.
 WATCH = ["rich>=13"]
-# PySpark needs it for mapInArrow, in which the second door runs its tasks. Its 4.3 warns of pandas 3.
-PANDAS = ["pandas>=2.2,<3"]
+# PySpark needs it for mapInArrow, in which the second door runs its tasks. PySpark 4.3 warns of pandas 3.
+PANDAS = ["pandas>=2.2"]
 TEST = [
     *SPARK,
     *PANDAS,

@@ -16,7 +16,7 @@ from kafka_sink.error_table.writes import COLUMN_TYPE
 from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
 from kafka_sink.records.arrays import OFFSET_TYPES, read_bytes, take_elements, valid_mask
-from kafka_sink.records.varint import Array, binary_array, largest, length_varint_sizes, smallest
+from kafka_sink.records.varint import Array, binary_array, indices_array, largest, length_varint_sizes, smallest
 
 # Offsets have 32 bits.
 BYTES_MAX = 2**31 - 1
@@ -92,7 +92,7 @@ class BytesColumn:
     def take(self, rows: Array) -> BytesColumn:
         starts, data = pa.py_buffer(np.ascontiguousarray(self.starts, np.int64)), pa.py_buffer(self.data)
         elements = pa.Array.from_buffers(pa.large_binary(), len(self), [None, starts, data])
-        taken = BytesColumn.from_arrow(take_elements(elements, pa.array(rows)))
+        taken = BytesColumn.from_arrow(take_elements(elements, indices_array(rows)))
         return BytesColumn.of(taken.data, taken.starts, self.lengths[rows])
 
     def elements(self) -> pa.Array:

@@ -23,6 +23,7 @@ from kafka_sink.records.varint import (
     Array,
     VarintField,
     binary_array,
+    bytes_array,
     constant_field,
     encode_varints,
     largest,
@@ -30,7 +31,7 @@ from kafka_sink.records.varint import (
 )
 
 LENGTH_BYTES_MAX = 5
-_EMPTY = pa.array([b""], pa.binary())
+_EMPTY = bytes_array([b""])
 # Lengths from -1 on that have their varint in a table.
 _LENGTHS_COUNT = 1 << 13
 
@@ -70,7 +71,7 @@ Piece = VarintField | Elements
 
 def constant_elements(content: bytes, row_count: int) -> Elements:
     """The same bytes in every row."""
-    return Elements(pa.array([content], pa.binary()), len(content) * row_count, is_constant=True)
+    return Elements(bytes_array([content]), len(content) * row_count, is_constant=True)
 
 
 def constant_piece(content: bytes, row_count: int) -> Piece:
@@ -109,7 +110,7 @@ _LENGTH_TABLE = _encode_lengths(np.arange(-1, _LENGTHS_COUNT - 1))
 def choice(contents: Sequence[bytes], indices: Array) -> Elements:
     """One of a few texts in each row."""
     longest = max(len(content) for content in contents)
-    return Elements(pa.array(contents, pa.binary()), longest * len(indices), indices.astype(np.int32))
+    return Elements(bytes_array(contents), longest * len(indices), indices.astype(np.int32))
 
 
 def mask_pieces(pieces: Sequence[Piece], present: Array | None) -> list[Piece]:

@@ -177,3 +177,18 @@ _TABLE_COUNTS: Array = np.asarray(_TABLE.counts)
 
 def binary_array(data: pa.Buffer, starts: Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(starts) - 1, [None, pa.py_buffer(starts), data])
+
+
+def bytes_array(contents: Sequence[bytes]) -> pa.Array:
+    """Not `pa.array`, which imports pandas, if that is installed, to see whether it was given one of its objects: half
+    a second in each new worker of Spark."""
+    starts = np.zeros(len(contents) + 1, np.int32)
+    np.cumsum([len(content) for content in contents], out=starts[1:])
+    return binary_array(pa.py_buffer(b"".join(contents)), starts)
+
+
+def indices_array(indices: Array) -> pa.Array:
+    """Not `pa.array` either."""
+    return pa.Array.from_buffers(
+        pa.int64(), len(indices), [None, pa.py_buffer(np.ascontiguousarray(indices, np.int64))]
+    )

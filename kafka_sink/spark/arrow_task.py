@@ -32,9 +32,9 @@ class ArrowTask(TaskWriter):
     def run(self, arrow_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        # Bytes and no columns: Spark passes them on as they are.
-        result = pa.array([pickle.dumps(self._write(arrow_batches))], pa.binary())
-        yield pa.RecordBatch.from_arrays([result], [RESULT])
+        from kafka_sink.records.varint import bytes_array
+
+        yield pa.RecordBatch.from_arrays([bytes_array([pickle.dumps(self._write(arrow_batches))])], [RESULT])
 
     @explain_to_spark()
     def _write(self, arrow_batches: Iterator[pa.RecordBatch]) -> TaskResult:

@@ -31,10 +31,13 @@ def write(writer: Any) -> Any:
     import pyarrow as pa
     from pyspark import TaskContext
 
+    from kafka_sink.records.varint import bytes_array
+
     context = TaskContext._getOrCreate()
     context._partitionId, context._taskAttemptId, context._localProperties = 0, 7, {}
     TaskContext._setTaskContext(context)
-    rows = pa.RecordBatch.from_arrays([pa.array([f"row {number}" for number in range(10)])], ["value"])
+    # Arrow batches come from Spark through a socket; `pa.array` would import pandas.
+    rows = pa.RecordBatch.from_arrays([bytes_array([b"row %d" % number for number in range(10)])], ["value"])
     return writer, [writer.write(iter([rows]))]
 
 

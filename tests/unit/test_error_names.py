@@ -260,6 +260,7 @@ def test_spark_gets_no_traceback_of_what_a_user_can_mend(monkeypatch: pytest.Mon
     # Not set here: this process is no worker, and may start workers.
     assert HIDE_TRACEBACK not in os.environ
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec("pyspark.daemon", None))
+    monkeypatch.setattr(sys, "argv", ["daemon.py"])
     with pytest.raises(LocalProtocolError, match=r"^PKS-5006 ") as bug, explain_to_spark():
         raise LocalProtocolError("a bug")
     assert isinstance(bug.value.__cause__, LocalProtocolError) and bug.value.name == "PKS-5006"
