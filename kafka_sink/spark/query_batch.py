@@ -67,12 +67,14 @@ def properties_of_thread(session: Any) -> tuple[str, str, str]:
 
 def _id_in_checkpoint(location: str | None) -> str | None:
     """Spark writes it there when it starts the query. Only in a folder that this process can read."""
-    parts = urlsplit((location or "").strip())
-    if parts.scheme not in ("", "file") or not parts.path:
-        return None
+    text = (location or "").strip()
     with suppress(OSError, ValueError, KeyError, TypeError):
-        path = unquote(parts.path) if parts.scheme else (location or "").strip()
-        return str(json.loads(Path(path, "metadata").read_text())["id"])
+        parts = urlsplit(text)
+        if parts.scheme not in ("", "file") or not parts.path:
+            return None
+        path = unquote(parts.path) if parts.scheme else text
+        found = json.loads(Path(path, "metadata").read_text(encoding="utf-8"))["id"]
+        return found if isinstance(found, str) else None
     return None
 
 
