@@ -1,12 +1,17 @@
-"""A stream moves from `format("pykafka-sink")` to `kafka_sink.foreach_batch` and back: one checkpoint, one ledger."""
+"""`format("pykafka-sink")` and the functions beside each other: a stream moves from one to the other and back, with one
+checkpoint and one ledger; options do the same in both."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 import kafka_sink
-from tests.spark.parity import Folder, start, values, writable_topic
+from tests.spark.parity import Folder, append, records, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
 from tests.spark.test_foreach_batch import forget_commit
 from tests.spark.test_second_door import options, run
@@ -60,3 +65,39 @@ def test_under_another_sink_id_the_other_door_is_refused_and_says_how_to_go_on(
     assert values(kafka_4, topic_name) == [b"a"]
     run(folder.read(), kafka_sink.foreach_batch(options(kafka_4, topic_name, sink_id=first)), checkpoint)
     assert values(kafka_4, topic_name) == [b"a", b"b"]
+
+
+def test_dead_letters_figures_and_lineage_events_are_the_same(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path
+) -> None:
+    rows = spark.range(0, 20, 1, 2).selectExpr(
+        "CAST(id AS STRING) AS key", "concat('row ', id) AS value", "IF(id % 10 = 3, 99, 0) AS partition"
+    )
+    found: dict[str, Any] = {}
+    for door in ("format", "function"):
+        topic = writable_topic(kafka_4, f"{topic_name}-{door}")
+        letters = writable_topic(kafka_4, f"{topic}-letters", partitions=1)
+        name, lineage = f"{topic_name[-50:].lstrip('-')}-{door}", tmp_path / door
+        given = {
+            "record_errors": "dead-letter", "dead_letter_topic": letters, "metrics_enabled": "true",
+            "lineage_file": str(lineage), "lineage_job": "job", "sink_id": name, "batch_id": "day",
+        }  # fmt: skip
+        if door == "format":
+            append(rows, kafka_4, topic=topic, **given)
+        else:
+            summary = kafka_sink.write(rows, options(kafka_4, topic, **given))
+            assert summary.left_out == {"no such partition": 2}
+        figures = kafka_sink.sink_metrics(spark).of(name)
+        events = [json.loads(line) for line in lineage.read_text().splitlines()]
+        found[door] = {
+            "rows": [(each.key, each.value, each.headers) for each in records(kafka_4, topic)],
+            "letters": sorted(
+                (each.key, each.value, [name for name, _ in each.headers]) for each in records(kafka_4, letters)
+            ),
+            "figures": [figures.value(each) for each in ("rows", "batches", "tasks", "dead_letters", "transactions")],
+            "events": [(each["eventType"], each["job"]["name"], sorted(each["run"]["facets"])) for each in events],
+        }
+    assert found["function"] == found["format"]
+    assert found["format"]["figures"][:4] == [20, 1, 2, 2]
+    assert len(found["format"]["rows"]) == 18 and len(found["format"]["letters"]) == 2
+    assert [each[0] for each in found["format"]["events"]] == ["START", "COMPLETE"]
