@@ -90,9 +90,9 @@ def test_dead_letters_figures_and_lineage_events_are_the_same(
         figures = kafka_sink.sink_metrics(spark).of(name)
         events = [json.loads(line) for line in lineage.read_text().splitlines()]
         found[door] = {
-            "rows": [(each.key, each.value, each.headers) for each in records(kafka_4, topic)],
+            "rows": sorted((each.key, each.value, each.headers) for each in records(kafka_4, topic)),
             "letters": sorted(
-                (each.key, each.value, [name for name, _ in each.headers]) for each in records(kafka_4, letters)
+                (each.key, each.value, [header for header, _ in each.headers]) for each in records(kafka_4, letters)
             ),
             "figures": [figures.value(each) for each in ("rows", "batches", "tasks", "dead_letters", "transactions")],
             "events": [(each["eventType"], each["job"]["name"], sorted(each["run"]["facets"])) for each in events],

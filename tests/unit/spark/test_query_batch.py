@@ -67,8 +67,9 @@ def test_the_option_beats_what_the_thread_says_and_keeps_its_run_only_for_the_sa
 
 @pytest.mark.parametrize("form", ["{}", " {}/ ", "file:{}", "file://{}", "file://localhost{}"])
 def test_the_checkpoint_names_the_query_in_every_spelling_of_a_local_folder(tmp_path: Path, form: str) -> None:
-    location = checkpoint_with(tmp_path / "c", b'{"id":"%s"}' % QUERY.encode())
-    assert query_of_batch(frame(), 0, None, form.format(location)) == (QUERY, "")
+    for name in ("c", "a b", "a%20b", "a#b?c=d", "ö"):
+        location = checkpoint_with(tmp_path / name, b'{"id":"%s"}' % name.encode())
+        assert query_of_batch(frame(), 0, None, form.format(location)) == (name, "")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_metadata_without_a_query_id_are_no_checkpoint(tmp_path: Path, metadata:
 
 @pytest.mark.parametrize(
     "location",
-    [None, "", "s3://bucket{}", "s3a://bucket{}", "hdfs:{}", "dbfs:{}", "file:", "file://[{}", "\0{}", "{}/metadata"],
+    [None, "", "s3://bucket{}", "s3a://bucket{}", "hdfs:{}", "dbfs:{}", "file:", "file://", "c", "\0{}", "{}/metadata"],
 )
 def test_a_location_that_is_no_local_folder_names_no_query(tmp_path: Path, location: str | None) -> None:
     """Not even if there is a local folder with its path."""
