@@ -6,12 +6,20 @@ import argparse
 import sys
 from collections.abc import Mapping
 
-from job_arguments import FORMAT, add_sink_arguments, add_source_arguments, select_columns, sink_options, source_options
+from job_arguments import (
+    FORMAT,
+    add_sink_arguments,
+    add_source_arguments,
+    register_format,
+    select_columns,
+    sink_options,
+    source_options,
+)
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
 
-from kafka_sink.spark import register
+from kafka_sink import KafkaSinkError, write
 
 EXAMPLES = """\
 examples:
@@ -66,6 +74,18 @@ def source(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
     return reader.load()
 
 
+def export(frame: DataFrame, options: Mapping[str, str], *, has_format: bool) -> int:
+    """The rows that were passed to the sink."""
+    counted = Observation()
+    frame = frame.observe(counted, count(lit(1)).alias("rows"))
+    if has_format:
+        frame.write.format(FORMAT).mode("append").options(**options).save()
+    else:
+        write(frame, options)
+    rows: int = counted.get["rows"]
+    return rows
+
+
 def result_text(rows: int, options: Mapping[str, str]) -> str:
     """`rows` were passed to the sink. How many of them record.errors left out is known to the driver's log alone."""
     named = {name.lower(): value.strip().lower() for name, value in options.items()}
@@ -76,13 +96,11 @@ def result_text(rows: int, options: Mapping[str, str]) -> str:
 def main() -> int:
     given = arguments()
     spark = SparkSession.builder.getOrCreate()
-    register(spark)
+    has_format = register_format(spark)
     try:
-        counted = Observation()
-        frame = select_columns(source(spark, given), given.select).observe(counted, count(lit(1)).alias("rows"))
-        frame.write.format(FORMAT).mode("append").options(**sink_options(given)).save()
-        rows = counted.get["rows"]
-    except PySparkException as error:
+        frame = select_columns(source(spark, given), given.select)
+        rows = export(frame, sink_options(given), has_format=has_format)
+    except (PySparkException, KafkaSinkError) as error:
         print(f"export_to_kafka: {error}", file=sys.stderr)
         return 1
     finally:

@@ -9,9 +9,21 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+
+from kafka_sink import ConfigError
+from kafka_sink.spark import register
 
 FORMAT = "pykafka-sink"
+
+
+def register_format(spark: SparkSession) -> bool:
+    """False: this PySpark has no formats in Python (before 4.0). The functions of the package write there."""
+    try:
+        register(spark)
+    except (ConfigError, ImportError):
+        return False
+    return True
 
 
 def parse_pair(text: str) -> tuple[str, str]:

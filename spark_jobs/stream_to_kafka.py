@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
+from typing import Any
 
-from job_arguments import FORMAT, add_sink_arguments, add_source_arguments, select_columns, sink_options, source_options
+from job_arguments import (
+    FORMAT,
+    add_sink_arguments,
+    add_source_arguments,
+    register_format,
+    select_columns,
+    sink_options,
+    source_options,
+)
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kafka_sink.spark import register
+from kafka_sink import KafkaSinkError, foreach_batch
 
 PROGRESS_S = 5
 
@@ -62,12 +72,16 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
-def start(spark: SparkSession, given: argparse.Namespace) -> StreamingQuery:
+def start(spark: SparkSession, given: argparse.Namespace, *, has_format: bool) -> StreamingQuery:
     reader = spark.readStream.format(given.format).options(**source_options(given))
     if given.schema:
         reader = reader.schema(given.schema)
-    writer = select_columns(reader.load(), given.select).writeStream.format(FORMAT).options(**sink_options(given))
-    writer = writer.option("checkpointLocation", given.checkpoint)
+    writer = select_columns(reader.load(), given.select).writeStream.option("checkpointLocation", given.checkpoint)
+    if has_format:
+        writer = writer.format(FORMAT).options(**sink_options(given))
+    else:
+        # With the location the sink has the name that the format would give it.
+        writer = writer.foreachBatch(foreach_batch({"checkpointLocation": given.checkpoint, **sink_options(given)}))
     if given.name:
         writer = writer.queryName(given.name)
     if given.once:
@@ -82,20 +96,27 @@ def follow(query: StreamingQuery) -> None:
     is_over, told = False, -1
     while not is_over:
         is_over = bool(query.awaitTermination(PROGRESS_S))
-        rows = [each for each in query.recentProgress if each.batchId > told and each.sink.numOutputRows > 0]
-        if rows:
-            told = rows[-1].batchId
-            count = sum(each.sink.numOutputRows for each in rows)
-            print(f"micro-batches {rows[0].batchId} to {told}: {count:,} rows", flush=True)
+        # Before PySpark 4.0 they are plain dictionaries.
+        batches: list[Mapping[str, Any]] = [each for each in query.recentProgress if each["batchId"] > told]
+        counts = {each["batchId"]: rows_of(each) for each in batches if rows_of(each) > 0}
+        if counts:
+            told = max(counts)
+            print(f"micro-batches {min(counts)} to {told}: {sum(counts.values()):,} rows", flush=True)
+
+
+def rows_of(progress: Mapping[str, Any]) -> int:
+    """What foreachBatch has written Spark does not know: -1. This job writes each row that it reads."""
+    written: int = progress["sink"]["numOutputRows"]
+    return written if written >= 0 else int(progress["numInputRows"])
 
 
 def main() -> int:
     given = arguments()
     spark = SparkSession.builder.getOrCreate()
-    register(spark)
+    has_format = register_format(spark)
     try:
-        follow(start(spark, given))
-    except PySparkException as error:
+        follow(start(spark, given, has_format=has_format))
+    except (PySparkException, KafkaSinkError) as error:
         print(f"stream_to_kafka: {error}", file=sys.stderr)
         return 1
     finally:

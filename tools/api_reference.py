@@ -36,7 +36,11 @@ ProducerFenced RemoteProtocolError TransactionAborted TransactionError Transport
 
 # Title, introduction and names of each group. A test fails if a public name is in no group.
 _GROUPS = (
-    ("Spark", "", "register"),
+    (
+        "Spark",
+        "How the functions are used: [guides/second-door.md](guides/second-door.md).",
+        "register foreach_batch write write_batch WriteSummary",
+    ),
     ("Operations", "[check.md](check.md), [metrics.md](metrics.md).", "check CheckReport sink_metrics SinkMetrics"),
     ("Producer", "How it is used: [producer.md](producer.md).", "Producer parse_producer_options ProducerOptions"),
     ("Results", "", "RecordFuture RecordMetadata ArrowFuture ArrowMetadata PartitionRange"),

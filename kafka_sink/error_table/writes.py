@@ -147,9 +147,10 @@ SINK_ONLY = _of_spark(
 )
 MODE_NOT_SUPPORTED = _of_spark(
     "PKS-1102", "mode not supported",
-    "The sink can only append to a topic. Overwrite and the complete mode of streams are not supported.",
-    'Batch: mode("append"). Streams: outputMode("append"), or foreachBatch for the rows that changed.',
-    ('mode("overwrite") is not supported', 'outputMode("complete") is not supported'),
+    "The format can only append to a topic: neither overwrite nor the complete mode of streams. A stream is no batch "
+    "for kafka_sink.write and write_batch.",
+    'Batch: mode("append"). Streams: outputMode("append"), or kafka_sink.foreach_batch, which takes every mode.',
+    ('mode("overwrite") is not supported', 'outputMode("complete") is not supported', "this frame is a stream"),
     page="migration.md",
 )
 SPARK_TOO_OLD = _of_spark(

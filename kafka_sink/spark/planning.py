@@ -29,7 +29,7 @@ def plan_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool
     if overwrite:
         raise ConfigError(
             'outputMode("complete") is not supported: it means to replace the whole topic at every batch. Use '
-            'outputMode("append"), or foreachBatch for the rows that changed',
+            'outputMode("append"), or .foreachBatch(kafka_sink.foreach_batch(options)), which takes every mode',
             MODE_NOT_SUPPORTED,
         )
     if is_before_any_batch(settings):

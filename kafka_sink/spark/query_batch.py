@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import uuid
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote, urlsplit
 
 from kafka_sink.error_table.writes import BATCH_UNNAMED
 from kafka_sink.errors import ConfigError
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RUNS_MAX = 1024
+# As Hadoop's Path reads it: nothing in the path is decoded, and # and ? are letters.
+_LOCATION = re.compile(r"(?:(?P<scheme>[^/:]+):)?(?://[^/]*)?(?P<path>.+)", re.DOTALL)
 
 
 class QueryBatch(NamedTuple):
@@ -67,12 +69,12 @@ def properties_of_thread(session: Any) -> tuple[str, str, str]:
 
 def _id_in_checkpoint(location: str | None) -> str | None:
     """Spark writes it there when it starts the query. Only in a folder that this process can read."""
-    parts = urlsplit((location or "").strip())
-    if parts.scheme not in ("", "file") or not parts.path:
+    match = _LOCATION.fullmatch((location or "").strip())
+    if match is None or (match["scheme"] or "file").lower() != "file":
         return None
     with suppress(OSError, ValueError, KeyError, TypeError):
-        path = unquote(parts.path) if parts.scheme else (location or "").strip()
-        return str(json.loads(Path(path, "metadata").read_text())["id"])
+        found = json.loads(Path(match["path"], "metadata").read_text(encoding="utf-8"))["id"]
+        return found if isinstance(found, str) else None
     return None
 
 

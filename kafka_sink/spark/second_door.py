@@ -63,8 +63,9 @@ _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class WriteSummary:
-    """A delivered write. `left_out` has rows that were not sent, by reason. `is_repeated`: an earlier run had delivered
-    it, and what this one wrote again was aborted, so there are no `partitions`."""
+    """A delivered write. `left_out` counts rows that could not be sent, by reason; `rows` has them as well if they are
+    dead letters. `is_repeated`: an earlier run had delivered it, and what this one wrote again was aborted, so there
+    are no `partitions`."""
 
     rows: int
     bytes: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,13 @@ def test_another_version_is_refused_with_both_versions_and_folders_and_nothing_i
     here = re.escape(str(Path(same_version.__file__).parents[1]))
     said = rf"planned by pykafka-sink {VERSION} in {here}, .* pykafka-sink 0\.9\.9 in /opt/image/kafka_sink"
     assert re.search(said, str(caught.value))
+
+
+@pytest.mark.parametrize("missing", ["a_package_of_the_driver", "kafka_sink.of_a_newer_release"])
+def test_an_interpreter_without_a_package_of_the_writer_is_named_with_what_it_lacks(missing: str) -> None:
+    pickled = f"c{missing}\nWriter\n.".encode()
+    with pytest.raises(ConfigError, match=f"No module named '{missing}'") as caught:
+        same_version.unpickle(VERSION, same_version.FOLDER, pickled)
+    assert caught.value.name == "PKS-1104"
+    assert f"Spark runs {sys.executable}, where pykafka-sink cannot be loaded" in str(caught.value)
+    assert "Data: " in str(caught.value)

@@ -1,0 +1,156 @@
+"""Which query a micro-batch belongs to, from what Spark's objects say: the thread, an option, the checkpoint, the
+session. And the runs of a process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.spark import query_batch
+from kafka_sink.spark.query_batch import QueryBatch, Runs, query_of_batch
+
+QUERY = "6f3c8f6a-1d52-4c0e-9d0b-5c8f7f6f4a11"
+RUN = "11111111-2222-4333-8444-555555555555"
+PROPERTIES = {"sql.streaming.queryId": QUERY, "streaming.sql.batchId": "7", "spark.jobGroup.id": RUN}
+A, B = QueryBatch("a"), QueryBatch("b")
+
+
+class ConnectSession(SimpleNamespace):
+    """Has no context at all."""
+
+
+ConnectSession.__module__ = "pyspark.sql.connect.session"
+
+
+def frame(properties: Mapping[str, str] | None = None, queries: tuple[str, ...] = (), *, connect: bool = False) -> Any:
+    active = [SimpleNamespace(id=each) for each in queries]
+    if connect:
+        return SimpleNamespace(sparkSession=ConnectSession(streams=SimpleNamespace(active=active)))
+    context = SimpleNamespace(getLocalProperty=(properties or {}).get)
+    return SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context, streams=SimpleNamespace(active=active)))
+
+
+def checkpoint_with(folder: Path, metadata: bytes) -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / "metadata").write_bytes(metadata)
+    return str(folder)
+
+
+# ---- the thread that Spark calls ----
+
+
+def test_in_the_thread_of_spark_the_properties_name_query_and_run() -> None:
+    assert query_of_batch(frame(PROPERTIES), 7, None, "/nowhere") == (QUERY, RUN)
+
+
+def test_another_number_than_that_of_the_micro_batch_is_refused() -> None:
+    with pytest.raises(ConfigError, match="batch_id=8 is not that of this micro-batch, which is 7") as caught:
+        query_of_batch(frame(PROPERTIES), 8, None, None)
+    assert caught.value.name == "PKS-1107"
+
+
+def test_the_option_beats_what_the_thread_says_and_keeps_its_run_only_for_the_same_query() -> None:
+    assert query_of_batch(frame(PROPERTIES), 8, "chosen", None) == ("chosen", "")
+    assert query_of_batch(frame(PROPERTIES), 7, QUERY, None) == (QUERY, RUN)
+    assert query_of_batch(frame(connect=True), 7, "chosen", None) == ("chosen", "")
+
+
+# ---- the checkpoint ----
+
+
+@pytest.mark.parametrize("form", ["{}", " {}/ ", "file:{}", "file://{}", "file://localhost{}"])
+def test_the_checkpoint_names_the_query_in_every_spelling_of_a_local_folder(tmp_path: Path, form: str) -> None:
+    for name in ("c", "a b", "a%20b", "a#b?c=d", "ö"):
+        location = checkpoint_with(tmp_path / name, b'{"id":"%s"}' % name.encode())
+        assert query_of_batch(frame(), 0, None, form.format(location)) == (name, "")
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [b"", b"{", b"null", b"[]", b"7", b'"id"', b"{}", b'{"id":null}', b'{"id":7}', b'{"id":""}', b"\xff\xfe{"],
+)
+def test_metadata_without_a_query_id_are_no_checkpoint(tmp_path: Path, metadata: bytes) -> None:
+    with pytest.raises(ConfigError, match="the query of batch 3 is not known"):
+        query_of_batch(frame(), 3, None, checkpoint_with(tmp_path / "c", metadata))
+
+
+@pytest.mark.parametrize(
+    "location",
+    [None, "", "s3://bucket{}", "s3a://bucket{}", "hdfs:{}", "dbfs:{}", "file:", "file://", "c", "\0{}", "{}/metadata"],
+)
+def test_a_location_that_is_no_local_folder_names_no_query(tmp_path: Path, location: str | None) -> None:
+    """Not even if there is a local folder with its path."""
+    path = checkpoint_with(tmp_path / "c", b'{"id":"%s"}' % QUERY.encode())
+    with pytest.raises(ConfigError, match=r"Set the option query\.id"):
+        query_of_batch(frame(), 0, None, location and location.format(path))
+
+
+def test_a_folder_that_is_not_there_or_has_no_metadata_names_no_query(tmp_path: Path) -> None:
+    for location in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(ConfigError, match="or checkpointLocation, if this process can read it") as caught:
+            query_of_batch(frame(), 0, None, str(location))
+        assert caught.value.name == "PKS-1107"
+
+
+# ---- the session ----
+
+
+def test_the_only_query_of_a_session_is_that_of_the_batch_and_of_several_none_is_chosen() -> None:
+    """A session of Connect gives ids as text, a classic one may give UUIDs."""
+    assert query_of_batch(frame(connect=True, queries=(QUERY,)), 0, None, None) == (QUERY, "")
+    assert query_of_batch(frame(queries=(UUID(QUERY),)), 0, None, None) == (QUERY, "")  # type: ignore[arg-type]
+    for queries in ((), (QUERY, "another")):
+        with pytest.raises(ConfigError, match="the query of batch 0 is not known: over Spark Connect"):
+            query_of_batch(frame(connect=True, queries=queries), 0, None, None)
+
+
+def test_the_checkpoint_beats_the_only_query_of_the_session(tmp_path: Path) -> None:
+    location = checkpoint_with(tmp_path / "c", b'{"id":"of-the-checkpoint"}')
+    assert query_of_batch(frame(connect=True, queries=(QUERY,)), 0, None, location).query_id == "of-the-checkpoint"
+
+
+# ---- runs ----
+
+
+def test_a_query_has_one_run_per_sink_until_a_batch_fails() -> None:
+    runs = Runs()
+    first = runs.of("sink", A)
+    assert runs.of("sink", A) == first
+    others = {runs.of("sink", B), runs.of("other", A), runs.of(None, A), runs.of("sink", QueryBatch("a", RUN))}
+    assert len(others - {first}) == 4
+    runs.end("sink", A)
+    assert runs.of("sink", A) not in {first, *others}
+    assert runs.of("sink", B) in others
+    runs.end("sink", QueryBatch("never begun"))
+
+
+def test_a_forked_child_has_runs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs()
+    of_parent = runs.of("sink", A)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: -1)
+        of_child = runs.of("sink", A)
+        assert of_child != of_parent and runs.of("sink", A) == of_child
+        runs.end("sink", A)
+    assert runs.of("sink", A) == of_parent
+    runs.forget()
+    assert runs.of("sink", A) != of_parent
+
+
+def test_the_run_that_was_not_used_for_longest_is_forgotten_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query whose run is forgotten goes on in a new one, as after a restart."""
+    monkeypatch.setattr(query_batch, "RUNS_MAX", 3)
+    runs = Runs()
+    names = [QueryBatch(str(number)) for number in range(4)]
+    first, second, third = (runs.of("sink", each) for each in names[:3])
+    assert runs.of("sink", names[0]) == first
+    runs.of("sink", names[3])
+    assert [runs.of("sink", each) for each in (names[0], names[2])] == [first, third]
+    assert runs.of("sink", names[1]) != second

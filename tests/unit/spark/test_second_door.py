@@ -1,0 +1,75 @@
+"""What a write of the caller's own process does before and after Spark's part: options as text, the summary."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+import kafka_sink
+from kafka_sink.errors import ConfigError
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition
+from kafka_sink.exactly_once.session import Conclusion
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.spark.driver import FinishedBatch
+from kafka_sink.spark.second_door import WriteSummary, _settings, _summarize
+
+KEY = BatchKey("q", 7)
+RECEIPTS = [
+    TaskReceipt(KEY, "run", 0, 11, written=(WrittenPartition("t", 0, 2, 5, 6),), row_count=2, bytes=20),
+    TaskReceipt(KEY, "run", 1, 12, written=(WrittenPartition("t", 0, 1, 7, 7),), row_count=1, bytes=10),
+    TaskReceipt(KEY, "run", 2, 13, record_errors={"null topic": 4}),
+]
+
+
+def finished() -> FinishedBatch:
+    options = parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
+    return FinishedBatch(options, "sink", KEY, "run", RECEIPTS)
+
+
+def test_values_become_text_as_those_of_spark_s_option_do() -> None:
+    given = {"topic": "t", "topic.create": True, "compress": False, "kafka.linger.ms": 5, "share": 0.5}
+    assert _settings(given) == {
+        "topic": "t",
+        "topic.create": "true",
+        "compress": "false",
+        "kafka.linger.ms": "5",
+        "share": "0.5",
+    }
+
+
+def test_options_without_a_value_are_all_named() -> None:
+    with pytest.raises(ConfigError, match=r"these options have no value \(None\): a, b$"):
+        kafka_sink.foreach_batch({"b": None, "topic": "t", "a": None})
+
+
+def test_a_function_of_foreach_batch_keeps_the_options_it_was_given_and_shows_none_but_the_topic() -> None:
+    options = {"topic": "events", "kafka.sasl.password": "hush"}
+    function = kafka_sink.foreach_batch(options)
+    options["topic"] = "changed"
+    assert repr(function) == "<kafka_sink.foreach_batch to events>"
+    assert repr(kafka_sink.foreach_batch({})) == "<kafka_sink.foreach_batch to the topics of the rows>"
+
+
+@pytest.mark.parametrize("conclusion", [Conclusion.DELIVERED, Conclusion.RECOVERED])
+def test_a_summary_counts_rows_tasks_and_what_was_left_out(conclusion: Conclusion) -> None:
+    assert _summarize(finished(), conclusion) == WriteSummary(
+        rows=3,
+        bytes=30,
+        tasks=3,
+        partitions=(WrittenPartition("t", 0, 3, 5, 7),),
+        left_out={"null topic": 4},
+        is_repeated=False,
+    )
+
+
+def test_the_summary_of_a_repeated_batch_has_its_rows_and_no_offsets_of_what_was_aborted() -> None:
+    summary = _summarize(finished(), Conclusion.ALREADY_DELIVERED)
+    assert (summary.rows, summary.tasks, summary.is_repeated, summary.partitions) == (3, 3, True, ())
+
+
+@pytest.mark.parametrize("call", [kafka_sink.write, lambda frame, options: kafka_sink.write_batch(frame, 0, options)])
+def test_a_stream_is_sent_to_foreach_batch_before_anything_else_is_looked_at(call: object) -> None:
+    with pytest.raises(ConfigError, match=r"this frame is a stream(?s:.*)Data: ") as caught:
+        call(SimpleNamespace(isStreaming=True), {"unknown": 1})  # type: ignore[operator]
+    assert caught.value.name == "PKS-1102"
