@@ -12,6 +12,7 @@ import pytest
 
 import kafka_sink
 from tests.spark.parity import OURS, append, values, writable_topic
+from tests.spark.process_facts import Facts, facts_in, writer_of_facts
 from tools.kafka_cluster import KafkaCluster
 
 pytest.importorskip("grpc")
@@ -88,6 +89,37 @@ def test_foreach_batch_with_bare_numbers_is_refused_before_anything_is_sent(
         run_foreach_batch(rows, tmp_path / "checkpoint", kafka_4, topic_name, **{"sink.id": topic_name})
     assert "set the option query.id" in str(caught.value)
     assert values(kafka_4, topic_name) == []
+
+
+def test_the_worker_of_foreach_batch_is_sparks_but_does_not_end_with_an_exception(
+    connected: Any, tmp_path: Path
+) -> None:
+    """It lives as long as the query, and the user's function may catch what the sink raises."""
+    seen = tmp_path / "seen"
+    rows, named = stream_of(connected, tmp_path / "source"), {}
+    exec(writer_of_facts(seen), named)  # by value, as a notebook's function is
+    tell = named["tell"]
+
+    def look(rows: Any, batch_id: int) -> None:
+        import os
+
+        from kafka_sink.errors import ConfigError
+        from kafka_sink.spark.first_line import HIDE_TRACEBACK, explain_to_spark
+
+        try:
+            with explain_to_spark():
+                raise ConfigError("caught by the user's function")
+        except ConfigError:
+            tell("with traceback" if HIDE_TRACEBACK not in os.environ else "without")
+
+    writer = rows.writeStream.foreachBatch(look).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    assert writer.trigger(availableNow=True).start().awaitTermination(600)
+    ((place, facts),) = facts_in(seen).items()
+    (found,) = facts
+    assert found == Facts(is_sparks=True, ends=False, folder=found.folder, handlers=1)
+    # A folder that Spark deletes with the application, and not one that an operator has set for all of them.
+    assert found.folder is not None and Path(found.folder).parent.name.startswith("blockmgr-")
+    assert place == "with traceback"
 
 
 def test_foreach_batch_under_a_new_checkpoint_is_another_query_if_it_says_so_and_no_repetition(

@@ -1,0 +1,128 @@
+"""What kind of process the sink believes to be in, asked in real ones: the user's driver process and its children,
+Spark's workers of tasks, and those that plan and commit. tests/compat/test_connect.py asks in one of Spark Connect."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.spark.conftest import require_java
+from tests.spark.process_facts import Facts, facts_in, writer_of_facts
+
+ROOT = Path(__file__).parents[2]
+JOB = """
+import os, sys, time
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+from kafka_sink.metrics.notebook import application_folder_of
+
+__FACTS__
+
+class Asking(DataSource):
+    @classmethod
+    def name(cls):
+        return "asking"
+
+    def writer(self, schema, overwrite):
+        tell("planning")
+        return Writer()
+
+    def streamWriter(self, schema, overwrite):
+        tell("planning")
+        return StreamWriter()
+
+class Writer(DataSourceWriter):
+    def write(self, rows):
+        tell("task")
+        return WriterCommitMessage()
+
+    def commit(self, messages):
+        tell("commit")
+
+class StreamWriter(DataSourceStreamWriter):
+    def write(self, rows):
+        tell("task")
+        return WriterCommitMessage()
+
+    def commit(self, messages, batch_id):
+        tell("commit")
+
+def in_child(place):
+    child = os.fork()
+    if child == 0:
+        tell(place)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+def ask(rows):
+    tell("task")
+    return rows
+
+os.environ["SPARK_LOCAL_DIRS"] = os.path.dirname(SEEN)  # an operator's setting for all applications
+tell("before")
+spark = SparkSession.builder.getOrCreate()
+in_child("uninformed child")
+tell("driver")
+in_child("child")
+print("folder", application_folder_of(spark))
+spark.range(0, 4, 1, 2).mapInArrow(ask, "id long").collect()
+spark.dataSource.register(Asking)
+spark.range(0, 4, 1, 2).write.format("asking").mode("append").save()
+rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "1").load().writeStream.format("asking")
+query = rows.option("checkpointLocation", os.path.dirname(SEEN) + "/checkpoint").start()
+while query.lastProgress is None:
+    time.sleep(0.1)
+query.stop()
+spark.stop()
+tell("after")
+spark = SparkSession.builder.getOrCreate()
+print("folder", application_folder_of(spark))
+tell("again")
+"""
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        pytest.param({"spark.python.unix.domain.socket.enabled": "true"}, marks=pytest.mark.slow),
+        pytest.param({"spark.python.use.daemon": "false"}, marks=pytest.mark.slow),
+    ],
+    ids=["tcp", "unix", "without-daemon"],
+)
+def test_each_process_of_an_application_knows_what_it_is(settings: dict[str, str], tmp_path: Path) -> None:
+    require_java()
+    seen = tmp_path / "seen"
+    settings = {**settings, "spark.master": "local[2]", "spark.ui.enabled": "false"}
+    arguments = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("SPARK_")},
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_SUBMIT_ARGS": " ".join([*arguments, "pyspark-shell"]),
+    }
+    job = JOB.replace("__FACTS__", writer_of_facts(seen))
+    run = subprocess.run([sys.executable, "-c", job], env=environment, capture_output=True, text=True, timeout=600)
+    assert run.returncode == 0, run.stderr[-5_000:]
+    first, second = [line.removeprefix("folder ") for line in run.stdout.splitlines() if line.startswith("folder ")]
+    found = facts_in(seen)
+    users = Facts(is_sparks=False, ends=False, folder=None, handlers=0)
+    in_driver = users._replace(folder=first)
+    assert found == {
+        "before": {users},
+        # Nobody had asked for the folder before the fork, and a child must not use its parent's way to the JVM.
+        "uninformed child": {users},
+        "driver": {in_driver},
+        "child": {in_driver},
+        "task": {Facts(is_sparks=True, ends=True, folder=first, handlers=1)},
+        "planning": {Facts(is_sparks=True, ends=True, folder=first, handlers=1)},
+        "commit": {Facts(is_sparks=True, ends=True, folder=first, handlers=1)},
+        "after": {users},
+        "again": {users._replace(folder=second)},
+    }
+    assert second != first
