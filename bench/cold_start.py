@@ -1,11 +1,12 @@
 """The first write of a fresh application: `python -m bench.cold_start [--rounds N]`.
 
-Each measurement starts a new Spark application that writes a thousand rows to our sink, to Spark's own, or to the null
-sink. The null sink is a Python sink that discards its rows. Its time is Spark's cost for any sink in Python: Spark
-looks up, creates, plans, runs and commits such a sink in one Python process each. The application writes twice;
-applications alternate. The time starts when the session is ready and ends when `save()` returns. The Python processes
-start one after the other, and their start times show the steps of the first write. The page also has the time that a
-Python worker needs to import the sink, in addition to the imports of Spark's own worker.
+Each measurement starts a new Spark application that writes a thousand rows to our sink, by the format or through the
+second door, to Spark's own, or to the null sink. The null sink is a Python sink that discards its rows. Its time is
+Spark's cost for any format in Python: Spark looks up, creates, plans, runs and commits such a sink in one Python process
+each. The application writes twice; applications alternate. The time starts when the session is ready and ends when
+`save()` or `write()` returns. The Python processes start one after the other, and their start times show the steps of
+the first write. The page also has the time that a Python worker needs to import the sink, in addition to the imports of
+Spark's own worker.
 """
 
 from __future__ import annotations
@@ -25,8 +26,15 @@ from tools.kafka_cluster import KafkaCluster
 from tools.spark_jars import java_sink_jars
 
 _ROOT = Path(__file__).parent.parent
-SINKS: Mapping[str, str] = {"ours, exactly once": "pykafka-sink", "Spark's own sink": "kafka", "null sink": "null-sink"}
-APPLICATION = """
+# `kafka_sink.write` has no format.
+DOOR = "second-door"
+SINKS: Mapping[str, str] = {
+    "ours, exactly once": "pykafka-sink",
+    "second door, exactly once": DOOR,
+    "Spark's own sink": "kafka",
+    "null sink": "null-sink",
+}
+APPLICATION = f"""
 import sys, time
 from pyspark.sql import SparkSession
 source, servers, topic, jars = sys.argv[1:]
@@ -39,7 +47,12 @@ for _ in range(2):
     started = time.monotonic()
     print("began", time.time())
     rows = spark.range(1000).selectExpr("CAST(id AS STRING) AS key", "repeat('x', 100) AS value")
-    rows.write.format(source).option("kafka.bootstrap.servers", servers).option("topic", topic).mode("append").save()
+    options = dict((("kafka.bootstrap.servers", servers), ("topic", topic)))
+    if source == "{DOOR}":
+        import kafka_sink
+        kafka_sink.write(rows, options)
+    else:
+        rows.write.format(source).options(**options).mode("append").save()
     print("took", time.monotonic() - started)
 """
 IMPORT = """

@@ -21,6 +21,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr
 
+import kafka_sink
 from bench.payload import write_payload
 from bench.process_tree import cpu_by_kind, peak_bytes
 from bench.spark_arena import TUNED, jvm_pid, open_session
@@ -57,6 +58,10 @@ def _through(source: str, **options: str) -> Write:
     return write
 
 
+def _through_second_door(frame: DataFrame, kafka: Options, rows: int) -> int:
+    return kafka_sink.write(frame, {**kafka, **TUNED}).rows
+
+
 def _twentieth(write: Callable[[DataFrame, Options], None]) -> Write:
     def write_twentieth(frame: DataFrame, kafka: Options, rows: int) -> int:
         write(frame.limit(rows // 20), kafka)
@@ -72,6 +77,7 @@ SINKS = (
         "**ours**, at least once",
         _through("pykafka-sink", **TUNED, **{"delivery.guarantee": "at-least-once"}),
     ),
+    Sink("second-door", "**ours**, exactly once, second door", _through_second_door),
     Sink(
         "small-arrow",
         "**ours**, exactly once, Arrow batches of 1000 rows",
