@@ -2,7 +2,7 @@
 
 Each measurement starts a new Spark application that writes a thousand rows to our sink, by the format or through the
 second door, to Spark's own, or to the null sink. The null sink is a Python sink that discards its rows. Its time is
-Spark's cost for any format in Python: Spark looks up, creates, plans, runs and commits such a sink in one Python process
+Spark's cost for any format in Python: it looks up, creates, plans, runs and commits such a sink in one Python process
 each. The application writes twice; applications alternate. The time starts when the session is ready and ends when
 `save()` or `write()` returns. The Python processes start one after the other, and their start times show the steps of
 the first write. The page also has the time that a Python worker needs to import the sink, in addition to the imports of
