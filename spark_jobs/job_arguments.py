@@ -21,7 +21,7 @@ def register_format(spark: SparkSession) -> bool:
     """False: this PySpark has no formats in Python (before 4.0). The functions of the package write there."""
     try:
         register(spark)
-    except (ConfigError, ImportError):
+    except ConfigError:
         return False
     return True
 

@@ -78,9 +78,9 @@ _ROWS = (
          "nothing; if the first run crashed in its commit, the second run completes it. Needs sink.id. A name that is "
          "only a number is a micro-batch of a query: inside foreachBatch Spark provides the query, elsewhere query.id "
          "must name it."),
-    _row("query.id", None, _LABEL, "Batch writes: the query to which the micro-batch batch.id belongs, if Spark does "
-         "not provide it: inside foreachBatch over Spark Connect, or in your own threads. Set a new value whenever the "
-         "query starts with a new checkpoint. Needs batch.id."),
+    _row("query.id", None, _LABEL, "The query to which a micro-batch belongs, if Spark does not provide it: inside "
+         "foreachBatch over Spark Connect, or in your own threads. Set a new value whenever the query starts with a new "
+         "checkpoint. A batch write needs batch.id as well, kafka_sink.foreach_batch and write_batch do not."),
     _row("ledger.topic", DEFAULT_LEDGER, TOPIC_NAME, "The compacted topic that holds the decisions of "
          "exactly-once sinks. It is created if it is missing. Several sinks may share one ledger topic."),
     _row("ledger.create", True, Flag(), "Create the ledger topic if it is missing. false: a missing topic is an error; "

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import kafka_sink
 from tests.spark.parity import OURS, append, values, writable_topic
 from tests.spark.process_facts import Facts, facts_in, writer_of_facts
 from tools.kafka_cluster import KafkaCluster
@@ -137,34 +136,4 @@ def test_foreach_batch_under_a_new_checkpoint_is_another_query_if_it_says_so_and
     assert values(kafka_4, topic_name) == [b"a", b"b", b"c"]
     second = {"sink.id": topic_name, "query.id": "checkpoint-2"}
     run_foreach_batch(source, tmp_path / "checkpoint-2", kafka_4, topic_name, **second)
-    assert values(kafka_4, topic_name) == [b"a", b"a", b"b", b"b", b"c", b"c"]
-
-
-def test_the_client_plans_and_commits_what_write_writes(connected: Any, kafka_4: KafkaCluster, topic_name: str) -> None:
-    writable_topic(kafka_4, topic_name)
-    named = {"kafka.bootstrap.servers": kafka_4.bootstrap_servers, "topic": topic_name, "sink.id": topic_name}
-    rows = connected.range(0, 20, 1, 2).selectExpr("cast(id as string) as value")
-    first, second = (kafka_sink.write(rows, {**named, "batch.id": "day-1"}) for _ in range(2))
-    assert (first.rows, first.is_repeated, second.is_repeated) == (20, False, True)
-    assert values(kafka_4, topic_name) == sorted(b"%d" % number for number in range(20))
-
-
-def test_the_function_of_the_package_knows_the_only_query_of_the_session(
-    connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path
-) -> None:
-    writable_topic(kafka_4, topic_name)
-    source = stream_of(connected, tmp_path / "source")
-    named = {"kafka.bootstrap.servers": kafka_4.bootstrap_servers, "topic": topic_name, "sink.id": topic_name}
-
-    def run(checkpoint: Path) -> None:
-        writer = source.writeStream.foreachBatch(kafka_sink.foreach_batch(named))
-        query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-        assert query.awaitTermination(600)
-
-    run(tmp_path / "checkpoint-1")
-    (tmp_path / "checkpoint-1" / "commits" / "1").unlink()
-    (tmp_path / "checkpoint-1" / "commits" / ".1.crc").unlink(missing_ok=True)
-    run(tmp_path / "checkpoint-1")
-    assert values(kafka_4, topic_name) == [b"a", b"b", b"c"]
-    run(tmp_path / "checkpoint-2")
     assert values(kafka_4, topic_name) == [b"a", b"a", b"b", b"b", b"c", b"c"]

@@ -1,4 +1,5 @@
-"""PySpark 3.4 and 3.5 cannot have the format. Whoever asks for it is told what works there."""
+"""PySpark 3.4 and 3.5 cannot have the format. Whoever asks for it is told what works there, and the jobs in spark_jobs/
+work as they do elsewhere."""
 
 from __future__ import annotations
 
@@ -11,6 +12,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 import kafka_sink
+from tests.spark.test_jobs_without_format import (
+    door,
+    test_a_stream_without_the_format_goes_on_where_it_stopped,
+    test_an_export_without_the_format_writes_each_row_once_and_says_how_many,
+)
+
+__all__ = [
+    "door",
+    "test_a_stream_without_the_format_goes_on_where_it_stopped",
+    "test_an_export_without_the_format_writes_each_row_once_and_says_how_many",
+]
 
 ROOT = Path(__file__).parents[2]
 WAY_OUT = (
