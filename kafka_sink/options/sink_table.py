@@ -79,8 +79,8 @@ _ROWS = (
          "only a number is a micro-batch of a query: inside foreachBatch Spark provides the query, elsewhere query.id "
          "must name it."),
     _row("query.id", None, _LABEL, "The query to which a micro-batch belongs, if Spark does not provide it: inside "
-         "foreachBatch over Spark Connect, or in your own threads. Set a new value whenever the query starts with a new "
-         "checkpoint. A batch write needs batch.id as well, kafka_sink.foreach_batch and write_batch do not."),
+         "foreachBatch over Spark Connect, or in your own threads. Set a new value whenever the query starts with a "
+         "new checkpoint. A batch write needs batch.id as well; kafka_sink.foreach_batch and write_batch do not."),
     _row("ledger.topic", DEFAULT_LEDGER, TOPIC_NAME, "The compacted topic that holds the decisions of "
          "exactly-once sinks. It is created if it is missing. Several sinks may share one ledger topic."),
     _row("ledger.create", True, Flag(), "Create the ledger topic if it is missing. false: a missing topic is an error; "
