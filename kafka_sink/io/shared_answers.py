@@ -12,13 +12,14 @@ because of the same ones is recent enough.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from threading import Event, Lock
+from threading import Lock
 from typing import Generic, TypeVar
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 AnswerT = TypeVar("AnswerT")
-# Longer than planning takes with healthy brokers.
-PATIENCE_S = 5.0
+# Longer than planning takes with healthy brokers. In pieces, because a signal just before a thread goes to sleep does
+# not wake it.
+WAITS_MAX, WAIT_S = 5, 1.0
 
 
 class _Question(Generic[KeyT, AnswerT]):
@@ -26,8 +27,20 @@ class _Question(Generic[KeyT, AnswerT]):
         self.key = key
         self.reasons = reasons
         self.doubt_count = doubt_count
-        self.has_ended = Event()
         self.answers: list[AnswerT] = []  # at most one
+        # Held by who asks. A lock, because Ctrl-C in the wait for an `Event` can leave the event's own lock taken, and
+        # then who asks would wait for ever.
+        self._asking = Lock()
+        self._asking.acquire()
+
+    def wait(self) -> None:
+        for _ in range(WAITS_MAX):
+            if self._asking.acquire(timeout=WAIT_S):
+                self._asking.release()
+                return
+
+    def end(self) -> None:
+        self._asking.release()
 
 
 class SharedAnswers(Generic[KeyT, AnswerT]):
@@ -58,7 +71,7 @@ class SharedAnswers(Generic[KeyT, AnswerT]):
                 question = _Question(key, reasons, self._doubt_count)
                 self._asked.append(question)
         if others is not None:
-            others.has_ended.wait(PATIENCE_S)
+            others.wait()
             with self._lock:
                 if others.answers and others.doubt_count == self._doubt_count:
                     return others.answers[0]
@@ -74,7 +87,7 @@ class SharedAnswers(Generic[KeyT, AnswerT]):
             with self._lock:
                 if question in self._asked:
                     self._asked.remove(question)
-            question.has_ended.set()
+            question.end()
 
     def _doubt(self) -> None:
         self._kept.clear()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -59,41 +61,41 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-class Waiting(threading.Event):
-    """Tells that somebody waits for it."""
-
-    has_begun = threading.Semaphore(0)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        Waiting.has_begun.release()
-        return super().wait(timeout)
-
-
-def await_waiting(count: int) -> None:
-    for _ in range(count):
-        assert Waiting.has_begun.acquire(timeout=TIMEOUT_S)
-
-
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Waiting, "has_begun", threading.Semaphore(0))
-    monkeypatch.setattr(shared_answers, "Event", Waiting)
-    monkeypatch.setattr(shared_answers, "PATIENCE_S", TIMEOUT_S)
+def await_waiting(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Returns when so many wait for the answer of another one. They wait for as long as it takes."""
+    has_begun = threading.Semaphore(0)
+    wait = shared_answers._Question.wait
+
+    def tell(question: Any) -> None:
+        has_begun.release()
+        wait(question)
+
+    def await_them(count: int) -> None:
+        for _ in range(count):
+            assert has_begun.acquire(timeout=TIMEOUT_S)
+
+    monkeypatch.setattr(shared_answers._Question, "wait", tell)
+    monkeypatch.setattr(shared_answers, "WAITS_MAX", TIMEOUT_S)
+    return await_them
 
 
-@pytest.mark.usefixtures("patient")
-def test_of_those_that_ask_at_once_one_asks_and_later_ones_know(pool: ThreadPoolExecutor) -> None:
+def test_of_those_that_ask_at_once_one_asks_and_later_ones_know(
+    pool: ThreadPoolExecutor, await_waiting: Callable[[int], None]
+) -> None:
     answers, asked = SharedAnswers[str, str](8), Asked()
     group = Group(pool, THREADS, lambda: answers.get("a", asked))
     asked.wait()
+    await_waiting(THREADS - 1)
     asked.calls[0].set_result("yes")
     assert group.results() == ["yes"] * THREADS
     assert answers.get("a", asked) == "yes"
     assert len(asked.calls) == 1
 
 
-@pytest.mark.usefixtures("patient")
-def test_an_exception_is_the_askers_alone_and_the_others_ask_side_by_side(pool: ThreadPoolExecutor) -> None:
+def test_an_exception_is_the_askers_alone_and_the_others_ask_side_by_side(
+    pool: ThreadPoolExecutor, await_waiting: Callable[[int], None]
+) -> None:
     answers, asked = SharedAnswers[str, str](8), Asked()
     group = Group(pool, THREADS, lambda: answers.get("a", asked))
     asked.wait()
@@ -111,8 +113,9 @@ def test_an_exception_is_the_askers_alone_and_the_others_ask_side_by_side(pool: 
     assert answers.get("a", asked) == "yes", "one that has failed takes nothing away"
 
 
-@pytest.mark.usefixtures("patient")
-def test_an_answer_to_a_question_from_before_a_doubt_is_neither_shared_nor_kept(pool: ThreadPoolExecutor) -> None:
+def test_an_answer_to_a_question_from_before_a_doubt_is_neither_shared_nor_kept(
+    pool: ThreadPoolExecutor, await_waiting: Callable[[int], None]
+) -> None:
     answers, asked = SharedAnswers[str, str](8), Asked()
     early = Group(pool, 2, lambda: answers.get("a", asked))
     asked.wait()
@@ -129,8 +132,9 @@ def test_an_answer_to_a_question_from_before_a_doubt_is_neither_shared_nor_kept(
     assert answers.get("a", asked) == "new"
 
 
-@pytest.mark.usefixtures("patient")
-def test_all_that_find_the_same_reasons_to_doubt_ask_once(pool: ThreadPoolExecutor) -> None:
+def test_all_that_find_the_same_reasons_to_doubt_ask_once(
+    pool: ThreadPoolExecutor, await_waiting: Callable[[int], None]
+) -> None:
     answers, asked = SharedAnswers[str, str](8), Asked()
     assert answers.get("a", lambda: "known") == "known"
     group = Group(pool, THREADS, lambda: answers.get("a", asked, frozenset({"mark"})))
@@ -153,7 +157,7 @@ def test_all_that_find_the_same_reasons_to_doubt_ask_once(pool: ThreadPoolExecut
 def test_nobody_depends_on_a_thread_that_never_answers(
     pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_answers, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(shared_answers, "WAIT_S", 0.01)
     answers, asked = SharedAnswers[str, str](8), Asked()
     stuck = Group(pool, 1, lambda: answers.get("a", asked))
     asked.wait()
@@ -168,3 +172,27 @@ def test_the_least_recently_used_answers_are_forgotten() -> None:
     for key in ("a", "b", "a", "c"):
         answers.get(key, lambda: "first")
     assert [answers.get(key, lambda: "second") for key in ("a", "c", "b")] == ["first", "first", "second"]
+
+
+def test_ctrl_c_in_the_wait_for_another_thread_leaves_that_thread_alone(
+    pool: ThreadPoolExecutor, await_waiting: Callable[[int], None]
+) -> None:
+    answers, asked = SharedAnswers[str, str](8), Asked()
+    asking = Group(pool, 1, lambda: answers.get("a", asked))
+    asked.wait()
+
+    def strike() -> None:
+        await_waiting(1)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        striking = pool.submit(strike)
+        with pytest.raises(KeyboardInterrupt):
+            answers.get("a", asked)
+        striking.result(TIMEOUT_S)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    asked.calls[0].set_result("yes")
+    assert asking.results() == ["yes"]
+    assert answers.get("a", asked) == "yes"
