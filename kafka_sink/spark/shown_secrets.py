@@ -4,10 +4,11 @@ A classic session of PySpark shows the value of no option. Spark Connect logs th
 spark-sql and the Thrift server the text of the statement: in event log, UI and REST interface. Nothing in the sink can
 prevent that, since it is called later.
 
-Assumption: in Python processes of a classic session Spark sets SPARK_JOB_ARTIFACT_UUID to "default", in those of the
-others to the id of the session. Tests with the newest PySpark: test_canary.py and test_canary_doors.py in tests/spark,
-tests/compat/test_connect_canary.py. Seen as well with PySpark 4.1.4 (batch write, foreachBatch, stream, SQL; spark-sql)
-and, for a batch write of a classic session, with 4.2.1.
+Assumption: in Python processes that plan a write Spark sets SPARK_JOB_ARTIFACT_UUID to "default" in a classic session,
+to the id of the session in the others. Tests with the newest PySpark: test_canary.py and test_canary_doors.py in
+tests/spark, tests/compat/test_connect_canary.py. Seen as well with PySpark 4.1.4 and 4.2.1: batch write, foreachBatch,
+stream and SQL, of a classic session and over Spark Connect; spark-sql with 4.1.4. Over Connect the tasks of a stream
+have "default", and the process that calls the function of foreachBatch has none; neither plans.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ MISTAKES = (
     Mistake(ending.repeated_without_leader),
     Mistake(ending.finished_without_leader, seeds(200)),
     Mistake(ending.aborted_without_leader, seeds(100)),
-    Mistake(ending.closed_without_leader, seeds(100)),
+    Mistake(ending.closed_without_leader, seeds(300)),
     Mistake(naming.ids_shared_between_runs, seeds(5), Search(Budget(crashes=1))),
     Mistake(naming.name_is_identity, seeds(30, TWINS)),
     Mistake(naming.late_init_ignored, seeds(100), Search(Budget())),

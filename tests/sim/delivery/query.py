@@ -48,6 +48,8 @@ DELIVERED = (Conclusion.DELIVERED, Conclusion.ALREADY_DELIVERED)
 PAUSE_MS_MAX = 5_000
 # A broker stalls while a job is cancelled.
 STALL_MS = 1_500
+# After the faults, until one more batch is committed. Most seeds need one or two.
+STARTS_MAX = 100
 _FOREIGN_RECORD = "written without a transaction"
 # The text if the query was delivered under another name. Without a record of it the user knows the name.
 _OTHER_NAME = re.compile(r"Set sink\.id=(\S+) and start|has no record of sink")
@@ -83,6 +85,7 @@ class Query:
         self._pick: Random = stage.dice[f"query {name}"]
         self._hosts: list[DriverHost] = []
         self._starts = 0
+        self._starts_in_vain = self._committed = 0
         self._life: Life | None = None
 
     # ---- starts and ends ----
@@ -100,11 +103,20 @@ class Query:
             return
         self.is_waiting = False
         self._starts += 1
+        self._check_progress()
         self.run = self._new_run(self.checkpoint.next_batch() if self.stage.plan.kind == LABELLED else None)
         self.stage.note(f"{self.name} starts run {self.run}")
         scripts = {STREAM: self._stream, UNNAMED: self._unnamed}
         script = scripts.get(self.stage.plan.kind, self._labelled)()
         self._life = Life(self.stage.loop, script, self._ended)
+
+    def _check_progress(self) -> None:
+        """A query that is started again and again reaches the limit of events as well, but only after some minutes."""
+        committed = sum(batch.is_committed for batch in self.checkpoint.batches)
+        is_in_vain = self.stage.is_healed and committed == self._committed
+        self._starts_in_vain, self._committed = (self._starts_in_vain + 1 if is_in_vain else 0), committed
+        if self._starts_in_vain > STARTS_MAX:
+            raise Violation("I12", f"{self.name} was started {STARTS_MAX} times after the faults and commits nothing")
 
     def _new_run(self, batch: Batch | None, more: str = "") -> str:
         """The run of a named batch write contains the name, as in planning."""
