@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 
 import pytest
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.io.user_function import load_user_function
-from kafka_sink.io.warn_once import warn_once
+from kafka_sink.io.warn_once import WARNED, warn_once
 
 
 def test_a_function_is_found_by_module_and_name_also_within_a_class() -> None:
@@ -26,6 +25,6 @@ def test_a_warning_is_logged_once_and_once_more_by_a_forked_child(monkeypatch: p
     monkeypatch.setattr(logging.getLogger("kafka_sink"), "warning", lambda text, *more: said.append(text % more))
     for text in ("one", "another one", "one"):
         warn_once(text)
-    monkeypatch.setattr(os, "getpid", lambda: -1)
+    WARNED.renew()  # as in a forked child
     warn_once("another one")
     assert said == ["one", "another one", "another one"]
