@@ -13,7 +13,6 @@ error and go on. So the run ends with a failed batch, and the next one has ids o
 from __future__ import annotations
 
 import json
-import os
 import re
 import uuid
 from contextlib import suppress
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafka_sink.error_table.writes import BATCH_UNNAMED
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.identity import run_of_query
+from kafka_sink.io.per_process import PerProcess
 from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID
 from kafka_sink.spark.shown_secrets import is_of_connect
 
@@ -95,14 +95,12 @@ def _refuse(batch_id: int) -> str:
 
 
 class Runs:
-    """The runs of this process; a forked child has its own."""
-
     def __init__(self) -> None:
         self._lock = Lock()
-        self._runs: dict[tuple[int, str | None, QueryBatch], str] = {}  # least recently used first
+        self._runs: dict[tuple[str | None, QueryBatch], str] = {}  # least recently used first
 
     def of(self, sink_id: str | None, query: QueryBatch) -> str:
-        where = (os.getpid(), sink_id, query)
+        where = (sink_id, query)
         with self._lock:
             run = self._runs.pop(where, None) or run_of_query(uuid.uuid4().hex)
             self._runs[where] = run
@@ -112,13 +110,7 @@ class Runs:
 
     def end(self, sink_id: str | None, query: QueryBatch) -> None:
         with self._lock:
-            self._runs.pop((os.getpid(), sink_id, query), None)
-
-    def forget(self) -> None:
-        self.__init__()  # type: ignore[misc]
+            self._runs.pop((sink_id, query), None)
 
 
-RUNS = Runs()
-
-# The lock may be held by another thread of the parent.
-os.register_at_fork(after_in_child=RUNS.forget)
+RUNS = PerProcess(Runs)

@@ -130,11 +130,11 @@ def _write_batch(frame: DataFrame, batch_id: int, settings: Mapping[str, str], *
 def _write_batch_of_query(
     frame: DataFrame, planned: PlannedWrite, key: BatchKey, query: QueryBatch, *, is_only_sink: bool = False
 ) -> WriteSummary:
-    run = RUNS.of(planned.sink_id, query)
+    run = RUNS.value.of(planned.sink_id, query)
     try:
         return _Write(frame, planned, key, run, is_only_sink=is_only_sink).carry_out()
     except BaseException:
-        RUNS.end(planned.sink_id, query)
+        RUNS.value.end(planned.sink_id, query)
         raise
 
 

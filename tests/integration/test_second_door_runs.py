@@ -12,10 +12,10 @@ QUERY = QueryBatch("forked")
 
 
 def test_a_forked_child_waits_for_no_lock_of_its_parent_and_has_a_run_of_its_own() -> None:
-    of_parent, is_held, may_end = RUNS.of("sink", QUERY), Event(), Event()
+    of_parent, is_held, may_end = RUNS.value.of("sink", QUERY), Event(), Event()
 
     def hold() -> None:
-        with RUNS._lock:
+        with RUNS.value._lock:
             is_held.set()
             may_end.wait(60)
 
@@ -25,9 +25,9 @@ def test_a_forked_child_waits_for_no_lock_of_its_parent_and_has_a_run_of_its_own
     child = os.fork()
     if child == 0:
         signal.alarm(30)  # ends the child if it waits
-        os._exit(0 if RUNS.of("sink", QUERY) != of_parent else 1)
+        os._exit(0 if RUNS.value.of("sink", QUERY) != of_parent else 1)
     _, status = os.waitpid(child, 0)
     may_end.set()
     thread.join()
     assert os.waitstatus_to_exitcode(status) == 0
-    assert RUNS.of("sink", QUERY) == of_parent
+    assert RUNS.value.of("sink", QUERY) == of_parent
