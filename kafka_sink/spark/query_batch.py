@@ -2,12 +2,14 @@
 
 The query id is part of every decision: with a new checkpoint the numbers of the batches start again, and without it new
 batches would be taken for repeated ones. In the thread in which Spark calls foreachBatch it is a property of the
-thread. Over Spark Connect, and in threads of the user's own, it is not there; then it comes from the option query.id,
-from the checkpoint, or over Connect from the session, if only one query runs in it.
+thread. Over Spark Connect, and in threads of the user's own, it is not there; then it comes from the option query.id or
+from the checkpoint. That a query is the only one in its session proves nothing: this one may be about to stop, and is
+not listed any more. The frames of PySpark 4.3 belong to a session of their own, in which none is listed.
 
 A query also has a run: from its start to its end in this process. Transactional ids are used again from batch to batch
 within a run, and a failed batch may leave transactions that are decided and not yet committed. User code can catch that
-error and go on. So the run ends with a failed batch, and the next one has ids of its own.
+error and go on. So the run ends with a failed batch, and the next one has ids of its own. Whoever aborts a run aborts
+everything in it. So two writes at the same time never share one, though they may say that they are the same query.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def query_of_batch(frame: DataFrame, batch_id: int, query_id: str | None, checkp
                 BATCH_UNNAMED,
             )
         return QueryBatch(found_id, spark_run)
-    return QueryBatch(_id_in_checkpoint(checkpoint) or _id_of_only_query(frame) or _refuse(batch_id))
+    return QueryBatch(_id_in_checkpoint(checkpoint) or _refuse(batch_id))
 
 
 def properties_of_thread(session: Any) -> tuple[str, str, str]:
@@ -78,13 +80,6 @@ def _id_in_checkpoint(location: str | None) -> str | None:
     return None
 
 
-def _id_of_only_query(frame: DataFrame) -> str | None:
-    """A micro-batch is at hand, so its query is running. In a classic session the frame belongs to a clone of the
-    session, which has no queries."""
-    active = frame.sparkSession.streams.active
-    return str(active[0].id) if len(active) == 1 else None
-
-
 def _refuse(batch_id: int) -> str:
     raise ConfigError(
         f"the query of batch {batch_id} is not known: over Spark Connect, and in threads of your own, Spark does not "
@@ -95,24 +90,22 @@ def _refuse(batch_id: int) -> str:
 
 
 class Runs:
-    """The runs of this process; a forked child has its own."""
+    """The runs of this process that no write is using; a forked child has its own."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._runs: dict[tuple[int, str | None, QueryBatch], str] = {}  # least recently used first
 
-    def of(self, sink_id: str | None, query: QueryBatch) -> str:
-        where = (os.getpid(), sink_id, query)
+    def take(self, sink_id: str | None, query: QueryBatch) -> str:
         with self._lock:
-            run = self._runs.pop(where, None) or run_of_query(uuid.uuid4().hex)
-            self._runs[where] = run
+            return self._runs.pop((os.getpid(), sink_id, query), None) or run_of_query(uuid.uuid4().hex)
+
+    def put_back(self, sink_id: str | None, query: QueryBatch, run: str) -> None:
+        """After a write that has left nothing open."""
+        with self._lock:
+            self._runs[os.getpid(), sink_id, query] = run
             while len(self._runs) > RUNS_MAX:
                 del self._runs[next(iter(self._runs))]
-        return run
-
-    def end(self, sink_id: str | None, query: QueryBatch) -> None:
-        with self._lock:
-            self._runs.pop((os.getpid(), sink_id, query), None)
 
     def forget(self) -> None:
         self.__init__()  # type: ignore[misc]

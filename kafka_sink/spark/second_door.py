@@ -130,12 +130,10 @@ def _write_batch(frame: DataFrame, batch_id: int, settings: Mapping[str, str], *
 def _write_batch_of_query(
     frame: DataFrame, planned: PlannedWrite, key: BatchKey, query: QueryBatch, *, is_only_sink: bool = False
 ) -> WriteSummary:
-    run = RUNS.of(planned.sink_id, query)
-    try:
-        return _Write(frame, planned, key, run, is_only_sink=is_only_sink).carry_out()
-    except BaseException:
-        RUNS.end(planned.sink_id, query)
-        raise
+    run = RUNS.take(planned.sink_id, query)
+    summary = _Write(frame, planned, key, run, is_only_sink=is_only_sink).carry_out()
+    RUNS.put_back(planned.sink_id, query, run)
+    return summary
 
 
 class _Write:
