@@ -2,12 +2,14 @@
 
 The query id is part of every decision: with a new checkpoint the numbers of the batches start again, and without it new
 batches would be taken for repeated ones. In the thread in which Spark calls foreachBatch it is a property of the
-thread. Over Spark Connect, and in threads of the user's own, it is not there; then it comes from the option query.id,
-from the checkpoint, or over Connect from the session, if only one query runs in it.
+thread. Over Spark Connect, and in threads of the user's own, it is not there; then it comes from the option query.id or
+from the checkpoint. That a query is the only one in its session proves nothing: this one may be about to stop, and is
+not listed any more. The frames of PySpark 4.3 belong to a session of their own, in which none is listed.
 
 A query also has a run: from its start to its end in this process. Transactional ids are used again from batch to batch
 within a run, and a failed batch may leave transactions that are decided and not yet committed. User code can catch that
-error and go on. So the run ends with a failed batch, and the next one has ids of its own.
+error and go on. So the run ends with a failed batch, and the next one has ids of its own. Whoever aborts a run aborts
+everything in it. So two writes at the same time never share one, though they may say that they are the same query.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ import re
 import uuid
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_sink.error_table.writes import BATCH_UNNAMED
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.identity import run_of_query
 from kafka_sink.io.per_process import PerProcess
+from kafka_sink.io.shelf import Shelf
 from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID
 from kafka_sink.spark.shown_secrets import is_of_connect
 
@@ -55,7 +57,7 @@ def query_of_batch(frame: DataFrame, batch_id: int, query_id: str | None, checkp
                 BATCH_UNNAMED,
             )
         return QueryBatch(found_id, spark_run)
-    return QueryBatch(_id_in_checkpoint(checkpoint) or _id_of_only_query(frame) or _refuse(batch_id))
+    return QueryBatch(_id_in_checkpoint(checkpoint) or _refuse(batch_id))
 
 
 def properties_of_thread(session: Any) -> tuple[str, str, str]:
@@ -78,13 +80,6 @@ def _id_in_checkpoint(location: str | None) -> str | None:
     return None
 
 
-def _id_of_only_query(frame: DataFrame) -> str | None:
-    """A micro-batch is at hand, so its query is running. In a classic session the frame belongs to a clone of the
-    session, which has no queries."""
-    active = frame.sparkSession.streams.active
-    return str(active[0].id) if len(active) == 1 else None
-
-
 def _refuse(batch_id: int) -> str:
     raise ConfigError(
         f"the query of batch {batch_id} is not known: over Spark Connect, and in threads of your own, Spark does not "
@@ -94,23 +89,9 @@ def _refuse(batch_id: int) -> str:
     )
 
 
-class Runs:
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._runs: dict[tuple[str | None, QueryBatch], str] = {}  # least recently used first
-
-    def of(self, sink_id: str | None, query: QueryBatch) -> str:
-        where = (sink_id, query)
-        with self._lock:
-            run = self._runs.pop(where, None) or run_of_query(uuid.uuid4().hex)
-            self._runs[where] = run
-            while len(self._runs) > RUNS_MAX:
-                del self._runs[next(iter(self._runs))]
-        return run
-
-    def end(self, sink_id: str | None, query: QueryBatch) -> None:
-        with self._lock:
-            self._runs.pop((sink_id, query), None)
+def new_run() -> str:
+    return run_of_query(uuid.uuid4().hex)
 
 
-RUNS = PerProcess(Runs)
+# Those that no write is using, by the sink's name and the query.
+RUNS: PerProcess[Shelf[tuple[str | None, QueryBatch], str]] = PerProcess(lambda: Shelf(RUNS_MAX))

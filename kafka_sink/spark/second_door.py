@@ -38,7 +38,7 @@ from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.spark.arrow_task import RESULT, ArrowTask
 from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.planned import PlannedWrite, plan_export, plan_query
-from kafka_sink.spark.query_batch import RUNS, QueryBatch, properties_of_thread, query_of_batch
+from kafka_sink.spark.query_batch import RUNS, QueryBatch, new_run, properties_of_thread, query_of_batch
 from kafka_sink.spark.same_version import SameVersion
 from kafka_sink.spark.task_writer import TaskResult, conclude, give_up
 
@@ -130,12 +130,11 @@ def _write_batch(frame: DataFrame, batch_id: int, settings: Mapping[str, str], *
 def _write_batch_of_query(
     frame: DataFrame, planned: PlannedWrite, key: BatchKey, query: QueryBatch, *, is_only_sink: bool = False
 ) -> WriteSummary:
-    run = RUNS.value.of(planned.sink_id, query)
-    try:
-        return _Write(frame, planned, key, run, is_only_sink=is_only_sink).carry_out()
-    except BaseException:
-        RUNS.value.end(planned.sink_id, query)
-        raise
+    where = (planned.sink_id, query)
+    run = RUNS.value.take(where) or new_run()
+    summary = _Write(frame, planned, key, run, is_only_sink=is_only_sink).carry_out()
+    RUNS.value.put(where, run)  # it has left nothing open
+    return summary
 
 
 class _Write:

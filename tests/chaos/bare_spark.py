@@ -24,17 +24,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kafka_sink.admin.client import Client
-from kafka_sink.client.admin_request import AllBrokers
 from kafka_sink.exactly_once.identity import run_of_query, sink_id_of_checkpoint, sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.task import TaskPlace
-from kafka_sink.wire.apis import LIST_TRANSACTIONS
 from tests.chaos import bare_work
 from tests.chaos.numbered_records import check_all
-from tests.integration.asking import answers_to, client_of, request
 from tools.foreign_reader import read_topic
-from tools.waiting import wait_until
 
 PARTITIONS, TASKS, ROWS = 3, 3, 60
 PATIENCE_S = 300
@@ -254,23 +249,3 @@ def problems(servers: str, topic: str, batches: int) -> list[str]:
     order. It also fails if a transaction stays open, since then the reader cannot read to the end."""
     records = ((record.partition, record.value) for record in read_topic(servers, topic))
     return check_all(records, dict.fromkeys(range(PARTITIONS), batches * ROWS // PARTITIONS) if batches else {})
-
-
-def open_transactions(servers: str, sink_id: str, patience_s: float = 10) -> list[str]:
-    """Transactions of this sink that are neither committed nor aborted, as listed by all brokers. The markers of one
-    that has just ended take a moment; with `patience_s` of 0 such a transaction counts as open."""
-    with client_of(servers) as client:
-        with suppress(TimeoutError):
-            wait_until(lambda: not _listed(client, f"{sink_id}-"), "nothing is open", patience_s)
-        return _listed(client, f"{sink_id}-")
-
-
-def _listed(client: Client, prefix: str) -> list[str]:
-    body = {"state_filters": ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"]}
-    (answer,) = answers_to(client, request(AllBrokers(), LIST_TRANSACTIONS, {**body, "producer_id_filters": []}))
-    states = [state for body in answer.bodies for state in body["transaction_states"]]
-    return sorted(
-        f"{state['transactional_id']} {state['transaction_state']}"
-        for state in states
-        if state["transactional_id"].startswith(prefix)
-    )

@@ -24,14 +24,14 @@ from tests.chaos.bare_spark import (
     Checkpoint,
     Killed,
     Worker,
-    open_transactions,
     problems,
     run_on,
     settings_of,
     sink_id_of,
 )
-from tests.chaos.faults import Fault, Harm, is_drivers, of_a_task
+from tests.chaos.faults import Harm, is_drivers, of_a_task
 from tests.chaos.kafka_proxy import KafkaProxy
+from tests.integration.open_transactions import open_transactions
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 
@@ -109,11 +109,3 @@ class BareStream:
 def freezer(worker: Worker) -> Callable[[], None]:
     """For a fault's `before`: sends SIGSTOP to this process."""
     return lambda: os.kill(worker.process_id, signal.SIGSTOP)
-
-
-def whose(fault: Fault) -> str:
-    """The API of the request that was hit, and whose transaction it is about."""
-    assert fault.hit is not None
-    name, body = fault.hit
-    owner = body.get("transactional_id") or body.get("v3_and_below_transactional_id") or ""
-    return f"{name} of {'the driver' if is_drivers(owner) else 'a task'}" if owner else name

@@ -124,3 +124,11 @@ class Fault:
         if not self._answered.wait(timeout_s) or self.answer is None:
             raise TimeoutError(f"the broker did not answer the request that was {self.harm.name}")
         return self.answer
+
+
+def whose(fault: Fault) -> str:
+    """The API of the request that was hit, and whose transaction it is about."""
+    assert fault.hit is not None
+    name, body = fault.hit
+    owner = body.get("transactional_id") or body.get("v3_and_below_transactional_id") or ""
+    return f"{name} of {'the driver' if is_drivers(owner) else 'a task'}" if owner else name

@@ -14,8 +14,8 @@ import pytest
 
 from kafka_sink.wire.apis import END_TXN, PRODUCE, Api
 from tests.chaos.bare_spark import TASKS, Killed
-from tests.chaos.bare_stream import BareStream, whose
-from tests.chaos.faults import Harm, of_a_task, of_the_driver
+from tests.chaos.bare_stream import BareStream
+from tests.chaos.faults import Harm, of_a_task, of_the_driver, whose
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 

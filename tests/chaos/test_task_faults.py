@@ -14,8 +14,8 @@ import pytest
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.wire.apis import PRODUCE
 from tests.chaos.bare_spark import TASKS, Killed
-from tests.chaos.bare_stream import BareStream, freezer, whose
-from tests.chaos.faults import Harm
+from tests.chaos.bare_stream import BareStream, freezer
+from tests.chaos.faults import Harm, whose
 from tests.chaos.test_driver_crashes import SIDES
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]

@@ -14,10 +14,11 @@ import pytest
 
 from kafka_sink.wire.apis import END_TXN
 from tests.chaos.bare_export import ROWS, BareExport
-from tests.chaos.bare_spark import Killed, open_transactions
+from tests.chaos.bare_spark import Killed
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.faults import Harm, of_a_task
 from tests.integration.commanding import Shell
+from tests.integration.open_transactions import open_transactions
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]

@@ -7,9 +7,10 @@ that all versions share; a test that needs a name of one PySpark checks that it 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -27,6 +28,32 @@ spark_session.PATIENCE_S = 600
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     before = dict(os.environ)
     session = spark_session.start_session(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture(scope="session")
+def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A client of Spark Connect with its server."""
+    from pyspark.sql import SparkSession
+
+    from tools.spark_jvm import spark_home
+
+    if not list((spark_home() / "jars").glob("spark-connect_*.jar")):
+        pytest.skip("this PySpark brings no server of Spark Connect")
+
+    before, work = dict(os.environ), tmp_path_factory.mktemp("server")
+    # Clients cannot set these options of the server.
+    (work / "spark-defaults.conf").write_text(
+        f"spark.ui.enabled false\nspark.driver.host 127.0.0.1\nspark.local.dir {work}\n"
+        f"spark.sql.warehouse.dir {work / 'warehouse'}\nspark.sql.shuffle.partitions 2\n"
+    )
+    named = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(work)}
+    # SPARK_TESTING: a separate port, not the default that any other server on the machine has.
+    os.environ.update(named | {"SPARK_TESTING": "1"})
+    session = SparkSession.builder.remote("local[2]").getOrCreate()
     yield session
     session.stop()
     os.environ.clear()

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +12,6 @@ from tests.spark.process_facts import Facts, facts_in, writer_of_facts
 from tools.kafka_cluster import KafkaCluster
 
 pytest.importorskip("grpc")
-
-
-@pytest.fixture(scope="module")
-def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from pyspark.sql import SparkSession
-
-    before, work = dict(os.environ), tmp_path_factory.mktemp("server")
-    # Clients cannot set these options of the server.
-    (work / "spark-defaults.conf").write_text(
-        f"spark.ui.enabled false\nspark.driver.host 127.0.0.1\nspark.local.dir {work}\n"
-        f"spark.sql.warehouse.dir {work / 'warehouse'}\nspark.sql.shuffle.partitions 2\n"
-    )
-    named = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(work)}
-    # SPARK_TESTING: a separate port, not the default that any other server on the machine has.
-    os.environ.update(named | {"SPARK_TESTING": "1"})
-    session = SparkSession.builder.remote("local[2]").getOrCreate()
-    yield session
-    session.stop()
-    os.environ.clear()
-    os.environ.update(before)
 
 
 def stream_of(connected: Any, folder: Path) -> Any:

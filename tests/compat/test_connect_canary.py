@@ -58,6 +58,19 @@ def test_no_secret_is_shown_over_connect(tmp_path: Path) -> None:
             assert found == {"events", "pages"}
 
 
+@pytest.mark.timeout(590)
+def test_no_secret_of_the_second_door_is_shown_over_connect_without_any_setting(tmp_path: Path) -> None:
+    """The client plans and commits; Spark logs no more than the first bytes of a function that it gets."""
+    with canaries(tmp_path) as held:
+        door = Door(tmp_path / "door", held.environment)
+        with door.server(CONNECT_SERVER, "spark.connect.grpc.binding.port") as port:
+            door.run_job("second", held.second_door(), remote=f"sc://127.0.0.1:{port}")
+            outputs = door.outputs()
+    assert held.found_in(outputs) == set()
+    assert "out" in places(outputs, MARKER)
+    assert lines_with(outputs, WARNING) == []
+
+
 def sql(held: Canaries, how: str, **settings: str) -> dict[str, Any]:
     """Statements only."""
     more = {"writes": [], "shown": [], "explained": [], "settings": settings}

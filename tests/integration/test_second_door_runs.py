@@ -12,7 +12,8 @@ QUERY = QueryBatch("forked")
 
 
 def test_a_forked_child_waits_for_no_lock_of_its_parent_and_has_a_run_of_its_own() -> None:
-    of_parent, is_held, may_end = RUNS.value.of("sink", QUERY), Event(), Event()
+    RUNS.value.put(("sink", QUERY), "of the parent")
+    is_held, may_end = Event(), Event()
 
     def hold() -> None:
         with RUNS.value._lock:
@@ -25,9 +26,9 @@ def test_a_forked_child_waits_for_no_lock_of_its_parent_and_has_a_run_of_its_own
     child = os.fork()
     if child == 0:
         signal.alarm(30)  # ends the child if it waits
-        os._exit(0 if RUNS.value.of("sink", QUERY) != of_parent else 1)
+        os._exit(0 if RUNS.value.take(("sink", QUERY)) != "of the parent" else 1)
     _, status = os.waitpid(child, 0)
     may_end.set()
     thread.join()
     assert os.waitstatus_to_exitcode(status) == 0
-    assert RUNS.value.of("sink", QUERY) == of_parent
+    assert RUNS.value.take(("sink", QUERY)) == "of the parent"

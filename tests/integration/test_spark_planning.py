@@ -28,9 +28,10 @@ from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, acl
 from kafka_sink.testing.acl import Acl
 from kafka_sink.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS, Api
-from tests.chaos.bare_spark import PARTITIONS, Checkpoint, open_transactions, problems, run_on, settings_of, sink_id_of
+from tests.chaos.bare_spark import PARTITIONS, Checkpoint, problems, run_on, settings_of, sink_id_of
 from tests.integration.asking import client_of
 from tests.integration.commanding import Shell, Sink, rows
+from tests.integration.open_transactions import open_transactions
 from tools.worker_environment import worker_environment
 
 LEDGER = "ledger"

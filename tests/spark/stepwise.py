@@ -8,16 +8,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
+from tests.spark.applications import ROOT, start_application
 from tools.driver_processes import driver_processes, kill
-from tools.quiet_spark import quiet_configuration
-from tools.spark_jvm import QUICK_JVM, quick_settings
 from tools.waiting import wait_until
 
-ROOT = Path(__file__).parents[2]
 JOB = Path(__file__).parent / "jobs" / "stepwise_stream.py"
 PATIENCE_S = 400
 
@@ -34,28 +31,8 @@ class StepwiseStream:
         self._said = 0
         number = len(list(folder.glob("conf-*")))
         self._output = folder / f"output-{number}"
-        conf = quiet_configuration(folder / f"conf-{number}")
-        settings = quick_settings(conf)
-        (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(package),
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "SPARK_LAUNCHER_OPTS": QUICK_JVM,
-            "SPARK_CONF_DIR": str(conf),
-        }
         arguments = [str(self._source), checkpoint, *(f"{name}={value}" for name, value in options.items())]
-        with self._output.open("wb") as output, (folder / f"errors-{number}").open("wb") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, str(JOB), *arguments],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=errors,
-                cwd=folder,
-                env=environment,
-                start_new_session=True,
-            )
+        self._process = start_application(JOB, arguments, folder, number, package=package, stdin=subprocess.PIPE)
 
     def __enter__(self) -> StepwiseStream:
         return self

@@ -66,6 +66,19 @@ def test_a_session_of_pyspark_with_the_advised_expression_shows_no_secret(tmp_pa
     assert lines_with(outputs, WARNING) == []
 
 
+@pytest.mark.timeout(590)
+def test_a_session_of_pyspark_shows_no_secret_of_the_second_door_without_any_setting(tmp_path: Path) -> None:
+    """Options are in no plan: tasks get them in their pickled function."""
+    with canaries(tmp_path) as held:
+        door = Door(tmp_path / "door", held.environment)
+        order = held.second_door(settings={"spark.sql.ui.explainMode": "extended"})
+        assert "\nend\n" in door.run_job("job", order)
+        outputs = door.outputs()
+        assert held.found_in(outputs) == set()
+    assert "out" in places(outputs, MARKER)
+    assert lines_with(outputs, WARNING) == []
+
+
 NOTEBOOK = (sys.executable, str(JOB.parent / "in_a_notebook.py"))
 
 

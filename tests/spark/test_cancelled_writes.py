@@ -1,5 +1,5 @@
 """A batch write of many small tasks is cancelled while brokers stall: no transaction that a killed task's Python worker
-begins later holds back readers."""
+begins later holds back readers. Through the format and through `write`."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from tools.waiting import wait_until
 
 if TYPE_CHECKING:
     from jupyter_client.blocking.client import BlockingKernelClient
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 ROOT = Path(__file__).parents[2]
 STALL_S = 1.5
 TASKS, ROUNDS = 300, 10
+DOORS = ["format", "write"]
 # A transaction that nobody ends holds readers back for 15 minutes.
 PATIENCE_S = 20
 
@@ -62,22 +63,28 @@ def readers_reach_the_end(kafka: KafkaCluster, topic: str) -> bool:
     return ends(kafka, topic, "read_committed") == ends(kafka, topic)
 
 
+def write_through(door: str, spark: SparkSession, rows: DataFrame, options: dict[str, str]) -> None:
+    import kafka_sink
+
+    if door == "write":
+        kafka_sink.write(rows, options)
+        return
+    kafka_sink.register(spark)
+    rows.write.format("pykafka-sink").mode("append").options(**options).save()
+
+
 def cancel_while_brokers_stall(
-    spark: SparkSession, kafka: KafkaCluster, topic: str, *, tasks: int, interrupts: bool
+    spark: SparkSession, kafka: KafkaCluster, topic: str, door: str, *, tasks: int, interrupts: bool
 ) -> None:
     """A write in a thread, as of a notebook or a service whose session goes on."""
-    from kafka_sink.spark import register
-
     failed: list[str] = []
     kafka.create_topic(topic)
 
     def write() -> None:
-        register(spark)
         spark.sparkContext.setJobGroup(topic, topic, interruptOnCancel=interrupts)
         rows = spark.range(0, tasks * 3, 1, tasks).selectExpr("CAST(id AS STRING) AS value")
-        writer = rows.write.format("pykafka-sink").mode("append").option("topic", topic)
         try:
-            writer.option("kafka.bootstrap.servers", kafka.bootstrap_servers).save()
+            write_through(door, spark, rows, {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic})
         except Exception as error:
             failed.append(str(error))
 
@@ -93,21 +100,23 @@ def cancel_while_brokers_stall(
     wait_until(lambda: readers_reach_the_end(kafka, topic), "readers reach the end", PATIENCE_S)
 
 
+@pytest.mark.parametrize("door", DOORS)
 def test_a_write_that_is_cancelled_while_brokers_stall_holds_no_reader_back(
-    spark: SparkSession, stalling: KafkaCluster, topic_name: str
+    spark: SparkSession, stalling: KafkaCluster, topic_name: str, door: str
 ) -> None:
-    cancel_while_brokers_stall(spark, stalling, topic_name, tasks=40, interrupts=False)
+    cancel_while_brokers_stall(spark, stalling, topic_name, door, tasks=40, interrupts=False)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("interrupts", [False, True], ids=["left to themselves", "interrupted"])
 def test_of_many_cancelled_writes_none_holds_a_reader_back(
-    spark: SparkSession, stalling: KafkaCluster, topic_name: str, interrupts: bool
+    spark: SparkSession, stalling: KafkaCluster, topic_name: str, interrupts: bool, door: str
 ) -> None:
     for number in range(ROUNDS):
         topic = f"{topic_name}-{number}"
-        cancel_while_brokers_stall(spark, stalling, topic, tasks=TASKS, interrupts=interrupts)
+        cancel_while_brokers_stall(spark, stalling, topic, door, tasks=TASKS, interrupts=interrupts)
 
 
 # ---- Ctrl-C in a notebook ----
@@ -119,10 +128,9 @@ spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "fals
 # After an interrupted cell the main thread has no active session, in which Spark would find the format.
 WRITE = """
 import kafka_sink
-kafka_sink.register(spark)
+from tests.spark.test_cancelled_writes import write_through
 rows = spark.range(0, {rows}, 1, {tasks}).selectExpr("CAST(id AS STRING) AS value")
-writer = rows.write.format("pykafka-sink").mode("append").option("topic", "{topic}")
-writer.option("kafka.bootstrap.servers", "{servers}").save()
+write_through("{door}", spark, rows, {{"kafka.bootstrap.servers": "{servers}", "topic": "{topic}"}})
 """
 
 
@@ -152,8 +160,9 @@ def notebook(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("door", DOORS)
 def test_a_cell_that_is_interrupted_while_brokers_stall_holds_no_reader_back(
-    notebook: tuple[BlockingKernelClient, Callable[[], None]], stalling: KafkaCluster, topic_name: str
+    notebook: tuple[BlockingKernelClient, Callable[[], None]], stalling: KafkaCluster, topic_name: str, door: str
 ) -> None:
     client, interrupt = notebook
     client.execute_interactive(SESSION, timeout=300)
@@ -161,7 +170,7 @@ def test_a_cell_that_is_interrupted_while_brokers_stall_holds_no_reader_back(
         topic = f"{topic_name}-{number}"
         stalling.create_topic(topic)
         servers = stalling.bootstrap_servers
-        asked = client.execute(WRITE.format(rows=TASKS * 3, tasks=TASKS, topic=topic, servers=servers))
+        asked = client.execute(WRITE.format(rows=TASKS * 3, tasks=TASKS, topic=topic, servers=servers, door=door))
         wait_until(lambda: ends(stalling, topic), "the first task has written")  # noqa: B023
         with stall(stalling):
             interrupt()

@@ -1,5 +1,5 @@
 """Spark's own processes die, freeze and race in the middle of a micro-batch: each row is there once, for a reader of
-committed records, and no transaction stays open.
+committed records, and no transaction stays open. Streams are written through the format and through `foreach_batch`.
 
 tests/chaos tests what does not need Spark, at every single request.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.bare_spark import open_transactions
+from tests.integration.open_transactions import open_transactions
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.make_zip import write_zip
@@ -46,8 +46,9 @@ QUICK_TO_GIVE_UP = {
 class GatedStream:
     """jobs/gated_stream.py while it runs, and what it must have delivered by now."""
 
-    def __init__(self, cluster: SparkCluster, kafka: KafkaCluster, topic: str, folder: Path) -> None:
+    def __init__(self, cluster: SparkCluster, kafka: KafkaCluster, topic: str, folder: Path, door: str) -> None:
         self._cluster = cluster
+        self._door = door
         self._kafka = kafka
         self._topic = topic
         self._folder = folder
@@ -65,7 +66,7 @@ class GatedStream:
             "sink.id": self.sink_id,
             "kafka.linger.ms": "0",
         }
-        arguments = [str(self._folder), *(f"{name}={value}" for name, value in options.items())]
+        arguments = [str(self._folder), self._door, *(f"{name}={value}" for name, value in options.items())]
         zips = [self._folder / "pykafka_sink.zip"]
         self.job: SubmittedJob = self._cluster.submit(JOB, arguments, py_files=zips, conf=conf)
 
@@ -119,9 +120,11 @@ class GatedStream:
         self.check()
 
 
-@pytest.fixture
-def stream(spark_cluster: SparkCluster, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path) -> GatedStream:
-    return GatedStream(spark_cluster, kafka_4, topic_name, tmp_path)
+@pytest.fixture(params=["format", "foreach_batch"])
+def stream(
+    spark_cluster: SparkCluster, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> GatedStream:
+    return GatedStream(spark_cluster, kafka_4, topic_name, tmp_path, request.param)
 
 
 def test_a_python_process_that_is_killed_while_it_writes_costs_one_attempt(

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafka_sink.wire.apis import END_TXN
-from tests.chaos.bare_spark import open_transactions
 from tests.chaos.faults import Harm, of_a_task
 from tests.chaos.kafka_proxy import KafkaProxy
+from tests.integration.open_transactions import open_transactions
 from tests.releases import BEFORE_QUERY_IDS, release_of
 from tests.spark.parity import start, values, writable_topic
 from tests.spark.spark_session import run_to_end

@@ -1,7 +1,8 @@
 """Writes and mistakes with secrets in options, in a classic session or one of Spark Connect, and what Spark serves.
 
 The argument is a JSON file: options of writes and whether they succeed, options that are shown in plans, settings of
-the session, the port of the UI, and where to keep its pages. `remote` names a server of Spark Connect.
+the session, the port of the UI, and where to keep its pages. `remote` names a server of Spark Connect. `second` are
+writes through `kafka_sink.write`, `streams` through `foreach_batch`.
 """
 
 import json
@@ -13,6 +14,8 @@ import urllib.request
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+import kafka_sink
 
 order = json.loads(Path(sys.argv[1]).read_text())
 builder = SparkSession.builder
@@ -41,6 +44,27 @@ for write in order["writes"]:
     failed = fails(what, frame.write.format("pykafka-sink").options(**options).mode("append").save)
     assert failed is not write["succeeds"], what
     print("done", what, failed)
+for write in order.get("second", ()):
+    options, what = write["options"], write["name"]
+    failed = fails(what, lambda options=options: kafka_sink.write(frame, options))
+    assert failed is not write["succeeds"], what
+    print("done, second door", what, failed)
+
+
+def run_stream(number: int, options: dict[str, str]) -> None:
+    source = Path(order["local"], f"source-{number}")
+    source.mkdir()
+    (source / "one.txt").write_text("a\nb\n")
+    function = kafka_sink.foreach_batch({**options, "sink.id": f"canaries-{number}", "query.id": str(number)})
+    writer = spark.readStream.text(str(source)).writeStream.foreachBatch(function)
+    writer = writer.option("checkpointLocation", str(Path(order["local"], f"checkpoint-{number}")))
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+for number, write in enumerate(order.get("streams", ())):
+    failed = fails(write["name"], lambda number=number, options=write["options"]: run_stream(number, options))
+    assert failed is not write["succeeds"], write["name"]
+    print("done, stream", write["name"], failed)
 for mode in EXPLAIN_MODES:
     spark.conf.set("spark.sql.ui.explainMode", mode)
     for options in order["shown"]:

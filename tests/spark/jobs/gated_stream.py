@@ -2,8 +2,8 @@
 
 Files of JSON lines {"batch": B, "id": N} come from `input`, one for each micro-batch. In its tenth row the task of
 Spark partition 0 writes its process id to a file `B-ATTEMPT` in `reached`, and waits for a file `B` or `B-ATTEMPT` in
-`gates`. The query ends when there is a file `end`. All of these are in the folder that is the first argument; the
-others are options of the sink, NAME=VALUE.
+`gates`. The query ends when there is a file `end`. All of these are in the folder that is the first argument. The
+second is the door, `format` or `foreach_batch`; the others are options of the sink, NAME=VALUE.
 """
 
 import os
@@ -15,9 +15,10 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import expr, udf
 
-from kafka_sink.spark import register
+import kafka_sink
 
-FOLDER = Path(sys.argv[1])
+FOLDER, DOOR = Path(sys.argv[1]), sys.argv[2]
+OPTIONS = dict(text.split("=", 1) for text in sys.argv[3:])
 WAITS_IN_ROW = 10
 # Rows are passed on in small batches, each larger than the buffers between two processes.
 BATCH_ROWS, VALUE_BYTES = 3, 30_000
@@ -41,15 +42,15 @@ builder = SparkSession.builder
 for setting in SETTINGS:
     builder = builder.config(setting, BATCH_ROWS)
 spark = builder.getOrCreate()
-register(spark)
 seen_by_attempt: dict[int, int] = {}
 value = udf(lambda batch, number: gated(FOLDER, seen_by_attempt, batch, number), "string", useArrow=False)
 source = spark.readStream.schema("batch INT, id INT").option("maxFilesPerTrigger", 1).json(str(FOLDER / "input"))
 rows = source.repartition(2).select(expr("CAST(id AS STRING) AS key"), value("batch", "id").alias("value"))
-writer = rows.writeStream.format("pykafka-sink")
-for option in sys.argv[2:]:
-    option_name, _, option_value = option.partition("=")
-    writer = writer.option(option_name, option_value)
+if DOOR == "format":
+    kafka_sink.register(spark)
+    writer = rows.writeStream.format("pykafka-sink").options(**OPTIONS)
+else:
+    writer = rows.writeStream.foreachBatch(kafka_sink.foreach_batch(OPTIONS))
 query = writer.option("checkpointLocation", str(FOLDER / "checkpoint")).start()
 while not (FOLDER / "end").exists():
     query.awaitTermination(0.2)

@@ -3,18 +3,15 @@ session. And the runs of a process."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 import pytest
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.spark import query_batch
-from kafka_sink.spark.query_batch import QueryBatch, Runs, query_of_batch
+from kafka_sink.spark.query_batch import QueryBatch, query_of_batch
 
 QUERY = "6f3c8f6a-1d52-4c0e-9d0b-5c8f7f6f4a11"
 RUN = "11111111-2222-4333-8444-555555555555"
@@ -102,55 +99,8 @@ def test_a_folder_that_is_not_there_or_has_no_metadata_names_no_query(tmp_path: 
 # ---- the session ----
 
 
-def test_the_only_query_of_a_session_is_that_of_the_batch_and_of_several_none_is_chosen() -> None:
-    """A session of Connect gives ids as text, a classic one may give UUIDs."""
-    assert query_of_batch(frame(connect=True, queries=(QUERY,)), 0, None, None) == (QUERY, "")
-    assert query_of_batch(frame(queries=(UUID(QUERY),)), 0, None, None) == (QUERY, "")  # type: ignore[arg-type]
-    for queries in ((), (QUERY, "another")):
+def test_a_query_that_is_the_only_one_of_the_session_is_not_taken_for_that_of_the_batch() -> None:
+    """It may be another one, while that of the batch is being stopped."""
+    for is_connect in (True, False):
         with pytest.raises(ConfigError, match="the query of batch 0 is not known: over Spark Connect"):
-            query_of_batch(frame(connect=True, queries=queries), 0, None, None)
-
-
-def test_the_checkpoint_beats_the_only_query_of_the_session(tmp_path: Path) -> None:
-    location = checkpoint_with(tmp_path / "c", b'{"id":"of-the-checkpoint"}')
-    assert query_of_batch(frame(connect=True, queries=(QUERY,)), 0, None, location).query_id == "of-the-checkpoint"
-
-
-# ---- runs ----
-
-
-def test_a_query_has_one_run_per_sink_until_a_batch_fails() -> None:
-    runs = Runs()
-    first = runs.of("sink", A)
-    assert runs.of("sink", A) == first
-    others = {runs.of("sink", B), runs.of("other", A), runs.of(None, A), runs.of("sink", QueryBatch("a", RUN))}
-    assert len(others - {first}) == 4
-    runs.end("sink", A)
-    assert runs.of("sink", A) not in {first, *others}
-    assert runs.of("sink", B) in others
-    runs.end("sink", QueryBatch("never begun"))
-
-
-def test_a_forked_child_has_runs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = Runs()
-    of_parent = runs.of("sink", A)
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "getpid", lambda: -1)
-        of_child = runs.of("sink", A)
-        assert of_child != of_parent and runs.of("sink", A) == of_child
-        runs.end("sink", A)
-    assert runs.of("sink", A) == of_parent
-    runs.forget()
-    assert runs.of("sink", A) != of_parent
-
-
-def test_the_run_that_was_not_used_for_longest_is_forgotten_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A query whose run is forgotten goes on in a new one, as after a restart."""
-    monkeypatch.setattr(query_batch, "RUNS_MAX", 3)
-    runs = Runs()
-    names = [QueryBatch(str(number)) for number in range(4)]
-    first, second, third = (runs.of("sink", each) for each in names[:3])
-    assert runs.of("sink", names[0]) == first
-    runs.of("sink", names[3])
-    assert [runs.of("sink", each) for each in (names[0], names[2])] == [first, third]
-    assert runs.of("sink", names[1]) != second
+            query_of_batch(frame(connect=is_connect, queries=(QUERY,)), 0, None, None)

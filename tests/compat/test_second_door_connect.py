@@ -1,0 +1,120 @@
+"""The second door over Spark Connect: the client plans and commits a batch write; the function of foreachBatch runs in
+a process of the server, which lives as long as its query. Run alone, because a process has one kind of session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_sink
+from tests.compat.test_connect import stream_of
+from tests.integration.open_transactions import open_transactions
+from tests.spark.parity import values, writable_topic
+from tests.spark.test_foreach_batch import forget_commit
+from tests.spark.test_second_door import options
+from tools.kafka_cluster import KafkaCluster
+
+pytest.importorskip("grpc")
+
+WORKER_LATE = "Python worker failed to connect back"
+
+
+def start(rows: Any, function: Any, checkpoint: Path, **trigger: Any) -> Any:
+    """Again if the process for the function was late: Spark waits ten seconds for it."""
+    writer = rows.writeStream.foreachBatch(function).option("checkpointLocation", str(checkpoint)).trigger(**trigger)
+    for _ in range(10):
+        try:
+            return writer.start()
+        except Exception as error:
+            if WORKER_LATE not in str(error):
+                raise
+    raise TimeoutError(WORKER_LATE)
+
+
+def run(rows: Any, function: Any, checkpoint: Path) -> None:
+    query = start(rows, function, checkpoint, availableNow=True)
+    try:
+        assert query.awaitTermination(600)
+    finally:
+        query.stop()
+
+
+def of_sink(kafka: KafkaCluster, topic: str, **more: str) -> dict[str, str]:
+    return options(kafka, topic, sink_id=topic[-60:].lstrip("-"), **more)
+
+
+def test_a_write_of_the_client_says_what_it_wrote_and_is_not_repeated(
+    connected: Any, kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    rows = connected.range(0, 20, 1, 2).selectExpr("CAST(id AS STRING) AS value")
+    named = of_sink(kafka_4, topic_name, batch_id="day-1")
+    first, second = kafka_sink.write(rows, named), kafka_sink.write(rows, named)
+    assert (first.rows, first.tasks, first.is_repeated, second.is_repeated) == (20, 2, False, True)
+    assert values(kafka_4, topic_name) == sorted(b"%d" % number for number in range(20))
+    assert open_transactions(kafka_4.bootstrap_servers, named["sink.id"]) == []
+
+
+def test_a_write_of_the_client_that_fails_leaves_nothing_and_says_why(
+    connected: Any, kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    rows = connected.range(0, 20, 1, 2).selectExpr("IF(id = 15, repeat('x', 5000), CAST(id AS STRING)) AS value")
+    given = of_sink(kafka_4, topic_name, batch_id="day-1")
+    with pytest.raises(Exception, match="PKS-"):
+        kafka_sink.write(rows, {**given, "kafka.max.request.size": "2000"})
+    assert values(kafka_4, topic_name) == []
+    assert open_transactions(kafka_4.bootstrap_servers, given["sink.id"]) == []
+
+
+def test_a_query_has_to_be_named_also_if_it_is_the_only_one(
+    connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    function = kafka_sink.foreach_batch(of_sink(kafka_4, topic_name))
+    with pytest.raises(Exception, match="is not known: over Spark Connect") as caught:
+        run(stream_of(connected, tmp_path / "source"), function, tmp_path / "checkpoint")
+    assert "Set the option query.id" in str(caught.value)
+    assert values(kafka_4, topic_name) == []
+
+
+@pytest.mark.parametrize("named", ["query.id", "checkpointLocation"])
+def test_a_repeated_batch_is_skipped_and_a_new_checkpoint_is_not(
+    connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, named: str
+) -> None:
+    """The server's process can read the checkpoint."""
+    writable_topic(kafka_4, topic_name)
+    rows = stream_of(connected, tmp_path / "source")
+
+    def run_named(checkpoint: str) -> None:
+        name = {named: checkpoint if named == "query.id" else str(tmp_path / checkpoint)}
+        run(rows, kafka_sink.foreach_batch({**of_sink(kafka_4, topic_name), **name}), tmp_path / checkpoint)
+
+    run_named("first")
+    forget_commit(str(tmp_path / "first"), 1)
+    run_named("first")
+    assert values(kafka_4, topic_name) == [b"a", b"b", b"c"]
+    run_named("second")
+    assert values(kafka_4, topic_name) == [b"a", b"a", b"b", b"b", b"c", b"c"]
+
+
+def test_two_queries_of_one_session_deliver_each_row_once_and_skip_repeated_batches(
+    connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path
+) -> None:
+    topics = [writable_topic(kafka_4, f"{topic_name}-{number}") for number in range(2)]
+    rows = stream_of(connected, tmp_path / "source")
+    for _ in range(2):
+        queries = []
+        for topic in topics:
+            function = kafka_sink.foreach_batch(of_sink(kafka_4, topic, query_id=f"query-of-{topic[-1]}"))
+            queries.append(start(rows, function, tmp_path / topic[-1], availableNow=True))
+        for query in queries:
+            assert query.awaitTermination(600)
+            query.stop()
+        for topic in topics:
+            forget_commit(str(tmp_path / topic[-1]), 1)
+    for topic in topics:
+        assert values(kafka_4, topic) == [b"a", b"b", b"c"]
+        assert open_transactions(kafka_4.bootstrap_servers, topic[-60:].lstrip("-")) == []

@@ -1,0 +1,51 @@
+"""A frame without Spark, for the second door: its tasks run one after the other in this process.
+
+What stands in for Spark is the frame's session, its `mapInArrow` and `collect`, and the context of a task.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+from pyspark.sql.types import StringType, StructType
+
+from kafka_sink.spark import place
+
+_ATTEMPTS = itertools.count()
+# A worker process of Spark's runs one task at a time.
+_ONE_TASK = threading.Lock()
+
+
+class BareFrame:
+    """`parts`: the values of each Spark partition. `query`: query id, batch and run, as properties of the thread."""
+
+    schema = StructType().add("value", StringType())
+    columns = ("value",)
+    isStreaming = False
+
+    def __init__(self, parts: Sequence[Sequence[str]], query: tuple[str, int, str] | None = None) -> None:
+        names = (place.QUERY_ID, place.BATCH_ID, place.RUN_ID)
+        properties = {} if query is None else dict(zip(names, map(str, query), strict=True))
+        context = SimpleNamespace(getLocalProperty=properties.get)
+        self.sparkSession = SimpleNamespace(sparkContext=context)
+        self._parts = parts
+        # Called before each task with its number.
+        self.before_task: Callable[[int], None] = lambda _: None
+
+    def mapInArrow(self, run: Callable[..., Iterator[pa.RecordBatch]], _schema: object) -> Any:
+        return SimpleNamespace(collect=lambda: [self._run_task(run, number) for number in range(len(self._parts))])
+
+    def _run_task(self, run: Callable[..., Iterator[pa.RecordBatch]], number: int) -> tuple[bytes]:
+        self.before_task(number)
+        attempt = next(_ATTEMPTS)
+        context = SimpleNamespace(partitionId=lambda: number, taskAttemptId=lambda: attempt, attemptNumber=lambda: 0)
+        rows = pa.RecordBatch.from_arrays([pa.array(self._parts[number], pa.string())], ["value"])
+        with _ONE_TASK, mock.patch.object(place, "_task_context", return_value=context):
+            (result,) = run(iter([rows]))
+        return (result.column(0)[0].as_py(),)

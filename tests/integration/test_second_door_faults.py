@@ -1,0 +1,173 @@
+"""The second door without Spark: its driver is killed at any moment, many times; user code catches the error of a
+commit; two writes claim the same batch at the same time. tests/spark/test_killed_drivers.py kills drivers of Spark."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import threading
+import traceback
+import uuid
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_sink
+from kafka_sink.exactly_once.session import DeliverySettings
+from kafka_sink.spark import driver
+from kafka_sink.testing import EmbeddedBroker
+from kafka_sink.wire.apis import END_TXN
+from tests.chaos.faults import Harm, of_a_task
+from tests.chaos.kafka_proxy import KafkaProxy
+from tests.integration.bare_frame import BareFrame
+from tests.integration.open_transactions import open_transactions
+from tools.foreign_reader import read_topic
+
+pytestmark = pytest.mark.embedded_kafka(1, topics={"rows": 3, "exports": 3})
+
+FORKS = multiprocessing.get_context("fork")
+KILLS, WRITES, PATIENCE_S = 40, 200, 120
+QUERY = "11111111-2222-4333-8444-555555555555"
+
+
+@pytest.fixture(autouse=True)
+def fresh_process() -> None:
+    for kept in (driver.CLIENTS, driver.DRIVERS, driver.ANSWERS):
+        kept.renew()
+
+
+def options(servers: str, topic: str, **more: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": servers, "topic": topic, "sink.id": f"sink-of-{topic}", **more}
+
+
+def frame_of(number: int, query: tuple[str, int, str] | None = None) -> Any:
+    return BareFrame([[f"{number}.{part}.{row}" for row in range(3)] for part in range(2)], query)
+
+
+def rows_of(numbers: range) -> Counter[bytes]:
+    return Counter(f"{number}.{part}.{row}".encode() for number in numbers for part in range(2) for row in range(3))
+
+
+def rows_in(servers: str, topic: str) -> Counter[bytes | None]:
+    return Counter(record.value for record in read_topic(servers, topic))
+
+
+def do_the_rest(folder: Path, what: str, write: Any) -> None:
+    """Each write leaves a file as Spark's commit log does."""
+    (folder / what).mkdir(exist_ok=True)
+    for number in range(len(os.listdir(folder / what)), WRITES):
+        write(number)
+        (folder / what / str(number)).touch()
+
+
+def drive(servers: str, folder: Path) -> None:
+    """One life of the driver."""
+    run = str(uuid.uuid4())
+    function = kafka_sink.foreach_batch(options(servers, "rows"))
+    exporting = options(servers, "exports")
+    try:
+        exports = threading.Thread(
+            target=do_the_rest,
+            args=(
+                folder,
+                "exports",
+                lambda number: kafka_sink.write(frame_of(number), {**exporting, "batch.id": f"export-{number}"}),
+            ),
+        )
+        exports.start()
+        do_the_rest(folder, "rows", lambda number: function(frame_of(number, (QUERY, number, run)), number))
+        exports.join()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_each_row_is_there_once_after_a_driver_was_killed_at_any_moment_many_times(
+    embedded_kafka: EmbeddedBroker, tmp_path: Path
+) -> None:
+    servers, dice = embedded_kafka.bootstrap_servers, random.Random(random.SystemRandom().randrange(1 << 31))
+    kills = 0
+    while True:
+        child = FORKS.Process(target=drive, args=(servers, tmp_path))
+        child.start()
+        child.join(dice.uniform(0.05, 1.0) if kills < KILLS else PATIENCE_S)
+        if child.exitcode is not None:
+            break
+        child.kill()
+        child.join()
+        kills += 1
+    print(f"{kills} kills")
+    assert child.exitcode == 0
+    for topic in ("rows", "exports"):
+        assert rows_in(servers, topic) == rows_of(range(WRITES))
+        assert open_transactions(servers, f"sink-of-{topic}") == []
+
+
+def test_a_decided_batch_whose_error_user_code_catches_is_finished_before_the_next_one_is_planned(
+    embedded_kafka: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A commit gives up after two minutes.
+    monkeypatch.setattr(driver, "DeliverySettings", partial(DeliverySettings, patience_ms=2_000))
+    run = str(uuid.uuid4())
+    with KafkaProxy(embedded_kafka.bootstrap_servers) as proxy:
+        given = options(proxy.bootstrap_servers, "rows")
+
+        def write(number: int) -> None:
+            kafka_sink.write_batch(frame_of(number, (QUERY, number, run)), number, given)
+
+        write(0)
+        fault = proxy.on(END_TXN, Harm.LOSE_REQUEST, where=of_a_task, lasts=True)
+        # The first is decided and not finished, the second not planned.
+        for number in (1, 2):
+            with pytest.raises(kafka_sink.CommitPending, match="batch 1 of query"):
+                write(number)
+        fault.stop()
+        planned = frame_of(2, (QUERY, 2, run))
+        planned.before_task = lambda _: check_rows(embedded_kafka, range(2))
+        kafka_sink.write_batch(planned, 2, given)
+        write(3)
+    check_rows(embedded_kafka, range(4))
+    assert open_transactions(embedded_kafka.bootstrap_servers, "sink-of-rows") == []
+
+
+def check_rows(kafka: EmbeddedBroker, numbers: range) -> None:
+    assert rows_in(kafka.bootstrap_servers, "rows") == rows_of(numbers)
+
+
+def test_of_two_writes_of_one_batch_at_the_same_time_a_failing_one_does_not_abort_what_the_other_has_decided(
+    embedded_kafka: EmbeddedBroker,
+) -> None:
+    """Only the user's word says that they are one query: nothing else tells the sink."""
+    with KafkaProxy(embedded_kafka.bootstrap_servers) as proxy:
+        given = options(proxy.bootstrap_servers, "rows", **{"query.id": "q"})
+        kafka_sink.write_batch(frame_of(0), 0, given)
+        decided, may_commit = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            decided.set()
+            assert may_commit.wait(PATIENCE_S)
+
+        proxy.on(END_TXN, Harm.DELAY_REQUEST, where=of_a_task, before=hold)
+        failing = frame_of(1)
+        failing.before_task = fail_in_the_second
+        with ThreadPoolExecutor(1) as pool:
+            first = pool.submit(kafka_sink.write_batch, frame_of(1), 1, given)
+            assert decided.wait(PATIENCE_S)
+            with pytest.raises(ArithmeticError):
+                kafka_sink.write_batch(failing, 1, given)
+            may_commit.set()
+            assert first.result().rows == 6
+    servers = embedded_kafka.bootstrap_servers
+    assert rows_in(servers, "rows") == rows_of(range(2))
+    assert open_transactions(servers, "sink-of-rows") == []
+
+
+def fail_in_the_second(number: int) -> None:
+    if number == 1:
+        raise ArithmeticError("a row of the user")

@@ -1,0 +1,60 @@
+"""A driver with a stream and exports through the second door is killed with its JVM: each row is there once, no
+transaction is open, and no decision is left."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.kafka_proxy import KafkaProxy
+from tests.spark.conftest import require_java
+from tests.spark.killed_driver import EXPORTS, PHASES, STREAM, KilledDriver
+from tools.kafka_cluster import KafkaCluster
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
+
+# In all, with those at each phase.
+KILLS = int(os.environ.get("CHAOS_KILLS", "40"))
+ANY_MOMENT_S = 8.0
+
+
+@pytest.fixture
+def driver(kafka_4: KafkaCluster, topic_name: str, tmp_path: Path) -> Iterator[KilledDriver]:
+    require_java()
+    with (
+        KafkaProxy(kafka_4.bootstrap_servers) as proxy,
+        KilledDriver(kafka_4, proxy, topic_name, tmp_path) as killed,
+    ):
+        yield killed
+
+
+def test_each_row_is_there_once_after_a_driver_was_killed_in_its_commits(driver: KilledDriver) -> None:
+    for phase, whose in (
+        ("after the tasks", STREAM),
+        ("between two EndTxn", EXPORTS),
+        ("before Spark's commit log", STREAM),
+    ):
+        driver.kill_at(phase, whose)
+    driver.finish()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_each_row_is_there_once_after_a_driver_was_killed_at_every_phase_and_at_any_moment(
+    driver: KilledDriver,
+) -> None:
+    seed = random.SystemRandom().randrange(1 << 31)
+    print(f"\nseed {seed}")
+    dice = random.Random(seed)
+    chosen = [*product(PHASES, (STREAM, EXPORTS))][:KILLS]
+    for _ in range(KILLS):
+        if chosen and dice.random() < 0.6:
+            driver.kill_at(*chosen.pop(dice.randrange(len(chosen))))
+        else:
+            driver.kill_after(dice.uniform(0, ANY_MOMENT_S))
+    driver.finish()
