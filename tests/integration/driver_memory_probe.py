@@ -31,8 +31,6 @@ from tests.integration.memory_probe import status_bytes
 
 SCHEMA = StructType().add("value", StringType())
 TENTHS = 10
-# One of so many batches has options of its own, as code that makes them anew for each batch.
-OTHER_OPTIONS_EACH = 7
 
 
 def serve_tasks(pipe: Connection) -> None:
@@ -56,11 +54,12 @@ class Tasks:
             return self._pipe.recv()
 
 
-def run(tasks: Tasks, servers: str, name: str, first: int, count: int) -> None:
+def run(tasks: Tasks, servers: str, name: str, first: int, count: int, own_each: int) -> None:
+    """One of `own_each` batches has options of its own, as of code that makes them anew for each; 0: none."""
     query_id, run_id = str(uuid.uuid5(uuid.NAMESPACE_OID, name)), run_of_query(name)
     settings = {"kafka.bootstrap.servers": servers, "topic": "rows", "sink.id": name, "metrics.enabled": "true"}
     for batch in range(first, first + count):
-        other = {"kafka.client.id": f"{name}-{batch}"} if batch % OTHER_OPTIONS_EACH == 0 else {}
+        other = {"kafka.client.id": f"{name}-{batch}"} if own_each and batch % own_each == 0 else {}
         planned = plan_query({**settings, **other}, SCHEMA)
         assert planned.sink_id is not None
         key = BatchKey(query_id, batch)
@@ -83,7 +82,7 @@ def measure() -> dict[str, int]:
 
 
 def main() -> None:
-    batch_count, thread_count = (int(word) for word in sys.argv[1:])
+    batch_count, thread_count, own_each = (int(word) for word in sys.argv[1:])
     each = batch_count // thread_count // TENTHS
     context = multiprocessing.get_context("spawn")
     pipe, theirs = context.Pipe()
@@ -94,7 +93,8 @@ def main() -> None:
         # New threads each time, as those of queries that end and are started again.
         with ThreadPoolExecutor(thread_count) as pool:
             running = [
-                pool.submit(run, tasks, servers, f"sink-{number}", tenth * each, each) for number in range(thread_count)
+                pool.submit(run, tasks, servers, f"sink-{number}", tenth * each, each, own_each)
+                for number in range(thread_count)
             ]
             for one in running:
                 one.result()

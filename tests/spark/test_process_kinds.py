@@ -90,7 +90,9 @@ tell("again")
     [
         {},
         pytest.param({"spark.python.unix.domain.socket.enabled": "true"}, marks=pytest.mark.slow),
-        pytest.param({"spark.python.use.daemon": "false"}, marks=pytest.mark.slow),
+        pytest.param(
+            {"spark.python.use.daemon": "false", "spark.python.worker.reuse": "false"}, marks=pytest.mark.slow
+        ),
     ],
     ids=["tcp", "unix", "without-daemon"],
 )
