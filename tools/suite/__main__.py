@@ -34,8 +34,9 @@ from tools.suite.tally import Tally
 from tools.suite.worker import Worker
 from tools.workspace import workspace
 
-# Paths are relative to the current folder, as in pytest. `make compat` runs these tests, with each PySpark.
-ELSEWHERE = "tests/compat"
+# Paths are relative to the current folder, as in pytest. `make compat` runs the first, with each PySpark, and
+# `make yarn` the second.
+ELSEWHERE = ("tests/compat", "tests/yarn")
 DURATIONS = Path("tests/durations.json")
 # More than one, because the load of a bundle is an average: cores would be idle whenever several wait at once.
 ROOM_PER_CORE = 1.4
