@@ -197,6 +197,8 @@ def ctrl_c_within(limit_s: float, pick: random.Random) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+# An interrupt between taking a client and using it loses the client: its last reference closes its sockets, and warns.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("seed", range(2))
 def test_after_ctrl_c_at_any_moment_the_next_commit_works_and_other_threads_notice_nothing(
     broker: EmbeddedBroker, seed: int

@@ -90,11 +90,8 @@ tell("again")
     [
         {},
         pytest.param({"spark.python.unix.domain.socket.enabled": "true"}, marks=pytest.mark.slow),
-        pytest.param(
-            {"spark.python.use.daemon": "false", "spark.python.worker.reuse": "false"}, marks=pytest.mark.slow
-        ),
     ],
-    ids=["tcp", "unix", "without-daemon"],
+    ids=["tcp", "unix"],
 )
 def test_each_process_of_an_application_knows_what_it_is(settings: dict[str, str], tmp_path: Path) -> None:
     require_java()
