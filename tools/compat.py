@@ -92,7 +92,11 @@ OLDEST_TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/integration/test_transactions.py",
         "tests/integration/test_codec_matrix.py",
     ),
-    "tasks": ("tests/integration/test_spark_task.py", "tests/chaos/test_task_faults.py"),
+    "tasks": (
+        "tests/integration/test_spark_task.py",
+        "tests/integration/test_envelope.py",
+        "tests/chaos/test_task_faults.py",
+    ),
     "command": ("tests/integration/test_command.py", "tests/integration/test_watch.py"),
 }
 OLDEST_SPARK_TESTS: Mapping[str, tuple[str, ...]] = {
