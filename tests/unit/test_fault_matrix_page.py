@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "fault-matrix.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-ROWS = {row[1]: row[0] for row in re.finditer(r"^\| ([SBY]\d+) \|.*$", TEXT, re.MULTILINE)}
+ROWS = {row[1]: row[0] for row in re.finditer(r"^\| ([SDBY]\d+) \|.*$", TEXT, re.MULTILINE)}
 LINKS = sorted(set(re.findall(r"\[(test_\w+)\]\((\.\./tests/[\w/]+\.py)\)", TEXT)))
 # Files that contain only tests of these faults.
 CHAOS = ROOT / "tests" / "chaos"
@@ -18,7 +18,11 @@ WHOLE = [
     *(CHAOS / f"test_{name}.py" for name in ("driver_crashes", "commit_errors", "lost_answers_in_commit")),
     *(CHAOS / f"test_{name}.py" for name in ("ledger_faults", "task_faults", "transaction_time_outs")),
     *(CHAOS / f"test_{name}.py" for name in ("broker_faults", "cluster_changes")),
-    ROOT / "tests" / "spark" / "test_stream_faults.py",
+    *(
+        ROOT / "tests" / "spark" / f"test_{name}.py"
+        for name in ("stream_faults", "killed_drivers", "second_door_faults")
+    ),
+    ROOT / "tests" / "integration" / "test_second_door_faults.py",
     ROOT / "tests" / "yarn" / "test_application_master.py",
 ]
 
@@ -29,8 +33,9 @@ def names_in(path: Path) -> set[str]:
 
 def test_every_fault_has_its_row() -> None:
     spark = [f"S{number}" for number in range(1, 32)]
+    second_door = [f"D{number}" for number in range(1, 13)]
     brokers = [f"B{number}" for number in (*range(1, 13), *range(18, 49))]
-    assert list(ROWS) == [*spark, *brokers, "Y1", "Y2"]
+    assert list(ROWS) == [*spark, *second_door, *brokers, "Y1", "Y2"]
 
 
 @pytest.mark.parametrize("number", ROWS)
