@@ -97,7 +97,7 @@ class KilledDriver:
         self.kill()
         self._note("any moment")
 
-    def finish(self) -> None:
+    def check_that_each_row_is_there_once(self) -> None:
         """Lets the last application deliver everything, and checks what is there."""
         (self._folder / "end").touch()
         self._start()
