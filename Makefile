@@ -69,10 +69,10 @@ compat: $(READY)
 	$(BIN)/python -m tools.compat $(if $(KAFKA),--kafka $(KAFKA)) $(if $(PYSPARK),--pyspark $(PYSPARK))
 
 # A ResourceManager and a NodeManager on this machine; the packages of the environment that it packs come from pip.
-# PYSPARK=3.5.9 for another PySpark, in an environment as make compat has.
+# PYSPARK=4.0.5 for another PySpark that has the format, in an environment as make compat has.
 PYSPARK_PYTHON = $$($(BIN)/python -c "from tools.compat import spark_python; print(spark_python('$(PYSPARK)'))")
 yarn: $(READY)
-	PYKAFKA_SINK_REQUIRE_KAFKA=1 $(if $(PYSPARK),$(PYSPARK_PYTHON) -m pytest -W ignore::DeprecationWarning,$(BIN)/pytest) tests/yarn
+	PYKAFKA_SINK_REQUIRE_KAFKA=1 $(if $(PYSPARK),$(PYSPARK_PYTHON) -m pytest,$(BIN)/pytest) tests/yarn
 
 soak: $(READY)
 	$(BIN)/python -m tools.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))

@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ import pytest
 from tests.chaos.kafka_proxy import KafkaProxy
 from tests.conftest import or_without_kafka
 from tests.yarn.recipe import ARCHIVE, ROOT, Recipe, pack_command
-from tools.compat import ARROW_PACKAGES_OF_3, has_format
 from tools.kafka_cluster import KafkaCluster
 from tools.yarn_cluster import YarnCluster
 
@@ -49,9 +47,9 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copy(ROOT / name, sources / name)
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     pip = [python, "-m", "pip", "--disable-pip-version-check"]
-    fixed = ["-c", ROOT / "constraints.txt"] if has_format(version("pyspark")) else ARROW_PACKAGES_OF_3
-    subprocess.run([*pip, "install", "-q", *fixed, "setuptools", "wheel"], check=True)
-    subprocess.run([*pip, "install", "-q", *fixed, "--no-build-isolation", sources], check=True)
+    pins = ["-c", ROOT / "constraints.txt"]
+    subprocess.run([*pip, "install", "-q", *pins, "setuptools", "wheel"], check=True)
+    subprocess.run([*pip, "install", "-q", *pins, "--no-build-isolation", sources], check=True)
     return folder / "venv"
 
 
