@@ -81,9 +81,9 @@ setup(
     packages=find_packages(include=["kafka_sink", "kafka_sink.*", "pyspark_pykafka_sink"]),
     package_data={"kafka_sink": ["py.typed"], "pyspark_pykafka_sink": ["py.typed"]},
     python_requires=">=3.10",
-    # `make compat` runs the oldest of these together (docs/compatibility.md). pyarrow 17 cannot cast string_view and
-    # binary_view to bytes, and writes the decimal 0E-18 as 0.E-18, which is not JSON.
-    install_requires=["pyarrow>=18", "numpy>=1.26", "lz4>=4.3", "crc32c>=2.4", "mmh3>=4"],
+    # `make compat` runs the oldest of these together (docs/compatibility.md): what images with Spark 3.5 have, where a
+    # newer pyarrow or numpy would not fit their pandas.
+    install_requires=["pyarrow>=14.0.1", "numpy>=1.23.5", "lz4>=4.3", "crc32c>=2.4", "mmh3>=4"],
     extras_require={
         "spark": [*SPARK, *PANDAS],
         "pkcs12": PKCS12,

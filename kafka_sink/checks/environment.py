@@ -12,7 +12,7 @@ from typing import Any
 
 from kafka_sink.checks.finding import ProbeResult, fail, ok, warn
 
-PYARROW_MIN, PYSPARK_MIN, PYSPARK_MIN_OF_FORMAT = (18,), (3, 4), (4, 0)
+PYARROW_MIN, PYSPARK_MIN, PYSPARK_MIN_OF_FORMAT = (14, 0, 1), (3, 4), (4, 0)
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 _ON_SPARK = "pip install 'pykafka-sink[spark]', or run this where the driver runs"
 
@@ -27,8 +27,9 @@ def environment(session: Any | None) -> Iterator[ProbeResult]:
 def versions(python: tuple[int, ...], pyarrow: str | None, pyspark: str | None) -> Iterator[ProbeResult]:
     """`None`: not installed."""
     yield ok("python", f"Python {'.'.join(map(str, python))}")
+    minimum = ".".join(map(str, PYARROW_MIN))
     if pyarrow is None or _numbers(pyarrow) < PYARROW_MIN:
-        yield fail("pyarrow", f"pyarrow {pyarrow or 'is not installed'}", f"pip install 'pyarrow>={PYARROW_MIN[0]}'")
+        yield fail("pyarrow", f"pyarrow {pyarrow or 'is not installed'}", f"pip install 'pyarrow>={minimum}'")
     else:
         yield ok("pyarrow", f"pyarrow {pyarrow}")
     if pyspark is None:
@@ -122,4 +123,4 @@ def _version_of(package: str) -> str | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall("[0-9]+", version)[:2])
+    return tuple(int(part) for part in re.findall("[0-9]+", version)[:3])

@@ -8,6 +8,7 @@ length of a null is -1.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +21,10 @@ from kafka_sink.records.varint import Array, binary_array, indices_array, larges
 
 # Offsets have 32 bits.
 BYTES_MAX = 2**31 - 1
-STRING_TYPES = "string, large_string or string_view"
+STRING_TYPES = "string, large_string or (from pyarrow 18 on) string_view"
 BYTES_TYPES = f"binary, large_binary, binary_view, fixed_size_binary, {STRING_TYPES}"
-_TEXT_TYPES = (pa.string(), pa.large_string(), pa.string_view())
-_BINARY_TYPES = (pa.binary(), pa.large_binary(), pa.binary_view())
+_TEXT_TYPES = (pa.string(), pa.large_string())
+_BINARY_TYPES = (pa.binary(), pa.large_binary())
 
 
 class TooManyBytes(DataError):
@@ -140,6 +141,20 @@ def to_plain(array: pa.Array) -> pa.Array:
     return array
 
 
+def _is_view(kind: pa.DataType, name: str) -> bool:
+    """A view that this pyarrow can cast. Before 16 it has no views."""
+    return str(kind) == name and _can_be_cast(kind)
+
+
+@cache
+def _can_be_cast(view: pa.DataType) -> bool:
+    try:
+        pa.array([], view).cast(pa.large_binary())
+    except pa.ArrowNotImplementedError:  # before pyarrow 18
+        return False
+    return True
+
+
 def plain_type(kind: pa.DataType) -> pa.DataType:
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
@@ -150,9 +165,10 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 def check_bytes_type(kind: pa.DataType, column: str, *, text_only: bool = False) -> None:
     kind = plain_type(kind)
-    is_accepted = kind in _TEXT_TYPES or pa.types.is_null(kind)
+    is_accepted = kind in _TEXT_TYPES or pa.types.is_null(kind) or _is_view(kind, "string_view")
     if not text_only:
         is_accepted = is_accepted or kind in _BINARY_TYPES or pa.types.is_fixed_size_binary(kind)
+        is_accepted = is_accepted or _is_view(kind, "binary_view")
     if not is_accepted:
         raise wrong_type_error(column, kind, STRING_TYPES if text_only else BYTES_TYPES)
 

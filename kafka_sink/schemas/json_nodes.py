@@ -8,6 +8,7 @@ microseconds if they are not 0 (Spark truncates them). The scalar reference is t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -52,7 +53,17 @@ def encode_boolean(array: pa.Array, scope: MisfitScope) -> list[Piece]:
 
 def encode_number(array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """Whole numbers and decimals."""
-    return [_cast_to_text(array)]
+    text = array.cast(pa.string())
+    if pa.types.is_decimal(array.type) and _writes_lone_points():
+        text = pc.replace_substring(text, ".E", "E")
+    return [bytes_elements(BytesColumn.from_arrow(text))]
+
+
+@cache
+def _writes_lone_points() -> bool:
+    """pyarrow before 18 writes 0.E-18, which is no number of JSON, for 0E-18."""
+    zero = pa.array([0], pa.int8()).cast(pa.decimal128(38, 18))
+    return bool(pc.match_substring(zero.cast(pa.string()), ".E")[0].as_py())
 
 
 def encode_float(is_strict: bool, is_key: bool, array: pa.Array, scope: MisfitScope) -> list[Piece]:

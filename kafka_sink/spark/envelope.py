@@ -215,7 +215,7 @@ class TraceHeader:
         has_one = np.zeros(rows.num_rows, np.bool_)
         if self._column is not None:
             texts = to_plain(rows.column(TRACEPARENT)).cast(pa.binary())
-            rows = rows.drop_columns([TRACEPARENT])
+            rows = rows.select([name for name in rows.schema.names if name != TRACEPARENT])
             has_one = self._check_texts(texts, first_row)
             rows = drop_header(rows, TRACEPARENT, has_one)
             rows = add_headers(rows, [AddedHeader(TRACEPARENT, texts, has_one)])

@@ -314,7 +314,7 @@ def test_transactions_that_a_broker_does_not_list_are_not_taken_for_none(place: 
 
 
 def test_versions_that_are_too_old_are_named() -> None:
-    told = {each.name: each for each in versions((3, 10, 1), "14.0.2", "3.3.4")}
+    told = {each.name: each for each in versions((3, 10, 1), "13.0.0", "3.3.4")}
     assert told["python"].text == "Python 3.10.1" and told["pyarrow"].verdict == FAIL
     assert told["pyspark"].verdict == FAIL and told["pyspark"].advice == "use PySpark 3.4 or newer"
     assert [each.verdict for each in versions((3, 12, 0), "20.0", None)] == [OK, OK, WARN]

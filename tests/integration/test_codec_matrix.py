@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from kafka_sink import Producer
+from tests.view_types import BINARY_VIEWS, STRING_VIEWS
 from tools.foreign_reader import ForeignRecord, read_topic, read_topic_java
 from tools.java import dump_log_segments, run_class
 from tools.kafka_cluster import KafkaCluster
@@ -188,14 +189,13 @@ FORMS: tuple[tuple[str, Callable[[pa.Table], pa.Table | pa.RecordBatch]], ...] =
     ("binary", all_bytes(pa.binary())),
     ("large_string", all_bytes(pa.large_string())),
     ("large_binary", all_bytes(pa.large_binary())),
-    ("string_view", all_bytes(pa.string_view())),
-    ("binary_view", all_bytes(pa.binary_view())),
+    *((str(view), all_bytes(view)) for view in (*STRING_VIEWS, *BINARY_VIEWS)),
     ("dictionary", all_bytes(pa.dictionary(pa.int32(), pa.binary()))),
     ("sliced", sliced),
     ("chunked", chunked),
     ("sliced and chunked", lambda data: sliced(chunked(data))),
     ("sliced dictionary", lambda data: sliced(all_bytes(pa.dictionary(pa.int32(), pa.binary()))(data))),
-    ("chunked views", lambda data: chunked(all_bytes(pa.string_view())(data))),
+    *(("chunked views", lambda data, view=view: chunked(all_bytes(view)(data))) for view in STRING_VIEWS),
     ("map headers", headers_as_map),
     ("sliced map headers", lambda data: sliced(headers_as_map(data))),
     ("timestamps in ms", timestamps_as("ms")),

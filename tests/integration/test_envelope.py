@@ -36,7 +36,7 @@ from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.metrics.trace_ids import TraceIds
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark.added_headers import AddedHeader, add_headers
+from kafka_sink.spark.added_headers import AddedHeader, add_headers, set_column
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.envelope import TraceHeader, is_traceparent
 from kafka_sink.spark.task import TaskPlace, write_task
@@ -206,7 +206,7 @@ def test_data_that_is_no_json_is_told_as_text_or_base64(
 ) -> None:
     given_batch = batch()
     values = pa.array(["Zürich"] * 3).cast(kind)
-    given_batch = given_batch.set_column(1, "value", values)
+    given_batch = set_column(given_batch, "value", values)
     write(
         broker, topic, given_batch, {**EVENT, "cloudevents": "structured", "cloudevents.datacontenttype": "text/plain"}
     )
@@ -219,7 +219,7 @@ def test_data_that_is_no_json_is_told_as_text_or_base64(
 )
 def test_json_in_another_encoding_than_utf_8_makes_no_event(broker: EmbeddedBroker, topic: str, content: bytes) -> None:
     given_batch = batch()
-    given_batch = given_batch.set_column(1, "value", pa.array([b"{}", content, b"{}"]))
+    given_batch = set_column(given_batch, "value", pa.array([b"{}", content, b"{}"]))
     with pytest.raises(DataError, match="value of row 1 is no JSON"):
         write(broker, topic, given_batch, {**EVENT, "cloudevents": "structured"})
 
@@ -227,7 +227,7 @@ def test_json_in_another_encoding_than_utf_8_makes_no_event(broker: EmbeddedBrok
 def test_a_number_of_any_length_is_json(broker: EmbeddedBroker, topic: str) -> None:
     number = "1" * 5000
     given_batch = batch()
-    given_batch = given_batch.set_column(1, "value", pa.array([number.encode()] * 3))
+    given_batch = set_column(given_batch, "value", pa.array([number.encode()] * 3))
     write(broker, topic, given_batch, {**EVENT, "cloudevents": "structured"})
     assert all(f'"data":{number}}}'.encode() in (record.value or b"") for record in read(broker, topic))
 
@@ -383,7 +383,7 @@ def test_a_time_without_a_text_makes_no_event(broker: EmbeddedBroker, topic: str
     rows = batch([["k", "{}", None, "o-1", None, None, None], ["k", "[]", None, "o-2", None, None, None]])
     last_of_9999 = 253_402_300_799_999_999
     times = pa.array([year_begin_us, last_of_9999], pa.int64()).view(rows.schema.field("seen").type)
-    rows = rows.set_column(rows.schema.get_field_index("seen"), "seen", times)
+    rows = set_column(rows, "seen", times)
     options = {**EVENT, "cloudevents": "binary", "cloudevents.id.column": "order", "cloudevents.time.column": "seen"}
     with pytest.raises(DataError, match="row 0 has a time in time whose year is not one of 0 to 9999"):
         write(broker, topic, rows, options)

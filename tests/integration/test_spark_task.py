@@ -21,6 +21,7 @@ from kafka_sink.exactly_once.identity import PARTITION_STEP, run_hash
 from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.producer.pool import POOL
+from kafka_sink.spark.added_headers import set_column
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.driver import FinishedBatch, commit_batch
 from kafka_sink.spark.planning import plan_stream
@@ -114,7 +115,7 @@ def test_no_row_with_a_topic_of_its_own_has_a_value_like_a_decision(
     """The ledger of another sink may have any name, and its reader would believe the row."""
     monkeypatch.setattr(f"{__name__}.PLACE", replace(PLACE, sink_id="orders"))
     values = pa.array(["a", None, "pykafka-sink-ledger 1 json\n{}", "pykafka-sink"]).cast(kind)
-    batch = rows(*({"topic": "bad"} for _ in values)).set_column(0, "value", values)
+    batch = set_column(rows(*({"topic": "bad"} for _ in values)), "value", values)
     chosen = {"ledger_topic": "own", "sink_id": "orders", "record_errors": record_errors}
     if record_errors == "fail":
         with pytest.raises(DataError, match="row 2 has a value that begins like a decision of a sink"):

@@ -20,6 +20,7 @@ from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.columns import RecordColumns, columns_by_topic
 from kafka_sink.records.compression import CODEC_IDS, decompress, make_compressor
 from kafka_sink.records.scalar import Record, decode_batch, encode_records, split
+from tests.view_types import BINARY_VIEWS, STRING_VIEWS
 
 NOW_MS = 1_700_000_000_000
 REQUEST_BYTES_MAX = 10**6
@@ -39,9 +40,7 @@ rows_of_one_call = st.lists(
     ),
     max_size=25,
 )
-binary_types = st.sampled_from(
-    [pa.binary(), pa.large_binary(), pa.binary_view(), pa.dictionary(pa.int32(), pa.binary())]
-)
+binary_types = st.sampled_from([pa.binary(), pa.large_binary(), *BINARY_VIEWS, pa.dictionary(pa.int32(), pa.binary())])
 entry_type = pa.struct([("key", pa.string()), ("value", pa.binary())])
 header_types = st.sampled_from(
     [
@@ -49,7 +48,7 @@ header_types = st.sampled_from(
         pa.large_list(entry_type),
         pa.map_(pa.string(), pa.binary()),
         pa.list_(pa.struct([("k", pa.large_string()), ("v", pa.large_binary())])),
-        pa.list_(pa.struct([("value", pa.binary()), ("key", pa.string_view())])),
+        *(pa.list_(pa.struct([("value", pa.binary()), ("key", view)])) for view in STRING_VIEWS),
     ]
 )
 
@@ -218,7 +217,7 @@ def test_split_keeps_every_record_in_order(call: tuple[list[dict[str, Any]], pa.
 
 @given(
     names=st.lists(st.text(max_size=3), max_size=20),
-    kind=st.sampled_from([pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]),
+    kind=st.sampled_from([pa.string(), pa.large_string(), *STRING_VIEWS, pa.dictionary(pa.int8(), pa.string())]),
 )
 def test_rows_are_dealt_to_the_topics_they_name(names: list[str], kind: pa.DataType) -> None:
     values = [b"%d" % number for number in range(len(names))]

@@ -128,7 +128,7 @@ def test_text_that_is_no_utf_8_does_not_stop_the_sorting() -> None:
     names = pa.array(["h", None, "i"], pa.string())
     pairs = pa.ListArray.from_arrays([0, 1, 2, 3], pa.StructArray.from_arrays([names, text], ["key", "value"]))
     batch = pa.RecordBatch.from_arrays([text, text, pairs, text], ["key", "value", "headers", "topic"])
-    good, bad = split_unsendable(batch.slice(0, 1).drop_columns(["topic"]), "one", Topics(), OPTIONS)  # type: ignore[arg-type]
+    good, bad = split_unsendable(batch.slice(0, 1).select(["key", "value", "headers"]), "one", Topics(), OPTIONS)  # type: ignore[arg-type]
     assert (good.num_rows, bad) == (1, None)
     _, unsendable = split_unsendable(batch, None, Topics(), OPTIONS)  # type: ignore[arg-type]
     assert unsendable is not None

@@ -89,17 +89,22 @@ def test_columns_that_are_run_again_leave_the_others_as_they_were(monkeypatch: p
     version = compat.oldest_versions()
     asked: list[str] = []
 
-    def run(make: object, *processes: Mapping[str, object]) -> dict[str, Any]:
+    def run(make: object, *processes: Mapping[str, object], **variables: str) -> dict[str, Any]:
         names = [name for groups in processes for name in groups]
         asked.extend(names)
         return dict.fromkeys(names, "new")
 
     monkeypatch.setattr(compat, "run_in", run)
-    known = {"oldest": {version: {"date": "2026-11-24", "cells": dict.fromkeys(compat.OLDEST_ALL, "old")}}}
+    known: dict[str, Any] = {
+        "oldest": {version: {"date": "2026-11-24", "cells": dict.fromkeys(compat.OLDEST_ALL, "old")}},
+        "pyspark": {"4.0.5": {"date": "2026-11-24", "cells": {"batch": "old"}}},
+    }
     monkeypatch.setattr(compat, "read_results", lambda: NOTHING | known)
     found = compat.try_oldest(version, ["unit", "extras"])
     assert asked == ["unit", "extras"]
     assert found == dict.fromkeys(compat.OLDEST_ALL, "old") | {"unit": "new", "extras": "new"}
+    asked.clear()
+    assert compat.try_pyspark("4.0.5", ["Connect"]) == {"batch": "old", "Connect": "new"} and asked == ["Connect"]
 
 
 def test_the_committed_page_is_what_the_results_say() -> None:

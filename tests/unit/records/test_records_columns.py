@@ -11,17 +11,19 @@ import pyarrow as pa
 import pytest
 
 from kafka_sink.errors import ConfigError, DataError
+from kafka_sink.records import bytes_column
 from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.columns import RecordColumns, check_schema, columns_by_topic
 from kafka_sink.records.scalar import encode_headers
+from tests.view_types import BINARY_VIEWS, STRING_VIEWS
 
 BYTES_TYPES = [
     pa.binary(),
     pa.large_binary(),
-    pa.binary_view(),
+    *BINARY_VIEWS,
     pa.string(),
     pa.large_string(),
-    pa.string_view(),
+    *STRING_VIEWS,
 ]
 
 
@@ -39,7 +41,7 @@ def test_every_bytes_type_gives_the_same_rows(kind: pa.DataType) -> None:
 def test_fixed_size_and_dictionary_and_run_end_columns_give_their_rows() -> None:
     fixed = pa.array([b"ab", None, b"cd"], pa.binary(2))
     dictionary = pa.DictionaryArray.from_arrays(pa.array([1, None, 0]), pa.array([None, "text"]))
-    run_ends = pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([b"x", b"y"]))
+    run_ends = pa.RunEndEncodedArray.from_arrays([2, 3], [b"x", b"y"], pa.run_end_encoded(pa.int32(), pa.binary()))
     for array, expected in (
         (fixed, [b"ab", None, b"cd"]),
         (dictionary, [b"text", None, None]),
@@ -420,3 +422,10 @@ def test_rows_given_one_by_one_become_the_same_columns() -> None:
     assert rows_of(columns.key, 2) == [b"k", None]
     assert rows_of(columns.value, 2) == [None, b"v"]
     assert rows_of(columns.headers, 2) == [encode_headers(()), encode_headers((("h", None),))]
+
+
+def test_a_view_that_pyarrow_cannot_cast_is_refused_with_the_version_that_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bytes_column, "_can_be_cast", lambda view: False)
+    for view in (*STRING_VIEWS, *BINARY_VIEWS):
+        with pytest.raises(DataError, match=r"\(from pyarrow 18 on\) string_view"):
+            bytes_column.check_bytes_type(view, "value")

@@ -21,6 +21,7 @@ from kafka_sink.schemas import avro_match
 from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.schemas.derive import derive_avro_schema
 from kafka_sink.schemas.match import plan
+from tests.view_types import STRING_VIEWS
 
 D = decimal.Decimal
 
@@ -99,7 +100,7 @@ NOON = dt.datetime(1969, 12, 31, 12, 0, 0, 123456)
         (pa.null(), "null", None, None),
         (pa.dictionary(pa.int8(), pa.string()), "string", "a", "a"),
         (pa.large_string(), "string", "a", "a"),
-        (pa.string_view(), "string", "a", "a"),
+        *((view, "string", "a", "a") for view in STRING_VIEWS),
         (pa.list_(pa.int8(), 2), {"type": "array", "items": "int"}, [1, 2], [1, 2]),
     ],
 )  # fmt: skip
@@ -169,7 +170,7 @@ def test_a_column_that_cannot_fit_is_refused_by_name_and_type(kind: pa.DataType,
         (pa.string(), FIXED_UUID, [UUID.hex, UUID.hex[:30] + "  "], 1, "is no UUID"),
         (pa.string(), FIXED_UUID, [str(UUID), "-" + UUID.hex[:31] + "-"], 1, "is no UUID"),
         (pa.large_string(), TEXT_UUID, [str(UUID), UUID.hex], 1, "is no UUID"),
-        (pa.string_view(), ["null", TEXT_UUID], [None, f"{UUID}\n"], 1, "is no UUID"),
+        *((view, ["null", TEXT_UUID], [None, f"{UUID}\n"], 1, "is no UUID") for view in STRING_VIEWS),
         (pa.timestamp("s", "UTC"), NANOS, [1, 2**40], 1, "out of the range"),
         (pa.list_(pa.int64()), {"type": "array", "items": "int"}, [[], [1], [2, 2**40]], 2, "value.x[] of row 2"),
         (pa.map_(pa.string(), pa.int64()), {"type": "map", "values": "int"}, [{}, {"k": 2**40}], 1, "value.x{} of"),
