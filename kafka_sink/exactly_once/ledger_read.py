@@ -233,7 +233,7 @@ class LedgerRead(CommitStep):
             for offset, record in zip(decoded.offsets, decoded.records, strict=True):
                 if record.value is not None and (record.key or b"").startswith(self._older_claim_key):
                     self._take_claim(offset, record.key or b"", record.value)
-                elif self._is_own(ledger_key := decode_key(record.key)):
+                elif self._is_own(ledger_key := decode_key(record.key)) or self._is_elsewhere(ledger_key):
                     self._keep(ledger_key, Found(offset, beginning_of_plain(record.value), is_plain=True))
 
     def _transaction_ended_by(self, marker: RawBatch) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession
 from tests.unit.exactly_once.driver_bench import QUERY, SINK, Bench
+from tests.unit.exactly_once.test_plain_records import put_plain
 
 OTHER = "query-2"
 SECOND, THIRD, FOURTH = "2" * 16, "3" * 16, "4" * 16
@@ -130,6 +131,14 @@ def test_a_stream_that_the_ledger_knows_under_another_name_is_refused_at_every_t
 def test_a_decision_under_another_name_that_has_no_marker_yet_is_known(bench: Bench) -> None:
     bench.decide(of_stream(bench, "old", 0, "1" * 16), stream("old", "1" * 16))
     bench.lose_the_last_marker()
+    verdict = bench.commit(of_stream(bench, "new", 0, SECOND), stream("new", SECOND))
+    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6009"
+
+
+@pytest.mark.parametrize("value", [b"?", None])
+def test_another_name_is_known_by_a_record_that_no_sink_wrote(bench: Bench, value: bytes | None) -> None:
+    """It may have taken the place of a decision, which the cleaner has removed since."""
+    put_plain(bench, sink_id_of_query("old", QUERY), value)
     verdict = bench.commit(of_stream(bench, "new", 0, SECOND), stream("new", SECOND))
     assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6009"
 
