@@ -68,12 +68,14 @@ FORMAT_TESTS: Mapping[str, tuple[str, ...]] = {
     "pipelines": ("tests/compat/test_pipelines.py",),
     "triggers": ("tests/compat/test_triggers.py",),
     "Connect": ("tests/compat/test_connect.py", "tests/compat/test_connect_canary.py"),
+    # Connect of PySpark 3 is not tried: 3.4 has no streams there.
+    "second door, Connect": ("tests/compat/test_second_door_connect.py",),
 }
 SECOND_DOOR_TESTS: Mapping[str, tuple[str, ...]] = {"second door": ("tests/compat/test_second_door.py",)}
 WITHOUT_FORMAT_TESTS: Mapping[str, tuple[str, ...]] = {"format refused": ("tests/compat/test_without_format.py",)}
 SPARK_TESTS = {**FORMAT_TESTS, **SECOND_DOOR_TESTS, **WITHOUT_FORMAT_TESTS}
 # A process has either classic sessions or Connect sessions.
-ALONE = frozenset({"Connect"})
+ALONE = frozenset({"Connect", "second door, Connect"})
 # Packages that the tests above need besides PySpark, in the versions of constraints.txt. PyYAML is for pipelines.
 SPARK_PACKAGES = ("lz4", "crc32c", "mmh3", "confluent-kafka", "pytest", "pytest-timeout", "pyyaml")
 # pandas is for Connect. PySpark 4 warns about newer versions; the extras of PySpark 3 exclude numpy 2, which newer
@@ -261,8 +263,9 @@ def try_pyspark(version: str, chosen: Collection[str]) -> Any:
     groups = {name: paths for name, paths in spark_tests(version).items() if name in chosen}
     together = {name: paths for name, paths in groups.items() if name not in ALONE}
     alone = ({name: paths} for name, paths in groups.items() if name in ALONE)
-    # PySpark 3 uses what newer Pythons advise against.
-    named = {} if has_format(version) else {"PYTEST_ADDOPTS": "-W ignore::DeprecationWarning"}
+    # PySpark 3 uses what newer Pythons advise against, and leaves sockets open.
+    ignored = "-W ignore::DeprecationWarning -W ignore::ResourceWarning"
+    named = {} if has_format(version) else {"PYTEST_ADDOPTS": ignored}
     found = run_in(lambda: spark_python(version), together, *alone, **named)
     return _earlier_cells("pyspark", version) | found
 
