@@ -105,7 +105,14 @@ def sweep_rule(session: DriverSession, newest: LedgerRecord | None, job: Job) ->
     if newest is None or not (newest.run == session.run or (is_of_label and newest.kind is Kind.DONE)):
         return rule
     runs = (*newest.runs, newest.run)
-    return replace(rule, since_ms=newest.since_ms, replaced_runs=runs, is_of_label=is_of_label)
+    since_ms = newest.since_ms
+    if newest.run != session.run and job.receipts:
+        # Delivered by another run. One in between, which was repeating it and was killed, is in no record: its
+        # transactions would stay open. None of this label is committed any more, so a wrong clock does no harm; only
+        # a run that is repeating it at this moment, and began later, would have to start its tasks again.
+        age_ms = max(receipt.timeout_ms - receipt.remaining_ms for receipt in job.receipts)
+        since_ms = max(since_ms, job.wall_ms - age_ms)
+    return replace(rule, since_ms=since_ms, replaced_runs=runs, is_of_label=is_of_label)
 
 
 def open_transactions(settings: DeliverySettings, now_ms: int) -> OpenTransactions:

@@ -10,16 +10,18 @@ import threading
 import traceback
 import uuid
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 import kafka_sink
 from kafka_sink.exactly_once.session import DeliverySettings
-from kafka_sink.spark import driver
+from kafka_sink.producer.pool import POOL
+from kafka_sink.spark import driver, second_door
 from kafka_sink.testing import EmbeddedBroker
 from kafka_sink.wire.apis import END_TXN
 from tests.chaos.faults import Harm, of_a_task
@@ -31,14 +33,17 @@ from tools.foreign_reader import read_topic
 pytestmark = pytest.mark.embedded_kafka(1, topics={"rows": 3, "exports": 3})
 
 FORKS = multiprocessing.get_context("fork")
-KILLS, WRITES, PATIENCE_S = 40, 200, 120
+PATIENCE_S, TIMEOUT_MS = 300, 900_000
 QUERY = "11111111-2222-4333-8444-555555555555"
 
 
 @pytest.fixture(autouse=True)
-def fresh_process() -> None:
+def fresh_process() -> Iterator[None]:
     for kept in (driver.CLIENTS, driver.DRIVERS, driver.ANSWERS):
         kept.renew()
+    yield
+    driver.CLIENTS.value.close()
+    POOL.close()
 
 
 def options(servers: str, topic: str, **more: str) -> dict[str, str]:
@@ -57,15 +62,15 @@ def rows_in(servers: str, topic: str) -> Counter[bytes | None]:
     return Counter(record.value for record in read_topic(servers, topic))
 
 
-def do_the_rest(folder: Path, what: str, write: Any) -> None:
+def do_the_rest(folder: Path, what: str, count: int, write: Any) -> None:
     """Each write leaves a file as Spark's commit log does."""
     (folder / what).mkdir(exist_ok=True)
-    for number in range(len(os.listdir(folder / what)), WRITES):
+    for number in range(len(os.listdir(folder / what)), count):
         write(number)
         (folder / what / str(number)).touch()
 
 
-def drive(servers: str, folder: Path) -> None:
+def drive(servers: str, folder: Path, count: int) -> None:
     """One life of the driver."""
     run = str(uuid.uuid4())
     function = kafka_sink.foreach_batch(options(servers, "rows"))
@@ -76,11 +81,12 @@ def drive(servers: str, folder: Path) -> None:
             args=(
                 folder,
                 "exports",
+                count,
                 lambda number: kafka_sink.write(frame_of(number), {**exporting, "batch.id": f"export-{number}"}),
             ),
         )
         exports.start()
-        do_the_rest(folder, "rows", lambda number: function(frame_of(number, (QUERY, number, run)), number))
+        do_the_rest(folder, "rows", count, lambda number: function(frame_of(number, (QUERY, number, run)), number))
         exports.join()
     except BaseException:
         traceback.print_exc()
@@ -88,32 +94,33 @@ def drive(servers: str, folder: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize(("kills", "writes"), [(10, 50), pytest.param(100, 500, marks=pytest.mark.slow)])
 def test_each_row_is_there_once_after_a_driver_was_killed_at_any_moment_many_times(
-    embedded_kafka: EmbeddedBroker, tmp_path: Path
+    embedded_kafka: EmbeddedBroker, tmp_path: Path, kills: int, writes: int
 ) -> None:
     servers, dice = embedded_kafka.bootstrap_servers, random.Random(random.SystemRandom().randrange(1 << 31))
-    kills = 0
+    count = 0
     while True:
-        child = FORKS.Process(target=drive, args=(servers, tmp_path))
+        child = FORKS.Process(target=drive, args=(servers, tmp_path, writes))
         child.start()
-        child.join(dice.uniform(0.05, 1.0) if kills < KILLS else PATIENCE_S)
+        child.join(dice.uniform(0.05, 1.0) if count < kills else PATIENCE_S)
         if child.exitcode is not None:
             break
         child.kill()
         child.join()
-        kills += 1
-    print(f"{kills} kills")
+        count += 1
+    print(f"{count} kills")
     assert child.exitcode == 0
     for topic in ("rows", "exports"):
-        assert rows_in(servers, topic) == rows_of(range(WRITES))
+        assert rows_in(servers, topic) == rows_of(range(writes))
         assert open_transactions(servers, f"sink-of-{topic}") == []
 
 
 def test_a_decided_batch_whose_error_user_code_catches_is_finished_before_the_next_one_is_planned(
     embedded_kafka: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A commit gives up after two minutes.
-    monkeypatch.setattr(driver, "DeliverySettings", partial(DeliverySettings, patience_ms=2_000))
+    # A commit goes on until a part of the transactions' time is left, an abort for two minutes.
+    monkeypatch.setattr(driver, "DeliverySettings", be_impatient)
     run = str(uuid.uuid4())
     with KafkaProxy(embedded_kafka.bootstrap_servers) as proxy:
         given = options(proxy.bootstrap_servers, "rows")
@@ -129,15 +136,38 @@ def test_a_decided_batch_whose_error_user_code_catches_is_finished_before_the_ne
                 write(number)
         fault.stop()
         planned = frame_of(2, (QUERY, 2, run))
-        planned.before_task = lambda _: check_rows(embedded_kafka, range(2))
+        planned.before_task = lambda number: number or check_rows(embedded_kafka, range(2))
         kafka_sink.write_batch(planned, 2, given)
         write(3)
     check_rows(embedded_kafka, range(4))
     assert open_transactions(embedded_kafka.bootstrap_servers, "sink-of-rows") == []
 
 
+def be_impatient(**settings: Any) -> DeliverySettings:
+    return DeliverySettings(**{**settings, "patience_ms": 2_000, "margin_ms": TIMEOUT_MS - 5_000})
+
+
 def check_rows(kafka: EmbeddedBroker, numbers: range) -> None:
     assert rows_in(kafka.bootstrap_servers, "rows") == rows_of(numbers)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_an_export_that_is_repeated_aborts_what_a_killed_repetition_has_left(embedded_kafka: EmbeddedBroker) -> None:
+    """The killed one is in no record of the ledger: it had nothing to decide."""
+    given = options(embedded_kafka.bootstrap_servers, "rows", **{"batch.id": "day-1"})
+    kafka_sink.write(frame_of(0), given)
+
+    def die_before_the_commit() -> None:
+        with mock.patch.object(second_door, "conclude", side_effect=lambda *_: os._exit(1)):
+            kafka_sink.write(frame_of(0), given)
+
+    child = FORKS.Process(target=die_before_the_commit)
+    child.start()
+    child.join(PATIENCE_S)
+    assert len(open_transactions(embedded_kafka.bootstrap_servers, "sink-of-rows", patience_s=0)) == 2
+    assert kafka_sink.write(frame_of(0), given).is_repeated
+    assert open_transactions(embedded_kafka.bootstrap_servers, "sink-of-rows") == []
+    check_rows(embedded_kafka, range(1))
 
 
 def test_of_two_writes_of_one_batch_at_the_same_time_a_failing_one_does_not_abort_what_the_other_has_decided(
