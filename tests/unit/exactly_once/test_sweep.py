@@ -11,7 +11,7 @@ from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import TaskIdentity, code_of_label, run_of_label
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.preflight import ONGOING, TransactionDescription
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.exactly_once.session import CommitResult, Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.exactly_once.sweep import LIST_AGAIN_MS, NOT_VERIFIED, sweep_rule
 from tests.unit.exactly_once.driver_bench import LEADERLESS, LOST, REFUSED, UNSUPPORTED, Bench
@@ -97,6 +97,21 @@ def test_once_a_label_is_delivered_every_run_of_it_is_over_and_no_run_of_another
     assert is_swept(delivered, REPLACED, SINCE_MS + 1, own=OWN_OF_LABEL, key=EXPORT)
     assert is_swept(delivered, run_of_label("monday", "d"), SINCE_MS - 1, own=OWN_OF_LABEL, key=EXPORT)
     assert not is_swept(delivered, OF_OTHER_LABEL, SINCE_MS - 1, own=OWN_OF_LABEL, key=EXPORT)
+
+
+@pytest.mark.parametrize(("start_ms", "swept"), [(8_999, True), (9_000, False), (-1, False)])
+def test_a_repetition_of_a_delivered_label_ends_runs_that_no_record_has_if_they_began_before_its_own_tasks(
+    start_ms: int, swept: bool
+) -> None:
+    """They were killed while they repeated it. One that began later may be repeating it now, and finds out itself."""
+    receipts = [TaskReceipt(EXPORT, OWN_OF_LABEL, 0, 1, timeout_ms=60_000, remaining_ms=ms) for ms in (59_000, 59_900)]
+    rule = sweep_rule(
+        DriverSession(SINK, OWN_OF_LABEL, NAMED),
+        record(EXPORT, ELDER_OF_LABEL),
+        Job(DriverOperation.COMMIT, EXPORT, receipts, wall_ms=10_000),
+    )
+    name = TaskIdentity(SINK, run_of_label("monday", "d"), 0, 0).transactional_id
+    assert rule.is_dangling(TransactionDescription(name, ONGOING, 1, 0, 60_000, start_ms, ())) is swept
 
 
 def test_while_a_label_is_not_delivered_the_run_of_its_record_is_not_over() -> None:
