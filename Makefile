@@ -57,7 +57,7 @@ slow: $(READY)
 	@$(BIN)/python -m tools.suite $(if $(SEED),--seed $(SEED)) -- -m slow
 
 chaos: $(READY)
-	CHAOS_RECORDS=1000000 $(BIN)/pytest -s -m "" tests/chaos tests/spark/test_stream_faults.py
+	CHAOS_RECORDS=1000000 $(BIN)/pytest -s -m "" tests/chaos tests/spark/test_stream_faults.py tests/spark/test_killed_drivers.py
 
 integration: $(READY)
 	@$(BIN)/python -m tools.suite $(if $(SEED),--seed $(SEED)) tests/conformance tests/integration

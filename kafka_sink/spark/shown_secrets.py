@@ -8,7 +8,8 @@ Assumption: in Python processes that plan a write Spark sets SPARK_JOB_ARTIFACT_
 to the id of the session in the others. Tests with the newest PySpark: test_canary.py and test_canary_doors.py in
 tests/spark, tests/compat/test_connect_canary.py. Seen as well with PySpark 4.1.4 and 4.2.1: batch write, foreachBatch,
 stream and SQL, of a classic session and over Spark Connect; spark-sql with 4.1.4. Over Connect the tasks of a stream
-have "default", and the process that calls the function of foreachBatch has none; neither plans.
+have "default", and the process that calls the function of foreachBatch has none. The second door plans there, or in
+the client: without a warning, since Spark shows no option of it.
 """
 
 from __future__ import annotations
