@@ -44,7 +44,7 @@ fuzz-guided: $(READY)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt atheris
 	$(BIN)/python -m tests.fuzz.guided --seconds $(or $(SECONDS),20) $(if $(TARGET),--target $(TARGET))
 
-# Only this target needs mutmut. It computes for an hour or more; PLACE="options wire" judges some folders.
+# Only this target needs mutmut. It computes for an hour or more; PLACE="options kafka/wire" judges some folders.
 mutants: $(READY)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt mutmut
 	$(BIN)/python -m tools.mutants $(PLACE)

@@ -98,7 +98,7 @@ setup(
         "dev": [*TEST, *BENCH, *NOTEBOOK, *SITE, "mypy", "ruff", "pytest-xdist", "coverage>=7.10"],
     },
     entry_points={
-        "console_scripts": ["pykafka-sink = kafka_sink.cli.__main__:main"],
+        "console_scripts": ["pykafka-sink = kafka_sink.__main__:main"],
         "pytest11": ["kafka_sink = kafka_sink.testing.pytest_plugin"],
     },
     license_files=["LICENSE"],

@@ -26,12 +26,12 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from bench.report import publish
-from kafka_sink.engine.commands import Flush, PendingOperation, WantTopic
-from kafka_sink.io.clock import Clock
+from kafka_sink.kafka.io.clock import Clock
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer import core as core_module
 from kafka_sink.producer import producer as producer_module
 from kafka_sink.producer.core import Core
+from kafka_sink.producer.engine.commands import Flush, PendingOperation, WantTopic
 from kafka_sink.producer.producer import Producer
 from kafka_sink.producer.sender import Sender
 from kafka_sink.testing import BrokerCluster

@@ -18,12 +18,12 @@ from statistics import median
 
 from bench.report import PAGES, PARTIAL, machine, publish
 from kafka_sink import Producer
-from kafka_sink.admin.client import Client
-from kafka_sink.client.admin_request import AdminResponse
-from kafka_sink.exactly_once.committer import Committer, Progress
-from kafka_sink.exactly_once.identity import TaskIdentity
-from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
-from kafka_sink.exactly_once.session import DeliverySettings, DriverOperation, DriverSession, Job
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.committer import Committer, Progress
+from kafka_sink.commit.identity import TaskIdentity
+from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.commit.session import DeliverySettings, DriverOperation, DriverSession, Job
+from kafka_sink.kafka.client.admin_request import AdminResponse
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.sink_options import TopicPlan
 from tools.kafka_cluster import KafkaCluster

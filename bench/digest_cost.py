@@ -1,9 +1,9 @@
 """What the digest of a batch's rows costs: `python -m bench.digest_cost [--quick]`.
 
-An exactly-once task computes a digest of its rows before it sends them (kafka_sink/records/digest.py). The benchmark
-compares its CPU time with the time for sending the same rows: the producer of a task, all threads of the process, and
-one Apache Kafka broker. Both are measured alternately in one process. A comparison of two whole runs would be less
-exact: the digest costs less than the variation from run to run.
+An exactly-once task computes a digest of its rows before it sends them (kafka_sink/formats/records/digest.py). The
+benchmark compares its CPU time with the time for sending the same rows: the producer of a task, all threads of the
+process, and one Apache Kafka broker. Both are measured alternately in one process. A comparison of two whole runs would
+be less exact: the digest costs less than the variation from run to run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from bench.report import PAGES, PARTIAL, machine, publish
 from kafka_sink import Producer
-from kafka_sink.records.digest import RowDigest
+from kafka_sink.formats.records.digest import RowDigest
 from tools.kafka_cluster import KafkaCluster
 
 TUNED = {"batch.size": 131072, "linger.ms": 5}

@@ -29,8 +29,9 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from kafka_sink.admin import client as client_module
-from kafka_sink.client.commands import (
+from kafka_sink.commit.admin import client as client_module
+from kafka_sink.errors import TransportError
+from kafka_sink.kafka.client.commands import (
     Address,
     Connect,
     Connected,
@@ -42,10 +43,11 @@ from kafka_sink.client.commands import (
     Resolved,
     Send,
 )
-from kafka_sink.errors import TransportError
-from kafka_sink.io.clock import Clock
-from kafka_sink.io.network import SocketCommand
-from kafka_sink.io.per_process import PerProcess
+from kafka_sink.kafka.io.clock import Clock
+from kafka_sink.kafka.io.network import SocketCommand
+from kafka_sink.kafka.io.per_process import PerProcess
+from kafka_sink.kafka.wire.apis import APIS
+from kafka_sink.kafka.wire.frames import decode_request_header
 from kafka_sink.producer import core as core_module
 from kafka_sink.producer.mailbox import Mailbox
 from kafka_sink.producer.sender import Sender
@@ -54,8 +56,6 @@ from kafka_sink.testing import BrokerCluster
 from kafka_sink.testing.broker import Output
 from kafka_sink.testing.settings import RELEASES, Settings
 from kafka_sink.testing.topics import BrokerState
-from kafka_sink.wire.apis import APIS
-from kafka_sink.wire.frames import decode_request_header
 
 ROUND_TRIP_MS = 100
 PORT = 9092

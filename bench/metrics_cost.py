@@ -25,10 +25,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.metrics.figures import DELIVERED, BatchReport, TaskMeter
-from kafka_sink.metrics.store import note
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.producer.pool import POOL
+from kafka_sink.telemetry.metrics.figures import DELIVERED, BatchReport, TaskMeter
+from kafka_sink.telemetry.metrics.store import note
 from pyspark_pykafka_sink import DefaultSource
 from tools.worker_environment import worker_environment
 

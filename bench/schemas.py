@@ -29,9 +29,9 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from bench import schemas_spark
-from kafka_sink.schemas.derive import derive_avro_schema
-from kafka_sink.schemas.match import plan
-from kafka_sink.schemas.protobuf import ProtobufSchema
+from kafka_sink.formats.schemas.derive import derive_avro_schema
+from kafka_sink.formats.schemas.match import plan
+from kafka_sink.formats.schemas.protobuf import ProtobufSchema
 
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks" / "schemas.md"
 PREFIX = b"\x00\x00\x00\x00\x07"

@@ -13,7 +13,7 @@ from pyspark.sql.avro.functions import to_avro
 
 from bench.contest import log_length
 from bench.spark_arena import TUNED, Arena, open_arena
-from kafka_sink.schemas.derive import derive_avro_schema
+from kafka_sink.formats.schemas.derive import derive_avro_schema
 from tools.spark_jars import avro_jars
 
 ROWS = 300_000

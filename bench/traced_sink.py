@@ -21,9 +21,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from bench.spark_peers import FrozenNullSink
-from kafka_sink.admin.client import Client, Machine
-from kafka_sink.client.admin_request import AdminResponse, RequestKey
-from kafka_sink.exactly_once.commit_step import Progress
+from kafka_sink.commit.admin.client import Client, Machine
+from kafka_sink.commit.commit_step import Progress
+from kafka_sink.kafka.client.admin_request import AdminResponse, RequestKey
 from kafka_sink.spark.datasource import KafkaSinkDataSource
 
 FOLDER = "WATERFALL_FOLDER"

@@ -26,16 +26,16 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructType
 
 from bench.stream_of_ids import StreamOfIds
-from kafka_sink.admin.client import Client
-from kafka_sink.client.admin_request import AllBrokers
-from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity, run_hash, sink_id_of_query
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.identity import belongs_to, parse_task_identity, run_hash, sink_id_of_query
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt
+from kafka_sink.kafka.client.admin_request import AllBrokers
+from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.driver import FinishedBatch, check_with_kafka, commit_batch
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import TaskPlace, write_task
-from kafka_sink.wire.apis import LIST_TRANSACTIONS
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import VERSIONS, java_command
 from tools.workspace import workspace

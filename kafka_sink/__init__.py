@@ -10,11 +10,6 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafka_sink.checks.finding import CheckReport as CheckReport
-    from kafka_sink.checks.run import check as check
-    from kafka_sink.client.cluster import PartitionInfo as PartitionInfo
-    from kafka_sink.engine.commands import ConsumerGroup as ConsumerGroup
-    from kafka_sink.engine.transaction import TransactionReceipt as TransactionReceipt
     from kafka_sink.errors import AuthenticationError as AuthenticationError
     from kafka_sink.errors import AuthorizationError as AuthorizationError
     from kafka_sink.errors import BrokerError as BrokerError
@@ -36,13 +31,16 @@ if TYPE_CHECKING:
     from kafka_sink.errors import TransactionAborted as TransactionAborted
     from kafka_sink.errors import TransactionError as TransactionError
     from kafka_sink.errors import TransportError as TransportError
-    from kafka_sink.metrics.notebook import SinkMetrics as SinkMetrics
-    from kafka_sink.metrics.notebook import sink_metrics as sink_metrics
+    from kafka_sink.kafka.client.cluster import PartitionInfo as PartitionInfo
+    from kafka_sink.operate.checks.finding import CheckReport as CheckReport
+    from kafka_sink.operate.checks.run import check as check
     from kafka_sink.options import ProducerOptions as ProducerOptions
     from kafka_sink.options.parse import parse_producer_options as parse_producer_options
     from kafka_sink.producer.arrow_future import ArrowFuture as ArrowFuture
     from kafka_sink.producer.arrow_future import ArrowMetadata as ArrowMetadata
     from kafka_sink.producer.arrow_future import PartitionRange as PartitionRange
+    from kafka_sink.producer.engine.commands import ConsumerGroup as ConsumerGroup
+    from kafka_sink.producer.engine.transaction import TransactionReceipt as TransactionReceipt
     from kafka_sink.producer.future import RecordFuture as RecordFuture
     from kafka_sink.producer.future import RecordMetadata as RecordMetadata
     from kafka_sink.producer.interceptors import ProducerRecord as ProducerRecord
@@ -53,18 +51,20 @@ if TYPE_CHECKING:
     from kafka_sink.spark.second_door import foreach_batch as foreach_batch
     from kafka_sink.spark.second_door import write as write
     from kafka_sink.spark.second_door import write_batch as write_batch
+    from kafka_sink.telemetry.metrics.notebook import SinkMetrics as SinkMetrics
+    from kafka_sink.telemetry.metrics.notebook import sink_metrics as sink_metrics
     from kafka_sink.version import VERSION as VERSION
 
 _HOMES = {
-    "checks.finding": "CheckReport",
-    "checks.run": "check",
-    "engine.commands": "ConsumerGroup",
-    "engine.transaction": "TransactionReceipt",
+    "operate.checks.finding": "CheckReport",
+    "operate.checks.run": "check",
+    "producer.engine.commands": "ConsumerGroup",
+    "producer.engine.transaction": "TransactionReceipt",
     "errors": "AuthenticationError AuthorizationError BrokerError BufferExhausted CommitAborted CommitError CommitLost "
     "CommitPending ConfigError DataError DeliveryError "
     "DeliveryTimeout KafkaSinkError LocalProtocolError OperationTimeout OutOfMemory ProducerFenced "
     "RemoteProtocolError TransactionAborted TransactionError TransportError",
-    "metrics.notebook": "SinkMetrics sink_metrics",
+    "telemetry.metrics.notebook": "SinkMetrics sink_metrics",
     "options": "ProducerOptions",
     "options.parse": "parse_producer_options",
     "producer.arrow_future": "ArrowFuture ArrowMetadata PartitionRange",
@@ -74,7 +74,7 @@ _HOMES = {
     "producer.producer": "Producer",
     "spark": "register",
     "spark.second_door": "WriteSummary foreach_batch write write_batch",
-    "client.cluster": "PartitionInfo",
+    "kafka.client.cluster": "PartitionInfo",
     "version": "VERSION",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -11,8 +11,8 @@ from typing import Any
 
 from crc32c import crc32c
 
-from kafka_sink.records.scalar import encode_varint
-from kafka_sink.wire import apis
+from kafka_sink.formats.records.scalar import encode_varint
+from kafka_sink.kafka.wire import apis
 
 
 def record(index: int, value: bytes | None, key: bytes | None = None, timestamp_delta: int = 0) -> bytes:

@@ -190,7 +190,7 @@ def ledger_end(servers: str) -> int:
 
 def ledger(servers: str) -> subprocess.CompletedProcess[str]:
     """What an operator would see now; the exit code is 1 if a decision is open."""
-    command = [sys.executable, "-m", "kafka_sink.cli", "ledger", "--bootstrap-server", servers]
+    command = [sys.executable, "-m", "kafka_sink", "ledger", "--bootstrap-server", servers]
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack, suppress
 
+from kafka_sink.commit.ledger import Kind
+from kafka_sink.commit.ledger_codec import decode_record
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.exactly_once.ledger import Kind
-from kafka_sink.exactly_once.ledger_codec import decode_record
 from tools.foreign_reader import TopicFollower
 
 

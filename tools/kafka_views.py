@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_sink.wire.apis import METADATA, Api
-from kafka_sink.wire.frames import decode_response, encode_request
+from kafka_sink.kafka.wire.apis import METADATA, Api
+from kafka_sink.kafka.wire.frames import decode_response, encode_request
 
 _METADATA_VERSION = 9
 _TIMEOUT_S = 10.0

@@ -24,9 +24,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.metrics.store import read_streams
-from kafka_sink.metrics.stream_figures import StreamFigures
 from kafka_sink.producer.pool import POOL
+from kafka_sink.telemetry.metrics.store import read_streams
+from kafka_sink.telemetry.metrics.stream_figures import StreamFigures
 from kafka_sink.testing import EmbeddedBroker, Fault
 from pyspark_pykafka_sink import DefaultSource
 from tools.worker_environment import worker_environment

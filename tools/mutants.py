@@ -1,6 +1,6 @@
 """Mutation tests: which small changes of the code does no test notice?
 
-    python -m tools.mutants [options wire ...] [--processes 1] [--again]      (make mutants PLACE=wire)
+    python -m tools.mutants [options kafka/wire ...] [--processes 1] [--again]      (make mutants PLACE=kafka/wire)
 
 mutmut makes the mutants of a folder, runs each in a forked process against the tests that called its function, and
 keeps those that no test kills. It forks after the imports, so mutants of functions that run while modules are imported
@@ -31,7 +31,7 @@ JUDGES: Mapping[str, Sequence[str]] = {
     "options": (
         "tests/unit/test_options*.py",
         "tests/unit/test_*_options.py",
-        "tests/unit/cli/test_properties.py",
+        "tests/unit/operate/cli/test_properties.py",
     ),
     "security": (
         "tests/unit/security",
@@ -41,20 +41,24 @@ JUDGES: Mapping[str, Sequence[str]] = {
         "tests/property/test_security_bytes.py",
         "tests/property/test_sigv4_botocore.py",
     ),
-    "registry": (
-        "tests/unit/registry",
+    "formats/registry": (
+        "tests/unit/formats/registry",
         "tests/property/test_registry_bytes.py",
         "tests/integration/test_schema_rules.py",
     ),
-    "records": (
-        "tests/unit/records",
-        "tests/unit/schemas",
+    "formats/records": (
+        "tests/unit/formats/records",
+        "tests/unit/formats/schemas",
         "tests/property/test_records_*.py",
         "tests/property/test_unsendable_rows.py",
         "tests/golden",
     ),
-    "schemas": ("tests/unit/schemas", "tests/unit/spark/test_spark_formats.py", "tests/property/test_schemas_*.py"),
-    "wire": ("tests/unit/wire", "tests/property/test_wire_*.py"),
+    "formats/schemas": (
+        "tests/unit/formats/schemas",
+        "tests/unit/spark/test_spark_formats.py",
+        "tests/property/test_schemas_*.py",
+    ),
+    "kafka/wire": ("tests/unit/kafka/wire", "tests/property/test_wire_*.py"),
 }
 NOT_LINKED = frozenset({"build", "dist", "env", "pyproject.toml"})
 SURVIVED, KILLED, NOT_COVERED = 0, 1, (5, 33)

@@ -32,10 +32,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from kafka_sink.admin.client import Client
-from kafka_sink.client.admin_request import AllBrokers
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.kafka.client.admin_request import AllBrokers
+from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.wire.apis import LIST_TRANSACTIONS
 from tools.demo_rows import Feed, Plan, Tally, table
 from tools.foreign_reader import end_offsets, scan_topic
 from tools.kafka_cluster import KafkaCluster
@@ -194,7 +194,7 @@ class Soak:
     def _abort_by_hand(self) -> None:
         """As an operator does who did not stop the query first."""
         chosen = self._dice.choice((["--checkpoint", str(self._folder / "checkpoint")], ["--sink-id", SINK_ID]))
-        command = [sys.executable, "-m", "kafka_sink.cli", "transactions", "--abort", "--yes", *chosen]
+        command = [sys.executable, "-m", "kafka_sink", "transactions", "--abort", "--yes", *chosen]
         command += ["--bootstrap-server", self._kafka.bootstrap_servers]
         with (self._folder / "operator.log").open("ab") as log:
             self._commands.append(subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log))

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from kafka_sink.client import connection
-from kafka_sink.engine import transaction
-from kafka_sink.exactly_once import phase
+from kafka_sink.commit import phase
+from kafka_sink.kafka.client import connection
+from kafka_sink.producer.engine import transaction
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # An event that leads to the same state from more states than this becomes a sentence instead of arrows.

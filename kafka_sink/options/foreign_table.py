@@ -7,8 +7,8 @@ instead, since a setting that silently stops working is worse than an error.
 
 from __future__ import annotations
 
-from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.writes import OPTION_NOT_SUPPORTED
 from kafka_sink.options.option import Alias, Option, Treatment
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX
 from kafka_sink.options.values import ANY_TEXT, CODECS, LONG_MIN, Flag, Rule, Whole, invalid_value_error

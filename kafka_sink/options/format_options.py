@@ -12,7 +12,7 @@ from kafka_sink.frozen import frozen
 from kafka_sink.options.producer_options import ProducerOptions
 
 if TYPE_CHECKING:
-    from kafka_sink.registry.resolution import SchemaQuery
+    from kafka_sink.formats.registry.resolution import SchemaQuery
 
 # Sources of credentials, with Confluent's names.
 USER_INFO, SASL_INHERIT = "USER_INFO", "SASL_INHERIT"

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.formats.registry.framing import FRAMINGS, PREFIX
+from kafka_sink.formats.registry.request import LATEST
+from kafka_sink.formats.registry.subject import STRATEGIES, TOPIC_NAME
 from kafka_sink.frozen import frozen
 from kafka_sink.options.format_names import BARE, EVERY_COLUMN, FORMATS, REGISTRY, SIDES
 from kafka_sink.options.format_options import (
@@ -34,9 +37,6 @@ from kafka_sink.options.values import (
     parse_web_address,
     pattern,
 )
-from kafka_sink.registry.framing import FRAMINGS, PREFIX
-from kafka_sink.registry.request import LATEST
-from kafka_sink.registry.subject import STRATEGIES, TOPIC_NAME
 
 _WHOLE = re.compile(r"[0-9]{1,19}")
 # For headers of requests.

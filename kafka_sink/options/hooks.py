@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 from uuid import UUID
 
-from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.writes import OPTION_NOT_SUPPORTED
 from kafka_sink.frozen import frozen
 from kafka_sink.options.producer_options import Partitioner, Serializer
 from kafka_sink.options.values import describe_value

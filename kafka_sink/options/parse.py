@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED, OPTION_UNKNOWN, OPTIONS_WRONG
 from kafka_sink.errors import ConfigError, common_entry
+from kafka_sink.errors.table.writes import OPTION_NOT_SUPPORTED, OPTION_UNKNOWN, OPTIONS_WRONG
 from kafka_sink.options.foreign_table import ALIASES, CONSUMER_OPTIONS, FOREIGN_OPTIONS, canonical_name
 from kafka_sink.options.option import Option, Treatment
 from kafka_sink.options.producer_options import ProducerOptions

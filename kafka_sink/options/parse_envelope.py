@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from kafka_sink.error_table.writes import EVENT_OPTION, HEADER_OPTION
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.writes import EVENT_OPTION, HEADER_OPTION
 from kafka_sink.options.format_names import AVRO, ENCODED, JSON, JSON_SCHEMA, PROTOBUF
 from kafka_sink.options.option import Option
 from kafka_sink.options.parse import OptionProblems

@@ -10,9 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kafka_sink.error_table.commits import SCHEMA_MISSING
-from kafka_sink.error_table.writes import CREDENTIALS_IN_CLEAR, OPTION_UNKNOWN, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.commits import SCHEMA_MISSING
+from kafka_sink.errors.table.writes import CREDENTIALS_IN_CLEAR, OPTION_UNKNOWN, OPTIONS_CONTRADICT
+from kafka_sink.formats.registry.framing import BY_GUID, GLUE, NONE
+from kafka_sink.formats.registry.request import LATEST
+from kafka_sink.formats.registry.resolution import SchemaQuery
+from kafka_sink.formats.registry.subject import add_context
 from kafka_sink.options.format_names import (
     EVERY_COLUMN,
     FORMAT_ALIASES,
@@ -39,10 +43,6 @@ from kafka_sink.options.format_table import FORMAT_OPTIONS, REGISTRY_ALIASES, RE
 from kafka_sink.options.parse import OptionProblems, parse_for_edge, select_fields, suggest_name
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.values import contradiction_error, missing_error, two_values_error
-from kafka_sink.registry.framing import BY_GUID, GLUE, NONE
-from kafka_sink.registry.request import LATEST
-from kafka_sink.registry.resolution import SchemaQuery
-from kafka_sink.registry.subject import add_context
 from kafka_sink.security.mechanisms import WITH_PASSWORD
 from kafka_sink.security.this_host import is_url_of_this_host
 

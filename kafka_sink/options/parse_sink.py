@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kafka_sink.error_table.writes import (
+from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.writes import (
     OPTION_NOT_SUPPORTED,
     OPTION_UNKNOWN,
     OPTIONS_CONTRADICT,
     TELLING_OPTION,
     TOPIC_OPTION,
 )
-from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import canonical_name
 from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
 from kafka_sink.options.parse import OptionProblems, parse_for_edge, select_fields, suggest_name

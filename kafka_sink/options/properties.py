@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kafka_sink.error_table.writes import FILE_UNREADABLE
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.writes import FILE_UNREADABLE
 
 # The encoding that Kafka's tools assume for their file of options. Files of references are in UTF-8.
 ENCODING = "iso-8859-1"

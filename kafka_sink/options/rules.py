@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_sink.error_table.writes import CREDENTIALS_IN_CLEAR, OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.writes import CREDENTIALS_IN_CLEAR, OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.options.producer_options import INT_MAX
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import TLS_13_SUITES, contradiction_error, conversion_hint, missing_error
@@ -144,7 +144,7 @@ def check_compression(draft: Draft) -> None:
     if codec != "none":
         # A missing optional package must be reported here, not when the first batch is full. Imported only if needed,
         # because it imports the codecs.
-        from kafka_sink.records.compression import make_compressor
+        from kafka_sink.formats.records.compression import make_compressor
 
         make_compressor(codec, None if values.get(level_name) == -1 else values.get(level_name))
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafka_sink.error_table.brokers import LOGIN_OPTIONS
-from kafka_sink.error_table.writes import CREDENTIALS_IN_CLEAR, OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.brokers import LOGIN_OPTIONS
+from kafka_sink.errors.table.writes import CREDENTIALS_IN_CLEAR, OPTION_NOT_SUPPORTED
 from kafka_sink.options.values import JWT_BEARER, contradiction_error, missing_error
 from kafka_sink.security.jaas import LoginModule, parse_jaas
 from kafka_sink.security.kerberos import kerberos_login

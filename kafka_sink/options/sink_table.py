@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafka_sink.error_table.writes import PRESET_UNKNOWN
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.writes import PRESET_UNKNOWN
 from kafka_sink.frozen import frozen
 from kafka_sink.options.option import Option
 from kafka_sink.options.presets import PRESETS

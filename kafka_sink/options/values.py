@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.frozen import frozen
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX, SECRET_NAME
 from kafka_sink.security.mechanisms import MECHANISMS

@@ -23,25 +23,25 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from kafka_sink.engine.commands import Append, OperationWish
-from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.error_table.writes import ROW_TOO_LARGE
 from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, copy_error
+from kafka_sink.errors.table.writes import ROW_TOO_LARGE
+from kafka_sink.formats.records.assembler import Assembler
+from kafka_sink.formats.records.columns import RecordColumns
+from kafka_sink.formats.records.compression import Compressor, make_compressor
+from kafka_sink.formats.records.cutting import cut_rows
+from kafka_sink.formats.records.routing import Router
+from kafka_sink.formats.records.varint import Array
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.buffer_pool import BufferPool, BufferWaiter
 from kafka_sink.producer.collector import Collector, Row
+from kafka_sink.producer.engine.commands import Append, OperationWish
+from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from kafka_sink.producer.future import OnDelivery, PendingBatch, RecordFuture
 from kafka_sink.producer.interceptors import Interceptors
 from kafka_sink.producer.mailbox import Mailbox, refuse_reentry
 from kafka_sink.producer.metrics import ProducerMetrics
 from kafka_sink.producer.topic_wait import partition_view
-from kafka_sink.records.assembler import Assembler
-from kafka_sink.records.columns import RecordColumns
-from kafka_sink.records.compression import Compressor, make_compressor
-from kafka_sink.records.cutting import cut_rows
-from kafka_sink.records.routing import Router
-from kafka_sink.records.varint import Array
 
 # Columns pay off from a few hundred rows on; more than this only costs memory and delays the first row.
 COLLECTED_ROWS_MAX = 4096

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
 
-from kafka_sink.engine.commands import Failed
-from kafka_sink.engine.producer_batch import UNKNOWN_OFFSET, ProducerBatch
 from kafka_sink.errors import KafkaSinkError, copy_error
+from kafka_sink.formats.records.batch import Share
 from kafka_sink.frozen import frozen
+from kafka_sink.producer.engine.commands import Failed
+from kafka_sink.producer.engine.producer_batch import UNKNOWN_OFFSET, ProducerBatch
 from kafka_sink.producer.future import run_callback, wait_until_done
 from kafka_sink.producer.mailbox import Calls, Mailbox
-from kafka_sink.records.batch import Share
 
 # A broker may name every record of a batch, and an error is read by people.
 ROWS_NAMED_MAX = 10

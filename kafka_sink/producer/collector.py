@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from kafka_sink.client.cluster import ClusterView
+from kafka_sink.formats.records.columns import NO_PARTITION, RecordColumns
+from kafka_sink.formats.records.routing import PartitionView
+from kafka_sink.kafka.client.cluster import ClusterView
 from kafka_sink.producer.future import PendingBatch
-from kafka_sink.records.columns import NO_PARTITION, RecordColumns
-from kafka_sink.records.routing import PartitionView
 
 HeaderPairs = tuple[tuple[str, bytes | None], ...]
 # Key, value, headers, timestamp, partition.

@@ -14,15 +14,15 @@ import random
 import threading
 from dataclasses import replace
 
-from kafka_sink.auth.secured import authenticator, tls_contexts
-from kafka_sink.engine import commands as c
-from kafka_sink.engine.engine import Engine
-from kafka_sink.engine.failure import is_commit_unknown
 from kafka_sink.errors import DeliveryError
-from kafka_sink.io.clock import Clock
-from kafka_sink.io.network import Network
+from kafka_sink.kafka.auth.secured import authenticator, tls_contexts
+from kafka_sink.kafka.io.clock import Clock
+from kafka_sink.kafka.io.network import Network
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.appender import Appender
+from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine.engine import Engine
+from kafka_sink.producer.engine.failure import is_commit_unknown
 from kafka_sink.producer.interceptors import Interceptors
 from kafka_sink.producer.mailbox import Mailbox
 from kafka_sink.producer.metrics import ProducerMetrics

@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafka_sink.engine.commands import Failed
-from kafka_sink.engine.producer_batch import UNKNOWN_OFFSET, ProducerBatch
 from kafka_sink.errors import KafkaSinkError, OperationTimeout, copy_error
+from kafka_sink.formats.records.batch import Share
+from kafka_sink.formats.records.varint import Array
+from kafka_sink.producer.engine.commands import Failed
+from kafka_sink.producer.engine.producer_batch import UNKNOWN_OFFSET, ProducerBatch
 from kafka_sink.producer.interceptors import Interceptors
 from kafka_sink.producer.mailbox import Calls, Mailbox, deadline_of
-from kafka_sink.records.batch import Share
-from kafka_sink.records.varint import Array
 
 _LOGGER = logging.getLogger("kafka_sink")
 UNKNOWN_PARTITION = -1

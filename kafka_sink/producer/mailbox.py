@@ -26,14 +26,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from kafka_sink.client.cluster import ClusterView
-from kafka_sink.engine import failure
-from kafka_sink.engine.commands import Failed, Input, OperationWish, PendingOperation
-from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout, copy_error
+from kafka_sink.formats.records.batch import Share
 from kafka_sink.frozen import frozen
-from kafka_sink.io.clock import Clock
-from kafka_sink.records.batch import Share
+from kafka_sink.kafka.client.cluster import ClusterView
+from kafka_sink.kafka.io.clock import Clock
+from kafka_sink.producer.engine import failure
+from kafka_sink.producer.engine.commands import Failed, Input, OperationWish, PendingOperation
+from kafka_sink.producer.engine.producer_batch import ProducerBatch
 
 if TYPE_CHECKING:
     from kafka_sink.producer.buffer_pool import BufferWaiter

@@ -18,11 +18,11 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from kafka_sink.client.commands import RequestObserved
-from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.kafka.client.commands import RequestObserved
+from kafka_sink.kafka.wire.apis import PRODUCE
 from kafka_sink.options import ProducerOptions
+from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from kafka_sink.producer.metric_window import MetricWindow
-from kafka_sink.wire.apis import PRODUCE
 
 Tags = tuple[tuple[str, str], ...]
 MetricName = tuple[str, str, Tags]

@@ -10,9 +10,9 @@ from contextlib import suppress
 from operator import index
 from typing import Any, NamedTuple
 
-from kafka_sink.engine.commands import ConsumerGroup
 from kafka_sink.errors import DataError
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX
+from kafka_sink.producer.engine.commands import ConsumerGroup
 from kafka_sink.producer.serialize import check_string
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafka_sink.engine.commands import Flush, OperationWish, PendingOperation
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.producer.appender import Appender
+from kafka_sink.producer.engine.commands import Flush, OperationWish, PendingOperation
 from kafka_sink.producer.mailbox import Mailbox, deadline_of
 from kafka_sink.producer.metrics import ProducerMetrics
 

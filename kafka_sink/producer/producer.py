@@ -17,18 +17,20 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn
 
-from kafka_sink.client.cluster import PartitionInfo
-from kafka_sink.engine import commands as c
-from kafka_sink.engine import failure
-from kafka_sink.engine.commands import ConsumerGroup
-from kafka_sink.engine.transaction import TransactionEvent, TransactionReceipt
-from kafka_sink.error_table.writes import ROW_PARTITION
 from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout, copy_error
+from kafka_sink.errors.table.writes import ROW_PARTITION
+from kafka_sink.formats.records.batch import HEADER_BYTES
+from kafka_sink.formats.records.columns import RECORD_OVERHEAD_BYTES_MAX, ArrowData, RecordColumns, columns_by_topic
+from kafka_sink.kafka.client.cluster import PartitionInfo
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.producer_options import LONG_MAX
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.collector import Collector, HeaderPairs
 from kafka_sink.producer.core import Core
+from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine import failure
+from kafka_sink.producer.engine.commands import ConsumerGroup
+from kafka_sink.producer.engine.transaction import TransactionEvent, TransactionReceipt
 from kafka_sink.producer.future import OnDelivery, RecordFuture
 from kafka_sink.producer.interceptors import HeaderList, ProducerRecord
 from kafka_sink.producer.mailbox import CLOSE, CLOSED, COMMIT, deadline_of, refuse_reentry
@@ -44,8 +46,6 @@ from kafka_sink.producer.serialize import (
     serialize,
 )
 from kafka_sink.producer.topic_wait import wait_for_topic
-from kafka_sink.records.batch import HEADER_BYTES
-from kafka_sink.records.columns import RECORD_OVERHEAD_BYTES_MAX, ArrowData, RecordColumns, columns_by_topic
 
 
 class Producer:

@@ -17,7 +17,8 @@ import logging
 import threading
 from collections.abc import Callable
 
-from kafka_sink.client.commands import (
+from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError
+from kafka_sink.kafka.client.commands import (
     Connect,
     Connected,
     Disconnect,
@@ -28,13 +29,12 @@ from kafka_sink.client.commands import (
     Resolve,
     Send,
 )
-from kafka_sink.engine import commands as c
-from kafka_sink.engine.engine import Engine
-from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError
-from kafka_sink.io.network import Network
+from kafka_sink.kafka.io.network import Network
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.appender import Appender
+from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine.engine import Engine
+from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from kafka_sink.producer.future import run_callback
 from kafka_sink.producer.mailbox import CLOSE, CLOSED, Mailbox, PendingRecords, TopicReport
 from kafka_sink.producer.metrics import ProducerMetrics

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kafka_sink.error_table.writes import ROW_HEADERS, ROW_PARTITION, ROW_TIMESTAMP
 from kafka_sink.errors import DataError, LocalProtocolError
+from kafka_sink.errors.table.writes import ROW_HEADERS, ROW_PARTITION, ROW_TIMESTAMP
+from kafka_sink.formats.records.columns import RecordColumns
+from kafka_sink.kafka.wire.primitives import encode_string
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX, Serializer
 from kafka_sink.producer.collector import HeaderPairs
 from kafka_sink.producer.interceptors import HeaderList
-from kafka_sink.records.columns import RecordColumns
-from kafka_sink.wire.primitives import encode_string
 
 # Overhead of a row besides its bytes: record framing and bookkeeping in a batch.
 ROW_OVERHEAD_BYTES = 32

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafka_sink.client.cluster import ClusterView, TopicView
-from kafka_sink.engine.commands import WantTopic
-from kafka_sink.error_table.brokers import TOPIC_UNKNOWN
-from kafka_sink.error_table.writes import ROW_PARTITION
 from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout, copy_error
+from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
+from kafka_sink.errors.table.writes import ROW_PARTITION
+from kafka_sink.formats.records.routing import PartitionView
+from kafka_sink.kafka.client.cluster import ClusterView, TopicView
+from kafka_sink.producer.engine.commands import WantTopic
 from kafka_sink.producer.mailbox import Mailbox
 from kafka_sink.producer.serialize import check_string
-from kafka_sink.records.routing import PartitionView
 
 NEW_PARTITION_WAIT_MS = 5_000
 

@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 
-from kafka_sink.error_table.brokers import LOGIN_OPTIONS
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.brokers import LOGIN_OPTIONS
 from kafka_sink.frozen import frozen
 
 _FLAGS = ("required", "requisite", "sufficient", "optional")

@@ -6,8 +6,8 @@
     server   wrapped: the security layers that it offers, and its maximum message size
     client   wrapped: no layer, size 0, the name
 
-Tickets, keys and the security context are handled by the Kerberos library (auth/kerberos.py); this handles the order of
-messages and checks the server's. Kafka uses no security layers: encryption is left to TLS.
+Tickets, keys and the security context are handled by the Kerberos library (kafka/auth/kerberos.py); this handles the
+order of messages and checks the server's. Kafka uses no security layers: encryption is left to TLS.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from kafka_sink.error_table.brokers import LOGIN_OPTIONS
 from kafka_sink.errors import AuthenticationError, ConfigError
+from kafka_sink.errors.table.brokers import LOGIN_OPTIONS
 from kafka_sink.security.mechanisms import GSSAPI
 from kafka_sink.security.reference import has_reference
 

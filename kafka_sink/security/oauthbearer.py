@@ -14,8 +14,8 @@ import json
 import re
 from collections.abc import Mapping
 
-from kafka_sink.error_table.brokers import LOGIN_OPTIONS, TOKEN_UNUSABLE
 from kafka_sink.errors import AuthenticationError, ConfigError
+from kafka_sink.errors.table.brokers import LOGIN_OPTIONS, TOKEN_UNUSABLE
 
 TOKEN_CHARACTERS_MAX = 128 * 1024
 # The response of a token endpoint: a token and a few fields.

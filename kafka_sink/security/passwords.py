@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafka_sink.error_table.brokers import LOGIN_OPTIONS
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.brokers import LOGIN_OPTIONS
 from kafka_sink.security.mechanisms import PLAIN, Exchange
 from kafka_sink.security.scram import ScramExchange
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from kafka_sink.error_table.writes import REFERENCE_UNRESOLVED
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.writes import REFERENCE_UNRESOLVED
 
 _REFERENCE = re.compile(r"\$\{(?P<provider>env|file):(?P<place>[^}]+)\}")
 # What Python makes of bytes of the environment that are not UTF-8. It could not be sent.

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_sink.records.arrays import read_lists, valid_mask
-from kafka_sink.records.bytes_column import to_plain
-from kafka_sink.records.varint import Array
+from kafka_sink.formats.records.arrays import read_lists, valid_mask
+from kafka_sink.formats.records.bytes_column import to_plain
+from kafka_sink.formats.records.varint import Array
 
 _ENTRY = pa.struct([("key", pa.string()), ("value", pa.binary())])
 

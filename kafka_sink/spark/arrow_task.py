@@ -7,7 +7,7 @@ import pickle
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.first_line import explain_to_spark
@@ -32,7 +32,7 @@ class ArrowTask(TaskWriter):
     def run(self, arrow_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
-        from kafka_sink.records.varint import bytes_array
+        from kafka_sink.formats.records.varint import bytes_array
 
         yield pa.RecordBatch.from_arrays([bytes_array([pickle.dumps(self._write(arrow_batches))])], [RESULT])
 

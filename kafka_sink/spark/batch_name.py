@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import re
 
-from kafka_sink.error_table.writes import BATCH_UNNAMED
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import ConfigError
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.errors.table.writes import BATCH_UNNAMED
 from kafka_sink.options.sink_options import SinkOptions
 
 # As Spark writes it, and as a record of the ledger can hold it.

@@ -29,14 +29,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafka_sink.error_table.writes import COLUMN_MISSING, COLUMN_TYPE, OPTIONS_CONTRADICT, TOPIC_MISSING, VALUE_MISSING
 from kafka_sink.errors import ConfigError, common_entry
+from kafka_sink.errors.table.writes import COLUMN_MISSING, COLUMN_TYPE, OPTIONS_CONTRADICT, TOPIC_MISSING, VALUE_MISSING
 from kafka_sink.options.format_names import BINARY, ENCODED, EVERY_COLUMN, STRING
 
 if TYPE_CHECKING:
-    from kafka_sink.admin.side_plan import SidePlan
     from kafka_sink.options.format_options import FormatOptions, SideFormat
     from kafka_sink.options.sink_options import EnvelopeOptions
+    from kafka_sink.spark.formats.side_plan import SidePlan
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
-from kafka_sink.error_table.writes import SINK_ONLY
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.writes import SINK_ONLY
 from kafka_sink.spark.first_line import explain_to_spark, missing_package_error
 from kafka_sink.spark.format_support import check_format_support
 from kafka_sink.spark.heap import HEAP

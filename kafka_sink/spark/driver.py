@@ -1,6 +1,6 @@
 """The driver's side of exactly-once: asks Kafka at planning time, commits, aborts.
 
-The decisions are made by the pure state machine in exactly_once/committer.py; this provides its I/O (a Client) and the
+The decisions are made by the pure state machine in commit/committer.py; this provides its I/O (a Client) and the
 state kept between batches (a DriverSession). Both are kept in the process, clients for all writes with the same options
 of the producer. Nothing relies on that: Spark starts commit processes at any time, and moves the commits of a query
 between them. A process without state, or with old state, fences, reads the ledger and continues from there.
@@ -22,21 +22,19 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_sink.admin.client import Client
-from kafka_sink.admin.client_pool import ClientPool
-from kafka_sink.admin.configs import number_of
-from kafka_sink.admin.ledger_topic import CHECKED, check_ledger_configs
-from kafka_sink.admin.support import TransactionSupport
-from kafka_sink.error_table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
-from kafka_sink.errors import ConfigError, KafkaSinkError
-from kafka_sink.exactly_once.command_texts import broker_arguments
-from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.identity import label_of, sink_id_of_query
-from kafka_sink.exactly_once.ledger import batch_at_hand, line_of
-from kafka_sink.exactly_once.messages import aborted_error
-from kafka_sink.exactly_once.open_parts import NOT_TOLD
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, summarize_receipts
-from kafka_sink.exactly_once.session import (
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.client_pool import ClientPool
+from kafka_sink.commit.admin.configs import number_of
+from kafka_sink.commit.admin.ledger_topic import CHECKED, check_ledger_configs
+from kafka_sink.commit.admin.support import TransactionSupport
+from kafka_sink.commit.command_texts import broker_arguments
+from kafka_sink.commit.committer import Committer
+from kafka_sink.commit.identity import label_of, sink_id_of_query
+from kafka_sink.commit.ledger import batch_at_hand, line_of
+from kafka_sink.commit.messages import aborted_error
+from kafka_sink.commit.open_parts import NOT_TOLD
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt, summarize_receipts
+from kafka_sink.commit.session import (
     CommitResult,
     Conclusion,
     DeliverySettings,
@@ -45,18 +43,20 @@ from kafka_sink.exactly_once.session import (
     Job,
     OnMismatch,
 )
-from kafka_sink.exactly_once.sweep import NOT_VERIFIED
-from kafka_sink.io.per_process import PerProcess
-from kafka_sink.io.shared_answers import SharedAnswers
-from kafka_sink.io.shelf import Shelf
-from kafka_sink.io.warn_once import warn_once
+from kafka_sink.commit.sweep import NOT_VERIFIED
+from kafka_sink.errors import ConfigError, KafkaSinkError
+from kafka_sink.errors.table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
+from kafka_sink.kafka.io.per_process import PerProcess
+from kafka_sink.kafka.io.shared_answers import SharedAnswers
+from kafka_sink.kafka.io.shelf import Shelf
+from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_abort, mark_commit, marked_line, remove_marks
 from kafka_sink.spark.waiting_readers import warn_of_waiting_readers
 
 if TYPE_CHECKING:
-    from kafka_sink.metrics.figures import TaskFigures
+    from kafka_sink.telemetry.metrics.figures import TaskFigures
 
 look_in_spark_files()
 _LOGGER = logging.getLogger("kafka_sink")
@@ -355,7 +355,7 @@ def create_topics(options: SinkOptions) -> None:
     plan = options.topic_plan
     if plan is None or options.topic is None:
         return
-    from kafka_sink.admin.topics import create_where_missing  # most writes create none
+    from kafka_sink.commit.admin.topics import create_where_missing  # most writes create none
 
     # The topic's configuration may not suit dead letters: a compacted topic rejects records without a key.
     plans = [(options.topic, plan), (options.dead_letter_topic, replace(plan, configs=()))]

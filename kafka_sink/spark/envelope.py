@@ -21,8 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_sink.error_table.writes import EVENT_INCOMPLETE
 from kafka_sink.errors import DataError
+from kafka_sink.errors.table.writes import EVENT_INCOMPLETE
+from kafka_sink.formats.records.bytes_column import to_plain
+from kafka_sink.formats.records.varint import Array
+from kafka_sink.formats.schemas.match import plan
+from kafka_sink.formats.schemas.naming import is_text
 from kafka_sink.options.sink_options import (
     ATTRIBUTE_COLUMN,
     STRUCTURED_MODE,
@@ -30,10 +34,6 @@ from kafka_sink.options.sink_options import (
     EnvelopeOptions,
     fill_placeholders,
 )
-from kafka_sink.records.bytes_column import to_plain
-from kafka_sink.records.varint import Array
-from kafka_sink.schemas.match import plan
-from kafka_sink.schemas.naming import is_text
 from kafka_sink.spark.added_headers import AddedHeader, add_headers, drop_header, has_header, set_column
 
 _LOGGER = logging.getLogger("kafka_sink")

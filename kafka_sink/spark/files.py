@@ -17,7 +17,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_sink.io.files import add_search_folder
+from kafka_sink.kafka.io.files import add_search_folder
 from kafka_sink.spark.process import is_sparks
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _folder_of_driver() -> str | None:
         return None
     if known is not None and known.context() is context:
         return known.folder
-    from kafka_sink.metrics.application import folder_of_jvm  # not for Spark's processes
+    from kafka_sink.telemetry.metrics.application import folder_of_jvm  # not for Spark's processes
 
     try:
         folder = folder_of_jvm(context._jvm)

@@ -23,8 +23,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from kafka_sink.error_table.writes import INTERPRETER_WITHOUT_PACKAGE
 from kafka_sink.errors import ConfigError, KafkaSinkError, LocalProtocolError, OutOfMemory, copy_error, explain_error
+from kafka_sink.errors.table.writes import INTERPRETER_WITHOUT_PACKAGE
 from kafka_sink.spark.process import ends_with_exception
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"

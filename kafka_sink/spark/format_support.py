@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pyspark
 
-from kafka_sink.error_table.writes import SPARK_TOO_OLD
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.writes import SPARK_TOO_OLD
 
 
 def check_format_support() -> None:

@@ -1,6 +1,6 @@
 """Transactional ids that this process has used before: when an attempt may reuse one, and when it returns its own.
 
-The rules are in exactly_once/identity_pool.py; this has the pool of the process and the request to the coordinator. A
+The rules are in commit/identity_pool.py; this has the pool of the process and the request to the coordinator. A
 forked child starts without both: the ids are its parent's. A worker process runs one task at a time: one thread is
 assumed.
 """
@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from kafka_sink.commit.identity_pool import IdentityPool, is_over
+from kafka_sink.commit.receipt import PreparedTransaction
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.exactly_once.identity_pool import IdentityPool, is_over
-from kafka_sink.exactly_once.receipt import PreparedTransaction
 from kafka_sink.options import ProducerOptions
 
 if TYPE_CHECKING:
-    from kafka_sink.admin.client_pool import ClientPool
+    from kafka_sink.commit.admin.client_pool import ClientPool
 
 # After this time a new id is the better choice.
 ASK_TIMEOUT_MS = 2_000
@@ -31,9 +31,9 @@ class Identities:
 
     def has_ended(self, options: ProducerOptions, transaction: PreparedTransaction) -> bool:
         """Asks the coordinator; False also if it is unknown."""
-        from kafka_sink.admin.client_pool import ClientPool
-        from kafka_sink.client.admin_request import Coordinator
-        from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS
+        from kafka_sink.commit.admin.client_pool import ClientPool
+        from kafka_sink.kafka.client.admin_request import Coordinator
+        from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS
 
         target, body = Coordinator(transaction.transactional_id), {"transactional_ids": [transaction.transactional_id]}
         if self._clients is None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from kafka_sink.commit.ledger_codec import VALUE_BEGINS
 from kafka_sink.errors import DataError
-from kafka_sink.exactly_once.ledger_codec import VALUE_BEGINS
 from kafka_sink.options.sink_options import DEFAULT_LEDGER, SinkOptions
 
 

@@ -3,7 +3,7 @@ driver has aborted what it found: a transaction that begins now would hold back 
 
 Spark tells a Python worker nothing about a cancelled task. But it closes the connection when its own side of the task
 has ended, however long the worker lives on. A worker that it still wants to destroy sees nothing; the driver looks for
-its transaction again (exactly_once/sweep.py).
+its transaction again (commit/sweep.py).
 
 Assumptions: the connection is `infile` of `main` in `pyspark/worker.py`, in the call stack of each task; and Spark
 closes neither direction of it before it has the task's message. Where there is no such connection, or it cannot be

@@ -10,7 +10,7 @@ import logging
 import sys
 import threading
 
-from kafka_sink.io.per_process import PerProcess
+from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.spark.process import is_sparks
 
 _LOGGER = logging.getLogger("kafka_sink")

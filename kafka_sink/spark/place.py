@@ -15,10 +15,10 @@ import re
 
 from pyspark import TaskContext
 
-from kafka_sink.error_table.writes import SPARK_UNEXPECTED
+from kafka_sink.commit.identity import run_of_query, sink_id_of_query
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import LocalProtocolError
-from kafka_sink.exactly_once.identity import run_of_query, sink_id_of_query
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
 from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.task import TaskPlace
 from kafka_sink.spark.triggers import continuous_error

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql.types import StructType
 
-from kafka_sink.error_table.writes import OPTIONS_CONTRADICT, STREAM_UNNAMED
+from kafka_sink.commit.identity import run_of_label, run_of_query, sink_id_of_checkpoint, sink_id_of_write
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
 from kafka_sink.errors import ConfigError
-from kafka_sink.exactly_once.identity import run_of_label, run_of_query, sink_id_of_checkpoint, sink_id_of_write
-from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, BatchKey
-from kafka_sink.io.user_function import load_user_function
-from kafka_sink.io.warn_once import warn_once
+from kafka_sink.errors.table.writes import OPTIONS_CONTRADICT, STREAM_UNNAMED
+from kafka_sink.kafka.io.user_function import load_user_function
+from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.batch_name import label_at_planning, make_batch_key
@@ -27,8 +27,8 @@ from kafka_sink.spark.shown_secrets import warn_of_shown_secrets
 from kafka_sink.spark.sockets import advise_sockets
 
 if TYPE_CHECKING:
-    from kafka_sink.admin.side_plan import SidePlan
     from kafka_sink.options.format_options import FormatOptions
+    from kafka_sink.spark.formats.side_plan import SidePlan
 
 
 class PlannedWrite(NamedTuple):
@@ -116,9 +116,9 @@ class _CheckedWrite(NamedTuple):
 
     def _plan_sides(self, formats: FormatOptions) -> tuple[SidePlan, ...]:
         # Loads pyarrow, which planning needs for nothing else.
-        from kafka_sink.admin.registry_memory import keep_schemas_in
-        from kafka_sink.admin.side_planning import plan_side
-        from kafka_sink.schemas.spark_types import arrow_type_from_json
+        from kafka_sink.formats.schemas.spark_types import arrow_type_from_json
+        from kafka_sink.spark.formats.registry_memory import keep_schemas_in
+        from kafka_sink.spark.formats.side_planning import plan_side
 
         keep_schemas_in(application_folder)
         topic = self.options.topic

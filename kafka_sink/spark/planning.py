@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from pyspark.sql.types import StructType
 
-from kafka_sink.error_table.writes import MODE_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.writes import MODE_NOT_SUPPORTED
 from kafka_sink.spark.planned import plan_export, plan_query
 from kafka_sink.spark.stream_writer import StreamWriter
 from kafka_sink.spark.triggers import continuous_error, is_before_any_batch

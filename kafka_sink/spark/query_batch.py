@@ -21,11 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafka_sink.error_table.writes import BATCH_UNNAMED
+from kafka_sink.commit.identity import run_of_query
 from kafka_sink.errors import ConfigError
-from kafka_sink.exactly_once.identity import run_of_query
-from kafka_sink.io.per_process import PerProcess
-from kafka_sink.io.shelf import Shelf
+from kafka_sink.errors.table.writes import BATCH_UNNAMED
+from kafka_sink.kafka.io.per_process import PerProcess
+from kafka_sink.kafka.io.shelf import Shelf
 from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID
 from kafka_sink.spark.shown_secrets import is_of_connect
 

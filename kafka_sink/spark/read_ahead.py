@@ -18,7 +18,7 @@ from threading import Thread
 
 import pyarrow as pa
 
-from kafka_sink.records.assembler import CHUNK_BYTES
+from kafka_sink.formats.records.assembler import CHUNK_BYTES
 
 # The offsets of a joined column have 32 bits.
 JOINED_MAX_BYTES = 1 << 30

@@ -16,8 +16,8 @@ import pickle
 from abc import ABCMeta
 from typing import Any
 
-from kafka_sink.error_table.writes import VERSIONS_DIFFER
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.writes import VERSIONS_DIFFER
 from kafka_sink.spark.first_line import explain_to_spark, missing_package_error
 from kafka_sink.version import VERSION
 

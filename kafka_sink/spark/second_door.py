@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import BinaryType, StructType
 
-from kafka_sink.error_table.writes import MODE_NOT_SUPPORTED, SPARK_UNEXPECTED
+from kafka_sink.commit.receipt import BatchKey, WrittenPartition, summarize_receipts
+from kafka_sink.commit.session import Conclusion
 from kafka_sink.errors import (
     ConfigError,
     KafkaSinkError,
@@ -32,8 +33,7 @@ from kafka_sink.errors import (
     copy_error,
     explain_error,
 )
-from kafka_sink.exactly_once.receipt import BatchKey, WrittenPartition, summarize_receipts
-from kafka_sink.exactly_once.session import Conclusion
+from kafka_sink.errors.table.writes import MODE_NOT_SUPPORTED, SPARK_UNEXPECTED
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.spark.arrow_task import RESULT, ArrowTask
 from kafka_sink.spark.batch_name import batch_of_task

@@ -18,7 +18,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka_sink.io.warn_once import warn_once
+from kafka_sink.kafka.io.warn_once import warn_once
 
 SESSION_ID, OF_CLASSIC = "SPARK_JOB_ARTIFACT_UUID", "default"
 

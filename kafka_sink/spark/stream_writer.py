@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import datasource
 from pyspark.sql.datasource import WriterCommitMessage
 
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.spark.first_line import explain_to_spark
 from kafka_sink.spark.task_writer import TaskWriter, conclude, give_up
 from kafka_sink.spark.triggers import continuous_error

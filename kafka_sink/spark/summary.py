@@ -6,11 +6,11 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kafka_sink.exactly_once.command_texts import CommandTexts, broker_arguments
-from kafka_sink.exactly_once.identity import sink_id_of_query
-from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, TaskReceipt, summarize_receipts
-from kafka_sink.exactly_once.session import Conclusion
-from kafka_sink.io.user_function import load_user_function
+from kafka_sink.commit.command_texts import CommandTexts, broker_arguments
+from kafka_sink.commit.identity import sink_id_of_query
+from kafka_sink.commit.receipt import BatchKey, BatchSummary, TaskReceipt, summarize_receipts
+from kafka_sink.commit.session import Conclusion
+from kafka_sink.kafka.io.user_function import load_user_function
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.log import show_log
 

@@ -27,16 +27,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from kafka_sink.commit.identity import TaskIdentity
+from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout, TransactionAborted, copy_error
-from kafka_sink.exactly_once.identity import TaskIdentity
-from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
-from kafka_sink.io.user_function import load_user_function
+from kafka_sink.formats.records.digest import RowDigest
+from kafka_sink.kafka.io.user_function import load_user_function
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, FAIL, TRACEPARENT, SinkOptions
 from kafka_sink.producer.arrow_future import ArrowFuture, ArrowMetadata
 from kafka_sink.producer.pool import POOL
 from kafka_sink.producer.producer import Producer
-from kafka_sink.records.digest import RowDigest
 from kafka_sink.spark.allocator import keep_freed_memory
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.files import look_in_spark_files
@@ -47,11 +47,11 @@ from kafka_sink.spark.listening import is_spark_waiting
 from kafka_sink.spark.read_ahead import gather_batches, read_ahead
 
 if TYPE_CHECKING:
-    from kafka_sink.admin.side_plan import SidePlan
-    from kafka_sink.metrics.figures import TaskMeter
     from kafka_sink.spark.encoding import RowEncoding
     from kafka_sink.spark.envelope import Envelope
+    from kafka_sink.spark.formats.side_plan import SidePlan
     from kafka_sink.spark.unsendable import Unsendable
+    from kafka_sink.telemetry.metrics.figures import TaskMeter
 
 look_in_spark_files()
 _LOGGER = logging.getLogger("kafka_sink")
@@ -381,7 +381,7 @@ def _make_envelope(options: SinkOptions, place: TaskPlace) -> Envelope | None:
     known = {"query.id": query_id, "batch.id": batch_id}
     span = None
     if options.envelope.has_traceparent_of_task:
-        from kafka_sink.metrics.trace_ids import TraceIds, sink_name
+        from kafka_sink.telemetry.metrics.trace_ids import TraceIds, sink_name
 
         sink = sink_name(place.named_sink_id, place.key, options)
         ids = TraceIds(sink, options.query_name or "", place.key, place.run)

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafka_sink.error_table.writes import SPARK_UNEXPECTED
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt
+from kafka_sink.commit.session import Conclusion
 from kafka_sink.errors import LocalProtocolError
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
-from kafka_sink.exactly_once.session import Conclusion
+from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.heap import HEAP
@@ -22,9 +22,9 @@ from kafka_sink.spark.same_version import SameVersion
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafka_sink.metrics.figures import TaskFigures
     from kafka_sink.spark.driver import FinishedBatch
     from kafka_sink.spark.task import TaskPlace
+    from kafka_sink.telemetry.metrics.figures import TaskFigures
 
 
 @dataclass
@@ -50,7 +50,7 @@ class TaskWriter(SameVersion):
         HEAP.on_work_begin()
         if self._options.telemetry is None:
             return TaskResult(write_task(self._options, self._columns, rows, place))
-        from kafka_sink.metrics.figures import TaskMeter
+        from kafka_sink.telemetry.metrics.figures import TaskMeter
 
         meter = TaskMeter(place.attempt_number)
         receipt = write_task(self._options, self._columns, rows, place, meter)

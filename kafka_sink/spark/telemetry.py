@@ -12,18 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kafka_sink.error_table.brokers import NOT_TOLD
-from kafka_sink.exactly_once.session import Conclusion
-from kafka_sink.io.operator_rules import check_file_is_allowed
-from kafka_sink.io.warn_once import warn_once
-from kafka_sink.metrics.figures import ABORTED, ALREADY_DELIVERED, DELIVERED, FAILED, LEFT_OPEN, BatchReport
-from kafka_sink.metrics.store import add_open_decisions, commit_error, note
-from kafka_sink.metrics.stream_figures import from_json
-from kafka_sink.metrics.trace_ids import sink_name
+from kafka_sink.commit.session import Conclusion
+from kafka_sink.errors.table.brokers import NOT_TOLD
+from kafka_sink.kafka.io.operator_rules import check_file_is_allowed
+from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.sink_options import TelemetryOptions
 from kafka_sink.spark.driver import FinishedBatch, abort_batch, commit_batch
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.process import own_jvm
+from kafka_sink.telemetry.metrics.figures import ABORTED, ALREADY_DELIVERED, DELIVERED, FAILED, LEFT_OPEN, BatchReport
+from kafka_sink.telemetry.metrics.store import add_open_decisions, commit_error, note
+from kafka_sink.telemetry.metrics.stream_figures import from_json
+from kafka_sink.telemetry.metrics.trace_ids import sink_name
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -35,7 +35,7 @@ def begin_telemetry(telemetry: TelemetryOptions, columns: WrittenColumns, schema
     """At planning: starts the exporter, and passes the written columns to lineage."""
     if telemetry.prometheus_port is not None:
         with _log_failure("the Prometheus endpoint"):
-            from kafka_sink.metrics.launch import ensure_exporter
+            from kafka_sink.telemetry.metrics.launch import ensure_exporter
 
             folder = application_folder()
             if folder is None:
@@ -125,12 +125,12 @@ def _publish(batch: FinishedBatch, report: BatchReport) -> None:
         figures = add_open_decisions(folder, from_json(noted))
         if telemetry.pushgateway_url is not None:
             with _log_failure("the Pushgateway"):
-                from kafka_sink.metrics.push import push
+                from kafka_sink.telemetry.metrics.push import push
 
                 push(telemetry.pushgateway_url, figures, batch.options.producer, telemetry.timeout_ms)
         if telemetry.otlp_endpoint is not None:
             with _log_failure("the OpenTelemetry collector"):
-                from kafka_sink.metrics.otlp import export  # its packages may be missing
+                from kafka_sink.telemetry.metrics.otlp import export  # its packages may be missing
 
                 export(telemetry.otlp_endpoint, figures, report, batch.options.producer, telemetry.timeout_ms)
 
@@ -139,7 +139,7 @@ def _send_lineage(batch: FinishedBatch, report: BatchReport, event_type: str) ->
     telemetry = batch.options.telemetry
     if telemetry is None or not telemetry.wants_lineage or not any(each.written for each in batch.receipts):
         return
-    from kafka_sink.lineage.send import send
+    from kafka_sink.telemetry.lineage.send import send
 
     with _log_failure("lineage"):
         send(telemetry, report, event_type, batch.options.producer)

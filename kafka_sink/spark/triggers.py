@@ -16,8 +16,8 @@ import os
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
-from kafka_sink.error_table.writes import TRIGGER_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
+from kafka_sink.errors.table.writes import TRIGGER_NOT_SUPPORTED
 
 CHECKPOINT_LOCATION, ASYNCHRONOUS_PROGRESS = "checkpointlocation", "asyncprogresstrackingenabled"
 

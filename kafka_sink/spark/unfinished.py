@@ -18,10 +18,10 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from kafka_sink.exactly_once.identity import Line, run_hash
-from kafka_sink.exactly_once.ledger import line_of
-from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.io.marks import ABORTED, FAILED, list_unfinished_marks
+from kafka_sink.commit.identity import Line, run_hash
+from kafka_sink.commit.ledger import line_of
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.kafka.io.marks import ABORTED, FAILED, list_unfinished_marks
 from kafka_sink.spark.files import application_folder
 
 _OF_LABEL = "~"

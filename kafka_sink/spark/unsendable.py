@@ -7,7 +7,7 @@ Rows that do not fit the schema of their value or key are found by the encoder, 
 the column as JSON.
 
 A dead letter keeps key, value, headers and timestamp of its row byte for byte, as far as they can be sent, and has
-headers for the error and the origin of the row (records/dead_letter.py).
+headers for the error and the origin of the row (formats/records/dead_letter.py).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kafka_sink.error_table.writes import ROW_PARTITION
 from kafka_sink.errors import ConfigError, DataError
+from kafka_sink.errors.table.writes import ROW_PARTITION
+from kafka_sink.formats.records.columns import columns_by_topic
+from kafka_sink.formats.records.dead_letter import ERROR, HEADER_PREFIX, JSON, KEY_BYTES, REASON, VALUE_BYTES
+from kafka_sink.formats.records.scalar import encode_headers
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.producer import Producer
-from kafka_sink.records.columns import columns_by_topic
-from kafka_sink.records.dead_letter import ERROR, HEADER_PREFIX, JSON, KEY_BYTES, REASON, VALUE_BYTES
-from kafka_sink.records.scalar import encode_headers
 from kafka_sink.spark.ledger_rows import check_values, ledger_row_error
 
 if TYPE_CHECKING:

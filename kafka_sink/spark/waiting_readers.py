@@ -7,9 +7,9 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 
-from kafka_sink.exactly_once.command_texts import CommandTexts, broker_arguments
-from kafka_sink.exactly_once.receipt import TaskReceipt
-from kafka_sink.exactly_once.sweep import NOT_LISTED, NOT_VERIFIED
+from kafka_sink.commit.command_texts import CommandTexts, broker_arguments
+from kafka_sink.commit.receipt import TaskReceipt
+from kafka_sink.commit.sweep import NOT_LISTED, NOT_VERIFIED
 from kafka_sink.options.sink_options import SinkOptions
 
 _LOGGER = logging.getLogger("kafka_sink")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.first_line import explain_to_spark

@@ -1,7 +1,7 @@
 """Record batches of format 2 in the broker: validation before an append, assigning offsets, control batches.
 
-Parsing is implemented a second time on purpose: a mistake in `records/` must not be repeated in its test double. Only
-decompression is shared (`records.compression.decompress`, bounded).
+Parsing is implemented a second time on purpose: a mistake in `formats/records/` must not be repeated in its test
+double. Only decompression is shared (`records.compression.decompress`, bounded).
 
 The order of the checks decides which error a client sees, so it is Kafka's: the shape of the request's records, base
 offset, size, checksum, counts and flags of the header, then every single record. One deliberate difference: Kafka
@@ -19,8 +19,8 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.records import compression
-from kafka_sink.records.scalar import encode_varint
+from kafka_sink.formats.records import compression
+from kafka_sink.formats.records.scalar import encode_varint
 from kafka_sink.testing.errors import Code, Refused
 
 # What the checksum covers, besides the records; in the order of the fields of `Batch`.

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_sink.errors import ConfigError, RemoteProtocolError
+from kafka_sink.kafka.wire import frames
+from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS
 from kafka_sink.testing.acl import Acl, Authorizer
 from kafka_sink.testing.api import HANDLERS, sasl
 from kafka_sink.testing.api.versions import is_served, refuse_version, version_max
@@ -36,8 +38,6 @@ from kafka_sink.testing.session import Session, Stage
 from kafka_sink.testing.settings import Settings
 from kafka_sink.testing.topics import BrokerState
 from kafka_sink.testing.transactions import TransactionCoordinator
-from kafka_sink.wire import frames
-from kafka_sink.wire.apis import API_VERSIONS, APIS
 
 Output = tuple[int, bytes | None]
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kafka_sink.kafka.wire import frames
+from kafka_sink.kafka.wire.apis import Api
 from kafka_sink.testing import acl
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.faults import Fault
 from kafka_sink.testing.session import Session
-from kafka_sink.wire import frames
-from kafka_sink.wire.apis import Api
 
 if TYPE_CHECKING:
     from kafka_sink.testing.broker import BrokerCluster

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kafka_sink.records.scalar import encode_varint
+from kafka_sink.formats.records.scalar import encode_varint
 from kafka_sink.testing.batches import CODEC_BITS, HORIZON_FLAG, Batch, DecodedRecord, encode_batch, read_records
 from kafka_sink.testing.log import AbortedTransaction, PartitionLog
 from kafka_sink.testing.settings import TopicConfig

@@ -1,7 +1,7 @@
 """Kafka's error codes on the broker side, and the exception that puts one into a response.
 
-Written from the protocol guide and on purpose not shared with `wire/codes.py`: the broker is used to test the producer,
-so a wrong number there must not be repeated here.
+Written from the protocol guide and on purpose not shared with `kafka/wire/codes.py`: the broker is used to test the
+producer, so a wrong number there must not be repeated here.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kafka_sink.exactly_once.identity import run_of_query, sink_id_of_checkpoint, sink_id_of_query
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.commit.identity import run_of_query, sink_id_of_checkpoint, sink_id_of_query
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.spark.task import TaskPlace
 from tests.chaos import bare_work
 from tests.chaos.numbered_records import check_all

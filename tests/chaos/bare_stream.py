@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.wire.apis import END_TXN
+from kafka_sink.kafka.wire.apis import END_TXN
 from tests.chaos.bare_spark import (
     PARTITIONS,
     BareQuery,

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
-from kafka_sink.exactly_once.receipt import TaskReceipt
+from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.spark import driver, planning, stream_writer, task, writer
 from tests.chaos.numbered_records import numbered_value
 

@@ -10,8 +10,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from kafka_sink.wire.apis import API_VERSIONS, APIS, METADATA, Api
-from kafka_sink.wire.frames import decode_request_header
+from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS, METADATA, Api
+from kafka_sink.kafka.wire.frames import decode_request_header
 from tools.waiting import PATIENCE_S
 
 PREAMBLES = (API_VERSIONS.key, METADATA.key)

@@ -28,8 +28,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_sink.wire.apis import API_VERSIONS, APIS, FIND_COORDINATOR, METADATA, Api
-from kafka_sink.wire.frames import decode_response, encode_request, encode_response
+from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS, FIND_COORDINATOR, METADATA, Api
+from kafka_sink.kafka.wire.frames import decode_response, encode_request, encode_response
 from tests.chaos.faults import Fault, Harm, Request
 
 Address = tuple[str, int]

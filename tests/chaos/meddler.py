@@ -14,11 +14,11 @@ import struct
 from enum import Enum
 from typing import Any
 
-from kafka_sink.admin.client import Client
-from kafka_sink.cli.__main__ import main
-from kafka_sink.client.admin_request import AllBrokers, Coordinator, Coordinators, Leader
-from kafka_sink.wire.apis import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
-from kafka_sink.wire.schema import compile_fields, parse_fields
+from kafka_sink.__main__ import main
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.kafka.client.admin_request import AllBrokers, Coordinator, Coordinators, Leader
+from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
+from kafka_sink.kafka.wire.schema import compile_fields, parse_fields
 from tests.integration.asking import answers_to, client_of, request
 from tools.kafka_cluster import KafkaCluster
 

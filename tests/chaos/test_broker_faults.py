@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kafka_sink.errors import DeliveryError
-from kafka_sink.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE
+from kafka_sink.kafka.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE
 from tests.chaos.bare_spark import PARTITIONS
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.faults import Fault, Harm, of_a_task, of_the_driver

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from kafka_sink.errors import CommitLost
-from kafka_sink.wire.apis import END_TXN
+from kafka_sink.kafka.wire.apis import END_TXN
 from tests.chaos.bare_spark import PARTITIONS, ROWS
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.faults import Harm, of_a_task

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafka_sink.errors import CommitAborted, CommitError, CommitPending
-from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID, PRODUCE, Api
+from kafka_sink.kafka.wire.apis import (
+    ADD_PARTITIONS_TO_TXN,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    PRODUCE,
+    Api,
+)
 from tests.chaos.bare_spark import ROWS, TASKS
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.extent import NEWEST_MAINLY

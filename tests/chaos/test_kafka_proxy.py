@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kafka_sink.wire.apis import END_TXN, FIND_COORDINATOR, METADATA
-from kafka_sink.wire.frames import decode_request_header, decode_response, encode_request, encode_response
+from kafka_sink.kafka.wire.apis import END_TXN, FIND_COORDINATOR, METADATA
+from kafka_sink.kafka.wire.frames import decode_request_header, decode_response, encode_request, encode_response
 from tests.chaos.kafka_proxy import Harm, KafkaProxy
 from tools.waiting import PATIENCE_S, wait_until
 

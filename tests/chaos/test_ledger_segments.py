@@ -12,8 +12,8 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
-from kafka_sink.exactly_once.identity import Line, sink_id_of_query
-from kafka_sink.wire.apis import END_TXN, FETCH
+from kafka_sink.commit.identity import Line, sink_id_of_query
+from kafka_sink.kafka.wire.apis import END_TXN, FETCH
 from tests.chaos.bare_spark import Killed
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.extent import NEWEST_MAINLY

@@ -14,7 +14,7 @@ from itertools import count
 import pytest
 
 from kafka_sink.errors import CommitAborted, CommitPending
-from kafka_sink.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE, Api
+from kafka_sink.kafka.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE, Api
 from tests.chaos.bare_spark import Killed
 from tests.chaos.bare_stream import BareStream, freezer
 from tests.chaos.extent import NEWEST_MAINLY

@@ -18,7 +18,7 @@ from contextlib import closing
 import pyarrow as pa
 import pytest
 
-from kafka_sink.records.assembler import CHUNK_BYTES
+from kafka_sink.formats.records.assembler import CHUNK_BYTES
 from kafka_sink.spark import task
 from tests.chaos import bare_work
 from tests.chaos.bare_spark import PARTITIONS, BareQuery

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import KafkaException
 
-from kafka_sink.wire.apis import END_TXN
+from kafka_sink.kafka.wire.apis import END_TXN
 from tests.chaos.bare_spark import TASKS, Killed
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.faults import Harm, of_a_task, of_the_driver

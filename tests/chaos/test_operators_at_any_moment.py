@@ -18,9 +18,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kafka_sink.cli.__main__ import main
+from kafka_sink.__main__ import main
 from kafka_sink.errors import CommitAborted, CommitLost, KafkaSinkError
-from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, PRODUCE
+from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, PRODUCE
 from tests.chaos.bare_spark import PARTITIONS, ROWS, BareQuery
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.faults import Harm, Request, of_a_task

@@ -2,14 +2,14 @@
 
 The nodes that have replaced it are stopped before it continues, so it cannot learn that it no longer leads, as if it
 were cut off from them while clients still reach it. It answers with its old end of the log, and acknowledges nothing.
-That is why a driver reads the ledger up to a record of its own (exactly_once/takeover.py).
+That is why a driver reads the ledger up to a record of its own (commit/takeover.py).
 """
 
 from __future__ import annotations
 
 import pytest
 
-from kafka_sink.wire import apis
+from kafka_sink.kafka.wire import apis
 from tests.broker_requests import batch
 from tests.chaos.outages import create_topic, leader_as_told_by, pause_leader, wait_until_moved
 from tests.conftest import FIRST_GENERATION, or_without_kafka

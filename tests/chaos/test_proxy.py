@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kafka_sink import KafkaSinkError, OperationTimeout, Producer
-from kafka_sink.wire.apis import (
+from kafka_sink.kafka.wire.apis import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
     FIND_COORDINATOR,

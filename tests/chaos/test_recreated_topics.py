@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from kafka_sink.errors import CommitAborted, DeliveryError, KafkaSinkError, TransactionAborted
-from kafka_sink.records.assembler import CHUNK_BYTES
+from kafka_sink.formats.records.assembler import CHUNK_BYTES
 from kafka_sink.spark import task
 from kafka_sink.spark.writer import CommitMessage
 from tests.chaos import bare_work

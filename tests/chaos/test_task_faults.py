@@ -12,7 +12,7 @@ from itertools import count
 import pytest
 
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.wire.apis import PRODUCE
+from kafka_sink.kafka.wire.apis import PRODUCE
 from tests.chaos.bare_spark import TASKS, Killed
 from tests.chaos.bare_stream import BareStream, freezer
 from tests.chaos.faults import Harm, whose

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import pytest
 
+from kafka_sink.commit.identity import Line, sink_id_of_query
 from kafka_sink.errors import CommitAborted, CommitLost
-from kafka_sink.exactly_once.identity import Line, sink_id_of_query
+from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID, Api
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
-from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID, Api
 from tests.chaos.bare_spark import ROWS, TASKS
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.faults import Harm, of_a_task, of_the_driver

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.wire.apis import END_TXN
+from kafka_sink.kafka.wire.apis import END_TXN
 from tests.chaos.bare_spark import TASKS, Checkpoint
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.faults import Harm, of_a_task, of_the_driver

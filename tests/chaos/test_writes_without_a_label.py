@@ -12,7 +12,7 @@ from itertools import count
 
 import pytest
 
-from kafka_sink.wire.apis import END_TXN
+from kafka_sink.kafka.wire.apis import END_TXN
 from tests.chaos.bare_export import ROWS, BareExport
 from tests.chaos.bare_spark import Killed
 from tests.chaos.bare_stream import BareStream

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
+from kafka_sink.kafka.wire import apis
 from kafka_sink.testing import Acl
-from kafka_sink.wire import apis
 from tests.broker_requests import Closed, batch
 from tests.conformance.peer import Peer
 from tests.conformance.script import Seen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_sink.wire import apis
+from kafka_sink.kafka.wire import apis
 from tests.conformance.end_scripts import data, settled_end
 from tests.conformance.init_scripts import note_init, settled_init
 from tests.conformance.peer import Peer

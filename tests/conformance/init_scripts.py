@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafka_sink.wire import apis
+from kafka_sink.kafka.wire import apis
 from tests.broker_requests import batch
 from tests.conformance.peer import Peer
 from tests.conformance.script import Seen, script

@@ -11,8 +11,8 @@ import socket
 import time
 from typing import Any
 
+from kafka_sink.kafka.wire import apis, frames
 from kafka_sink.testing import BrokerCluster, Settings
-from kafka_sink.wire import apis, frames
 from tests.broker_requests import Closed, Requests
 from tests.unit.testing.cluster_client import ClusterClient
 

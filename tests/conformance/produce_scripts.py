@@ -6,7 +6,7 @@ import gzip
 
 import lz4.frame
 
-from kafka_sink.wire import apis
+from kafka_sink.kafka.wire import apis
 from tests.broker_requests import Closed, batch, record
 from tests.conformance.peer import Peer
 from tests.conformance.script import Seen, script

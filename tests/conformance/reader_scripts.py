@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafka_sink.kafka.wire import apis
 from kafka_sink.testing.batches import read_records, split_batches
-from kafka_sink.wire import apis
 from tests.broker_requests import batch
 from tests.conformance.end_scripts import data, open_transaction
 from tests.conformance.peer import Peer

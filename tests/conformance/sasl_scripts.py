@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kafka_sink.wire import apis
+from kafka_sink.kafka.wire import apis
 from tests.broker_requests import Closed
 from tests.conformance.script import Seen
 from tests.conformance.wire import Asking, ScramClient

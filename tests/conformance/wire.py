@@ -13,8 +13,8 @@ import socket
 import time
 from typing import Any
 
+from kafka_sink.kafka.wire import apis, frames
 from kafka_sink.testing import BrokerCluster
-from kafka_sink.wire import apis, frames
 from tests.broker_requests import Closed
 from tests.conformance.peer import Peer
 

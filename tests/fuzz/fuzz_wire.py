@@ -4,7 +4,7 @@ Usage: python -m tests.fuzz.fuzz_wire [--count 1000000] [--seed 1]
 
 Inputs are valid messages (generated ones, and frames recorded from real brokers) with bytes changed, removed, repeated
 or inserted, and plain random bytes. The seed is printed first; the same seed and count give the same inputs. Any other
-exception ends the run with the decoder and the input in hex. Decoders of records/ are included.
+exception ends the run with the decoder and the input in hex. Decoders of formats/records/ are included.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any
 
 from crc32c import crc32c
 
+from kafka_sink.commit.log_scan import raw_batches
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.exactly_once.log_scan import raw_batches
-from kafka_sink.records.batch import HEADER_BYTES, seal
-from kafka_sink.records.compression import CODEC_IDS, decompress, make_compressor
-from kafka_sink.records.scalar import Record, decode_batch, decode_records, encode_batch, encode_records
-from kafka_sink.wire.apis import APIS
-from kafka_sink.wire.frames import FrameBuffer, decode_request_header, decode_response, encode_request
+from kafka_sink.formats.records.batch import HEADER_BYTES, seal
+from kafka_sink.formats.records.compression import CODEC_IDS, decompress, make_compressor
+from kafka_sink.formats.records.scalar import Record, decode_batch, decode_records, encode_batch, encode_records
+from kafka_sink.kafka.wire.apis import APIS
+from kafka_sink.kafka.wire.frames import FrameBuffer, decode_request_header, decode_response, encode_request
 from tests.property.wire_values import RandomChoices, body, decode, encode, message_id, messages, rows
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -17,10 +17,9 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, RemoteProtocolError
-from kafka_sink.exactly_once.identity import Line
-from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry, decode_key
-from kafka_sink.exactly_once.ledger_codec import (
+from kafka_sink.commit.identity import Line
+from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry, decode_key
+from kafka_sink.commit.ledger_codec import (
     FORMAT,
     decode_claim,
     decode_newest,
@@ -28,24 +27,25 @@ from kafka_sink.exactly_once.ledger_codec import (
     encode_claim,
     encode_record,
 )
-from kafka_sink.exactly_once.log_scan import committed_records, raw_batches
-from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.exactly_once.replay_progress import ReplayProgress, decode_progress, encode_progress
+from kafka_sink.commit.log_scan import committed_records, raw_batches
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.commit.replay_progress import ReplayProgress, decode_progress, encode_progress
+from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, RemoteProtocolError
+from kafka_sink.formats.records.batch import seal
+from kafka_sink.formats.records.compression import make_compressor
+from kafka_sink.formats.records.dead_letter import parse_dead_letter, unreplayable_reason
+from kafka_sink.formats.records.scalar import Record, encode_batch
+from kafka_sink.formats.registry.answer import RegistryAnswer, parse_compatibility, parse_refusal, parse_registered
+from kafka_sink.formats.registry.request import RegistryRequest
+from kafka_sink.formats.registry.resolution import SchemaQuery, resolve_schema
+from kafka_sink.formats.registry.rules import SchemaRule
+from kafka_sink.formats.registry.schema import ResolvedSchema, from_text, to_text
+from kafka_sink.formats.registry.schema import Schema as RegisteredSchema
+from kafka_sink.formats.schemas.avro import AvroSchema
+from kafka_sink.formats.schemas.jsonschema import JsonSchema
+from kafka_sink.formats.schemas.match import Schema, plan
+from kafka_sink.formats.schemas.protobuf import ProtobufSchema
 from kafka_sink.options.properties import parse_properties
-from kafka_sink.records.batch import seal
-from kafka_sink.records.compression import make_compressor
-from kafka_sink.records.dead_letter import parse_dead_letter, unreplayable_reason
-from kafka_sink.records.scalar import Record, encode_batch
-from kafka_sink.registry.answer import RegistryAnswer, parse_compatibility, parse_refusal, parse_registered
-from kafka_sink.registry.request import RegistryRequest
-from kafka_sink.registry.resolution import SchemaQuery, resolve_schema
-from kafka_sink.registry.rules import SchemaRule
-from kafka_sink.registry.schema import ResolvedSchema, from_text, to_text
-from kafka_sink.registry.schema import Schema as RegisteredSchema
-from kafka_sink.schemas.avro import AvroSchema
-from kafka_sink.schemas.jsonschema import JsonSchema
-from kafka_sink.schemas.match import Schema, plan
-from kafka_sink.schemas.protobuf import ProtobufSchema
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange, region_of
 from kafka_sink.security.jaas import parse_jaas
 from kafka_sink.security.oauthbearer import OAuthBearerExchange, expiry_s, parse_error_answer, parse_token_answer

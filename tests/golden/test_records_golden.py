@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.records.assembler import Assembler
-from kafka_sink.records.batch import seal
-from kafka_sink.records.bytes_column import BytesColumn
-from kafka_sink.records.columns import RecordColumns
-from kafka_sink.records.compression import CODEC_IDS, make_compressor
-from kafka_sink.records.murmur2 import murmur2_column, partitions_of_keys
-from kafka_sink.records.scalar import Record, decode_batch, encode_batch
+from kafka_sink.formats.records.assembler import Assembler
+from kafka_sink.formats.records.batch import seal
+from kafka_sink.formats.records.bytes_column import BytesColumn
+from kafka_sink.formats.records.columns import RecordColumns
+from kafka_sink.formats.records.compression import CODEC_IDS, make_compressor
+from kafka_sink.formats.records.murmur2 import murmur2_column, partitions_of_keys
+from kafka_sink.formats.records.scalar import Record, decode_batch, encode_batch
+from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from tests.property.slow_murmur2 import murmur2
 
 GOLDEN = json.loads(gzip.decompress((Path(__file__).parent / "records_4.3.1.json.gz").read_bytes()))

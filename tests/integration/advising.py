@@ -22,17 +22,17 @@ import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
 import kafka_sink
-from kafka_sink.cli.arguments import parse_arguments
+from kafka_sink.commit import ledger_codec
+from kafka_sink.commit.committer import Committer
+from kafka_sink.commit.identity import run_of_label, sink_id_of_write
+from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry, ledger_key
+from kafka_sink.commit.listing import LedgerListing
+from kafka_sink.commit.phase import Phase
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt
+from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession, Job
+from kafka_sink.commit.set_aside import Aside
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.exactly_once import ledger_codec
-from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.identity import run_of_label, sink_id_of_write
-from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry, ledger_key
-from kafka_sink.exactly_once.listing import LedgerListing
-from kafka_sink.exactly_once.phase import Phase
-from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt
-from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession, Job
-from kafka_sink.exactly_once.set_aside import Aside
+from kafka_sink.operate.cli.arguments import parse_arguments
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.driver import Driver, FinishedBatch
 from kafka_sink.spark.summary import report_aborted

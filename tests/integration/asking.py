@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from kafka_sink import Producer, TransactionReceipt
-from kafka_sink.admin.client import Client
-from kafka_sink.client.admin_request import AdminRequest, AdminResponse, RequestKey, Target
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.commit_step import Progress
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.exactly_once.commit_step import Progress
+from kafka_sink.kafka.client.admin_request import AdminRequest, AdminResponse, RequestKey, Target
+from kafka_sink.kafka.wire.apis import Api
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.wire.apis import Api
 
 TIMEOUT_MS = 20_000
 LIST_BODY: Mapping[str, Any] = {"state_filters": [], "producer_id_filters": []}

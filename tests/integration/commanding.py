@@ -14,17 +14,15 @@ from typing import Any
 import pytest
 
 from kafka_sink import Producer
-from kafka_sink.admin.client import Client
-from kafka_sink.cli.__main__ import main
-from kafka_sink.client.admin_request import AdminResponse, ResponseKind
-from kafka_sink.errors import TransportError
-from kafka_sink.exactly_once.command_texts import broker_arguments
-from kafka_sink.exactly_once.commit_step import Progress
-from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.ledger import line_of
-from kafka_sink.exactly_once.phase import Phase
-from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
-from kafka_sink.exactly_once.session import (
+from kafka_sink.__main__ import main
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.command_texts import broker_arguments
+from kafka_sink.commit.commit_step import Progress
+from kafka_sink.commit.committer import Committer
+from kafka_sink.commit.ledger import line_of
+from kafka_sink.commit.phase import Phase
+from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.commit.session import (
     CommitResult,
     Conclusion,
     DeliverySettings,
@@ -32,6 +30,8 @@ from kafka_sink.exactly_once.session import (
     DriverSession,
     Job,
 )
+from kafka_sink.errors import TransportError
+from kafka_sink.kafka.client.admin_request import AdminResponse, ResponseKind
 from kafka_sink.options.sink_options import TopicPlan
 from tests.integration.asking import client_of
 from tools.foreign_reader import read_topic

@@ -20,8 +20,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.exactly_once.identity import run_of_query, sink_id_of_query
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.commit.identity import run_of_query, sink_id_of_query
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.spark import driver
 from kafka_sink.spark.planned import plan_query
 from kafka_sink.spark.task import TaskPlace, write_task

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from kafka_sink import KafkaSinkError, Producer, parse_producer_options
-from kafka_sink.admin.client import Client
+from kafka_sink.commit.admin.client import Client
 
 
 @contextmanager

@@ -15,8 +15,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from kafka_sink.wire.apis import API_VERSIONS, APIS
-from kafka_sink.wire.frames import decode_request_header, encode_response
+from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS
+from kafka_sink.kafka.wire.frames import decode_request_header, encode_response
 
 Behaviour = Callable[[socket.socket, threading.Event], None]
 _STEP_S = 0.05

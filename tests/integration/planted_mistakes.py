@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql.types import IntegerType, StringType, StructType
 
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.testing import Acl, EmbeddedBroker, EmbeddedRegistry, acl
 from tests.certificates import Authority
 from tests.integration.commanding import Sink

@@ -31,7 +31,7 @@ def write(writer: Any) -> Any:
     import pyarrow as pa
     from pyspark import TaskContext
 
-    from kafka_sink.records.varint import bytes_array
+    from kafka_sink.formats.records.varint import bytes_array
 
     context = TaskContext._getOrCreate()
     context._partitionId, context._taskAttemptId, context._localProperties = 0, 7, {}

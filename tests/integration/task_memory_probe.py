@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructType
 
-from kafka_sink.exactly_once.identity import run_hash
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.commit.identity import run_hash
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.task import TaskPlace, write_task

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_sink.error_table import ENTRIES
-from kafka_sink.exactly_once.command_texts import LEDGER_TOPIC, CommandTexts, broker_arguments
+from kafka_sink.commit.command_texts import LEDGER_TOPIC, CommandTexts, broker_arguments
+from kafka_sink.errors.table import ENTRIES
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.testing import EmbeddedBroker

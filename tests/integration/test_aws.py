@@ -20,9 +20,9 @@ import botocore.utils
 import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, Producer, TransportError
-from kafka_sink.auth.aws import get_credentials
-from kafka_sink.auth.secured import authenticator
-from kafka_sink.client.authentication import Authenticator
+from kafka_sink.kafka.auth.aws import get_credentials
+from kafka_sink.kafka.auth.secured import authenticator
+from kafka_sink.kafka.client.authentication import Authenticator
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.testing import EmbeddedBroker
@@ -381,7 +381,7 @@ def test_the_log_of_a_command_has_no_keys_of_a_role(endpoints: AwsEndpoints) -> 
     words = ["ledger", "-v", "--timeout", "1", "--bootstrap-server", "127.0.0.1:1"]
     words += [word for name, value in options.items() for word in ("--option", f"kafka.{name}={value}")]
     done = subprocess.run(
-        [sys.executable, "-m", "kafka_sink.cli", *words],
+        [sys.executable, "-m", "kafka_sink", *words],
         env={**os.environ, **own, "AWS_ENDPOINT_URL_STS": endpoints.url},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip

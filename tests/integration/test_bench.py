@@ -10,7 +10,7 @@ from bench.contest import Arena, ContestantFailed, Result
 from bench.plan import CONTESTANTS, Case, Contestant, Plan
 from bench.report import rows_of, table
 from bench.transactional_ids import TASKS, TOPIC, Query, time_listing
-from kafka_sink.admin.client import Client
+from kafka_sink.commit.admin.client import Client
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.testing import EmbeddedBroker
 from tools.kafka_cluster import KafkaCluster

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from kafka_sink import AuthenticationError, Producer
-from kafka_sink.admin.client import Client
+from kafka_sink.commit.admin.client import Client
 from kafka_sink.options.parse import parse_producer_options
 from tests.certificates import DAY, Authority, Issued
 from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked

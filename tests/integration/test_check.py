@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 import kafka_sink
-from kafka_sink.admin.topics import topic_state
-from kafka_sink.checks import environment
-from kafka_sink.checks.environment import pyspark_zip, sockets, versions
-from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
-from kafka_sink.checks.run import run_side_by_side
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.commit.admin.topics import topic_state
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.operate.checks import environment
+from kafka_sink.operate.checks.environment import pyspark_zip, sockets, versions
+from kafka_sink.operate.checks.finding import FAIL, OK, WARN, ProbeResult
+from kafka_sink.operate.checks.run import run_side_by_side
 from kafka_sink.spark import files
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, EmbeddedRegistry, Fault
 from kafka_sink.testing.errors import Code

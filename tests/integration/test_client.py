@@ -19,18 +19,10 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.admin.client import ABOUT_US, Client
-from kafka_sink.admin.client_pool import ClientPool
-from kafka_sink.admin.topics import topic_query, topic_state, wait_on_all_brokers
-from kafka_sink.client.admin_request import (
-    AdminRequest,
-    AllBrokers,
-    AnyBroker,
-    Coordinator,
-    Coordinators,
-    Leader,
-    ResponseKind,
-)
+from kafka_sink.commit.admin.client import ABOUT_US, Client
+from kafka_sink.commit.admin.client_pool import ClientPool
+from kafka_sink.commit.admin.topics import topic_query, topic_state, wait_on_all_brokers
+from kafka_sink.commit.commit_step import Progress
 from kafka_sink.errors import (
     AuthorizationError,
     BrokerError,
@@ -39,12 +31,16 @@ from kafka_sink.errors import (
     RemoteProtocolError,
     TransportError,
 )
-from kafka_sink.exactly_once.commit_step import Progress
-from kafka_sink.options.sink_options import TopicPlan
-from kafka_sink.testing import EmbeddedBroker, Fault
-from kafka_sink.testing.call import Call
-from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
-from kafka_sink.wire.apis import (
+from kafka_sink.kafka.client.admin_request import (
+    AdminRequest,
+    AllBrokers,
+    AnyBroker,
+    Coordinator,
+    Coordinators,
+    Leader,
+    ResponseKind,
+)
+from kafka_sink.kafka.wire.apis import (
     API_VERSIONS,
     DESCRIBE_TRANSACTIONS,
     END_TXN,
@@ -52,6 +48,10 @@ from kafka_sink.wire.apis import (
     LIST_TRANSACTIONS,
     PRODUCE,
 )
+from kafka_sink.options.sink_options import TopicPlan
+from kafka_sink.testing import EmbeddedBroker, Fault
+from kafka_sink.testing.call import Call
+from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
 from tests.integration.asking import (
     LIST_BODY,
     Once,
@@ -484,7 +484,7 @@ def test_a_machine_is_woken_when_it_asked_to_be(client: Client) -> None:
 FORK = """
 import os, sys
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.admin.client import Client
+from kafka_sink.commit.admin.client import Client
 client = Client(parse_producer_options({"bootstrap.servers": sys.argv[1]}))
 client.reach()
 child = os.fork()

@@ -7,12 +7,10 @@ import time
 import pytest
 
 from kafka_sink import Producer, TransactionReceipt
-from kafka_sink.admin.client import Client
-from kafka_sink.client.admin_request import AllBrokers, Coordinator, Coordinators, Leader, ResponseKind
-from kafka_sink.errors import OperationTimeout
-from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
-from kafka_sink.exactly_once.session import (
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.committer import Committer
+from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.commit.session import (
     CommitResult,
     Conclusion,
     DeliverySettings,
@@ -20,10 +18,12 @@ from kafka_sink.exactly_once.session import (
     DriverSession,
     Job,
 )
+from kafka_sink.errors import OperationTimeout
+from kafka_sink.kafka.client.admin_request import AllBrokers, Coordinator, Coordinators, Leader, ResponseKind
+from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_OFFSETS, LIST_TRANSACTIONS
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.testing import EmbeddedBroker
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
-from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_OFFSETS, LIST_TRANSACTIONS
 from tests.integration.asking import (
     LIST_BODY,
     answers_to,

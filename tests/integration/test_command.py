@@ -12,15 +12,15 @@ import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
 from kafka_sink import Producer
-from kafka_sink.cli import signs
+from kafka_sink.commit import ledger_read
+from kafka_sink.commit.identity import sink_id_of_checkpoint, sink_id_of_query
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt
+from kafka_sink.commit.session import DriverSession
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.exactly_once import ledger_read
-from kafka_sink.exactly_once.identity import sink_id_of_checkpoint, sink_id_of_query
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
-from kafka_sink.exactly_once.session import DriverSession
+from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
+from kafka_sink.operate.cli import signs
 from kafka_sink.testing import EmbeddedBroker, Fault, acl, settings
 from kafka_sink.testing.acl import Acl
-from kafka_sink.wire.apis import LIST_TRANSACTIONS
 from tests.chaos.bare_spark import BareQuery, Checkpoint, settings_of
 from tests.integration.asking import client_of
 from tests.integration.commanding import ROWS_PER_TASK, Said, Shell, Sink, rows
@@ -386,7 +386,7 @@ def test_a_producer_that_writes_between_two_looks_is_alive(
         producer.begin_transaction()
         producer.send(sink.topic, value=b"first", partition=0).result(60)
         monkeypatch.setattr(
-            "kafka_sink.cli.signs.time.sleep",
+            "kafka_sink.operate.cli.signs.time.sleep",
             lambda _: producer.send(sink.topic, value=b"second", partition=0).result(60),
         )
         asked = shell.about(sink, "transactions", "--abort", "--yes", "--json")
@@ -564,10 +564,10 @@ def test_no_broker_is_exit_code_3_in_one_line(shell: Shell) -> None:
 def test_the_program_runs_without_spark_and_without_a_trace(sink: Sink) -> None:
     sink.decide_and_die(BATCH)
     where = ["--bootstrap-server", sink.servers, "--ledger-topic", LEDGER, "--sink-id", "orders"]
-    program = [sys.executable, "-X", "importtime", "-m", "kafka_sink.cli"]
+    program = [sys.executable, "-X", "importtime", "-m", "kafka_sink"]
     done = subprocess.run([*program, "recover", *where], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0 and done.stdout.startswith("finished 0 of query-1")
-    assert "kafka_sink.cli" in done.stderr and "pyspark" not in done.stderr
+    assert "kafka_sink.operate.cli" in done.stderr and "pyspark" not in done.stderr
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
     helped = subprocess.run(
         [*program[:1], *program[3:], "resolve", "--help"], capture_output=True, text=True, timeout=300, check=False
@@ -579,14 +579,14 @@ def test_ctrl_c_while_a_command_is_imported_leaves_no_trace(shell: Shell, monkey
     def interrupt(_words: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kafka_sink.cli.__main__.parse_arguments", interrupt)
+    monkeypatch.setattr("kafka_sink.__main__.parse_arguments", interrupt)
     said = shell("ledger")
     assert said.exit_code == 130 and said.err.startswith("pykafka-sink: interrupted")
 
 
 def test_the_console_script_is_what_these_tests_run() -> None:
     setup = (Path(__file__).parents[2] / "setup.py").read_text()
-    assert '"pykafka-sink = kafka_sink.cli.__main__:main"' in setup
+    assert '"pykafka-sink = kafka_sink.__main__:main"' in setup
 
 
 def test_a_missing_permission_is_exit_code_4_and_named(shell: Shell) -> None:

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from kafka_sink import Producer
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.commanding import Sink
 from tools.foreign_reader import read_topic
 from tools.waiting import wait_until
 
-PROGRAM = f"{sys.executable} -m kafka_sink.cli"
+PROGRAM = f"{sys.executable} -m kafka_sink"
 
 
 def in_shell(line: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -55,7 +55,7 @@ def test_an_interrupt_while_the_output_waits_for_its_reader_is_no_traceback() ->
     """As with `| less`, where Ctrl-C goes to both."""
     output, given = os.pipe()
     page = fcntl.fcntl(given, fcntl.F_SETPIPE_SZ, 4096)
-    command = [sys.executable, "-m", "kafka_sink.cli", "completion", "zsh"]  # more than a page
+    command = [sys.executable, "-m", "kafka_sink", "completion", "zsh"]  # more than a page
     with subprocess.Popen(command, stdout=given, stderr=subprocess.PIPE, text=True) as running:
         os.close(given)
         wait_until(lambda: _unread_bytes(output) == page, "the pipe is full")

@@ -1,4 +1,5 @@
-"""A producer that ends while its commit is in flight says so, however it ends; logins are in tests/unit/engine."""
+"""A producer that ends while its commit is in flight says so, however it ends; logins are in
+tests/unit/producer/engine."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from kafka_sink import Producer
-from kafka_sink.engine.engine import Engine
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.producer.core import _at_exit
+from kafka_sink.producer.engine.engine import Engine
 from kafka_sink.testing import EmbeddedBroker, Fault
 from tests.integration.producing import transactional
 from tools.waiting import wait_until

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_sink.cli.arguments import parse_arguments, parser
-from kafka_sink.cli.completion import CommandWords, bash, command_words, fish, zsh
+from kafka_sink.operate.cli.arguments import parse_arguments, parser
+from kafka_sink.operate.cli.completion import CommandWords, bash, command_words, fish, zsh
 from tests.integration.commanding import Shell
 
 COMMANDS = list(command_words(parser()))

@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from kafka_sink.commit import ledger_codec
+from kafka_sink.commit.ledger import Kind, LedgerRecord
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.commit.session import DriverSession
 from kafka_sink.errors import CommitAborted
-from kafka_sink.exactly_once import ledger_codec
-from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
-from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.exactly_once.session import DriverSession
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.commanding import Shell, Sink, rows
 from tools.kafka_cluster import KafkaCluster

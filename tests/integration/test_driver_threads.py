@@ -25,18 +25,18 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.exactly_once.identity import run_of_query, sink_id_of_query
-from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.exactly_once.session import Conclusion
-from kafka_sink.io.per_process import PerProcess
-from kafka_sink.io.warn_once import WARNED, warn_once
-from kafka_sink.metrics.store import read_streams
+from kafka_sink.commit.identity import run_of_query, sink_id_of_query
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.commit.session import Conclusion
+from kafka_sink.kafka.io.per_process import PerProcess
+from kafka_sink.kafka.io.warn_once import WARNED, warn_once
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import driver, log
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.planned import PlannedWrite, plan_query
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.spark.task_writer import TaskResult, TaskWriter, conclude, give_up
+from kafka_sink.telemetry.metrics.store import read_streams
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import read_topic
 from tools.worker_environment import worker_environment

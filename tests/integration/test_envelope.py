@@ -30,16 +30,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafka_sink.admin.side_plan import SidePlan
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.errors import ConfigError, DataError
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
-from kafka_sink.metrics.trace_ids import TraceIds
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.added_headers import AddedHeader, add_headers, set_column
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.envelope import TraceHeader, is_traceparent
+from kafka_sink.spark.formats.side_plan import SidePlan
 from kafka_sink.spark.task import TaskPlace, write_task
+from kafka_sink.telemetry.metrics.trace_ids import TraceIds
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import ForeignRecord, read_topic
 

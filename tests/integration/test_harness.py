@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from kafka_sink.kafka.wire.apis import FETCH
 from kafka_sink.testing import EmbeddedBroker
-from kafka_sink.wire.apis import FETCH
 from tests.chaos.faults import Harm
 from tests.chaos.kafka_proxy import KafkaProxy
 from tests.conftest import NEWEST, without_kafka

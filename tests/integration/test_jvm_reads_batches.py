@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kafka_sink.records.batch import seal
-from kafka_sink.records.compression import make_compressor
-from kafka_sink.records.scalar import Record, encode_batch
+from kafka_sink.formats.records.batch import seal
+from kafka_sink.formats.records.compression import make_compressor
+from kafka_sink.formats.records.scalar import Record, encode_batch
 from tests.conftest import NEWEST, without_kafka
 from tools.java import run_source
 from tools.kafka_jars import KafkaUnavailable

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, OperationTimeout, Producer
-from kafka_sink.admin.client import Client
-from kafka_sink.auth.secured import authenticator
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.kafka.auth.secured import authenticator
 from kafka_sink.options.parse import parse_producer_options
 from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked
 from tests.integration.asking import said

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pytest
 
-from kafka_sink.cli.__main__ import main
+from kafka_sink.__main__ import main
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt
+from kafka_sink.commit.session import Conclusion
 from kafka_sink.errors import TransactionAborted
-from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt
-from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL

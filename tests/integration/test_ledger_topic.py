@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from kafka_sink.admin.client import Client
-from kafka_sink.admin.ledger_topic import check_ledger_configs, check_ledger_topic
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.ledger_topic import check_ledger_configs, check_ledger_topic
+from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry
+from kafka_sink.commit.ledger_codec import encode_record
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import AuthorizationError, ConfigError
-from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry
-from kafka_sink.exactly_once.ledger_codec import encode_record
-from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions, TopicPlan
 from kafka_sink.testing import Acl, EmbeddedBroker
@@ -195,12 +195,16 @@ def test_a_ledger_of_several_partitions_is_as_good_as_one(caplog: pytest.LogCapt
         assert warned(client, "wide", caplog) == ""
 
 
-@pytest.mark.parametrize("commit", [BEFORE_QUERY_IDS, BEFORE_NAMES])
-def test_releases_before_read_a_record_with_a_name(commit: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("commit", "folder", "entries"),
+    [(BEFORE_QUERY_IDS, "delivery", "pledges"), (BEFORE_NAMES, "exactly_once", "entries")],
+)
+def test_releases_before_read_a_record_with_a_name(commit: str, folder: str, entries: str, tmp_path: Path) -> None:
     package = release_of(commit, tmp_path / "before")
     program = (
-        "import sys; from kafka_sink.exactly_once.ledger_codec import decode_record\n"
-        "found = decode_record(sys.stdin.buffer.read()); print(found.kind.value, len(found.entries), found.row_count)"
+        f"import sys; from kafka_sink.{folder}.ledger_codec import decode_record\n"
+        "found = decode_record(sys.stdin.buffer.read())\n"
+        f"print(found.kind.value, len(found.{entries}), found.row_count)"
     )
     entry = TransactionEntry(0, 0, 4711, 3, 2, "t", 5, 1_000, 10)
     record = LedgerRecord(
@@ -209,7 +213,8 @@ def test_releases_before_read_a_record_with_a_name(commit: str, tmp_path: Path) 
     named = encode_record(record)
     assert b'"name":"orders"' in named
     environment = {**os.environ, "PYTHONPATH": str(package)}
-    said = subprocess.run([sys.executable, "-c", program], input=named, capture_output=True, env=environment)
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, input=named, capture_output=True, cwd=package, env=environment)
     assert said.stdout == b"intent 1 10\n", said.stderr
 
 

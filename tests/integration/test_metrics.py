@@ -44,19 +44,19 @@ from pyspark.sql.types import StringType, StructType
 from referencing import Registry, Resource
 
 from kafka_sink import sink_metrics
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import CommitAborted, TransportError
-from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.metrics import breaker, launch, store
-from kafka_sink.metrics.definitions import METRICS
-from kafka_sink.metrics.figures import ABORTED, DELIVERED, FAILED, BatchReport
-from kafka_sink.metrics.prometheus_text import family_name, prometheus_text
-from kafka_sink.metrics.store import figures_folder, note, read_streams
-from kafka_sink.metrics.stream_figures import RECENT_MAX
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import driver
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID
 from kafka_sink.spark.writer import CommitMessage
+from kafka_sink.telemetry.metrics import breaker, launch, store
+from kafka_sink.telemetry.metrics.definitions import METRICS
+from kafka_sink.telemetry.metrics.figures import ABORTED, DELIVERED, FAILED, BatchReport
+from kafka_sink.telemetry.metrics.prometheus_text import family_name, prometheus_text
+from kafka_sink.telemetry.metrics.store import figures_folder, note, read_streams
+from kafka_sink.telemetry.metrics.stream_figures import RECENT_MAX
 from kafka_sink.testing import EmbeddedBroker, Fault
 from pyspark_pykafka_sink import DefaultSource
 from tests.integration.hostile_peer import HostilePeer, web_drips
@@ -238,7 +238,7 @@ def exporter_of(folder: str) -> int:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"kafka_sink.metrics.exporter" in words and folder.encode() in words:
+        if b"kafka_sink.telemetry.metrics.exporter" in words and folder.encode() in words:
             return int(path.parent.name)
     raise LookupError(folder)
 
@@ -291,7 +291,7 @@ def test_an_exporter_ends_with_its_application(broker: EmbeddedBroker, folder: s
 def test_an_exporter_ends_when_the_jvm_is_gone_although_its_folder_stays(tmp_path: Path, folder: str) -> None:
     (tmp_path / "java").symlink_to(sys.executable)
     start = (
-        "import sys; from kafka_sink.metrics.launch import ensure_exporter\n"
+        "import sys; from kafka_sink.telemetry.metrics.launch import ensure_exporter\n"
         "assert ensure_exporter(sys.argv[1], '127.0.0.1', int(sys.argv[2])) == ''"
     )
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {start!r}, *sys.argv[1:]]); input()"
@@ -593,7 +593,7 @@ def test_receivers_that_fail_are_told_once_and_left_alone_and_no_batch_fails(
 def test_a_collector_whose_package_is_missing_fails_no_batch_that_is_committed(
     broker: EmbeddedBroker, folder: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.delitem(sys.modules, "kafka_sink.metrics.otlp", raising=False)
+    monkeypatch.delitem(sys.modules, "kafka_sink.telemetry.metrics.otlp", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     Export(broker, "a", metrics_otlp_endpoint="http://127.0.0.1:9").deliver(["rows"] * 2)
     assert "PKS-3013 the OpenTelemetry collector: ModuleNotFoundError" in caplog.text

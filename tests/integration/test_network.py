@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from kafka_sink.client.commands import (
+from kafka_sink.kafka.client.commands import (
     Address,
     Connect,
     Connected,
@@ -26,8 +26,8 @@ from kafka_sink.client.commands import (
     Send,
     Written,
 )
-from kafka_sink.io.clock import Clock
-from kafka_sink.io.network import CALLS_PER_TURN, RECEIVE_BYTES, Network, format_address
+from kafka_sink.kafka.io.clock import Clock
+from kafka_sink.kafka.io.network import CALLS_PER_TURN, RECEIVE_BYTES, Network, format_address
 from kafka_sink.options import ProducerOptions
 
 LIMIT_S = 60

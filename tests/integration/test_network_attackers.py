@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from kafka_sink import Producer
-from kafka_sink.admin.client import Client
-from kafka_sink.client.commands import Connected, Disconnected
+from kafka_sink.commit.admin.client import Client
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.kafka.client.commands import Connected, Disconnected
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.testing import EmbeddedBroker
 from tests.certificates import Authority, Issued
@@ -131,7 +131,7 @@ def test_a_mechanism_that_sends_the_password_is_not_used_in_place_of_another() -
 
 def test_a_broker_elsewhere_that_a_cluster_names_gets_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tunnel on this host, and behind it brokers that name addresses elsewhere."""
-    monkeypatch.setattr("kafka_sink.auth.secured.is_this_host", lambda host: host == "localhost")
+    monkeypatch.setattr("kafka_sink.kafka.auth.secured.is_this_host", lambda host: host == "localhost")
     with EmbeddedBroker(users={"alice": PASSWORD}, topics={"t": 1}) as broker:
         port = broker.bootstrap_servers.rpartition(":")[2]
         chosen = {"bootstrap.servers": f"localhost:{port}", "security.protocol": "SASL_PLAINTEXT",

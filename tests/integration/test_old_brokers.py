@@ -12,20 +12,20 @@ from collections.abc import Iterator
 import pytest
 
 from kafka_sink import TransactionReceipt
-from kafka_sink.admin.client import Client
-from kafka_sink.admin.support import TransactionSupport
-from kafka_sink.client.admin_request import Coordinator, Leader
-from kafka_sink.exactly_once.log_scan import read_offset_answer
-from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.exactly_once.session import Conclusion
-from kafka_sink.exactly_once.sweep import NOT_VERIFIED
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.support import TransactionSupport
+from kafka_sink.commit.log_scan import read_offset_answer
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.commit.session import Conclusion
+from kafka_sink.commit.sweep import NOT_VERIFIED
+from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
+from kafka_sink.formats.records.compression import make_compressor
+from kafka_sink.formats.records.scalar import Record, encode_batch
+from kafka_sink.kafka.client.admin_request import Coordinator, Leader
+from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_OFFSETS, PRODUCE
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.records.batch import NO_TIMESTAMP, seal
-from kafka_sink.records.compression import make_compressor
-from kafka_sink.records.scalar import Record, encode_batch
 from kafka_sink.spark.driver import Driver
 from kafka_sink.testing import EmbeddedBroker
-from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_OFFSETS, PRODUCE
 from tests.conftest import ONLY, or_without_kafka
 from tests.integration.asking import client_of, end_body, end_versions, prepared
 from tests.integration.commanding import Shell, Sink, rows

@@ -17,11 +17,11 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 import kafka_sink
 from kafka_sink import Producer
+from kafka_sink.commit.identity import run_hash, sink_id_of_checkpoint, sink_id_of_query
+from kafka_sink.commit.listing import LedgerListing
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import CommitAborted, ConfigError
-from kafka_sink.exactly_once.identity import run_hash, sink_id_of_checkpoint, sink_id_of_query
-from kafka_sink.exactly_once.listing import LedgerListing
-from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import planning, task, writer
 from kafka_sink.spark.task import TaskPlace

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_sink.cli.__main__ import main
-from kafka_sink.cli.perf_meter import Meter
+from kafka_sink.__main__ import main
+from kafka_sink.operate.cli.perf_meter import Meter
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import read_topic
 from tools.java import PRODUCER_PERFORMANCE, run_class

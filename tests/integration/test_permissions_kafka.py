@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 
 import kafka_sink
 from kafka_sink import AuthorizationError, CommitAborted, KafkaSinkError, Producer
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.options.sink_options import TopicPlan
 from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked
 from tests.integration.asking import client_of

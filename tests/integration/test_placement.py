@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink import Producer
-from kafka_sink.records.columns import RecordColumns
-from kafka_sink.records.routing import PartitionView
+from kafka_sink.formats.records.columns import RecordColumns
+from kafka_sink.formats.records.routing import PartitionView
 from tools.foreign_reader import scan_topic
 from tools.java import run_source
 from tools.kafka_cluster import KafkaCluster

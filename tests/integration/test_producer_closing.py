@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from kafka_sink import Producer
-from kafka_sink.engine.engine import Engine
 from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError, OperationTimeout
+from kafka_sink.producer.engine.engine import Engine
 from kafka_sink.testing import EmbeddedBroker, Fault
 from tests.integration.producing import TIMEOUT_S, descriptor_count, producer_of, senders, transactional, values
 from tools.kafka_cluster import KafkaCluster
@@ -302,7 +302,7 @@ def test_ctrl_c_works_while_blocked(blocked: str) -> None:
     # Only the interrupt ends it within the test.
     code, output = run_script(f"""
 from kafka_sink import Producer
-from kafka_sink.engine.engine import Engine
+from kafka_sink.producer.engine.engine import Engine
 options = {{"bootstrap.servers": "{NOBODY}", "max.block.ms": {HOUR_MS}}}
 producer, transactional = Producer(options), Producer({{**options, "transactional.id": "t"}})
 Engine._is_over = lambda self: False  # nothing that is being closed comes to its end
@@ -337,7 +337,7 @@ servers, topic, blocked = sys.argv[1:]
 producer = Producer({"bootstrap.servers": servers, "buffer.memory": 100000})
 producer.partitions_for(topic)
 # From now on nothing is acknowledged.
-from kafka_sink.engine.batch_sender import BatchSender
+from kafka_sink.producer.engine.batch_sender import BatchSender
 BatchSender.next_request = lambda *arguments: None
 future = producer.send(topic, b"v")
 def fill():

@@ -19,7 +19,7 @@ from kafka_sink.errors import (
     LocalProtocolError,
     OperationTimeout,
 )
-from kafka_sink.io.clock import Clock
+from kafka_sink.kafka.io.clock import Clock
 from kafka_sink.testing import EmbeddedBroker, Fault
 from tests.integration.producing import TIMEOUT_S, producer_of, values
 from tools.foreign_reader import read_topic

@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka_sink import Producer
-from kafka_sink.client.admin_request import Leader
-from kafka_sink.exactly_once.log_scan import (
+from kafka_sink.commit.log_scan import (
     FETCH_LAST_BY_NAME,
     READ_UNCOMMITTED,
     THROTTLED,
     fetch_body,
     read_fetch_answer,
 )
-from kafka_sink.wire.apis import FETCH
+from kafka_sink.kafka.client.admin_request import Leader
+from kafka_sink.kafka.wire.apis import FETCH
 from tests.integration.asking import client_of
 from tools.foreign_reader import read_topic
 from tools.java import run_class

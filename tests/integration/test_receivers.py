@@ -26,19 +26,19 @@ from types import SimpleNamespace
 import pytest
 
 from kafka_sink import sink_metrics
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import ConfigError, KafkaSinkError, TransportError
-from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.lineage.send import append_line, send
-from kafka_sink.metrics import breaker, exporter, launch, notebook
-from kafka_sink.metrics.exporter import CLIENTS_MAX
-from kafka_sink.metrics.figures import DELIVERED, BatchReport
-from kafka_sink.metrics.launch import LOG, ensure_exporter
-from kafka_sink.metrics.otlp import export
-from kafka_sink.metrics.push import push
-from kafka_sink.metrics.store import figures_folder, note, read_streams
-from kafka_sink.metrics.stream_figures import stream_of
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions, TelemetryOptions
+from kafka_sink.telemetry.lineage.send import append_line, send
+from kafka_sink.telemetry.metrics import breaker, exporter, launch, notebook
+from kafka_sink.telemetry.metrics.exporter import CLIENTS_MAX
+from kafka_sink.telemetry.metrics.figures import DELIVERED, BatchReport
+from kafka_sink.telemetry.metrics.launch import LOG, ensure_exporter
+from kafka_sink.telemetry.metrics.otlp import export
+from kafka_sink.telemetry.metrics.push import push
+from kafka_sink.telemetry.metrics.store import figures_folder, note, read_streams
+from kafka_sink.telemetry.metrics.stream_figures import stream_of
 from tests.integration.hostile_peer import HostilePeer, web_drips
 from tests.integration.test_metrics import answers
 from tools.kafka_node import free_port
@@ -50,10 +50,10 @@ TIMEOUT_MS = 1500
 AMPLE_S = 2.7
 FULL_DISK = """
 import json, resource, signal, sys
-from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.lineage.send import append_line
-from kafka_sink.metrics.figures import DELIVERED, BatchReport
-from kafka_sink.metrics.store import note
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.telemetry.lineage.send import append_line
+from kafka_sink.telemetry.metrics.figures import DELIVERED, BatchReport
+from kafka_sink.telemetry.metrics.store import note
 
 def noted(label):
     note(sys.argv[1], BatchReport("s", "", BatchKey("", label), "run", "c", DELIVERED, (), (), 0, 10, 5.0))
@@ -123,7 +123,7 @@ def test_a_receiver_is_waited_for_as_long_as_the_option_says(monkeypatch: pytest
         limits.append(timeouts_ms)
         return SimpleNamespace(is_good=True)
 
-    monkeypatch.setattr("kafka_sink.lineage.send.ask", answered)
+    monkeypatch.setattr("kafka_sink.telemetry.lineage.send.ask", answered)
     _lineage("http://127.0.0.1:9")
     assert limits == [(TIMEOUT_MS, TIMEOUT_MS)]
 

@@ -20,8 +20,6 @@ import pytest
 from confluent_kafka.schema_registry import Schema as ConfluentSchema
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
-from kafka_sink.admin import registry_memory
-from kafka_sink.admin.schema_registry import CLIENTS_MAX, RegistryClient, registry_client, resolve, schema_text
 from kafka_sink.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -30,10 +28,12 @@ from kafka_sink.errors import (
     RemoteProtocolError,
     TransportError,
 )
+from kafka_sink.formats.registry.request import by_version
+from kafka_sink.formats.registry.schema import AVRO, ResolvedSchema, Schema
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.registry.request import by_version
-from kafka_sink.registry.schema import AVRO, ResolvedSchema, Schema
+from kafka_sink.spark.formats import registry_memory
+from kafka_sink.spark.formats.schema_registry import CLIENTS_MAX, RegistryClient, registry_client, resolve, schema_text
 from kafka_sink.testing import EmbeddedRegistry, RegistryFault
 from tests.certificates import Authority, Issued
 from tests.integration import hostile_peer
@@ -329,7 +329,7 @@ def recorded_waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Replaces the clock of that module only: threads of other tests' fixtures sleep as well."""
     waits: list[float] = []
     clock = SimpleNamespace(sleep=waits.append, monotonic=time.monotonic)
-    monkeypatch.setattr("kafka_sink.admin.schema_registry.time", clock)
+    monkeypatch.setattr("kafka_sink.spark.formats.schema_registry.time", clock)
     return waits
 
 

@@ -22,15 +22,15 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kafka_sink import Producer
-from kafka_sink.admin.client import Client
-from kafka_sink.admin.ledger_topic import LEDGER_PARTITION
-from kafka_sink.admin.topic_reader import PartitionReader
-from kafka_sink.admin.topics import TopicState, topic_state
-from kafka_sink.cli import replay
-from kafka_sink.client.cluster import NO_TOPIC_ID
+from kafka_sink.commit import log_scan
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.ledger_topic import LEDGER_PARTITION
+from kafka_sink.commit.admin.topic_reader import PartitionReader
+from kafka_sink.commit.admin.topics import TopicState, topic_state
 from kafka_sink.errors import DataError, OperationTimeout
-from kafka_sink.exactly_once import log_scan
-from kafka_sink.records import headers as encoded_headers
+from kafka_sink.formats.records import headers as encoded_headers
+from kafka_sink.kafka.client.cluster import NO_TOPIC_ID
+from kafka_sink.operate.cli import replay
 from kafka_sink.spark.unsendable import Unsendable
 from kafka_sink.testing import EmbeddedBroker, Fault, acl, settings
 from kafka_sink.testing.acl import Acl
@@ -439,7 +439,7 @@ def test_a_claim_that_has_no_offset_is_not_taken_for_an_empty_ledger(
 
 def start(servers: str, *more: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "kafka_sink.cli", *words(servers, "--yes", *more)],
+        [sys.executable, "-m", "kafka_sink", *words(servers, "--yes", *more)],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, start_new_session=True,
     )  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.writer import BatchWriter

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-from kafka_sink.cli.__main__ import main
+from kafka_sink.__main__ import main
 from kafka_sink.testing import EmbeddedRegistry
 
 COLUMNS = "id BIGINT NOT NULL, name STRING"

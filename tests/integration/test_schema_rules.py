@@ -26,18 +26,18 @@ from confluent_kafka.schema_registry import Rule as ClientRule
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 
-from kafka_sink.admin import registry_memory
-from kafka_sink.admin.schema_registry import RegistryClient
-from kafka_sink.admin.side_planning import plan_side
 from kafka_sink.errors import ConfigError, RemoteProtocolError
-from kafka_sink.io.warn_once import WARNED
+from kafka_sink.formats.registry.answer import RegistryAnswer, parse_registered
+from kafka_sink.formats.registry.resolution import SchemaQuery, resolve_schema
+from kafka_sink.formats.registry.rules import SchemaRule, parse_rules
+from kafka_sink.formats.registry.schema import AVRO, ResolvedSchema, from_text, to_text
+from kafka_sink.formats.registry.schema import Schema as OurSchema
+from kafka_sink.kafka.io.warn_once import WARNED
 from kafka_sink.options.format_options import SideFormat
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.registry.answer import RegistryAnswer, parse_registered
-from kafka_sink.registry.resolution import SchemaQuery, resolve_schema
-from kafka_sink.registry.rules import SchemaRule, parse_rules
-from kafka_sink.registry.schema import AVRO, ResolvedSchema, from_text, to_text
-from kafka_sink.registry.schema import Schema as OurSchema
+from kafka_sink.spark.formats import registry_memory
+from kafka_sink.spark.formats.schema_registry import RegistryClient
+from kafka_sink.spark.formats.side_planning import plan_side
 from kafka_sink.testing import EmbeddedRegistry
 from kafka_sink.testing.registry.core import RegistryFault
 

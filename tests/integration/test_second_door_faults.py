@@ -19,11 +19,11 @@ from unittest import mock
 import pytest
 
 import kafka_sink
-from kafka_sink.exactly_once.session import DeliverySettings
+from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.kafka.wire.apis import END_TXN
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import driver, second_door
 from kafka_sink.testing import EmbeddedBroker
-from kafka_sink.wire.apis import END_TXN
 from tests.chaos.faults import Harm, of_a_task
 from tests.chaos.kafka_proxy import KafkaProxy
 from tests.integration.bare_frame import BareFrame

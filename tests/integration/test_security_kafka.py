@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, OperationTimeout, Producer
-from kafka_sink.admin.client import Client
-from kafka_sink.client.admin_request import AdminRequest, AdminResponse, Leader, RequestKey
-from kafka_sink.exactly_once.commit_step import Progress
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.commit_step import Progress
+from kafka_sink.kafka.client.admin_request import AdminRequest, AdminResponse, Leader, RequestKey
+from kafka_sink.kafka.wire.apis import FIND_COORDINATOR
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.wire.apis import FIND_COORDINATOR
 from tests.certificates import Authority
 from tests.conftest import NEWEST, or_without_kafka
 from tests.integration.asking import said

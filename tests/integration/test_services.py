@@ -15,15 +15,15 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink import Producer
-from kafka_sink.admin.support import TransactionSupport
-from kafka_sink.error_table.brokers import BROKER_REFUSED
+from kafka_sink.commit.admin.support import TransactionSupport
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, explain_error
+from kafka_sink.errors.table.brokers import BROKER_REFUSED
+from kafka_sink.kafka.wire.apis import API_VERSIONS
+from kafka_sink.kafka.wire.frames import encode_request
 from kafka_sink.options.presets import PRESETS
 from kafka_sink.spark.planning import plan_batch, plan_stream
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, Settings
 from kafka_sink.testing.quirks import QUIRKS
-from kafka_sink.wire.apis import API_VERSIONS
-from kafka_sink.wire.frames import encode_request
 from tests.integration.asking import client_of
 from tools.services_table import footnote, sections
 

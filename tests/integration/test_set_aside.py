@@ -12,10 +12,10 @@ import pytest
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient
 
+from kafka_sink.commit import ledger_codec
+from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry, ledger_key
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import CommitAborted, KafkaSinkError
-from kafka_sink.exactly_once import ledger_codec
-from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry, ledger_key
-from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.asking import client_of
 from tests.integration.commanding import Shell, Sink, rows

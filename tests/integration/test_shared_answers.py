@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.io import shared_answers
-from kafka_sink.io.shared_answers import SharedAnswers
+from kafka_sink.kafka.io import shared_answers
+from kafka_sink.kafka.io.shared_answers import SharedAnswers
 
 THREADS = 10
 TIMEOUT_S = 60

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from kafka_sink.io.shelf import Shelf
+from kafka_sink.kafka.io.shelf import Shelf
 
 THREADS, TURNS = 10, 2_000
 

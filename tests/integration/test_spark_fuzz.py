@@ -30,8 +30,8 @@ from pyspark.sql.types import (
     TimestampType,
 )  # fmt: skip
 
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.errors import BrokerError, ConfigError, DataError, DeliveryError, OperationTimeout
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.producer.pool import POOL

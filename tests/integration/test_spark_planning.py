@@ -15,19 +15,19 @@ from typing import Any
 import pytest
 from pyspark.sql.types import ArrayType, DataType, StringType, StructType, VariantType
 
-from kafka_sink.admin.client import Client
-from kafka_sink.client.admin_request import Controller
-from kafka_sink.client.metadata import Metadata
-from kafka_sink.client.request import Answer
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.identity import Line
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import CommitAborted, ConfigError
-from kafka_sink.exactly_once.identity import Line
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.kafka.client.admin_request import Controller
+from kafka_sink.kafka.client.metadata import Metadata
+from kafka_sink.kafka.client.request import Answer
+from kafka_sink.kafka.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS, Api
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.spark.planning import plan_stream
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, acl
 from kafka_sink.testing.acl import Acl
-from kafka_sink.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS, Api
 from tests.chaos.bare_spark import PARTITIONS, Checkpoint, problems, run_on, settings_of, sink_id_of
 from tests.integration.asking import client_of
 from tests.integration.commanding import Shell, Sink, rows

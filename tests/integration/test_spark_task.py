@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # stubs do not re-export it
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructType
 
+from kafka_sink.commit.identity import PARTITION_STEP, run_hash
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.errors import BrokerError, BufferExhausted, CommitAborted, DataError, DeliveryError, OperationTimeout
-from kafka_sink.exactly_once.identity import PARTITION_STEP, run_hash
-from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.added_headers import set_column

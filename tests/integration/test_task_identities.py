@@ -13,11 +13,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.client.admin_request import AllBrokers
+from kafka_sink.commit.identity import run_hash, sink_id_of_query
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt
+from kafka_sink.commit.session import Conclusion
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.exactly_once.identity import run_hash, sink_id_of_query
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
-from kafka_sink.exactly_once.session import Conclusion
+from kafka_sink.kafka.client.admin_request import AllBrokers
+from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
@@ -26,7 +27,6 @@ from kafka_sink.spark.driver import FinishedBatch, abort_batch, check_with_kafka
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.testing import EmbeddedBroker, Fault
-from kafka_sink.wire.apis import LIST_TRANSACTIONS
 from tests.integration.asking import LIST_BODY, answers_to, client_of, listed_ids, request
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster

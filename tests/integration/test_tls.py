@@ -24,9 +24,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from kafka_sink.client.commands import Connect, Connected, Disconnect, Disconnected, Received, Send, Written
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
-from kafka_sink.io.tls import TlsContexts, tls_context
+from kafka_sink.kafka.client.commands import Connect, Connected, Disconnect, Disconnected, Received, Send, Written
+from kafka_sink.kafka.io.tls import TlsContexts, tls_context
 from kafka_sink.options.parse import parse_producer_options
 from tests.certificates import DAY, NOW, Authority, Issued
 from tests.integration.tls_peers import HOST, WAIT_S, Dialogue, Listener, options, refusal

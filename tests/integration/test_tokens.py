@@ -19,8 +19,8 @@ from urllib.parse import parse_qsl
 import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, Producer, TransportError
-from kafka_sink.auth.secured import authenticator
-from kafka_sink.io import web
+from kafka_sink.kafka.auth.secured import authenticator
+from kafka_sink.kafka.io import web
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
 from tests.certificates import Authority
@@ -191,7 +191,7 @@ def test_pauses_begin_and_end_as_the_options_say(server: TokenServer, monkeypatc
         now_s[0] += wait_s
 
     clock = SimpleNamespace(sleep=sleep, monotonic=lambda: now_s[0], time=time.time)
-    monkeypatch.setattr("kafka_sink.auth.renewal.time", clock)
+    monkeypatch.setattr("kafka_sink.kafka.auth.renewal.time", clock)
     server.answers += [(503, {}, b"")] * 100
     refusal(options(server, sasl_login_retry_backoff_ms=300, sasl_login_retry_backoff_max_ms=2_000))
     assert waits == [0.3, 0.6]

@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from kafka_sink import Producer
-from kafka_sink.client.admin_engine import AnyBroker
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout, TransactionAborted
-from kafka_sink.wire.apis import API_VERSIONS, INIT_PRODUCER_ID
+from kafka_sink.kafka.client.admin_engine import AnyBroker
+from kafka_sink.kafka.wire.apis import API_VERSIONS, INIT_PRODUCER_ID
 from tests.conftest import NEWEST, or_without_kafka
 from tests.integration.asking import client_of
 from tests.integration.producing import TIMEOUT_S, is_settled, rows, transact, transactional, values

@@ -44,7 +44,7 @@ def test_what_differs_from_the_sources_is_named(tmp_path: Path) -> None:
     archive = tmp_path / "package.zip"
     write_zip(archive)
     assert differences(archive) == []
-    source, compiled, gone = "kafka_sink/errors.py", "kafka_sink/frozen.pyc", "kafka_sink/version.py"
+    source, compiled, gone = "kafka_sink/errors/__init__.py", "kafka_sink/frozen.pyc", "kafka_sink/version.py"
     with zipfile.ZipFile(archive) as own, zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
         for name in own.namelist():
             content = own.read(name)

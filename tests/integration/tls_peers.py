@@ -10,11 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from kafka_sink.client.commands import Connect, Connected, Disconnected, Received, Send
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.io.clock import Clock
-from kafka_sink.io.network import Network
-from kafka_sink.io.tls import TlsContexts
+from kafka_sink.kafka.client.commands import Connect, Connected, Disconnected, Received, Send
+from kafka_sink.kafka.io.clock import Clock
+from kafka_sink.kafka.io.network import Network
+from kafka_sink.kafka.io.tls import TlsContexts
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
 from tests.certificates import Authority, Issued

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.error_table.commits import CHECKPOINT_SET_BACK
-from kafka_sink.exactly_once import committer, ledger_codec, ledger_read, next_step
-from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.identity import Line
-from kafka_sink.exactly_once.ledger import OTHER_COUNTS, LedgerRecord, TransactionOutcome
-from kafka_sink.exactly_once.ledger_read import Found, LedgerRead
-from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
-from kafka_sink.exactly_once.next_step import NextStep
-from kafka_sink.exactly_once.phase import Phase
-from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession
-from kafka_sink.exactly_once.sweep import SweepRule
+from kafka_sink.commit import committer, ledger_codec, ledger_read, next_step
+from kafka_sink.commit.committer import Committer
+from kafka_sink.commit.identity import Line
+from kafka_sink.commit.ledger import OTHER_COUNTS, LedgerRecord, TransactionOutcome
+from kafka_sink.commit.ledger_read import Found, LedgerRead
+from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
+from kafka_sink.commit.next_step import NextStep
+from kafka_sink.commit.phase import Phase
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession
+from kafka_sink.commit.sweep import SweepRule
+from kafka_sink.errors.table.commits import CHECKPOINT_SET_BACK
 from tests.model import world
 from tests.sim.delivery import query
 

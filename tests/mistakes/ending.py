@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.engine.engine import Engine
-from kafka_sink.exactly_once import commit_step, end_txn, ledger_write, next_step, preflight
-from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
-from kafka_sink.exactly_once.ledger_read import LedgerRead
-from kafka_sink.exactly_once.listing import OpenTransactions
-from kafka_sink.exactly_once.log_scan import RawBatch
-from kafka_sink.exactly_once.next_step import NextStep
-from kafka_sink.exactly_once.open_parts import OpenParts
-from kafka_sink.exactly_once.outcome import Meaning, meaning
-from kafka_sink.exactly_once.phase import Phase
-from kafka_sink.exactly_once.preflight import ONGOING
-from kafka_sink.exactly_once.receipt import PreparedTransaction, WrittenPartition
-from kafka_sink.exactly_once.retry_queue import RetryQueue
-from kafka_sink.exactly_once.session import Conclusion, DriverSession
-from kafka_sink.exactly_once.sweep import Sweep, SweepRule
-from kafka_sink.wire.apis import Api
+from kafka_sink.commit import commit_step, end_txn, ledger_write, next_step, preflight
+from kafka_sink.commit.committer import Committer
+from kafka_sink.commit.ledger import LedgerRecord, TransactionOutcome
+from kafka_sink.commit.ledger_read import LedgerRead
+from kafka_sink.commit.listing import OpenTransactions
+from kafka_sink.commit.log_scan import RawBatch
+from kafka_sink.commit.next_step import NextStep
+from kafka_sink.commit.open_parts import OpenParts
+from kafka_sink.commit.outcome import Meaning, meaning
+from kafka_sink.commit.phase import Phase
+from kafka_sink.commit.preflight import ONGOING
+from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
+from kafka_sink.commit.retry_queue import RetryQueue
+from kafka_sink.commit.session import Conclusion, DriverSession
+from kafka_sink.commit.sweep import Sweep, SweepRule
+from kafka_sink.kafka.wire.apis import Api
+from kafka_sink.producer.engine.engine import Engine
 from tests.sim.delivery.executor import Executor
 
 INVALID_TXN_STATE = 48

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.client.admin_request import AdminRequest, Coordinator, RequestKey
-from kafka_sink.engine.transaction import Transaction
-from kafka_sink.exactly_once.identity import TaskIdentity
-from kafka_sink.exactly_once.identity_pool import IdentityPool, Used
-from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction
-from kafka_sink.wire.apis import INIT_PRODUCER_ID
+from kafka_sink.commit.identity import TaskIdentity
+from kafka_sink.commit.identity_pool import IdentityPool, Used
+from kafka_sink.commit.receipt import BatchKey, PreparedTransaction
+from kafka_sink.kafka.client.admin_request import AdminRequest, Coordinator, RequestKey
+from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
+from kafka_sink.producer.engine.transaction import Transaction
 from tests.model.world import World
 from tests.sim.delivery import query, stage
 from tests.sim.delivery.books import Attempt

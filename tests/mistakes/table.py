@@ -83,7 +83,7 @@ MISTAKES = (
         seeds(100, TWINS),
         Search(Budget(seconds=1, switches=1), has_labels=True),
     ),
-    # tests/unit/exactly_once/test_commit_histories.py finds it in every run.
+    # tests/unit/commit/test_commit_histories.py finds it in every run.
     Mistake(deciding.open_decision_of_another_label_finished),
     Mistake(deciding.label_swept_by_its_neighbour, seeds(400, TWINS)),
     Mistake(deciding.no_fencing, seeds(100), Search(Budget(crashes=1))),
@@ -96,7 +96,7 @@ MISTAKES = (
     Mistake(deciding.delivered_batch_delivered_again, seeds(5)),
     Mistake(deciding.set_back_is_not_noticed, seeds(20, SET_BACK)),
     Mistake(deciding.unmarked_intent_ignored, seeds(30, LOST_MARKERS), Search(Budget(crashes=1, markers=1))),
-    # tests/unit/exactly_once/test_lost_markers.py finds it in every run.
+    # tests/unit/commit/test_lost_markers.py finds it in every run.
     Mistake(
         deciding.open_intent_believed,
         search=Search(Budget(seconds=1, switches=2), 1, states_max=250_000, is_slow=True),
@@ -115,7 +115,7 @@ MISTAKES = (
     Mistake(ending.no_is_believed, seeds(200, LIES)),
     Mistake(ending.marker_epoch_not_compared, seeds(100, LOST_MARKERS)),
     Mistake(ending.partitions_not_compared, seeds(100, OPERATORS), Search(Budget(operators=1), 1)),
-    # tests/unit/exactly_once/test_ended_by_others.py finds it in every run; here leaders always tell.
+    # tests/unit/commit/test_ended_by_others.py finds it in every run; here leaders always tell.
     Mistake(ending.list_of_partitions_not_compared),
     Mistake(ending.leaders_not_asked, seeds(100, OPERATORS), Search(Budget(operators=1), 1)),
     Mistake(ending.start_offset_not_compared, seeds(100, OPERATORS), Search(Budget(operators=1))),
@@ -124,7 +124,7 @@ MISTAKES = (
     Mistake(ending.swept_once, seeds(20, CANCELLED)),
     Mistake(ending.task_does_not_ask, seeds(20, CANCELLED)),
     Mistake(ending.leaders_not_awaited, seeds(20)),
-    # tests/unit/exactly_once/test_leaders.py finds it in every run.
+    # tests/unit/commit/test_leaders.py finds it in every run.
     Mistake(ending.repeated_without_leader),
     Mistake(ending.finished_without_leader, seeds(200)),
     Mistake(ending.aborted_without_leader, seeds(100)),

@@ -293,11 +293,11 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
         "ProducerOptions.sasl_login_retry_backoff_max_ms":
             "test_pauses_begin_and_end_as_the_options_say",
     },
-    "tests/unit/client/test_admin_engine.py": {
+    "tests/unit/kafka/client/test_admin_engine.py": {
         "ProducerOptions.socket_connection_setup_timeout_ms":
             "test_what_was_not_sent_in_time_names_the_broker_in_the_way_though_others_answer_meanwhile",
     },
-    "tests/unit/client/test_metadata.py": {
+    "tests/unit/kafka/client/test_metadata.py": {
         "ProducerOptions.retry_backoff_ms":
             "test_the_later_of_age_and_back_off_counts",
         "ProducerOptions.retry_backoff_max_ms":
@@ -309,7 +309,7 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
         "ProducerOptions.allow_auto_create_topics":
             "test_topics_are_created_unless_that_is_forbidden",
     },
-    "tests/unit/client/test_network_histories.py": {
+    "tests/unit/kafka/client/test_network_histories.py": {
         "ProducerOptions.bootstrap_servers":
             "test_back_to_the_bootstrap_servers",
         "ProducerOptions.max_in_flight_requests_per_connection":
@@ -323,33 +323,33 @@ SHOWN_BY: Mapping[str, Mapping[str, str]] = {
         "ProducerOptions.metadata_recovery_strategy":
             "test_back_to_the_bootstrap_servers",
     },
-    "tests/unit/client/test_nodes_negotiation.py": {
+    "tests/unit/kafka/client/test_nodes_negotiation.py": {
         "ProducerOptions.socket_connection_setup_timeout_max_ms":
             "test_the_time_for_connecting_doubles_up_to_its_limit",
     },
-    "tests/unit/engine/test_histories.py": {
+    "tests/unit/producer/engine/test_histories.py": {
         "ProducerOptions.acks":
             "test_batches_in_flight",
     },
-    "tests/unit/engine/test_send_delivery.py": {
+    "tests/unit/producer/engine/test_send_delivery.py": {
         "ProducerOptions.delivery_timeout_ms":
             "test_retries_do_not_extend_the_time",
         "ProducerOptions.max_request_size":
             "test_requests_are_kept_below_the_limit_of_their_size",
     },
-    "tests/unit/engine/test_send_retries.py": {
+    "tests/unit/producer/engine/test_send_retries.py": {
         "ProducerOptions.enable_idempotence":
             "test_a_producer_without_idempotence_asks_for_no_id",
         "ProducerOptions.retries":
             "test_after_the_given_number_of_retries_the_batch_fails_with_the_last_reason",
     },
-    "tests/unit/engine/test_transaction_end.py": {
+    "tests/unit/producer/engine/test_transaction_end.py": {
         "ProducerOptions.request_timeout_ms":
             "test_a_coordinator_that_does_not_answer_the_end_is_given_up_after_the_request_time_out",
         "ProducerOptions.metadata_max_idle_ms":
             "test_closing_leaves_a_transaction_open_also_if_its_topic_was_not_written_to_for_long",
     },
-    "tests/unit/engine/test_transaction_init.py": {
+    "tests/unit/producer/engine/test_transaction_init.py": {
         "ProducerOptions.transaction_timeout_ms":
             "test_init_finds_the_coordinator_and_takes_an_identity_from_it",
     },

@@ -15,11 +15,11 @@ from typing import Any
 
 from crc32c import crc32c
 
-from kafka_sink.client.admin_request import AdminRequest
-from kafka_sink.records import batch as layout
-from kafka_sink.records.batch import seal
-from kafka_sink.records.compression import make_compressor
-from kafka_sink.records.scalar import Record, encode_batch, encode_records
+from kafka_sink.formats.records import batch as layout
+from kafka_sink.formats.records.batch import seal
+from kafka_sink.formats.records.compression import make_compressor
+from kafka_sink.formats.records.scalar import Record, encode_batch, encode_records
+from kafka_sink.kafka.client.admin_request import AdminRequest
 
 LEDGER = "ledger"
 # Producer id, epoch, state, partitions, and the clock when the transaction began.

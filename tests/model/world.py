@@ -18,16 +18,16 @@ from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple
 
-from kafka_sink.client.admin_request import AdminRequest, AdminResponse, AllBrokers, Leader, ResponseKind
+from kafka_sink.commit.committer import Committer
+from kafka_sink.commit.end_txn import COMMIT
+from kafka_sink.commit.identity import TaskIdentity, parse_task_identity, run_of_label
+from kafka_sink.commit.ledger import line_of
+from kafka_sink.commit.listing import LIST
+from kafka_sink.commit.preflight import LEADERS
+from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.commit.session import Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.errors import CommitLost, TransportError
-from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.end_txn import COMMIT
-from kafka_sink.exactly_once.identity import TaskIdentity, parse_task_identity, run_of_label
-from kafka_sink.exactly_once.ledger import line_of
-from kafka_sink.exactly_once.listing import LIST
-from kafka_sink.exactly_once.preflight import LEADERS
-from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
-from kafka_sink.exactly_once.session import Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
+from kafka_sink.kafka.client.admin_request import AdminRequest, AdminResponse, AllBrokers, Leader, ResponseKind
 from tests.model import tiny_broker
 from tests.model.tiny_broker import COMPLETE, LEDGER, ONGOING, PREPARE, TIMEOUT_MS, TinyBroker
 

@@ -1,4 +1,4 @@
-"""Avro's binary encoding, value by value: the slow twin of kafka_sink/schemas/avro_nodes.py."""
+"""Avro's binary encoding, value by value: the slow twin of kafka_sink/formats/schemas/avro_nodes.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafka_sink.schemas.avro import AvroType
+from kafka_sink.formats.schemas.avro import AvroType
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}

@@ -1,4 +1,4 @@
-"""JSON value by value: the slow twin of kafka_sink/schemas/json_nodes.py."""
+"""JSON value by value: the slow twin of kafka_sink/formats/schemas/json_nodes.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's key hash, byte by byte: the slow twin of kafka_sink/records/murmur2.py."""
+"""Kafka's key hash, byte by byte: the slow twin of kafka_sink/formats/records/murmur2.py."""
 
 from __future__ import annotations
 

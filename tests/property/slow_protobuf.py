@@ -1,11 +1,11 @@
-"""Protobuf's binary encoding, value by value: the slow twin of kafka_sink/schemas/protobuf_nodes.py."""
+"""Protobuf's binary encoding, value by value: the slow twin of kafka_sink/formats/schemas/protobuf_nodes.py."""
 
 from __future__ import annotations
 
 import struct
 from typing import Any
 
-from kafka_sink.schemas.protobuf import ProtoField, ProtoMessage, ProtoTypes
+from kafka_sink.formats.schemas.protobuf import ProtoField, ProtoMessage, ProtoTypes
 
 _PACKING = {"fixed32": "<I", "sfixed32": "<i", "fixed64": "<Q", "sfixed64": "<q", "float": "<f", "double": "<d"}
 

@@ -27,21 +27,21 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kafka_sink.client.backoff import Backoff
-from kafka_sink.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
-from kafka_sink.client.request import Answer
-from kafka_sink.engine.batch_sender import BatchSender
-from kafka_sink.engine.commands import Delivered, Failed
-from kafka_sink.engine.produce_request import ProduceRequest
-from kafka_sink.engine.producer_batch import ProducerBatch, ProducerIdentity
-from kafka_sink.engine.sequences import PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Sequences
 from kafka_sink.errors import DeliveryError, TransportError
+from kafka_sink.formats.records.batch import EncodedBatch, seal
+from kafka_sink.formats.records.compression import make_compressor
+from kafka_sink.formats.records.scalar import Record, decode_batch, encode_batch
+from kafka_sink.kafka.client.backoff import Backoff
+from kafka_sink.kafka.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
+from kafka_sink.kafka.client.request import Answer
+from kafka_sink.kafka.wire.apis import PRODUCE
+from kafka_sink.kafka.wire.frames import encode_response
 from kafka_sink.options import ProducerOptions
-from kafka_sink.records.batch import EncodedBatch, seal
-from kafka_sink.records.compression import make_compressor
-from kafka_sink.records.scalar import Record, decode_batch, encode_batch
-from kafka_sink.wire.apis import PRODUCE
-from kafka_sink.wire.frames import encode_response
+from kafka_sink.producer.engine.batch_sender import BatchSender
+from kafka_sink.producer.engine.commands import Delivered, Failed
+from kafka_sink.producer.engine.produce_request import ProduceRequest
+from kafka_sink.producer.engine.producer_batch import ProducerBatch, ProducerIdentity
+from kafka_sink.producer.engine.sequences import PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Sequences
 
 TOPIC_ID = bytes(15) + b"\1"
 PARTITIONS, NODES, IN_FLIGHT_MAX, CACHED_BATCHES = 2, 2, 5, 5

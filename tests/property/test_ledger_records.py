@@ -10,11 +10,11 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
+from kafka_sink.commit import ledger_codec
+from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionEntry, TransactionOutcome
+from kafka_sink.commit.ledger_codec import FORMAT, Unrecordable, decode_record, encode_record
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.exactly_once import ledger_codec
-from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry, TransactionOutcome
-from kafka_sink.exactly_once.ledger_codec import FORMAT, Unrecordable, decode_record, encode_record
-from kafka_sink.exactly_once.receipt import BatchKey
 from tests.mistakes.deciding import record_not_read_back
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.wire.apis import PRODUCE
-from kafka_sink.wire.frames import decode_response, encode_response
-from kafka_sink.wire.produce import Acknowledgements, read_acknowledgements
+from kafka_sink.kafka.wire.apis import PRODUCE
+from kafka_sink.kafka.wire.frames import decode_response, encode_response
+from kafka_sink.kafka.wire.produce import Acknowledgements, read_acknowledgements
 
 CORRELATION_ID = 77
 INT64 = st.integers(-(2**63), 2**63 - 1)

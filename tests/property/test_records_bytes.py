@@ -10,17 +10,17 @@ from crc32c import crc32c
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kafka_sink.commit.log_scan import raw_batches
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.exactly_once.log_scan import raw_batches
-from kafka_sink.records.batch import CHECKED, HEADER_BYTES, PREFIX, EncodedBatch, seal
-from kafka_sink.records.bytes_column import BytesColumn
-from kafka_sink.records.columns import RecordColumns
-from kafka_sink.records.compression import CODEC_IDS, decompress, make_compressor
-from kafka_sink.records.murmur2 import murmur2_column
-from kafka_sink.records.pieces import length_elements
-from kafka_sink.records.routing import PartitionView, Router
-from kafka_sink.records.scalar import Record, decode_batch, encode_batch, encode_varint
-from kafka_sink.records.varint import (
+from kafka_sink.formats.records.batch import CHECKED, HEADER_BYTES, PREFIX, EncodedBatch, seal
+from kafka_sink.formats.records.bytes_column import BytesColumn
+from kafka_sink.formats.records.columns import RecordColumns
+from kafka_sink.formats.records.compression import CODEC_IDS, decompress, make_compressor
+from kafka_sink.formats.records.murmur2 import murmur2_column
+from kafka_sink.formats.records.pieces import length_elements
+from kafka_sink.formats.records.routing import PartitionView, Router
+from kafka_sink.formats.records.scalar import Record, decode_batch, encode_batch, encode_varint
+from kafka_sink.formats.records.varint import (
     constant_field,
     encode_varints,
     length_varint_sizes,

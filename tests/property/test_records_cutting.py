@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_sink.records.columns import RECORD_OVERHEAD_BYTES_MAX, RecordColumns
-from kafka_sink.records.cutting import cut_rows
+from kafka_sink.formats.records.columns import RECORD_OVERHEAD_BYTES_MAX, RecordColumns
+from kafka_sink.formats.records.cutting import cut_rows
 
 
 def columns(sizes: list[int]) -> RecordColumns:

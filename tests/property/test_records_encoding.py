@@ -11,15 +11,15 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.records import assembler as assembler_module
-from kafka_sink.records import columns as columns_module
-from kafka_sink.records.assembler import Assembler
-from kafka_sink.records.batch import HEADER_BYTES, seal
-from kafka_sink.records.bytes_column import BytesColumn
-from kafka_sink.records.columns import RecordColumns, columns_by_topic
-from kafka_sink.records.compression import CODEC_IDS, decompress, make_compressor
-from kafka_sink.records.scalar import Record, decode_batch, encode_records, split
+from kafka_sink.formats.records import assembler as assembler_module
+from kafka_sink.formats.records import columns as columns_module
+from kafka_sink.formats.records.assembler import Assembler
+from kafka_sink.formats.records.batch import HEADER_BYTES, seal
+from kafka_sink.formats.records.bytes_column import BytesColumn
+from kafka_sink.formats.records.columns import RecordColumns, columns_by_topic
+from kafka_sink.formats.records.compression import CODEC_IDS, decompress, make_compressor
+from kafka_sink.formats.records.scalar import Record, decode_batch, encode_records, split
+from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from tests.view_types import BINARY_VIEWS, STRING_VIEWS
 
 NOW_MS = 1_700_000_000_000

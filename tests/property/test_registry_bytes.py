@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.registry.answer import RegistryAnswer
-from kafka_sink.registry.framing import MessagePosition, make_frame
-from kafka_sink.registry.request import LATEST
-from kafka_sink.registry.resolution import SchemaQuery, resolve_schema
-from kafka_sink.registry.schema import AVRO, JSON, PROTOBUF, Schema
+from kafka_sink.formats.registry.answer import RegistryAnswer
+from kafka_sink.formats.registry.framing import MessagePosition, make_frame
+from kafka_sink.formats.registry.request import LATEST
+from kafka_sink.formats.registry.resolution import SchemaQuery, resolve_schema
+from kafka_sink.formats.registry.schema import AVRO, JSON, PROTOBUF, Schema
 
 SOURCE, SUBJECT = "the schema registry http://registry:8081", "orders-value"
 SIDES = {"key": MessageField.KEY, "value": MessageField.VALUE}

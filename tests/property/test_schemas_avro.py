@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_sink.schemas.avro import AvroSchema
-from kafka_sink.schemas.derive import derive_avro_schema
-from kafka_sink.schemas.match import plan
+from kafka_sink.formats.schemas.avro import AvroSchema
+from kafka_sink.formats.schemas.derive import derive_avro_schema
+from kafka_sink.formats.schemas.match import plan
 
 from .parts import check_a_thousand, in_ten_parts
 from .schema_values import raw, structs

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.schemas.avro import AvroSchema
-from kafka_sink.schemas.jsonschema import JsonSchema
-from kafka_sink.schemas.match import plan
-from kafka_sink.schemas.protobuf import ProtobufSchema
-from kafka_sink.schemas.spark_types import parse_struct
+from kafka_sink.formats.schemas.avro import AvroSchema
+from kafka_sink.formats.schemas.jsonschema import JsonSchema
+from kafka_sink.formats.schemas.match import plan
+from kafka_sink.formats.schemas.protobuf import ProtobufSchema
+from kafka_sink.formats.schemas.spark_types import parse_struct
 
 KIND = pa.struct(
     [

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_sink.schemas.jsonschema import JsonSchema, derive_json_schema
-from kafka_sink.schemas.match import plan
+from kafka_sink.formats.schemas.jsonschema import JsonSchema, derive_json_schema
+from kafka_sink.formats.schemas.match import plan
 
 from .parts import check_a_thousand, in_ten_parts
 from .schema_values import raw, structs

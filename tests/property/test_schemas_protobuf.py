@@ -11,8 +11,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_sink.schemas.match import plan
-from kafka_sink.schemas.protobuf import ProtobufSchema
+from kafka_sink.formats.schemas.match import plan
+from kafka_sink.formats.schemas.protobuf import ProtobufSchema
 
 from . import proto_shapes
 from .parts import check_a_thousand, in_ten_parts

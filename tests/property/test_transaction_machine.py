@@ -14,11 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from transaction_driver import COORDINATED, PRODUCER_ID, TransactionDriver
 
-from kafka_sink.engine.commands import Abandon
-from kafka_sink.engine.producer_batch import ProducerBatch, ProducerIdentity
-from kafka_sink.engine.transaction import TransactionReceipt, TransactionState
 from kafka_sink.errors import OperationTimeout
-from kafka_sink.wire.apis import (
+from kafka_sink.kafka.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
     API_VERSIONS,
@@ -27,7 +24,10 @@ from kafka_sink.wire.apis import (
     PRODUCE,
     TXN_OFFSET_COMMIT,
 )
-from kafka_sink.wire.codes import CODES
+from kafka_sink.kafka.wire.codes import CODES
+from kafka_sink.producer.engine.commands import Abandon
+from kafka_sink.producer.engine.producer_batch import ProducerBatch, ProducerIdentity
+from kafka_sink.producer.engine.transaction import TransactionReceipt, TransactionState
 
 STARTING = (PRODUCE, ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT)
 OF_ONE_EPOCH = (*STARTING, END_TXN)

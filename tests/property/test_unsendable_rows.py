@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_sink.errors import DataError
+from kafka_sink.formats.records.dead_letter import parse_dead_letter, unreplayable_reason
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.records.dead_letter import parse_dead_letter, unreplayable_reason
 from kafka_sink.spark.unsendable import Unsendable, reason_of, split_unsendable
 
 MAX_BYTES = 1000

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.wire.apis import METADATA, Api
-from kafka_sink.wire.frames import FrameBuffer
+from kafka_sink.kafka.wire.apis import METADATA, Api
+from kafka_sink.kafka.wire.frames import FrameBuffer
 from tests.property.wire_values import bodies, decode, encode, message_id, messages, rows
 
 MESSAGES = list(messages())

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from hypothesis import strategies as st
 
-from kafka_sink.wire.apis import APIS, Api
-from kafka_sink.wire.schema import Field
+from kafka_sink.kafka.wire.apis import APIS, Api
+from kafka_sink.kafka.wire.schema import Field
 
 _BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _TEXTS = ("", "a", "topic-1", "ü", "日本語", "\x00", "𝄞 clef", "x" * 200)

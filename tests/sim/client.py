@@ -15,14 +15,14 @@ from random import Random
 import lz4.frame
 import numpy as np
 
-from kafka_sink.client.commands import Notice, RequestObserved
-from kafka_sink.engine import commands as c
-from kafka_sink.engine.engine import Engine
-from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import DeliveryError, KafkaSinkError
-from kafka_sink.records.batch import EncodedBatch, Share
-from kafka_sink.records.scalar import Record as ScalarRecord
-from kafka_sink.records.scalar import encode_records
+from kafka_sink.formats.records.batch import EncodedBatch, Share
+from kafka_sink.formats.records.scalar import Record as ScalarRecord
+from kafka_sink.formats.records.scalar import encode_records
+from kafka_sink.kafka.client.commands import Notice, RequestObserved
+from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine.engine import Engine
+from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from tests.sim.history import Fate, History, Record, TopicPartition, Transaction
 from tests.sim.host import Host
 from tests.sim.loop import Loop

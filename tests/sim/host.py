@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from kafka_sink.engine import commands as c
+from kafka_sink.producer.engine import commands as c
 from tests.sim.loop import Loop
 from tests.sim.network import Network
 from tests.sim.trace import Trace, Violation

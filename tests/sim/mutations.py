@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.client import outcome
-from kafka_sink.client.connection import Connection
-from kafka_sink.client.node import Node
-from kafka_sink.client.outcome import CoordinatorVerdict
-from kafka_sink.engine import accumulator, batch_sender
-from kafka_sink.engine.accumulator import Accumulator
-from kafka_sink.engine.batch_sender import BatchSender
-from kafka_sink.engine.producer_batch import NO_SEQUENCE, ProducerBatch
-from kafka_sink.engine.sequences import Sequences, sequence_after
-from kafka_sink.engine.transaction import Transaction, TransactionEvent, TransactionState
-from kafka_sink.engine.transaction_requests import TransactionRequests
+from kafka_sink.kafka.client import outcome
+from kafka_sink.kafka.client.connection import Connection
+from kafka_sink.kafka.client.node import Node
+from kafka_sink.kafka.client.outcome import CoordinatorVerdict
+from kafka_sink.producer.engine import accumulator, batch_sender
+from kafka_sink.producer.engine.accumulator import Accumulator
+from kafka_sink.producer.engine.batch_sender import BatchSender
+from kafka_sink.producer.engine.producer_batch import NO_SEQUENCE, ProducerBatch
+from kafka_sink.producer.engine.sequences import Sequences, sequence_after
+from kafka_sink.producer.engine.transaction import Transaction, TransactionEvent, TransactionState
+from kafka_sink.producer.engine.transaction_requests import TransactionRequests
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from kafka_sink.client.commands import (
+from kafka_sink.errors import TransportError
+from kafka_sink.kafka.client.commands import (
     Connect,
     Connected,
     Disconnect,
@@ -26,8 +27,7 @@ from kafka_sink.client.commands import (
     Send,
     Written,
 )
-from kafka_sink.engine import commands as c
-from kafka_sink.errors import TransportError
+from kafka_sink.producer.engine import commands as c
 from kafka_sink.testing import BrokerCluster
 from tests.sim.dice import Dice, exponential_ms
 from tests.sim.loop import Loop

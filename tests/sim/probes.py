@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from kafka_sink.client.outcome import coordinator_verdict, produce_outcome
-from kafka_sink.engine import batch_sender, transaction_requests
-from kafka_sink.engine.batch_sender import BatchSender
-from kafka_sink.engine.sequences import Sequences
-from kafka_sink.engine.transaction import Transaction
-from kafka_sink.wire.apis import APIS
+from kafka_sink.kafka.client.outcome import coordinator_verdict, produce_outcome
+from kafka_sink.kafka.wire.apis import APIS
+from kafka_sink.producer.engine import batch_sender, transaction_requests
+from kafka_sink.producer.engine.batch_sender import BatchSender
+from kafka_sink.producer.engine.sequences import Sequences
+from kafka_sink.producer.engine.transaction import Transaction
 from tests.sim.scenario import ALL_FAULTS
 from tests.sim.trace import Trace
 

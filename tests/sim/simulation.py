@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from random import Random
 from unittest import mock
 
-from kafka_sink.engine import sequences
+from kafka_sink.producer.engine import sequences
 from kafka_sink.testing import BrokerCluster, Settings
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, BrokerState
 from kafka_sink.testing.transaction_state import TransactionRecord

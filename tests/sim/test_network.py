@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from kafka_sink.client.commands import Connect, Connected, Disconnected, Received, Send
-from kafka_sink.engine import commands as c
+from kafka_sink.kafka.client.commands import Connect, Connected, Disconnected, Received, Send
+from kafka_sink.kafka.wire import frames
+from kafka_sink.kafka.wire.apis import METADATA
+from kafka_sink.producer.engine import commands as c
 from kafka_sink.testing import BrokerCluster
 from kafka_sink.testing.topics import BrokerState
-from kafka_sink.wire import frames
-from kafka_sink.wire.apis import METADATA
 from tests.sim import network_faults
 from tests.sim.dice import Dice
 from tests.sim.loop import Loop

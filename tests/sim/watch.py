@@ -11,15 +11,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kafka_sink.client.cluster import ClusterView
-from kafka_sink.client.commands import Connect, Notice, RequestObserved, Send
-from kafka_sink.engine import commands as c
-from kafka_sink.engine.accumulator import Accumulator
-from kafka_sink.engine.engine import Engine
-from kafka_sink.engine.producer_batch import ProducerBatch, TopicPartition
+from kafka_sink.kafka.client.cluster import ClusterView
+from kafka_sink.kafka.client.commands import Connect, Notice, RequestObserved, Send
+from kafka_sink.kafka.wire import frames
+from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS, END_TXN, PRODUCE
 from kafka_sink.options import ProducerOptions
-from kafka_sink.wire import frames
-from kafka_sink.wire.apis import API_VERSIONS, APIS, END_TXN, PRODUCE
+from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine.accumulator import Accumulator
+from kafka_sink.producer.engine.engine import Engine
+from kafka_sink.producer.engine.producer_batch import ProducerBatch, TopicPartition
 from tests.sim.decoder import Seen, read_batch
 from tests.sim.history import History, Transaction
 from tests.sim.network import Connection

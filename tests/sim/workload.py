@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from kafka_sink.engine import commands as c
-from kafka_sink.engine.transaction import TransactionEvent, TransactionReceipt
 from kafka_sink.errors import TransactionAborted
+from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine.transaction import TransactionEvent, TransactionReceipt
 from tests.sim.client import Client, Script, Wish
 from tests.sim.history import End, Fate, Transaction
 from tests.sim.scenario import TOPICS, TRANSACTIONAL

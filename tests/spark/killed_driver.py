@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kafka_sink.wire.apis import END_TXN, PRODUCE, Api
+from kafka_sink.kafka.wire.apis import END_TXN, PRODUCE, Api
 from tests.chaos.faults import Harm, Request, of_a_task, of_the_driver, whose
 from tests.chaos.kafka_proxy import KafkaProxy
 from tests.integration.open_transactions import open_transactions
@@ -154,7 +154,7 @@ class KilledDriver:
         print(f"kill {self.kills.total():3}  {what}", flush=True)
 
     def _decided(self, sink_id: str) -> list[str]:
-        command = [sys.executable, "-m", "kafka_sink.cli", "ledger", "--sink-id", sink_id]
+        command = [sys.executable, "-m", "kafka_sink", "ledger", "--sink-id", sink_id]
         command += ["--bootstrap-server", self._kafka.bootstrap_servers]
         answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
         return [] if answer.returncode == 0 else [answer.stdout + answer.stderr]

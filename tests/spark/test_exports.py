@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from kafka_sink import register
-from kafka_sink.wire.apis import END_TXN
+from kafka_sink.kafka.wire.apis import END_TXN
 from tests.chaos.faults import Harm, of_a_task
 from tests.chaos.kafka_proxy import KafkaProxy
 from tests.spark.parity import append, values, writable_topic

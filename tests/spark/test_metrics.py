@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafka_sink import sink_metrics
-from kafka_sink.metrics.notebook import application_folder_of
+from kafka_sink.telemetry.metrics.notebook import application_folder_of
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.test_metrics import answers, exporter_of, served, value
 from tests.spark.parity import Folder, start

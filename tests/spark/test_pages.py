@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from kafka_sink import Producer
-from kafka_sink.cli.__main__ import main
+from kafka_sink.__main__ import main
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry
 from tests.page_blocks import BROKER, FOLDER, PAGES, REGISTRY, Block, code_blocks, commands, placed, topics_written
 

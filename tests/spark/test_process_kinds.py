@@ -18,7 +18,7 @@ JOB = """
 import os, sys, time
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
-from kafka_sink.metrics.notebook import application_folder_of
+from kafka_sink.telemetry.metrics.notebook import application_folder_of
 
 __FACTS__
 

@@ -89,7 +89,8 @@ FAULTS = {
     "wrong-type": (RegistryFault(status=200, body=b'{"id": "one"}'), "id is missing or not what it should be"),
     "cut": (RegistryFault(cut=True), "the answer broke off"),
 }
-# One of each class of error. tests/unit/registry and tests/integration/test_registry.py test which answer gives which.
+# One of each class of error. tests/unit/formats/registry and tests/integration/test_registry.py test which answer gives
+# which.
 IN_EVERY_RUN = ("401", "403", "409", "slow", "deep")
 
 

@@ -16,7 +16,7 @@ from pyspark.errors.exceptions.captured import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
-from kafka_sink.wire.apis import END_TXN
+from kafka_sink.kafka.wire.apis import END_TXN
 from tests.chaos.faults import Harm, of_a_task
 from tests.chaos.kafka_proxy import KafkaProxy
 from tests.spark.parity import Folder, start, values, writable_topic

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kafka_sink.cli.__main__ import main
+from kafka_sink.__main__ import main
 from tests.conftest import NEWEST
 from tests.secured_kafka import KEY_PASSWORD, SHORT, USERS, SecuredKafka
 from tests.spark.parity import Folder, values, writable_topic

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame
 
-from kafka_sink.client.admin_request import AllBrokers
-from kafka_sink.wire.apis import LIST_TRANSACTIONS
+from kafka_sink.kafka.client.admin_request import AllBrokers
+from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from tests.integration.asking import LIST_BODY, client_of
 from tests.spark.parity import Folder, append, start, values, writable_topic
 from tests.spark.spark_session import run_to_end

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kafka_sink.wire.apis import END_TXN
+from kafka_sink.kafka.wire.apis import END_TXN
 from tests.chaos.faults import Harm, of_a_task
 from tests.chaos.kafka_proxy import KafkaProxy
 from tests.integration.open_transactions import open_transactions

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.checks.environment import PYARROW_MIN
+from kafka_sink.operate.checks.environment import PYARROW_MIN
 from tools import compat
 from tools.kafka_jars import VERSIONS
 

@@ -17,27 +17,27 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from kafka_sink import errors, sink_metrics
-from kafka_sink.cli.arguments import parse_arguments
-from kafka_sink.cli.brokers import producer_options
-from kafka_sink.cli.replay import filters_of
-from kafka_sink.error_table import ENTRIES
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, LocalProtocolError, OutOfMemory, explain_error
-from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.io.files import read_file
-from kafka_sink.io.tls import pkcs12_to_pem, tls_context
-from kafka_sink.io.user_function import load_user_function
+from kafka_sink.errors.table import ENTRIES
+from kafka_sink.formats.records.columns import RecordColumns, columns_by_topic
+from kafka_sink.formats.records.compression import decompress
+from kafka_sink.formats.records.routing import PartitionView, Router
+from kafka_sink.formats.registry.subject import subject_name
+from kafka_sink.formats.schemas.avro import AvroSchema
+from kafka_sink.formats.schemas.misfit import make_errors
+from kafka_sink.formats.schemas.naming import Problems
+from kafka_sink.formats.schemas.spark_types import parse_struct
+from kafka_sink.kafka.io.files import read_file
+from kafka_sink.kafka.io.tls import pkcs12_to_pem, tls_context
+from kafka_sink.kafka.io.user_function import load_user_function
+from kafka_sink.operate.cli.arguments import parse_arguments
+from kafka_sink.operate.cli.brokers import producer_options
+from kafka_sink.operate.cli.replay import filters_of
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import EnvelopeOptions
 from kafka_sink.producer.serialize import read_headers
-from kafka_sink.records.columns import RecordColumns, columns_by_topic
-from kafka_sink.records.compression import decompress
-from kafka_sink.records.routing import PartitionView, Router
-from kafka_sink.registry.subject import subject_name
-from kafka_sink.schemas.avro import AvroSchema
-from kafka_sink.schemas.misfit import make_errors
-from kafka_sink.schemas.naming import Problems
-from kafka_sink.schemas.spark_types import parse_struct
 from kafka_sink.security.oauthbearer import parse_token_answer
 from kafka_sink.security.reference import replace_references
 from kafka_sink.spark import datasource
@@ -191,7 +191,7 @@ def texts_of_the_code() -> str:
     """All string literals of the package except those of the error table; parts of a formatted text are separate."""
     found = []
     for path in sorted((ROOT / "kafka_sink").rglob("*.py")):
-        if path.parent.name != "error_table":
+        if path.parent.name != "table":
             tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
             found += [node.value for node in tree if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     return "\n".join(found)
@@ -210,7 +210,7 @@ def test_every_name_is_used_by_the_code() -> None:
     used: set[str] = set()
     for path in sorted((ROOT / "kafka_sink").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if path.parent.name == "error_table":
+        if path.parent.name == "table":
             constants.update(dict(ENTRIES_OF.findall(text)))
         else:
             used |= set(re.findall(r"\b[A-Z][A-Z_]+\b", text))

@@ -9,7 +9,7 @@ import pytest
 
 from tools.mutants import JUDGES, ROOT, Result, choose_tests, function_of, read_exit_codes, write_settings
 
-PURE = {"options", "security", "registry", "records", "schemas", "wire"}
+PURE = {"options", "security", "formats/registry", "formats/records", "formats/schemas", "kafka/wire"}
 
 
 @pytest.mark.parametrize("folder", JUDGES)
@@ -30,11 +30,11 @@ def test_a_test_that_two_patterns_find_is_run_once() -> None:
 
 def test_the_settings_are_those_of_the_project_and_name_what_is_changed_and_what_is_run() -> None:
     text = write_settings(
-        "[tool.pytest.ini_options]\ntimeout = 600\n", "wire", ["tests/unit/wire"], ["tests", "Makefile"]
+        "[tool.pytest.ini_options]\ntimeout = 600\n", "kafka/wire", ["tests/unit/kafka/wire"], ["tests", "Makefile"]
     )
     assert text.startswith("[tool.pytest.ini_options]\ntimeout = 600\n\n[tool.mutmut]\n")
-    assert 'source_paths = ["kafka_sink/wire"]\n' in text
-    assert 'pytest_add_cli_args_test_selection = ["tests/unit/wire"]\n' in text
+    assert 'source_paths = ["kafka_sink/kafka/wire"]\n' in text
+    assert 'pytest_add_cli_args_test_selection = ["tests/unit/kafka/wire"]\n' in text
     assert 'also_copy = ["tests", "Makefile"]\n' in text
 
 
@@ -56,4 +56,6 @@ def test_a_run_that_ended_early_is_no_result(tmp_path: Path, codes: dict[str, in
 
 
 def test_the_name_of_a_mutant_begins_with_that_of_its_function() -> None:
-    assert function_of("kafka_sink.wire.codes.x__read_row__mutmut_12") == "kafka_sink.wire.codes.x__read_row"
+    assert (
+        function_of("kafka_sink.kafka.wire.codes.x__read_row__mutmut_12") == "kafka_sink.kafka.wire.codes.x__read_row"
+    )

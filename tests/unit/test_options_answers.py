@@ -175,7 +175,7 @@ def test_a_codec_that_is_not_to_be_had_is_refused_at_parsing(monkeypatch: pytest
     def missing(codec_name: str, level: int | None = None) -> None:
         raise ConfigError(f"compression.type={codec_name} needs a package")
 
-    monkeypatch.setattr("kafka_sink.records.compression.make_compressor", missing)
+    monkeypatch.setattr("kafka_sink.formats.records.compression.make_compressor", missing)
     assert refusal({"compression.type": "zstd"}) == "compression.type=zstd needs a package"
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kafka_sink.formats.registry.framing import FRAMINGS
 from kafka_sink.options.format_options import CUSTOM, OAUTHBEARER, SASL_INHERIT, SASL_OAUTHBEARER_INHERIT
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.registry.framing import FRAMINGS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "schemas.md").read_text(encoding="utf-8")

@@ -27,7 +27,7 @@ def test_every_error_text_of_the_page_is_one_of_the_code() -> None:
 def test_every_file_that_is_linked_is_there() -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", PAGE)
     assert links and [link for link in links if not (ROOT / "docs" / link).exists()] == []
-    named = [name for name in re.findall(r"`(\w+/[\w.]*)`", POLICY) if not name.startswith("tests/")]
+    named = [name for name in re.findall(r"`(\w+/[\w./]*)`", POLICY) if not name.startswith("tests/")]
     assert len(named) > 10 and [name for name in named if not (ROOT / "kafka_sink" / name).exists()] == []
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.records.columns import RecordColumns
-from kafka_sink.records.routing import PartitionView
+from kafka_sink.formats.records.columns import RecordColumns
+from kafka_sink.formats.records.routing import PartitionView
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "parity.md").read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from graphlib import TopologicalSorter
 
 import pytest
 
@@ -24,19 +25,19 @@ def test_the_whole_project_is_tidy() -> None:
 @pytest.mark.parametrize(
     ("path", "text", "is_allowed"),
     [
-        ("kafka_sink/engine/a.py", "from kafka_sink.records.batch import seal", True),
-        ("kafka_sink/engine/a.py", "from kafka_sink.engine.commands import Step", True),
-        ("kafka_sink/engine/a.py", "from kafka_sink.io.clock import now_ms", False),
-        ("kafka_sink/records/a.py", "from kafka_sink.wire import codes", False),
-        ("kafka_sink/records/a.py", "from kafka_sink import wire", False),
-        ("kafka_sink/records/a.py", "import kafka_sink.engine.commands", False),
-        ("kafka_sink/records/a.py", "def f():\n    from ..engine import commands", False),
-        ("kafka_sink/wire/a.py", "from .schema import Field", True),
-        ("kafka_sink/errors.py", "from kafka_sink.options import parse", False),
+        ("kafka_sink/producer/engine/a.py", "from kafka_sink.formats.records.batch import seal", True),
+        ("kafka_sink/producer/engine/a.py", "from kafka_sink.producer.engine.commands import Step", True),
+        ("kafka_sink/producer/engine/a.py", "from kafka_sink.kafka.io.clock import now_ms", False),
+        ("kafka_sink/formats/records/a.py", "from kafka_sink.kafka.wire import codes", False),
+        ("kafka_sink/formats/records/a.py", "from kafka_sink.kafka import wire", False),
+        ("kafka_sink/formats/records/a.py", "import kafka_sink.producer.engine.commands", False),
+        ("kafka_sink/formats/records/a.py", "def f():\n    from ...producer.engine import commands", False),
+        ("kafka_sink/kafka/wire/a.py", "from .schema import Field", True),
+        ("kafka_sink/errors/__init__.py", "from kafka_sink.options import parse", False),
         ("kafka_sink/producer/a.py", "RUN = 'kafka_sink.spark.task:run'", False),
-        ("kafka_sink/cli/arguments.py", "RUN = 'kafka_sink.checks.run:check'", True),
-        ("kafka_sink/testing/server.py", "from kafka_sink.io import network", False),
-        ("kafka_sink/io/a.py", "import confluent_kafka", False),
+        ("kafka_sink/operate/cli/arguments.py", "RUN = 'kafka_sink.operate.checks.run:check'", True),
+        ("kafka_sink/testing/server.py", "from kafka_sink.kafka.io import network", False),
+        ("kafka_sink/kafka/io/a.py", "import confluent_kafka", False),
         ("kafka_sink/novel/a.py", "", False),
         ("tools/a.py", "import confluent_kafka", True),
     ],
@@ -45,20 +46,29 @@ def test_imports_go_one_way(path: str, text: str, is_allowed: bool) -> None:
     assert (found(tidy.layers, path, text) == []) is is_allowed
 
 
+def test_rooms_form_no_circle() -> None:
+    """Each folder in a room may import only what is below it; so may the rooms, if each is taken as a whole."""
+    rooms: dict[str, set[str]] = {}
+    for layer, below in tidy.LAYERS.items():
+        room = layer.partition("/")[0]
+        rooms.setdefault(room, set()).update({each.partition("/")[0] for each in below} - {room})
+    assert len(list(TopologicalSorter(rooms).static_order())) == len(rooms) and "kafka" in rooms
+
+
 @pytest.mark.parametrize(
     ("path", "text", "is_allowed"),
     [
-        ("kafka_sink/engine/a.py", "import socket", False),
-        ("kafka_sink/engine/a.py", "from time import monotonic", False),
-        ("kafka_sink/engine/a.py", "def f():\n    import os.path", False),
-        ("kafka_sink/records/a.py", "import concurrent.futures", False),
-        ("kafka_sink/records/a.py", "x = datetime.now()", False),
-        ("kafka_sink/records/a.py", "x = np.random.default_rng()", False),
-        ("kafka_sink/records/a.py", "x = open('file')", False),
-        ("kafka_sink/records/a.py", "def f(now_ms: int) -> int:\n    return now_ms", True),
+        ("kafka_sink/producer/engine/a.py", "import socket", False),
+        ("kafka_sink/producer/engine/a.py", "from time import monotonic", False),
+        ("kafka_sink/producer/engine/a.py", "def f():\n    import os.path", False),
+        ("kafka_sink/formats/records/a.py", "import concurrent.futures", False),
+        ("kafka_sink/formats/records/a.py", "x = datetime.now()", False),
+        ("kafka_sink/formats/records/a.py", "x = np.random.default_rng()", False),
+        ("kafka_sink/formats/records/a.py", "x = open('file')", False),
+        ("kafka_sink/formats/records/a.py", "def f(now_ms: int) -> int:\n    return now_ms", True),
         ("kafka_sink/testing/broker.py", "import threading", False),
         ("kafka_sink/testing/server.py", "import threading", True),
-        ("kafka_sink/io/a.py", "import socket", True),
+        ("kafka_sink/kafka/io/a.py", "import socket", True),
         ("tools/a.py", "import socket", True),
     ],
 )
@@ -68,18 +78,22 @@ def test_pure_folders_touch_nothing_outside(path: str, text: str, is_allowed: bo
 
 def test_a_long_function_and_a_long_file_are_named_with_their_length() -> None:
     text = "def short():\n    pass\n\n\ndef long():\n" + "    x = 1\n" * 70
-    assert found(tidy.sizes, "kafka_sink/wire/a.py", text) == ["kafka_sink/wire/a.py:5: long has 71 lines, at most 70"]
-    assert found(tidy.sizes, "kafka_sink/wire/a.py", "x = 1\n" * 601) == [
-        "kafka_sink/wire/a.py: 601 lines, at most 600"
+    assert found(tidy.sizes, "kafka_sink/kafka/wire/a.py", text) == [
+        "kafka_sink/kafka/wire/a.py:5: long has 71 lines, at most 70"
     ]
-    assert found(tidy.sizes, "kafka_sink/wire/a.py", "x = 1\n" * 600) == []
+    assert found(tidy.sizes, "kafka_sink/kafka/wire/a.py", "x = 1\n" * 601) == [
+        "kafka_sink/kafka/wire/a.py: 601 lines, at most 600"
+    ]
+    assert found(tidy.sizes, "kafka_sink/kafka/wire/a.py", "x = 1\n" * 600) == []
     assert found(tidy.sizes, "tests/unit/test_a.py", "x = 1\n" * 601) == []
 
 
 def test_a_module_without_introduction_is_found_unless_it_is_empty() -> None:
-    assert found(tidy.introductions, "kafka_sink/wire/a.py", "x = 1\n") == ["kafka_sink/wire/a.py: no module docstring"]
-    assert found(tidy.introductions, "kafka_sink/wire/a.py", '"""Says what."""\nx = 1\n') == []
-    assert found(tidy.introductions, "kafka_sink/wire/__init__.py", "") == []
+    assert found(tidy.introductions, "kafka_sink/kafka/wire/a.py", "x = 1\n") == [
+        "kafka_sink/kafka/wire/a.py: no module docstring"
+    ]
+    assert found(tidy.introductions, "kafka_sink/kafka/wire/a.py", '"""Says what."""\nx = 1\n') == []
+    assert found(tidy.introductions, "kafka_sink/kafka/wire/__init__.py", "") == []
 
 
 @pytest.mark.parametrize(
@@ -96,21 +110,21 @@ def test_a_module_without_introduction_is_found_unless_it_is_empty() -> None:
     ],
 )
 def test_a_function_is_named_by_a_verb(text: str, is_allowed: bool) -> None:
-    assert (found(tidy.participles, "kafka_sink/wire/a.py", text) == []) is is_allowed
+    assert (found(tidy.participles, "kafka_sink/kafka/wire/a.py", text) == []) is is_allowed
     assert found(tidy.participles, "tests/unit/test_a.py", text) == []
 
 
 def test_a_sentence_that_names_a_file_which_is_gone_is_found() -> None:
     text = '''"""See b.py, engine/b.py and c.py."""\n# as d.py and *_e.py and pyspark/daemon.py\nx = "f.py"\n'''
     sources = [
-        Source("kafka_sink/engine/a.py", text),
-        Source("kafka_sink/engine/b.py", ""),
+        Source("kafka_sink/producer/engine/a.py", text),
+        Source("kafka_sink/producer/engine/b.py", ""),
         Source("DESIGN.md", "first\n`engine/b.py`, `client/b.py`"),
         Source("docs/guide.md", "`my_job.py`"),
     ]
     assert list(tidy.lost_files(sources)) == [
-        "kafka_sink/engine/a.py:1: there is no c.py",
-        "kafka_sink/engine/a.py:2: there is no d.py",
+        "kafka_sink/producer/engine/a.py:1: there is no c.py",
+        "kafka_sink/producer/engine/a.py:2: there is no d.py",
         "DESIGN.md:2: there is no client/b.py",
     ]
 
@@ -156,35 +170,35 @@ def test_nothing():
 def test_a_module_nobody_imports_is_dead_and_a_test_does_not_revive_one_of_the_package() -> None:
     sources = [
         Source("kafka_sink/__init__.py", "from kafka_sink.producer.producer import Producer"),
-        Source("kafka_sink/producer/producer.py", "from kafka_sink.engine import used"),
-        Source("kafka_sink/engine/used.py", ""),
-        Source("kafka_sink/cli/__init__.py", 'RUN = "kafka_sink.cli.typed:run"'),
-        Source("kafka_sink/cli/typed.py", ""),
-        Source("kafka_sink/engine/unused.py", "from kafka_sink.engine.unused import own"),
+        Source("kafka_sink/producer/producer.py", "from kafka_sink.producer.engine import used"),
+        Source("kafka_sink/producer/engine/used.py", ""),
+        Source("kafka_sink/operate/cli/__init__.py", 'RUN = "kafka_sink.operate.cli.typed:run"'),
+        Source("kafka_sink/operate/cli/typed.py", ""),
+        Source("kafka_sink/producer/engine/unused.py", "from kafka_sink.producer.engine.unused import own"),
         Source("tools/helper.py", ""),
         Source("tools/lonely.py", ""),
         Source("tools/program.py", 'if __name__ == "__main__":\n    pass'),
-        Source("tests/unit/test_a.py", "from kafka_sink.engine.unused import x\nfrom tools import helper"),
+        Source("tests/unit/test_a.py", "from kafka_sink.producer.engine.unused import x\nfrom tools import helper"),
     ]
     assert list(tidy.dead_modules(sources)) == [
-        "kafka_sink/engine/unused.py: dead, no other module imports it",
+        "kafka_sink/producer/engine/unused.py: dead, no other module imports it",
         "tools/lonely.py: dead, no other module imports it",
     ]
 
 
 def test_a_folder_that_an_installation_would_leave_out_is_found() -> None:
-    sources = [Source("kafka_sink/__init__.py", ""), Source("kafka_sink/io/tls.py", "")]
-    assert list(tidy.bare_folders(sources)) == ["kafka_sink/io: no __init__.py"]
+    sources = [Source("kafka_sink/__init__.py", ""), Source("kafka_sink/kafka/io/tls.py", "")]
+    assert list(tidy.bare_folders(sources)) == ["kafka_sink/kafka/io: no __init__.py"]
 
 
 def test_a_public_class_has_a_name_of_its_own() -> None:
     sources = [
-        Source("kafka_sink/engine/a.py", "class Event: ...\n\n\nclass _Own: ..."),
-        Source("kafka_sink/client/b.py", "class _Own: ...\n\n\nclass Event: ..."),
+        Source("kafka_sink/producer/engine/a.py", "class Event: ...\n\n\nclass _Own: ..."),
+        Source("kafka_sink/kafka/client/b.py", "class _Own: ...\n\n\nclass Event: ..."),
         Source("tests/unit/test_a.py", "class Event: ..."),
     ]
     assert list(tidy.names_twice(sources)) == [
-        "kafka_sink/client/b.py:4: there is a class Event in kafka_sink/engine/a.py, too"
+        "kafka_sink/kafka/client/b.py:4: there is a class Event in kafka_sink/producer/engine/a.py, too"
     ]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_sink.wire.apis import END_TXN
+from kafka_sink.kafka.wire.apis import END_TXN
 from tests.chaos.bare_spark import open_transactions
 from tests.chaos.faults import Fault, Harm, of_a_task
 from tests.chaos.kafka_proxy import KafkaProxy

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from kafka_sink.kafka.wire import apis
 from kafka_sink.testing.api import fetch, groups, metadata, produce, sasl, topics, transactions, versions
 from kafka_sink.testing.api.parts import Answer
 from kafka_sink.testing.call import Call
-from kafka_sink.wire import apis
 
 HANDLERS: Mapping[int, Callable[[Call], Answer | None]] = MappingProxyType(
     {

@@ -1,6 +1,6 @@
 """Responses assembled from parts: the result, or the error, for each partition or name.
 
-Omitted fields have the protocol's default (`wire/schema.py`): error code 0, and mostly -1 or empty.
+Omitted fields have the protocol's default (`kafka/wire/schema.py`): error code 0, and mostly -1 or empty.
 """
 
 from __future__ import annotations

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafka_sink.kafka.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafka_sink.testing.api.parts import Answer
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import AuthenticationFailed, Code, Refused
 from kafka_sink.testing.sasl import new_exchange
 from kafka_sink.testing.session import Session, Stage
-from kafka_sink.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 if TYPE_CHECKING:
     from kafka_sink.testing.broker import BrokerCluster

@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS, PRODUCE, Api
 from kafka_sink.testing.api.parts import Answer
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.session import Stage
 from kafka_sink.testing.settings import Settings
-from kafka_sink.wire.apis import API_VERSIONS, APIS, PRODUCE, Api
 
 TRANSACTION_VERSION = "transaction.version"
 TRANSACTION_VERSION_MAX = 2

@@ -10,8 +10,8 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field
 
-from kafka_sink.exactly_once.identity import TaskIdentity
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.commit.identity import TaskIdentity
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from tests.sim.scenario import TOPICS
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from kafka_sink.exactly_once.identity import parse_task_identity
-from kafka_sink.exactly_once.session import CommitResult
+from kafka_sink.commit.identity import parse_task_identity
+from kafka_sink.commit.session import CommitResult
 from kafka_sink.testing.transaction_state import CoordinatorState
 from tests.sim.delivery.stage import Stage
 from tests.sim.trace import Violation

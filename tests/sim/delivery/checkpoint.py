@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.commit.receipt import BatchKey
 from tests.sim.delivery.books import Batch
 from tests.sim.delivery.breakers import UNNAMED
 from tests.sim.delivery.plan import LABELLED

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection
 
-from kafka_sink.exactly_once.identity import TaskIdentity, code_of_run, parse_task_identity
-from kafka_sink.exactly_once.ledger import LedgerRecord
+from kafka_sink.commit.identity import TaskIdentity, code_of_run, parse_task_identity
+from kafka_sink.commit.ledger import LedgerRecord
 from kafka_sink.testing import BrokerCluster
 from kafka_sink.testing.transaction_state import CoordinatorState
 from tests.sim.checkers import read_log

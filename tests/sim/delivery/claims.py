@@ -11,10 +11,10 @@ import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kafka_sink.exactly_once.identity import Line, code_of_run
-from kafka_sink.exactly_once.ledger import line_of
-from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.records.scalar import DecodedBatch, decode_batch
+from kafka_sink.commit.identity import Line, code_of_run
+from kafka_sink.commit.ledger import line_of
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.formats.records.scalar import DecodedBatch, decode_batch
 from kafka_sink.testing.batches import Batch
 from kafka_sink.testing.log import PartitionLog
 from kafka_sink.testing.settings import TopicConfig

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from kafka_sink.admin.client import PIPELINED_MAX
-from kafka_sink.client.admin_engine import AdminEngine
-from kafka_sink.client.admin_request import AdminRequest, AdminResponse, RequestKey, ResponseKind, match_responses
-from kafka_sink.engine import commands as c
-from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.phase import Phase
-from kafka_sink.exactly_once.session import CommitResult
+from kafka_sink.commit.admin.client import PIPELINED_MAX
+from kafka_sink.commit.committer import Committer
+from kafka_sink.commit.phase import Phase
+from kafka_sink.commit.session import CommitResult
+from kafka_sink.kafka.client.admin_engine import AdminEngine
+from kafka_sink.kafka.client.admin_request import AdminRequest, AdminResponse, RequestKey, ResponseKind, match_responses
 from kafka_sink.options import ProducerOptions
+from kafka_sink.producer.engine import commands as c
 from tests.sim.host import Host
 from tests.sim.loop import Loop
 from tests.sim.network import NETWORK_COMMANDS, Network

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from itertools import takewhile
 
-from kafka_sink.engine import commands as c
-from kafka_sink.engine.transaction import TransactionEvent, TransactionReceipt
+from kafka_sink.commit.identity_pool import IdentityPool
+from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.errors import OperationTimeout, TransactionAborted
-from kafka_sink.exactly_once.identity_pool import IdentityPool
-from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine.transaction import TransactionEvent, TransactionReceipt
 from kafka_sink.spark.task import IDENTITIES_MAX
 from tests.sim.client import Client, Script
 from tests.sim.delivery.books import Attempt, Books

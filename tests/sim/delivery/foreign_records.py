@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from random import Random
 
-from kafka_sink.exactly_once.ledger import ledger_key
-from kafka_sink.exactly_once.ledger_codec import encode_record
-from kafka_sink.records.batch import seal
-from kafka_sink.records.compression import make_compressor
-from kafka_sink.records.scalar import Record, encode_batch
+from kafka_sink.commit.ledger import ledger_key
+from kafka_sink.commit.ledger_codec import encode_record
+from kafka_sink.formats.records.batch import seal
+from kafka_sink.formats.records.compression import make_compressor
+from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.testing import BrokerCluster
 from kafka_sink.testing.batches import Marker, check_batch, stamp
 from tests.sim.delivery.ledger_log import ledger_entries

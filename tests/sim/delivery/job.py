@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from kafka_sink.exactly_once.identity import TaskIdentity
-from kafka_sink.exactly_once.receipt import TaskReceipt
+from kafka_sink.commit.identity import TaskIdentity
+from kafka_sink.commit.receipt import TaskReceipt
 from tests.sim.delivery.books import Attempt, Batch
 from tests.sim.delivery.executor import Executor
 from tests.sim.delivery.script import Resume

@@ -30,14 +30,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from kafka_sink.exactly_once.end_txn import CommitTransactions
+from kafka_sink.commit.end_txn import CommitTransactions
+from kafka_sink.kafka.wire import frames
+from kafka_sink.kafka.wire.apis import END_TXN, INIT_PRODUCER_ID, METADATA
 from kafka_sink.testing.batches import Marker
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.topics import NO_LEADER
 from kafka_sink.testing.transaction_state import CoordinatorState, TopicPartition, TransactionRecord
 from kafka_sink.testing.transactions import CoordinatedTransaction
-from kafka_sink.wire import frames
-from kafka_sink.wire.apis import END_TXN, INIT_PRODUCER_ID, METADATA
 from tests.sim.decoder import read_batch
 from tests.sim.delivery.books import Books
 from tests.sim.delivery.driver_host import DriverHost

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, decode_key, is_nameless
-from kafka_sink.exactly_once.ledger_codec import decode_record
-from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.records.scalar import DecodedBatch, decode_batch
+from kafka_sink.commit.ledger import Kind, LedgerRecord, decode_key, is_nameless
+from kafka_sink.commit.ledger_codec import decode_record
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.formats.records.scalar import DecodedBatch, decode_batch
 from kafka_sink.testing import BrokerCluster
 from tests.sim.delivery.plan import LEDGER
 

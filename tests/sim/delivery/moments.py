@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from kafka_sink.exactly_once.phase import Phase
+from kafka_sink.commit.phase import Phase
 
 # Phases in which it matters most whether a decision is also carried out come more often.
 PHASES = (

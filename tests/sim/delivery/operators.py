@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
-from kafka_sink.exactly_once.identity import parse_task_identity
+from kafka_sink.commit.identity import parse_task_identity
 from kafka_sink.testing.batches import Marker
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.transaction_state import CoordinatorState, TopicPartition

@@ -10,8 +10,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from kafka_sink.exactly_once.identity import Line
-from kafka_sink.exactly_once.session import DriverSession
+from kafka_sink.commit.identity import Line
+from kafka_sink.commit.session import DriverSession
 from tests.sim.delivery.breakers import PROCESSES
 
 if TYPE_CHECKING:

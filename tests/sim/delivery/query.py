@@ -11,13 +11,12 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from kafka_sink.errors import CommitLost
-from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.identity import Line, run_of_label, run_of_query
-from kafka_sink.exactly_once.ledger import line_of
-from kafka_sink.exactly_once.phase import Phase
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
-from kafka_sink.exactly_once.session import (
+from kafka_sink.commit.committer import Committer
+from kafka_sink.commit.identity import Line, run_of_label, run_of_query
+from kafka_sink.commit.ledger import line_of
+from kafka_sink.commit.phase import Phase
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt
+from kafka_sink.commit.session import (
     CommitResult,
     Conclusion,
     DeliverySettings,
@@ -26,7 +25,8 @@ from kafka_sink.exactly_once.session import (
     Job,
     OnMismatch,
 )
-from kafka_sink.wire.apis import FETCH
+from kafka_sink.errors import CommitLost
+from kafka_sink.kafka.wire.apis import FETCH
 from tests.sim.delivery.books import Batch
 from tests.sim.delivery.breakers import SET_BACK, UNNAMED
 from tests.sim.delivery.cancelled import check_swept

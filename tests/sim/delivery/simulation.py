@@ -8,8 +8,9 @@ from functools import partial
 from random import Random
 from unittest import mock
 
-from kafka_sink.admin.ledger_topic import LEDGER_CONFIGS
-from kafka_sink.exactly_once.phase import Phase
+from kafka_sink.commit.admin.ledger_topic import LEDGER_CONFIGS
+from kafka_sink.commit.phase import Phase
+from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
 from kafka_sink.testing import BrokerCluster, Settings
 from kafka_sink.testing.batches import Batch
 from kafka_sink.testing.log import PartitionLog
@@ -17,7 +18,6 @@ from kafka_sink.testing.settings import TopicConfig
 from kafka_sink.testing.topics import BrokerState
 from kafka_sink.testing.transaction_state import CoordinatorState
 from kafka_sink.testing.transactions import TransactionCoordinator
-from kafka_sink.wire.apis import INIT_PRODUCER_ID
 from tests.sim.cluster_faults import REFUSALS, REFUSED_ALTHOUGH_DONE, ClusterFaults
 from tests.sim.course import Course, Ran
 from tests.sim.delivery.breakers import LOST_MARKERS

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafka_sink.exactly_once.identity import sink_id_of_query
-from kafka_sink.exactly_once.identity_pool import IdentityPool
-from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.commit.identity import sink_id_of_query
+from kafka_sink.commit.identity_pool import IdentityPool
+from kafka_sink.commit.receipt import BatchKey
 from tests.sim.delivery.assumptions import Assumptions
 from tests.sim.delivery.books import Books
 from tests.sim.delivery.breakers import POOL, PROCESSES, UNNAMED

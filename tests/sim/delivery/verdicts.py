@@ -11,11 +11,11 @@ import re
 from random import Random
 from typing import NamedTuple
 
+from kafka_sink.commit.identity import Line, code_of_run
+from kafka_sink.commit.ledger import Kind
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt
+from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending, KafkaSinkError
-from kafka_sink.exactly_once.identity import Line, code_of_run
-from kafka_sink.exactly_once.ledger import Kind
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
-from kafka_sink.exactly_once.session import CommitResult, Conclusion, DriverOperation
 from kafka_sink.testing import BrokerCluster
 from tests.sim.delivery.assumptions import Assumptions
 from tests.sim.delivery.books import Attempt, Batch, Books, Loss

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
-from kafka_sink.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
-from kafka_sink.client.node import Node
-from kafka_sink.engine import commands as c
-from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.io.clock import Clock
+from kafka_sink.kafka.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
+from kafka_sink.kafka.client.node import Node
+from kafka_sink.kafka.io.clock import Clock
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.appender import Appender
 from kafka_sink.producer.collector import Collector
+from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from kafka_sink.producer.future import RecordFuture
 from kafka_sink.producer.mailbox import Mailbox
 from kafka_sink.producer.metrics import ProducerMetrics

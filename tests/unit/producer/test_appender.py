@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafka_sink.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
-from kafka_sink.engine import commands as c
-from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import ConfigError, DataError, DeliveryError, KafkaSinkError, LocalProtocolError
+from kafka_sink.formats.records.columns import RecordColumns
+from kafka_sink.kafka.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
 from kafka_sink.producer import appender as appender_module
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.collector import Collector, Row
-from kafka_sink.records.columns import RecordColumns
+from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine.producer_batch import ProducerBatch
 
 from .shell import Shell, cluster_of, held_by_another_thread
 

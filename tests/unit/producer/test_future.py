@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafka_sink.engine import commands as c
-from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError, LocalProtocolError, copy_error
+from kafka_sink.formats.records.batch import Share
 from kafka_sink.producer import future as future_module
 from kafka_sink.producer.arrow_future import ArrowFuture, PartitionRange
+from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from kafka_sink.producer.interceptors import Interceptors
-from kafka_sink.records.batch import Share
 
 from .shell import FakeLogger, Shell
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafka_sink.engine.commands import ConsumerGroup
 from kafka_sink.errors import DataError, KafkaSinkError
 from kafka_sink.producer import interceptors as interceptors_module
+from kafka_sink.producer.engine.commands import ConsumerGroup
 from kafka_sink.producer.interceptors import Interceptors, ProducerRecord
 from kafka_sink.producer.offsets import OffsetAndMetadata, read_offsets
 from kafka_sink.producer.serialize import check_row, check_size, read_headers, serialize

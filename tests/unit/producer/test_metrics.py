@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.client.commands import RequestObserved
-from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.formats.records.batch import HEADER_BYTES, EncodedBatch
+from kafka_sink.kafka.client.commands import RequestObserved
+from kafka_sink.kafka.wire.apis import METADATA, PRODUCE
 from kafka_sink.options import ProducerOptions
+from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from kafka_sink.producer.metric_window import MetricWindow
 from kafka_sink.producer.metrics import SETTLE_MS, TIMED_CALLS, ProducerMetrics
-from kafka_sink.records.batch import HEADER_BYTES, EncodedBatch
-from kafka_sink.wire.apis import METADATA, PRODUCE
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "metric_windows_4.3.1.json").read_text())
 CLIENT = (("client-id", "producer-7"),)

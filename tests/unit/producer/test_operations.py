@@ -8,9 +8,9 @@ from functools import partial
 
 import pytest
 
-from kafka_sink.engine import commands as c
-from kafka_sink.engine.transaction import TransactionEvent
 from kafka_sink.errors import LocalProtocolError, OperationTimeout, TransactionAborted
+from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine.transaction import TransactionEvent
 from kafka_sink.producer.mailbox import deadline_of
 from kafka_sink.producer.operations import ABORT, OFFSETS, PREPARE, Operations
 

@@ -7,8 +7,11 @@ import threading
 
 import pytest
 
-from kafka_sink.client.cluster import Endpoint
-from kafka_sink.client.commands import (
+from kafka_sink.errors import DeliveryError, LocalProtocolError, TransportError
+from kafka_sink.formats.records.compression import make_compressor
+from kafka_sink.formats.records.scalar import split
+from kafka_sink.kafka.client.cluster import Endpoint
+from kafka_sink.kafka.client.commands import (
     Connect,
     Connected,
     Disconnect,
@@ -19,14 +22,11 @@ from kafka_sink.client.commands import (
     Resolved,
     Send,
 )
-from kafka_sink.client.node import Node
-from kafka_sink.engine import commands as c
-from kafka_sink.engine.transaction import TransactionEvent
-from kafka_sink.errors import DeliveryError, LocalProtocolError, TransportError
+from kafka_sink.kafka.client.node import Node
 from kafka_sink.producer import sender as sender_module
+from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine.transaction import TransactionEvent
 from kafka_sink.producer.mailbox import CLOSE, COMMIT
-from kafka_sink.records.compression import make_compressor
-from kafka_sink.records.scalar import split
 
 from .shell import FakeLogger, SenderShell, cluster_of, delivered, held_by_another_thread
 

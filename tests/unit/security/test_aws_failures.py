@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from botocore import exceptions, parsers
 
-from kafka_sink.auth.aws_failures import explain_failure
 from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
+from kafka_sink.kafka.auth.aws_failures import explain_failure
 
 
 def refused(status: int, code: Any) -> exceptions.ClientError:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.auth.renewal import renewal_wait_s
 from kafka_sink.errors import AuthenticationError, ConfigError
+from kafka_sink.kafka.auth.renewal import renewal_wait_s
 from kafka_sink.options import ProducerOptions
 from kafka_sink.security.oauthbearer import OAuthBearerExchange, expiry_s, parse_error_answer, parse_token_answer
 from kafka_sink.security.passwords import password_exchange

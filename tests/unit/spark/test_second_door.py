@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 import kafka_sink
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt, WrittenPartition
+from kafka_sink.commit.session import Conclusion
 from kafka_sink.errors import ConfigError
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition
-from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.driver import FinishedBatch
 from kafka_sink.spark.second_door import WriteSummary, _settings, _summarize

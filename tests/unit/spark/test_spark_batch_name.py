@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import ConfigError
-from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.batch_name import batch_of_task, make_batch_key
 

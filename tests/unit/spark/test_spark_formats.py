@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from kafka_sink.admin.side_plan import SidePlan
-from kafka_sink.admin.side_planning import plan_side
 from kafka_sink.errors import ConfigError, DataError
+from kafka_sink.formats.schemas.avro import AvroSchema
 from kafka_sink.options.format_options import FormatOptions
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.spark.columns import WrittenColumns, choose_columns
 from kafka_sink.spark.encoding import RowEncoding
+from kafka_sink.spark.formats.side_plan import SidePlan
+from kafka_sink.spark.formats.side_planning import plan_side
 from kafka_sink.spark.task import select_columns
 from kafka_sink.spark.unsendable import split_misfits
 

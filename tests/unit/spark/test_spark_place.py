@@ -7,9 +7,9 @@ import pickle
 import pytest
 from pyspark import TaskContext
 
+from kafka_sink.commit.identity import run_hash, run_of_query
+from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import ConfigError, LocalProtocolError
-from kafka_sink.exactly_once.identity import run_hash, run_of_query
-from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.place import BATCH_ID, CONTINUOUS, DESCRIPTION, QUERY_ID, RUN_ID, place_in_batch, place_in_stream
 from kafka_sink.spark.task import TaskPlace
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.exactly_once.identity import sink_id_of_query
-from kafka_sink.exactly_once.receipt import (
+from kafka_sink.commit.identity import sink_id_of_query
+from kafka_sink.commit.receipt import (
     UNNAMED_BATCH,
     BatchKey,
     BatchSummary,
@@ -19,7 +19,7 @@ from kafka_sink.exactly_once.receipt import (
     WrittenPartition,
     summarize_receipts,
 )
-from kafka_sink.exactly_once.session import Conclusion
+from kafka_sink.commit.session import Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark import summary as summary_module

@@ -8,9 +8,9 @@ from typing import NoReturn
 
 import pytest
 
+from kafka_sink.commit.identity import Line
+from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt
 from kafka_sink.errors import CommitPending
-from kafka_sink.exactly_once.identity import Line
-from kafka_sink.exactly_once.receipt import UNNAMED_BATCH, BatchKey, PreparedTransaction, TaskReceipt
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import driver
 from kafka_sink.spark.driver import FinishedBatch, commit_batch

@@ -6,9 +6,9 @@ import shlex
 
 import pytest
 
-from kafka_sink.cli.arguments import parse_arguments
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition
-from kafka_sink.exactly_once.sweep import NOT_LISTED, NOT_VERIFIED
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt, WrittenPartition
+from kafka_sink.commit.sweep import NOT_LISTED, NOT_VERIFIED
+from kafka_sink.operate.cli.arguments import parse_arguments
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.waiting_readers import TOPICS_SHOWN_MAX, waiting_text
 

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StringType, StructType
 
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt
+from kafka_sink.commit.session import CommitResult, Conclusion
 from kafka_sink.errors import ConfigError, LocalProtocolError
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
-from kafka_sink.exactly_once.session import CommitResult, Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import driver, summary
 from kafka_sink.spark.columns import choose_columns

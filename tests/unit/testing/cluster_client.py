@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafka_sink.kafka.wire import apis, frames
 from kafka_sink.testing import BrokerCluster
-from kafka_sink.wire import apis, frames
 from tests.broker_requests import Closed, Requests, batch, record
 
 __all__ = ["Closed", "ClusterClient", "batch", "record"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_sink.wire import apis
+from kafka_sink.kafka.wire import apis
 
 from .cluster_client import ClusterClient
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import lz4.frame
 import pytest
 
+from kafka_sink.kafka.wire import apis
 from kafka_sink.testing import BrokerCluster, Fault, Settings
-from kafka_sink.wire import apis
 
 from .cluster_client import Closed, ClusterClient, batch, record
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafka_sink.kafka.wire import apis
 from kafka_sink.testing import BrokerCluster, Settings
-from kafka_sink.wire import apis
 
 from .cluster_client import ClusterClient, batch
 

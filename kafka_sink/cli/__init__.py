@@ -1,5 +1,0 @@
-"""The console script `pykafka-sink`: the operator's commands when no query is running. Needs no Spark.
-
-arguments (command line, and the function for each command) -> sink_client (client and settings) -> read_commands and
-write_commands (the operator's commands) -> report (text or JSON) -> __main__ (errors and exit codes).
-"""

@@ -1,0 +1,1 @@
+"""Requests to a cluster without a producer: planning, the driver, the command line."""

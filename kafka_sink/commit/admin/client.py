@@ -1,0 +1,579 @@
+"""Requests to a cluster without a producer: for the driver of a Spark job, planning and the command line.
+
+    with Client(options) as client:
+        client.reach()
+        verdict = client.run(Committer(settings, session, job, client.now_ms()))
+
+`run` carries out the requests of a state machine such as `Committer`; the rest reads facts about the cluster and its
+topics. Waiting is limited by max.block.ms, and errors contain what the brokers answered.
+
+There is no thread. Every call polls, steps the pure `AdminEngine` and carries out its commands until it has its result.
+Nothing is connected before the first call. Use from one thread at a time.
+
+Any exception inside a call other than an error response (Ctrl-C, an internal error) drops all connections before it is
+raised: the next call starts afresh, and no response can be taken for another's. A forked child starts afresh as well;
+the sockets belong to the parent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import random
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from kafka_sink.commit.admin.configs import (
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    UNAUTHORIZED,
+    ConfigAnswer,
+    ConfigResource,
+    configs_body,
+    found_or_raise,
+    read_configs,
+)
+from kafka_sink.commit.admin.support import TRANSACTION_APIS, TransactionSupport
+from kafka_sink.commit.commit_step import PartT, Progress, SingleStep
+from kafka_sink.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    BrokerError,
+    ConfigError,
+    KafkaSinkError,
+    LocalProtocolError,
+    OperationTimeout,
+    RemoteProtocolError,
+    TransportError,
+    copy_error,
+)
+from kafka_sink.errors.table.brokers import NO_BROKER, TOPIC_NOT_CREATED, TOPIC_UNKNOWN
+from kafka_sink.kafka.auth.secured import authenticator, tls_contexts
+from kafka_sink.kafka.client.admin_engine import AdminEngine
+from kafka_sink.kafka.client.admin_request import (
+    AdminRequest,
+    AdminResponse,
+    AllBrokers,
+    AnyBroker,
+    Controller,
+    OneBroker,
+    RequestKey,
+    ResponseKind,
+    Target,
+    match_responses,
+)
+from kafka_sink.kafka.client.backoff import Backoff
+from kafka_sink.kafka.client.cluster import ClusterView, PartitionInfo
+from kafka_sink.kafka.client.commands import Connect, Disconnect, Notice, Resolve, Send
+from kafka_sink.kafka.client.metadata import TOPIC_AUTHORIZATION_FAILED
+from kafka_sink.kafka.client.outcome import describe
+from kafka_sink.kafka.client.request import VERSION_MAX
+from kafka_sink.kafka.io.clock import Clock
+from kafka_sink.kafka.io.network import Network
+from kafka_sink.kafka.wire.apis import (
+    ADD_PARTITIONS_TO_TXN,
+    API_VERSIONS,
+    CREATE_TOPICS,
+    DESCRIBE_CONFIGS,
+    METADATA,
+    Api,
+)
+from kafka_sink.kafka.wire.codes import code
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.sink_options import TopicPlan
+from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
+
+_LOGGER = logging.getLogger("kafka_sink")
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
+# The order of requests does not matter; this limits how many are lost with a connection.
+PIPELINED_MAX = 100
+# Longer waits are split: a signal just before the thread goes to sleep does not wake it, and Ctrl-C would be noticed
+# only at the end of the wait.
+WAIT_MS_MAX = 1_000
+
+_client_numbers = itertools.count(1)
+
+TOPIC_ALREADY_EXISTS, UNSUPPORTED_VERSION = 36, 35
+# From this version on -1 means the broker's default (KIP-464).
+CREATE_TOPICS_FIRST_WITH_DEFAULTS = 4
+# From this version on (Kafka 3.6) leaders verify with the coordinator that a transaction is open (KIP-890, part 1).
+ADD_PARTITIONS_FIRST_THAT_VERIFIES, VERIFICATION = 4, "transaction.partition.verification.enable"
+ABOUT_US = {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": VERSION}
+# A broker creates a requested topic a little later, or answers that it cannot now.
+CREATION_REPEATED_MS = 1_000
+STILL_WAITING_MS = 10_000  # between two log lines about one operation
+
+V_co = TypeVar("V_co", covariant=True)
+
+
+class Machine(Protocol[V_co]):
+    """A `Committer`, or another state machine of requests and responses."""
+
+    def step(self, now_ms: int, responses: Sequence[AdminResponse]) -> Progress[V_co]: ...
+
+
+def topic_row(api: Api, answer: Mapping[str, Any], topic: str) -> Mapping[str, Any]:
+    row: Mapping[str, Any] | None = next((each for each in answer["topics"] if each["name"] == topic), None)
+    if row is None:
+        raise RemoteProtocolError(f"a broker broke the protocol: its {api.name} answer does not name topic {topic}")
+    return row
+
+
+def topic_query(*names: str) -> dict[str, Any]:
+    """Creates none of them."""
+    return {"topics": [{"name": name} for name in names], "allow_auto_topic_creation": False}
+
+
+def new_topic_row(name: str, plan: TopicPlan) -> dict[str, Any]:
+    return {
+        "name": name,
+        "num_partitions": plan.partitions,
+        "replication_factor": plan.replication_factor,
+        "assignments": [],
+        "configs": [{"name": key, "value": value} for key, value in plan.configs],
+    }
+
+
+class Client:
+    def __init__(self, options: ProducerOptions) -> None:
+        self._clock = Clock()
+        self.options = replace(
+            options,
+            client_id=options.client_id or f"client-{next(_client_numbers)}",
+            max_in_flight_requests_per_connection=PIPELINED_MAX,
+            # Looking up a leader must not create the topic.
+            allow_auto_create_topics=False,
+        )
+        self._creates_topics = options.allow_auto_create_topics
+        self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, random.random)
+        self._network: Network | None = None
+        self._engine: AdminEngine | None = None
+        self._wake_at_ms: int | None = 0
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "open" if self._network is not None else "not connected"
+        return f"<Client {self.options.client_id} {state}>"
+
+    def close(self) -> None:
+        """Closes at once. Requests in flight may still be carried out. Safe to call twice."""
+        self._is_closed = True
+        self._drop()
+
+    def now_ms(self) -> int:
+        """The clock of this client, and of the state machines that it runs."""
+        return self._clock.monotonic_ms()
+
+    def pause(self, wait_ms: int) -> None:
+        """Waits; reads what arrives meanwhile."""
+        self._wait_until(lambda: False, self.now_ms() + wait_ms)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    # ---- state machines --------------------------------------------------------------------------------------------
+
+    def run(self, machine: Machine[V_co]) -> V_co:
+        """Carries out the requests of the state machine until it has a verdict. Each is answered exactly once."""
+        self._begin()
+        out: dict[RequestKey, AdminRequest] = {}
+        responses: list[AdminResponse] = []
+        told_ms = self.now_ms()
+        try:
+            while True:
+                progress = machine.step(self.now_ms(), responses)
+                if progress.verdict is not None:
+                    return progress.verdict
+                if progress.trouble and self.now_ms() - told_ms >= STILL_WAITING_MS:
+                    told_ms = self.now_ms()
+                    _LOGGER.warning("[%s] still waiting: %s", self.options.client_id, progress.trouble)
+                out.update((request.key, request) for request in progress.requests)
+                until_ms = progress.wake_at_ms
+                if not out and until_ms is None:
+                    raise LocalProtocolError(f"{type(machine).__name__} waits for nothing and has no verdict")
+                if until_ms is not None:
+                    until_ms = max(until_ms, self.now_ms() + 1)  # it has just been stepped
+                responses = match_responses(out, self._send_and_wait(progress.requests, until_ms))
+        finally:
+            if self._engine is not None:
+                self._engine.forget_requests()
+
+    def run_step(self, part: PartT) -> PartT:
+        """Runs one step alone, for at most max.block.ms, and returns it."""
+        return self.run(SingleStep(part, self.now_ms() + self.options.max_block_ms))
+
+    def forget_topics(self, kept: Collection[str]) -> None:
+        """Forgets the topics of earlier operations except `kept`: they are not requested with those of the next one."""
+        self._ensure_open()[1].metadata.forget_topics(kept)
+
+    def look_ahead(self, topics: Collection[str], transactional_ids: Collection[str]) -> None:
+        """Announces what the next `run` needs. It is looked up together with what the next call needs."""
+        self._begin().look_ahead(self.now_ms(), topics, transactional_ids)
+
+    # ---- requests --------------------------------------------------------------------------------------------------
+
+    def ask(self, target: Target, api: Api, body: Mapping[str, Any], **more: Any) -> Mapping[str, Any]:
+        """The response of one broker, like `ask_all`."""
+        return self.ask_all(target, api, body, **more)[0]
+
+    def ask_all(
+        self,
+        target: Target,
+        api: Api,
+        body: Mapping[str, Any],
+        *,
+        timeout_ms: int | None = None,
+        version_min: int = 0,
+        version_max: int = VERSION_MAX,
+        find_again: bool = False,
+        changes_nothing: bool = False,
+        needs_all: bool = True,
+    ) -> tuple[Mapping[str, Any], ...]:
+        """The responses of all brokers of the target; the caller checks their error codes.
+
+        If the request was not sent, it is retried within the time (`request.timeout.ms` by default). Once it may have
+        arrived a failure is raised, unless the request `changes_nothing`; so is a failure that a retry does not fix.
+        Without `needs_all`, brokers that do not answer are left out if at least one does.
+        """
+        self._begin()
+        limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
+        deadline_ms = self.now_ms() + limit_ms
+        attempt = 0
+        while True:
+            attempt += 1
+            left_ms = max(0, deadline_ms - self.now_ms())
+            request = AdminRequest(target, api, body, left_ms, version_min, version_max, find_again or attempt > 1)
+            (response,) = self._send_and_wait((request,))
+            if response.error is None or (response.bodies and not needs_all):
+                return response.bodies
+            retry_at_ms = self.now_ms() + self._backoff.delay_ms(attempt)
+            is_final = response.kind is not ResponseKind.LOST or (response.was_sent and not changes_nothing)
+            if is_final or retry_at_ms >= deadline_ms:
+                raise response.error
+            self._wait_until(lambda: False, retry_at_ms)
+
+    # ---- the cluster -----------------------------------------------------------------------------------------------
+
+    @property
+    def cluster(self) -> ClusterView:
+        """The cluster according to the latest metadata."""
+        return self._ensure_open()[1].cluster
+
+    def reach(self, timeout_ms: int | None = None, *, topics: Sequence[str] = ()) -> None:
+        """Returns when the brokers of the cluster are known; the default timeout is max.block.ms. The metadata of
+        the topics is requested together with them."""
+        metadata = self._begin().metadata
+        limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
+        is_known = all(topic in metadata.view.topics for topic in topics)
+        if is_known and metadata.is_just_answered(self.now_ms()):
+            return
+        for topic in topics:
+            metadata.want_topic(topic, self.now_ms())
+        refresh = metadata.request_news()
+        if self._wait_until(lambda: self._has_news(refresh), self.now_ms() + limit_ms):
+            return
+        raise OperationTimeout(
+            f"no broker has answered within {self._limit_text(timeout_ms)}: {self._describe_failures()}", NO_BROKER
+        )
+
+    def is_topic_known(self, topic: str) -> bool:
+        """By the metadata that is there, as after `reach`."""
+        return self._begin().metadata.view.partition_count(topic) is not None
+
+    def list_apis(self) -> frozenset[int]:
+        """API keys that one of the brokers supports."""
+        limit_ms = self.options.max_block_ms
+        answer = self.ask(AnyBroker(), API_VERSIONS, ABOUT_US, timeout_ms=limit_ms, changes_nothing=True)
+        return frozenset(row["api_key"] for row in answer["api_keys"])
+
+    def answers_of_all(self, api: Api, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+        """The responses of all reachable brokers, to a request that changes nothing."""
+        return self.ask_all(AllBrokers(), api, body, changes_nothing=True, needs_all=False)
+
+    def answers_by_broker(self, api: Api, body: Mapping[str, Any]) -> dict[int, Mapping[str, Any] | KafkaSinkError]:
+        """For every broker of the cluster its response, or why there is none."""
+        self.reach()
+        limit_ms = self.options.request_timeout_ms
+        requests = {AdminRequest(OneBroker(node), api, body, limit_ms): node for node in self.cluster.brokers}
+        return {
+            requests[response.request]: response.bodies[0] if response.error is None else response.error
+            for response in self._send_and_wait(tuple(requests), count=len(requests))
+        }
+
+    def ask_metadata(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self.ask(AnyBroker(), METADATA, body, changes_nothing=True)
+
+    def transaction_support(self, *, is_sweeping: bool = True) -> TransactionSupport:
+        """Read from the ApiVersions responses of existing connections. All brokers are asked only if these do not show
+        whether they verify. Without `is_sweeping` they are not asked, because nothing depends on it."""
+        nodes = self._ensure_open()[1].nodes
+        if not nodes.offered_apis:
+            self.reach()
+            nodes = self._ensure_open()[1].nodes
+        missing = tuple(api.name for api in TRANSACTION_APIS if api.key not in nodes.offered_apis)
+        verifies = not missing and (nodes.transaction_version == 2 or (is_sweeping and self._brokers_verify()))
+        return TransactionSupport(nodes.transaction_version, verifies, missing)
+
+    def cluster_id(self) -> str:
+        """Empty if the brokers do not return one."""
+        if not self.cluster.brokers:
+            self.reach()
+        return self.cluster.cluster_id or ""
+
+    def broker_configs(self, names: Sequence[str]) -> dict[str, str | None] | None:
+        """The values of one broker; unknown names are left out. None: it does not return them."""
+        self.reach()
+        return self.configs_of_broker_and_topic(names)[0]
+
+    def configs_of_broker_and_topic(
+        self, broker_keys: Sequence[str], topic: str | None = None, topic_keys: Sequence[str] | None = None
+    ) -> tuple[dict[str, str | None] | None, ConfigAnswer]:
+        """The values of one broker and of a topic, in one request. It goes to the topic's leader, whose connection is
+        used next to read the topic, or else to any broker. Call `reach` first."""
+        leader = None if topic is None else self.cluster.leader(topic, 0)
+        node_ids = sorted(self.cluster.brokers, key=lambda node_id: (node_id != leader, node_id))
+        asked = [] if topic is None else [ConfigResource(RESOURCE_TOPIC, topic, topic_keys)]
+        while True:
+            node_id = node_ids.pop(0)
+            broker = ConfigResource(RESOURCE_BROKER, str(node_id), broker_keys)
+            try:
+                found, *more = self._describe_configs(OneBroker(node_id), [broker, *asked])
+            except TransportError:
+                if not node_ids:
+                    raise
+                continue
+            return found_or_raise(found), more[0] if more else None
+
+    # ---- topics ----------------------------------------------------------------------------------------------------
+
+    def describe_topic(self, topic: str, *, timeout_ms: int | None = None) -> list[PartitionInfo]:
+        """The partitions; waits until the topic is known, by default at most max.block.ms. With
+        allow.auto.create.topics, brokers with auto.create.topics.enable create it."""
+        limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
+        deadline_ms = self.now_ms() + limit_ms
+        metadata = self._begin().metadata
+        if metadata.is_just_answered(self.now_ms()) and metadata.view.partition_count(topic) is not None:
+            return metadata.view.partition_infos(topic)
+        metadata.want_topic(topic, self.now_ms())
+        refresh = metadata.request_news()
+        while True:
+            if self._creates_topics:
+                self._ask_to_create(topic, max(0, deadline_ms - self.now_ms()))
+            patience_ms = min(deadline_ms, self.now_ms() + CREATION_REPEATED_MS)
+            if self._wait_until(lambda: self._is_topic_settled(topic, refresh), patience_ms):
+                break
+            if self.now_ms() >= deadline_ms:
+                trouble = metadata.topic_trouble(topic) or self._describe_failures()
+                raise OperationTimeout(
+                    f"topic {topic} is not known within {self._limit_text(timeout_ms)}: {trouble}", TOPIC_UNKNOWN
+                )
+            metadata.want_topic(topic, self.now_ms())
+        error = metadata.topic_error(topic)
+        if error is not None:
+            raise error
+        return metadata.view.partition_infos(topic)
+
+    def topic_configs(self, topic: str, names: Sequence[str] | None) -> ConfigAnswer:
+        """All values if `names` is None."""
+        return self._describe_configs(AnyBroker(), [ConfigResource(RESOURCE_TOPIC, topic, names)])[0]
+
+    def create_topic(self, name: str, plan: TopicPlan) -> list[PartitionInfo]:
+        """Returns its partitions once all have a leader. An existing topic is used as it is."""
+        deadline_ms = self.now_ms() + self.options.max_block_ms
+        row = new_topic_row(name, plan)
+        for attempt in itertools.count(1):
+            error = self._try_create(row, is_first=attempt == 1, left_ms=max(0, deadline_ms - self.now_ms()))
+            if error is None:
+                break
+            retry_at_ms = self.now_ms() + self._backoff.delay_ms(attempt)
+            # A lost request may have created it: then the retry is told that the topic exists.
+            is_final = isinstance(error, BrokerError) and not code(error.code).retriable
+            if isinstance(error, TransportError) and retry_at_ms >= deadline_ms:
+                raise OperationTimeout(f"topic {name} was not created within {self._limit_text(None)}: {error}")
+            if is_final or not isinstance(error, (BrokerError, TransportError)) or retry_at_ms >= deadline_ms:
+                raise error
+            self._wait_until(lambda: False, retry_at_ms)
+        while True:
+            infos = self.describe_topic(name, timeout_ms=max(0, deadline_ms - self.now_ms()))
+            if all(info.leader_id is not None for info in infos):
+                return infos
+            retry_at_ms = self.now_ms() + self._backoff.delay_ms(1)
+            if retry_at_ms >= deadline_ms:
+                raise OperationTimeout(
+                    f"topic {name} exists, but not all of its partitions have a leader yet", TOPIC_UNKNOWN
+                )
+            self._wait_until(lambda: False, retry_at_ms)
+
+    # ---- inside ----------------------------------------------------------------------------------------------------
+
+    def _brokers_verify(self) -> bool:
+        """Every reachable broker must, since any may lead a partition."""
+        highest = [
+            row["max_version"]
+            for body in self.answers_of_all(API_VERSIONS, ABOUT_US)
+            for row in body["api_keys"]
+            if row["api_key"] == ADD_PARTITIONS_TO_TXN.key
+        ]
+        if not highest or min(highest) < ADD_PARTITIONS_FIRST_THAT_VERIFIES:
+            return False
+        return (self.broker_configs([VERIFICATION]) or {}).get(VERIFICATION) != "false"
+
+    def _has_news(self, refresh: int) -> bool:
+        return self._ensure_open()[1].metadata.has_answered(refresh) and bool(self.cluster.brokers)
+
+    def _is_topic_settled(self, topic: str, refresh: int) -> bool:
+        """Known, or known to be unavailable. Metadata from before the request does not count."""
+        metadata = self._ensure_open()[1].metadata
+        if not self._has_news(refresh):
+            return False
+        return metadata.view.partition_count(topic) is not None or metadata.topic_error(topic) is not None
+
+    def _describe_failures(self) -> str:
+        """Every bootstrap server and why it could not be used."""
+        engine = self._ensure_open()[1]
+        nodes, refused = engine.nodes, engine.metadata.last_failure
+        said = [
+            str(failure or refused or f"{title}: no answer so far") for title, failure in nodes.bootstrap_failures()
+        ]
+        last = str(nodes.last_failure or "")
+        return "; ".join([*said, last] if last and last not in said else said)
+
+    def _limit_text(self, timeout_ms: int | None) -> str:
+        return f"max.block.ms={self.options.max_block_ms}" if timeout_ms is None else f"{timeout_ms} ms"
+
+    def _ask_to_create(self, topic: str, left_ms: int) -> None:
+        body = {"topics": [{"name": topic}], "allow_auto_topic_creation": True}
+        timeout_ms = min(left_ms, self.options.request_timeout_ms)
+        (response,) = self._send_and_wait((AdminRequest(AnyBroker(), METADATA, body, timeout_ms),))
+        if isinstance(response.error, (AuthenticationError, ConfigError)):
+            raise response.error
+        for answer in response.bodies:
+            if topic_row(METADATA, answer, topic)["error_code"] == TOPIC_AUTHORIZATION_FAILED:
+                raise AuthorizationError(
+                    f"not authorized to describe topic {topic} (operation Describe, which Read and Write imply), or to "
+                    "create it (Create)"
+                )
+
+    def _try_create(self, row: Mapping[str, Any], *, is_first: bool, left_ms: int) -> KafkaSinkError | None:
+        name = row["name"]
+        has_defaults = -1 in (row["num_partitions"], row["replication_factor"])
+        timeout_ms = min(left_ms, self.options.request_timeout_ms)
+        body = {"topics": [row], "timeout_ms": timeout_ms}
+        version_min = CREATE_TOPICS_FIRST_WITH_DEFAULTS if has_defaults else 0
+        try:
+            answer = self.ask(
+                Controller(), CREATE_TOPICS, body, timeout_ms=timeout_ms, version_min=version_min,
+                find_again=not is_first,
+            )  # fmt: skip
+        except KafkaSinkError as error:
+            return error
+        result = topic_row(CREATE_TOPICS, answer, name)
+        error_code = result["error_code"]
+        if error_code in (0, TOPIC_ALREADY_EXISTS):
+            return None
+        text = f"topic {name} was not created: {describe(error_code, result['error_message'])}"
+        if error_code in UNAUTHORIZED:
+            return AuthorizationError(f"{text}. The principal needs Create on topic {name!r} or on the cluster")
+        return BrokerError(text, TOPIC_NOT_CREATED, code=error_code, api=CREATE_TOPICS.name, topic=name)
+
+    def _describe_configs(self, target: Target, wanted: Sequence[ConfigResource]) -> list[ConfigAnswer]:
+        try:
+            body = self.ask(target, DESCRIBE_CONFIGS, configs_body(wanted), changes_nothing=True)
+        except BrokerError as error:
+            if error.code == UNSUPPORTED_VERSION:
+                return [None] * len(wanted)
+            raise
+        return read_configs(wanted, body)
+
+    # ---- polling ---------------------------------------------------------------------------------------------------
+
+    def _send_and_wait(
+        self, requests: Sequence[AdminRequest], until_ms: int | None = None, count: int = 1
+    ) -> list[AdminResponse]:
+        """Sends the requests and steps until there are `count` responses, to these or earlier ones, or until then."""
+        try:
+            responses = self._turn(requests, 0)
+            while len(responses) < count and (until_ms is None or self.now_ms() < until_ms):
+                responses += self._turn((), until_ms)
+            return responses
+        except BaseException:
+            self._drop()  # also if it comes between two turns: nobody waits for the responses any more
+            raise
+
+    def _wait_until(self, is_true: Callable[[], bool], deadline_ms: int) -> bool:
+        """Steps until it is true or the deadline has passed. Metadata changes meanwhile."""
+        self._wake_at_ms = 0  # metadata may just have been requested
+        while not is_true():
+            if self.now_ms() >= deadline_ms:
+                return False
+            self._turn((), deadline_ms)
+            refusal = self._ensure_open()[1].nodes.refusal
+            if refusal is not None:
+                raise copy_error(refusal)
+        return True
+
+    def _turn(self, requests: Sequence[AdminRequest], until_ms: int | None) -> list[AdminResponse]:
+        """One poll and one step."""
+        network, engine = self._ensure_open()
+        try:
+            now_ms = self.now_ms()
+            moments = (self._wake_at_ms, until_ms, now_ms + WAIT_MS_MAX)
+            events = network.poll(max(0, min(moment for moment in moments if moment is not None) - now_ms))
+            step = engine.step(self.now_ms(), events, requests)
+            self._wake_at_ms = step.wake_at_ms
+            for command in step.commands:
+                if isinstance(command, (Send, Connect, Disconnect, Resolve)):
+                    network.execute(command)
+                elif isinstance(command, Notice):
+                    _LOGGER.log(_LEVELS[command.level], "[%s] %s", self.options.client_id, command.text)
+            return step.responses
+        except BaseException:
+            self._drop()
+            raise
+
+    def _ensure_open(self) -> tuple[Network, AdminEngine]:
+        if self._is_closed:
+            raise LocalProtocolError("the client is closed")
+        if self._network is None or self._engine is None:
+            options = self.options
+            tls = tls_contexts(options)
+            self._engine = AdminEngine(options, jitter=random.random, authenticator=authenticator(options))
+            self._wake_at_ms = 0
+            _open.add(self)
+            self._network = Network(self._clock, options, tls)
+        return self._network, self._engine
+
+    def _begin(self) -> AdminEngine:
+        """For the beginning of a call. Within a call no broker is tried again after a refusal by either side."""
+        if self._engine is not None and self._engine.nodes.refusal is not None:
+            self._drop()
+        return self._ensure_open()[1]
+
+    def _drop(self) -> None:
+        network, self._network, self._engine = self._network, None, None
+        _open.discard(self)
+        if network is not None:
+            network.close()
+
+    def after_fork_in_child(self) -> None:
+        network, self._network, self._engine = self._network, None, None
+        if network is not None:
+            network.close_descriptors()
+
+
+_open: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for client in list(_open):
+        client.after_fork_in_child()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,117 @@
+"""Topics by plan: created if missing, compared if they exist.
+
+Assumed of brokers: Metadata tells whether a topic exists, even without permission to read its configuration; each
+broker answers from its own metadata, and learns of a new topic a little later than the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kafka_sink.commit.admin.client import Client, topic_query, topic_row
+from kafka_sink.commit.admin.configs import found_or_raise
+from kafka_sink.errors import AuthorizationError, BrokerError, ConfigError, OperationTimeout
+from kafka_sink.errors.table.brokers import TOPIC_NOT_CREATED, TOPIC_NOT_EVERYWHERE
+from kafka_sink.kafka.client.cluster import NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from kafka_sink.kafka.client.metadata import TOPIC_AUTHORIZATION_FAILED
+from kafka_sink.kafka.client.outcome import describe
+from kafka_sink.kafka.wire.apis import METADATA
+from kafka_sink.options.sink_options import TopicPlan
+
+# Errors of a topic that is being created, or whose leaders are being elected.
+UNSETTLED = (5, 9)
+LOOK_AGAIN_MS = 20
+# Refused because of the request, not because of the brokers' state.
+INVALID = frozenset({37, 38, 40, 44})
+
+
+class TopicState(NamedTuple):
+    """A topic as known to one broker. `configs` None: not returned."""
+
+    replicas: tuple[tuple[int, ...], ...]
+    in_sync: tuple[tuple[int, ...], ...]
+    leaders: tuple[int, ...]
+    configs: Mapping[str, str | None] | None
+    topic_id: bytes
+
+    @property
+    def replication_factor(self) -> int:
+        """The smallest, while replicas are being moved."""
+        return min((len(each) for each in self.replicas), default=0)
+
+
+def topic_state(client: Client, name: str, configs: Iterable[str] | None = ()) -> TopicState | None:
+    """None: there is no such topic. `configs`: the names to read; None means all."""
+    row = topic_row(METADATA, client.ask_metadata(topic_query(name)), name)
+    if row["error_code"] == UNKNOWN_TOPIC_OR_PARTITION:
+        return None
+    if row["error_code"] == TOPIC_AUTHORIZATION_FAILED:
+        raise AuthorizationError(
+            f"not authorized to describe topic {name}: the principal needs Describe on it, which Read and Write imply"
+        )
+    if row["error_code"] and row["error_code"] not in UNSETTLED:
+        raise BrokerError(f"topic {name}: {describe(row['error_code'])}", code=row["error_code"], topic=name)
+    partitions = sorted(row["partitions"], key=lambda each: int(each["partition_index"]))
+    return TopicState(
+        tuple(tuple(each["replica_nodes"]) for each in partitions),
+        tuple(tuple(each["isr_nodes"]) for each in partitions),
+        tuple(each["leader_id"] for each in partitions),
+        _topic_configs(client, name, None if configs is None else list(configs)),
+        row.get("topic_id") or NO_TOPIC_ID,
+    )
+
+
+def _topic_configs(client: Client, name: str, wanted: list[str] | None) -> Mapping[str, str | None] | None:
+    if wanted == []:
+        return {}
+    found = client.topic_configs(name, wanted)
+    if isinstance(found, BrokerError) and found.code == UNKNOWN_TOPIC_OR_PARTITION:
+        return None  # this broker does not know it yet, unlike the one before
+    return found_or_raise(found)
+
+
+def create_where_missing(client: Client, name: str, plan: TopicPlan) -> list[str] | None:
+    """None: it was created, and every broker knows it. Else how the existing topic differs from the plan."""
+    state = topic_state(client, name, [config for config, _ in plan.configs])
+    if state is not None:
+        return list(differences(state, plan))
+    try:
+        made = client.create_topic(name, plan)
+    except BrokerError as error:
+        if error.code in INVALID:
+            raise ConfigError(str(error), TOPIC_NOT_CREATED) from None
+        raise
+    wait_on_all_brokers(client, name, len(made))
+    return None
+
+
+def differences(state: TopicState, plan: TopicPlan) -> Iterator[str]:
+    if plan.partitions not in (-1, len(state.replicas)):
+        yield f"partitions={len(state.replicas)} instead of {plan.partitions}"
+    if plan.replication_factor not in (-1, state.replication_factor):
+        yield f"replicas={state.replication_factor} instead of {plan.replication_factor}"
+    for name, wanted in plan.configs:
+        found = (state.configs or {}).get(name)
+        if state.configs is not None and found != wanted:
+            yield f"{name}={'not known to the broker' if found is None else found} instead of {wanted}"
+
+
+def wait_on_all_brokers(client: Client, name: str, partitions: int) -> None:
+    """Tasks may ask any broker. An unreachable one is not waited for."""
+    deadline_ms = client.now_ms() + client.options.max_block_ms
+    while True:
+        rows = [topic_row(METADATA, body, name) for body in client.answers_of_all(METADATA, topic_query(name))]
+        if all(len(row["partitions"]) >= partitions and _is_led(row) for row in rows):
+            return
+        if client.now_ms() >= deadline_ms:
+            raise OperationTimeout(
+                f"topic {name} was created, and after max.block.ms={client.options.max_block_ms} not every broker "
+                "knows it",
+                TOPIC_NOT_EVERYWHERE,
+            )
+        client.pause(LOOK_AGAIN_MS)
+
+
+def _is_led(row: Mapping[str, Any]) -> bool:
+    return not row["error_code"] and all(each["leader_id"] != -1 for each in row["partitions"])

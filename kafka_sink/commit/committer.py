@@ -1,0 +1,600 @@
+"""The driver's state machine: one operation on one batch, from receipts to verdict. Phases and their order: phase.py.
+
+It is driven by `step`: responses in; requests out, when to call again, and finally a verdict. It does no I/O and reads
+no clock; the same code runs against Kafka, against a model of Kafka, and in tests.
+
+Each phase is a `CommitStep` that sends requests, or writes a record. When a step is finished, its phase decides what
+comes next; when the deadline has passed, the phase defines what being late means. Before DECIDING it means that nothing
+happened. Once EndTxn for the intent has been sent, a decision may exist, and every transaction of the batch is left to
+the next driver.
+
+Every operation that needs the ledger begins with C1: fence and claim (or only look), read, and if there is an open
+decision, finish it and record its outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from kafka_sink.commit import messages
+from kafka_sink.commit.commit_step import CommitStep, Progress
+from kafka_sink.commit.end_txn import AbortTransactions, CommitTransactions, partitions_of
+from kafka_sink.commit.ledger import (
+    UNKNOWN_TIME,
+    Kind,
+    LedgerRecord,
+    LedgerState,
+    TransactionOutcome,
+    batch_at_hand,
+    intent_of,
+    is_replaced,
+    line_of,
+)
+from kafka_sink.commit.ledger_codec import Unrecordable
+from kafka_sink.commit.ledger_read import LedgerRead
+from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
+from kafka_sink.commit.listing import OpenTransactions
+from kafka_sink.commit.next_step import NextStep, first_step, next_step
+from kafka_sink.commit.phase import TRANSITIONS, Phase
+from kafka_sink.commit.preflight import Preflight
+from kafka_sink.commit.receipt import UNNAMED_BATCH, summarize_receipts
+from kafka_sink.commit.session import (
+    CommitResult,
+    Conclusion,
+    DeliverySettings,
+    DriverIdentity,
+    DriverOperation,
+    DriverSession,
+    Job,
+)
+from kafka_sink.commit.sweep import Sweep, open_transactions, sweep_rule
+from kafka_sink.commit.takeover import Claim, Fence
+from kafka_sink.commit.visible import Visible
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError
+from kafka_sink.kafka.client.admin_request import AdminResponse
+
+# How often one operation continues after it was fenced although no other run has appeared. Spark runs one commit of a
+# query at a time, so once is normal. But requests of a killed process may arrive late, and a former coordinator may
+# answer "fenced" for seconds: with the waits in between, 12 tries last about seven seconds.
+LOOKS_MAX = 12
+
+
+class Committer:
+    def __init__(self, settings: DeliverySettings, session: DriverSession, job: Job, now_ms: int) -> None:
+        self.phase = Phase.START
+        self._settings = settings
+        self._session = session
+        self._job = job
+        self._key = job.key or UNNAMED_BATCH
+        assert job.key is None or session.line == line_of(session.sink_id, job.key), "a session is of one line"
+        self._receipts = job.prepared_receipts(session.run)
+        self._summary = summarize_receipts(job.receipts)
+        known = (session.sink_id, self._key, session.run, self._summary)
+        self._batch = batch_at_hand(*known, wall_ms=job.wall_ms, cluster_id=settings.cluster_id, label=session.label)
+        self._part: CommitStep | None = None
+        # Steps in parallel: the intent as a draft while its batch is checked, then the list of open transactions.
+        self._draft: LedgerWrite | None = None
+        self._listing: OpenTransactions | None = None
+        self._verdict: CommitResult | None = None
+        # What the verdict will be if nothing more goes wrong; set before discarding and sweeping.
+        self._intended = CommitResult(Conclusion.NOTHING_TO_DO)
+        self._notes: list[str] = []
+        # The ledger as this operation knows it: the session's after fencing, its own copy when it was only read.
+        self._ledger: LedgerState | None = session.ledger
+        self._claim_offset: int | None = None
+        # Transactions of records up to this offset were open before this operation's last fence, so they have ended.
+        self._ended_offset = -1
+        # This operation has decided its batch; all of its transactions are committed.
+        self._has_decided = False
+        self._has_committed = False
+        self._record: LedgerRecord | None = None
+        self._outcomes: list[TransactionOutcome | None] = []
+        # The ledger was read by an earlier operation and may be out of date.
+        self._is_remembered = True
+        self._look_count = 0
+        self._help_until_ms: int | None = None
+        self._others: tuple[LedgerRecord, ...] = ()
+        self._started_ms = now_ms
+        self._deadline_ms = now_ms + settings.patience_ms
+        if job.operation is DriverOperation.COMMIT and self._receipts:
+            self._deadline_ms = now_ms + min(one.remaining_ms for one in self._receipts) - settings.margin_ms
+
+    def step(self, now_ms: int, answers: Sequence[AdminResponse] = ()) -> Progress[CommitResult]:
+        if self.phase is Phase.START:
+            first = first_step(self._job, self._session)
+            if first is None:
+                self._judge(now_ms)
+            else:
+                self._follow(now_ms, first)
+            self._conclude(now_ms)
+        for answer in answers:
+            for part in self._parts():
+                if part.queue.is_out(answer.key):
+                    part.on_answer(now_ms, answer)
+                    break
+            self._conclude(now_ms)
+        if self._part is not None and now_ms >= self._deadline_ms:
+            part, self._part = self._part, None
+            _AT_DEADLINE[self.phase](self, now_ms, part)
+            self._conclude(now_ms)
+        if self._part is None:
+            return Progress((), None, self._verdict)
+        requests = [request for part in self._parts() for request in part.queue.take_due(now_ms)]
+        return Progress(requests, self._wake_at_ms(now_ms), None, self._part.last_trouble)
+
+    def _parts(self) -> list[CommitStep]:
+        """The step of the current phase and those that run in parallel."""
+        return [part for part in (self._part, self._draft, self._listing) if part is not None]
+
+    def _wake_at_ms(self, now_ms: int) -> int | None:
+        times = [part.queue.wake_at_ms() for part in self._parts()]
+        times.append(self._deadline_ms if self._deadline_ms > now_ms else None)
+        return min((time_ms for time_ms in times if time_ms is not None), default=None)
+
+    def _conclude(self, now_ms: int) -> None:
+        while self._part is not None and self._part.is_finished:
+            part, self._part = self._part, None
+            _ON_FINISHED[self.phase](self, now_ms, part)
+
+    def _move(self, phase: Phase) -> None:
+        if phase not in TRANSITIONS[self.phase]:
+            raise LocalProtocolError(f"a commit cannot be {phase.value} after it was {self.phase.value}")
+        self.phase = phase
+
+    def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
+        self._move(Phase.ENDED)
+        ended = replace(self._intended, conclusion=conclusion, error=error, summary=self._summary)
+        self._verdict = replace(ended, notes=tuple(self._notes), others=self._others)
+
+    def _fail(self, error: KafkaSinkError) -> None:
+        self._end(Conclusion.FAILED, error)
+
+    # ---- C1 ----
+
+    def _follow(self, now_ms: int, step: NextStep) -> None:
+        if step.note:
+            self._notes.append(step.note)
+        if step.error is not None:
+            self._intended = CommitResult(Conclusion.FAILED, step.error)
+        elif step.conclusion is not None:
+            self._intended = CommitResult(step.conclusion)
+        if step.phase in _WITHOUT_RECORD:
+            _WITHOUT_RECORD[step.phase](self, now_ms)
+        elif step.phase is Phase.FINISHING:
+            assert step.record is not None
+            self._finish(now_ms, step.record)
+        elif step.phase is Phase.RECORDING:
+            assert step.record is not None
+            self._write(now_ms, Phase.RECORDING, step.record)
+        else:
+            self._end(self._intended.conclusion, self._intended.error)
+
+    def _fence(self, now_ms: int) -> None:
+        self._move(Phase.FENCING)
+        self._session.forget_identity()
+        self._part = Fence(self._settings, self._session, now_ms)
+
+    def _judge(self, now_ms: int) -> None:
+        assert self._ledger is not None
+        known = (self._settings, self._ledger, self._batch)
+        found = next_step(self._job, self._session, *known, is_remembered=self._is_remembered)
+        if not self._has_decided or found.phase in (Phase.FENCING, Phase.FINISHING):
+            self._follow(now_ms, found)
+        elif self._has_committed and (found.conclusion is Conclusion.ALREADY_DELIVERED or self._is_over_for_a_write()):
+            self._follow(now_ms, NextStep(Phase.SWEEPING, conclusion=Conclusion.DELIVERED))
+        else:
+            self._fail_after_decision("another driver has taken over")
+
+    def _is_over_for_a_write(self) -> bool:
+        """A successor has recorded that this batch is done, or is about to: it finds the decision and sees that all is
+        committed. A stream has to stop because of it; a batch write has nothing more to do."""
+        newest = self._previous()
+        is_own = newest is not None and newest.run == self._session.run and newest.kind in (Kind.INTENT, Kind.DONE)
+        return is_own and self._key.is_label
+
+    def _fail_after_decision(self, reason: str) -> None:
+        """The ledger has the intent of this operation; whatever went wrong later, nothing may be aborted."""
+        assert self._record is not None
+        if self._has_committed:
+            self._fail(messages.not_recorded_error(self._settings.commands, self._record, reason))
+        else:
+            self._fail(messages.lost_error(self._settings.commands, self._record, self._outcomes))
+
+    def _on_fenced(self, now_ms: int, part: Fence) -> None:
+        if part.identity is None or part.failure is not None:
+            self._fail_before_decision(part)
+            return
+        self._session.identity = part.identity
+        self._session.older_fenced = self._session.older_offset
+        if self._is_first_of_its_line(part.identity):
+            self._ledger = self._session.ledger = LedgerState(self._session.sink_id)
+            self._is_remembered = False
+            self._judge(now_ms)
+            return
+        self._move(Phase.CLAIMING)
+        self._part = Claim(self._settings, self._session, self._job.wall_ms, now_ms)
+
+    def _is_first_of_its_line(self, identity: DriverIdentity) -> bool:
+        """The sink id of a write without a label is its own. Brokers give a new transactional id the epoch 0: no other
+        driver has ever had it, so there is no decision to be read, and no claim is needed to prove that."""
+        is_first = self._job.operation is DriverOperation.COMMIT and self._ledger is None
+        return is_first and not self._key.is_named and identity.producer_epoch == 0
+
+    def _on_claimed(self, now_ms: int, part: Claim) -> None:
+        if part.offset is None:
+            self._fail_before_decision(part)
+        else:
+            self._read(now_ms, part.offset)
+
+    def _read(self, now_ms: int, claim_offset: int | None = None) -> None:
+        self._move(Phase.READING)
+        self._claim_offset = claim_offset
+        self._part = LedgerRead(
+            self._settings,
+            self._session.sink_id,
+            now_ms,
+            code=self._session.code,
+            named_sink_id=self._session.named_sink_id,
+            query_suffix=self._session.query_suffix,
+            claim_offset=claim_offset,
+            is_of_name=self._job.operation is DriverOperation.RECOVER,
+        )
+
+    def _look_again(self, now_ms: int, part: LedgerWrite) -> bool:
+        """The record was refused because another driver has fenced this one: another process of this run, or another
+        run. False: the cause is different, or it has happened too often."""
+        if part.state is not WriteState.NOT_WRITTEN or not part.is_fenced or self._look_count == LOOKS_MAX:
+            return False
+        wait_ms = min(self._look_count * self._settings.retry_backoff_ms, self._settings.backoff_max_ms)
+        self._look_count += 1
+        self._read(now_ms + wait_ms)
+        return True
+
+    def _on_read(self, now_ms: int, part: LedgerRead) -> None:
+        if part.state is None:
+            self._fail_before_decision(part)
+            return
+        self._ledger, self._others = part.state, part.state.others
+        self._is_remembered = False
+        self._session.note_older(part.state)
+        if self._session.identity is not None:
+            assert self._claim_offset is not None
+            self._session.ledger = part.state
+            self._session.note_claim(part.state, self._claim_offset)
+            if part.unmarked_offset > self._ended_offset:
+                # The record may be from a driver that fenced this one before this claim was written, and still be open.
+                # If it were believed now and aborted later, the ledger would not contain what Spark was told.
+                self._ended_offset = self._claim_offset
+                self._fence(now_ms)
+                return
+        self._judge(now_ms)
+
+    def _fail_before_decision(self, part: CommitStep) -> None:
+        is_commit = self._job.operation is DriverOperation.COMMIT
+        reason = part.lateness if is_commit and part.failure is None else part.reason
+        reason = messages.complete_reason(self._settings.commands, self._session.sink_id, reason, part.entry)
+        if self._has_decided:
+            self._fail_after_decision(reason)
+        elif self._job.operation is DriverOperation.ABORT:
+            # Whether there is a decision is unknown.
+            self._notes.append(f"transactions were left to their time-out: {reason}")
+            self._end(Conclusion.LEFT_ALONE)
+        elif is_commit:
+            self._fail(messages.aborted_error(self._batch, reason, part.entry))
+        else:
+            self._fail(messages.not_started_error(self._session.sink_id, self._job.operation.value, reason))
+
+    # ---- an open decision of an earlier driver ----
+
+    def _finish(self, now_ms: int, record: LedgerRecord) -> None:
+        if record.is_of_another_cluster(self._settings.cluster_id):
+            if not self._is_of_others(record):
+                self._fail(messages.other_cluster_error(record, self._settings))
+            else:
+                self._leave_to_others(now_ms, record, "its cluster is another one")
+            return
+        self._move(Phase.FINISHING)
+        self._record = record
+        if self._is_of_others(record):
+            # Help must not keep this write waiting.
+            self._help_until_ms = self._help_until_ms or now_ms + self._settings.sweep_ms
+            self._deadline_ms = min(self._deadline_ms, self._help_until_ms)
+        self._end_transactions(now_ms, record)
+
+    def _end_transactions(self, now_ms: int, record: LedgerRecord, *, are_leaders_known: bool = False) -> None:
+        known = (self._settings, record.transactions, record.entries, now_ms, self._receipts)
+        self._part = CommitTransactions(*known, are_leaders_known=are_leaders_known)
+
+    def _on_finished(self, now_ms: int, part: CommitTransactions) -> None:
+        assert self._record is not None and self._ledger is not None
+        self._notes += part.notes
+        record, outcomes = self._record, part.outcomes
+        if self._is_of_others(record):
+            is_done = all(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
+            self._leave_to_others(now_ms, record, "" if is_done else part.reason)
+            return
+        if self._ledger.is_unmarked(record) and all(outcome is TransactionOutcome.LOST for outcome in outcomes):
+            # It was never decided: the transactions of a decision are retried until at least one of them is committed.
+            self._ledger = self._ledger.without_unmarked(record)
+            self._judge(now_ms)
+            return
+        if None in outcomes:
+            if self._job.key in (None, record.key):
+                self._fail(messages.pending_error(self._settings.commands, record, outcomes, part.reason))
+            else:
+                self._fail(messages.other_pending_error(self._settings.commands, self._batch, record, part.reason))
+            return
+        closing, self._outcomes = record.with_outcomes(part.outcomes, self._job.wall_ms), outcomes
+        if self._session.identity is not None:
+            self._write(now_ms, Phase.CLOSING, closing)
+            return
+        # This operation has fenced no one, so it must not write: the next commit finds the decision and closes it.
+        self._ledger = self._ledger.with_record(closing)
+        if closing.outcomes:
+            self._fail(messages.lost_error(self._settings.commands, closing, closing.outcomes))
+            return
+        self._intended = CommitResult(Conclusion.RECOVERED)
+        self._judge(now_ms)
+
+    def _is_of_others(self, record: LedgerRecord) -> bool:
+        return self._ledger is not None and record in self._ledger.others
+
+    def _leave_to_others(self, now_ms: int, record: LedgerRecord, trouble: str) -> None:
+        """An open decision of a write without a label, whose driver may be alive and commit it just now. Its ids belong
+        to that write alone, so to commit them twice is harmless. Only its driver, or an operator, records the end."""
+        assert self._ledger is not None
+        if trouble:
+            self._notes.append(messages.not_helped_text(self._settings.commands, record, trouble))
+        self._ledger = self._ledger.without_other(record)
+        self._judge(now_ms)
+
+    def _on_closed(self, now_ms: int, part: LedgerWrite) -> None:
+        if self._look_again(now_ms, part):
+            return
+        if part.record.outcomes:
+            self._fail(messages.lost_error(self._settings.commands, part.record, part.record.outcomes))
+        elif part.state is not WriteState.WRITTEN:
+            self._fail(messages.not_recorded_error(self._settings.commands, part.record, part.reason))
+        elif self._session.identity is None:
+            # Written, but the producer id and epoch for the next record are lost.
+            self._fence(now_ms)
+        else:
+            self._ledger = self._session.ledger
+            self._intended = CommitResult(Conclusion.RECOVERED)
+            self._judge(now_ms)
+
+    def _write(self, now_ms: int, phase: Phase, record: LedgerRecord) -> None:
+        part, self._draft = self._draft, None
+        try:
+            part = part or LedgerWrite(self._settings, self._session, record, now_ms)
+        except Unrecordable as error:
+            self._on_unrecordable(now_ms, phase, record, str(error))
+            return
+        self._move(phase)
+        self._part = part
+        part.release(now_ms)
+
+    def _on_unrecordable(self, now_ms: int, phase: Phase, record: LedgerRecord, reason: str) -> None:
+        """A closing record is smaller than its intent, so this only happens for new batches."""
+        if phase is Phase.DECIDING:
+            self._abandon(now_ms, reason)
+        elif self.phase in (Phase.COMMITTING, Phase.FINISHING):
+            self._fail(messages.not_recorded_error(self._settings.commands, record, reason))
+        else:
+            self._fail(messages.aborted_error(self._batch, reason))
+
+    # ---- C2 ----
+
+    def _check(self, now_ms: int) -> None:
+        self._move(Phase.CHECKING)
+        self._part = Preflight(self._settings, self._session, self._receipts, now_ms)
+        previous = self._previous()
+        is_run_known = previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME
+        # When its transactions began matters to other runs, and a write without a label has none.
+        if is_run_known or not self._key.is_named:
+            # The intent does not depend on the result of the check: it is appended in the meantime, without EndTxn. If
+            # it cannot be recorded, the decision says so.
+            with suppress(Unrecordable):
+                record = intent_of(self._batch, self._receipts, previous)
+                self._draft = LedgerWrite(self._settings, self._session, record, now_ms, is_draft=True)
+
+    def _previous(self) -> LedgerRecord | None:
+        return None if self._ledger is None else self._ledger.find(self._key)
+
+    def _on_checked(self, now_ms: int, part: Preflight) -> None:
+        if part.failure is not None:
+            self._abandon(now_ms, part.failure)
+            return
+        self._notes += part.notes
+        found = part.check()
+        if found.problem is not None:
+            self._abandon(now_ms, found.problem)
+            return
+        self._deadline_ms = min(self._deadline_ms, self._started_ms + found.time_left_ms - self._settings.margin_ms)
+        draft = self._draft
+        self._record = (
+            draft.record if draft else intent_of(self._batch, self._receipts, self._previous(), found.since_ms)
+        )
+        self._write(now_ms, Phase.DECIDING, self._record)
+
+    def _abandon(self, now_ms: int, reason: str) -> None:
+        """No decision was made and none will be."""
+        if self._draft is not None:
+            # The appended record stays in an open transaction until the next fence or its time-out aborts it.
+            self._draft.give_up()
+            self._draft = None
+        self._intended = CommitResult(Conclusion.FAILED, messages.aborted_error(self._batch, reason))
+        self._discard(now_ms)
+
+    # ---- C3 ----
+
+    def _on_decided(self, now_ms: int, part: LedgerWrite) -> None:
+        if self._look_again(now_ms, part):
+            return
+        if part.state is WriteState.WRITTEN:
+            self._ledger = self._session.ledger
+            self._commit(now_ms)
+        elif part.state is not WriteState.NOT_WRITTEN:
+            self._fail(messages.in_doubt_error(self._settings.commands, part.record, part.reason))
+        else:
+            often = "its epoch was refused again and again, although no other run has claimed the ledger"
+            reason = f"{often} ({part.reason})" if part.is_fenced else part.reason
+            self._fail(messages.aborted_error(self._batch, reason))
+
+    # ---- C4 ----
+
+    def _commit(self, now_ms: int) -> None:
+        assert self._record is not None
+        self._move(Phase.COMMITTING)
+        self._has_decided = True
+        # C2 has just looked at them.
+        self._end_transactions(now_ms, self._record, are_leaders_known=True)
+        self._listing = open_transactions(self._settings, now_ms)
+
+    def _on_committed(self, now_ms: int, part: CommitTransactions) -> None:
+        assert self._record is not None
+        self._notes += part.notes
+        record = self._record
+        has_lost = any(outcome in (TransactionOutcome.LOST, TransactionOutcome.UNRESOLVED) for outcome in part.outcomes)
+        if None in part.outcomes:
+            self._fail(messages.pending_error(self._settings.commands, record, part.outcomes, part.reason))
+        else:
+            self._outcomes = part.outcomes
+            self._has_committed = not has_lost
+            self._record_outcome(now_ms, record)
+
+    def _record_outcome(self, now_ms: int, record: LedgerRecord) -> None:
+        closing = record.with_outcomes(self._outcomes, self._job.wall_ms)
+        if self._session.identity is not None:
+            self._write(now_ms, Phase.RECORDING, closing)
+        else:
+            self._fail_after_decision("the driver's epoch is unknown since the decision was written")
+
+    # ---- C5 ----
+
+    def _on_recorded(self, now_ms: int, part: LedgerWrite) -> None:
+        is_choice = self._job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY)
+        if self._look_again(now_ms, part):
+            return
+        if part.record.outcomes:
+            self._fail(messages.lost_error(self._settings.commands, part.record, part.record.outcomes))
+        elif part.state is not WriteState.WRITTEN:
+            make_error = messages.choice_not_recorded_error if is_choice else messages.not_recorded_error
+            self._fail(make_error(self._settings.commands, part.record, part.reason))
+        elif is_choice:
+            self._end(Conclusion.RESOLVED)
+        else:
+            self._on_delivered(now_ms)
+
+    # ---- visibility to readers ----
+
+    def _on_delivered(self, now_ms: int) -> None:
+        self._intended = CommitResult(Conclusion.DELIVERED)
+        if not self._settings.visible_ms:
+            self._sweep(now_ms)
+            return
+        self._move(Phase.VERIFYING)
+        self._deadline_ms = now_ms + self._settings.visible_ms
+        self._part = Visible(self._settings, self._summary.written, now_ms)
+
+    def _on_verified(self, now_ms: int, part: Visible) -> None:
+        if part.note:
+            self._notes.append(part.note)
+        self._sweep(now_ms)
+
+    # ---- transactions without a decision ----
+
+    def _discard(self, now_ms: int) -> None:
+        self._move(Phase.DISCARDING)
+        self._deadline_ms = now_ms + self._settings.patience_ms
+        # After the batch of a stream counts as delivered, tasks of the next one may use the same transactional ids.
+        waits = self._intended.conclusion is Conclusion.ALREADY_DELIVERED and isinstance(self._key.batch_id, int)
+        written = partitions_of(self._receipts)
+        self._part = AbortTransactions(self._settings, written, now_ms, waits_for_leaders=waits)
+
+    def _on_discarded(self, now_ms: int, part: AbortTransactions) -> None:
+        self._notes += part.notes
+        if part.leaderless:
+            error = messages.not_discarded_error(self._batch, min(part.leaderless.values()))
+            self._intended = CommitResult(Conclusion.FAILED, error)
+        may_be_decided = False
+        if self._job.operation is DriverOperation.ABORT and self._ledger is not None:
+            is_forgotten = not self._key.is_named  # once compaction has removed what closed it
+            may_be_decided = is_forgotten or is_replaced(self._ledger, self._key, self._session.run)
+        if may_be_decided and len(part.aborted) < len(self._receipts):
+            # One that was not aborted just now may have been committed: by a successor, or long ago.
+            self._intended = CommitResult(Conclusion.LEFT_ALONE)
+        self._sweep(now_ms)
+
+    def _sweep(self, now_ms: int) -> None:
+        self._move(Phase.SWEEPING)
+        late_ms = self._settings.late_tasks_ms if self._job.has_late_tasks else 0
+        self._deadline_ms = now_ms + self._settings.sweep_ms + 2 * late_ms
+        listing = self._listing or open_transactions(self._settings, now_ms)
+        # A list that was requested while these were being committed may have them.
+        ended = self._record.transactions if self._listing is not None and self._record is not None else ()
+        committed_ids, self._listing = {ending.transactional_id for ending in ended}, None
+        rule = sweep_rule(self._session, self._previous(), self._job)
+        self._part = Sweep(self._settings, rule, listing, now_ms, committed_ids=committed_ids, late_ms=late_ms)
+
+    def _on_swept(self, now_ms: int, part: Sweep) -> None:
+        self._notes += part.notes
+        self._intended = replace(self._intended, swept=part.swept, is_swept=part.is_complete)
+        self._end(self._intended.conclusion, self._intended.error)
+
+    # ---- the deadline ----
+
+    def _late_before_decision(self, now_ms: int, part: CommitStep) -> None:
+        if self.phase is Phase.CHECKING:
+            self._abandon(now_ms, part.lateness)
+        else:
+            self._fail_before_decision(part)
+
+    def _late_write(self, now_ms: int, part: LedgerWrite) -> None:
+        part.give_up()
+        _ON_FINISHED[self.phase](self, now_ms, part)
+
+    def _late_commit(self, now_ms: int, part: CommitTransactions) -> None:
+        part.stop_retrying(now_ms)
+        self._part = part
+
+    def _late_courtesy(self, now_ms: int, part: CommitStep) -> None:
+        self._notes.append(f"{self.phase.value} took too long and was left: {part.last_trouble or 'no answer'}")
+        _ON_FINISHED[self.phase](self, now_ms, part)
+
+
+_WITHOUT_RECORD: Mapping[Phase, Callable[[Committer, int], None]] = {
+    Phase.FENCING: Committer._fence,
+    Phase.READING: Committer._read,
+    Phase.CHECKING: Committer._check,
+    Phase.DISCARDING: Committer._discard,
+    Phase.SWEEPING: Committer._sweep,
+}
+
+_Handler = Callable[[Committer, int, Any], None]
+
+_ON_FINISHED: Mapping[Phase, _Handler] = {
+    Phase.FENCING: Committer._on_fenced,
+    Phase.CLAIMING: Committer._on_claimed,
+    Phase.READING: Committer._on_read,
+    Phase.FINISHING: Committer._on_finished,
+    Phase.CLOSING: Committer._on_closed,
+    Phase.CHECKING: Committer._on_checked,
+    Phase.DECIDING: Committer._on_decided,
+    Phase.COMMITTING: Committer._on_committed,
+    Phase.RECORDING: Committer._on_recorded,
+    Phase.DISCARDING: Committer._on_discarded,
+    Phase.VERIFYING: Committer._on_verified,
+    Phase.SWEEPING: Committer._on_swept,
+}
+
+_AT_DEADLINE: Mapping[Phase, _Handler] = {
+    **dict.fromkeys((Phase.FENCING, Phase.CLAIMING, Phase.READING, Phase.CHECKING), Committer._late_before_decision),
+    **dict.fromkeys((Phase.CLOSING, Phase.DECIDING, Phase.RECORDING), Committer._late_write),
+    **dict.fromkeys((Phase.FINISHING, Phase.COMMITTING), Committer._late_commit),
+    **dict.fromkeys((Phase.DISCARDING, Phase.SWEEPING), Committer._late_courtesy),
+    Phase.VERIFYING: Committer._on_verified,
+}

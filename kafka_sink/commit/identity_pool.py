@@ -1,0 +1,114 @@
+"""The transactional ids of one worker process, reused from batch to batch.
+
+A coordinator keeps every id for transactional.id.expiration.ms (a week), so an id per attempt would cost broker memory
+for every task that ever ran. A process keeps its ids instead: one that an attempt of batch N gives back is free for an
+attempt of a later batch of the same sink, query and run. Why this is safe, step by step:
+
+  1. A prepares batch N under the id, sends its receipt and gives the id back. Only this process sends InitProducerId
+     for it, and each one that it sent has been answered: none is in flight.
+  2. The driver decides batch N and sends EndTxn(commit). Until each one is answered, its commit() does not return.
+  3. Spark starts a task of batch N + 1 only after commit() has returned. That task may take the id: its
+     InitProducerId meets a transaction that has ended, or one that is part of no decision.
+  4. InitProducerId raised the epoch. A request of A, or of the driver for A, that arrives only now carries the old
+     epoch and is refused.
+
+An attempt that failed, was killed, or missed an answer does not give its id back: its InitProducerId may still be in
+flight, arrive in step 2 of a later batch, and abort a transaction that is decided. Such an id is never used again and
+expires.
+
+A worker process that Spark has given up but that still lives does no harm: only it uses its ids, since each contains an
+attempt that ran in it. An attempt that lost against a speculative one may give its id back, too: its transaction is
+part of no decision, and the next InitProducerId aborts it.
+
+This relies on Spark: within a run, batches are sequential, and an error of commit() ends the run. Inside foreachBatch
+user code can swallow that error, and the next batch would then abort in step 3 a transaction that is decided but not
+committed yet. There the coordinator is asked before an id is reused: `is_over` says whether its answer allows it.
+
+A process runs one task at a time; nothing here is locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kafka_sink.commit.identity import TaskIdentity
+from kafka_sink.commit.receipt import BatchKey, PreparedTransaction
+
+# Ids dropped beyond these limits expire at the brokers. Sinks that write in one application:
+SINKS_MAX = 64
+# Tasks of one batch that run in one process, one after the other.
+IDENTITIES_PER_SINK_MAX = 1_000
+# States in which the outcome is certain and InitProducerId cannot change it.
+OVER = ("PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+
+
+class Used(NamedTuple):
+    """An id and its last transaction; None: the last attempt wrote nothing."""
+
+    identity: TaskIdentity
+    transaction: PreparedTransaction | None
+
+
+@dataclass(slots=True)
+class _SinkIdentities:
+    """The ids of one sink in one run of one query."""
+
+    run: str
+    query_id: str
+    # The newest batch seen.
+    batch_id: int
+    free: dict[TaskIdentity, PreparedTransaction | None] = field(default_factory=dict)
+    # Given back by attempts of that newest batch.
+    waiting: dict[TaskIdentity, PreparedTransaction | None] = field(default_factory=dict)
+
+    def is_of(self, run: str, query_id: str) -> bool:
+        return (self.run, self.query_id) == (run, query_id)
+
+    def advance_to(self, batch_id: int) -> None:
+        if batch_id > self.batch_id:
+            self.batch_id = batch_id
+            self.free |= self.waiting
+            self.waiting = {}
+
+
+class IdentityPool:
+    def __init__(self) -> None:
+        self._by_sink: dict[str, _SinkIdentities] = {}  # by sink id, least recently used first
+
+    def take_used(self, sink_id: str, run: str, key: BatchKey) -> Used | None:
+        """None: no id is free for this batch."""
+        if not isinstance(key.batch_id, int):
+            return None
+        known = self._by_sink.pop(sink_id, None)
+        if known is None or not known.is_of(run, key.query_id):
+            known = _SinkIdentities(run, key.query_id, key.batch_id)
+        self._by_sink[sink_id] = known
+        while len(self._by_sink) > SINKS_MAX:
+            del self._by_sink[next(iter(self._by_sink))]
+        known.advance_to(key.batch_id)
+        # Spark has given up a task of an older batch; the free ids may have been used since.
+        if key.batch_id < known.batch_id or not known.free:
+            return None
+        return Used(*known.free.popitem())
+
+    def give_back(self, identity: TaskIdentity, key: BatchKey, transaction: PreparedTransaction | None = None) -> None:
+        """Only for an attempt that is about to return its receipt and got an answer to each InitProducerId."""
+        known = self._by_sink.get(identity.sink_id)
+        if known is None or not isinstance(key.batch_id, int) or not known.is_of(identity.run, key.query_id):
+            return
+        known.advance_to(key.batch_id)
+        if len(known.free) + len(known.waiting) < IDENTITIES_PER_SINK_MAX:
+            chosen = known.waiting if key.batch_id == known.batch_id else known.free
+            chosen[identity] = transaction
+
+
+def is_over(transaction: PreparedTransaction, description: Mapping[str, Any]) -> bool:
+    """`description` is the row of DescribeTransactions for its id. No other transaction was begun under it, so the same
+    or a later epoch is about this transaction; an earlier one comes from a coordinator that was replaced."""
+    is_its_own = (
+        description["producer_id"] == transaction.producer_id
+        and description["producer_epoch"] >= transaction.producer_epoch
+    )
+    return description["error_code"] == 0 and description["transaction_state"] in OVER and is_its_own

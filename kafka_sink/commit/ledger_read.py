@@ -1,0 +1,443 @@
+"""C1, second half: read the ledger.
+
+A driver that has fenced the others and written its claim (takeover.py) reads up to the claim: others can add nothing
+after that. Without a claim, at planning, the end is the leader's high watermark, and nothing proves that the broker is
+still the leader: a record that is found was written, one that is not found may have been. The next commit reads again.
+
+Reading starts at offset 0 without requesting the start of the log, because compaction does not move it. If records were
+deleted in another way (DeleteRecords), the broker answers that the offset is out of range; only then is the start
+requested. Without a claim the end is requested together with the first records.
+
+Records are fetched with read_uncommitted and judged here by the control records that follow them. A read_committed
+reader would stop at the last stable offset, which the open transaction of any other sink in the same ledger holds back;
+a decision of this sink after it would be missed. A record whose marker is not there yet counts as not written. A reader
+that only looks (listing.py) waits briefly for the marker: a coordinator answers a commit before it has written the
+markers, so right after a decision there may be none.
+
+A record without a marker below the last stable offset has ended. The cleaner keeps an abort marker as long as the
+records of the transaction, so the record was committed: but only if the marker was looked for wherever it can be. The
+answer that tells the offset may end long before it (a segment ends, or the answer is full), and the marker may lie even
+above it, as other transactions are open. So the end of the log is requested after the last stable offset was told, and
+the record is believed when everything up to that end has been read.
+
+A fence ends every transaction of earlier drivers. If a record written before the fence still has no marker below the
+claim that follows, the marker was lost with its only replica (KAFKA-20734), and whether the record was committed is
+unknown. An intent is then treated as decided, because the opposite could duplicate its rows. How a decision ended
+(done, stuck) is true whether or not its record was committed. An operator's choice is not assumed: it must be made
+again. `Committer` makes sure that there was such a fence (an open record could still be aborted, and the ledger would
+not contain what was believed), and checks the outcome of the intent's transactions.
+
+A null value (set_aside.py) deletes the earlier records of its key, as compaction does.
+
+A record under a ledger key that was written without a transaction is not of a sink: another program wrote it, or a tool
+that copies topics. As the newest of its key it is an unreadable record, and not one to be skipped: it hides the
+decision below, and compaction removes that. Only claims are written so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from kafka_sink.commit.commit_step import CommitStep
+from kafka_sink.commit.identity import Line, belongs_to
+from kafka_sink.commit.ledger import (
+    Kind,
+    LedgerRecord,
+    LedgerState,
+    claim_key,
+    decode_key,
+    is_nameless,
+    is_of_stream,
+    line_of_key,
+)
+from kafka_sink.commit.ledger_codec import (
+    VALUE_BYTES_MAX,
+    UnreadableRecord,
+    beginning_of_plain,
+    decode_claim,
+    decode_newest,
+    plain_problem,
+)
+from kafka_sink.commit.log_scan import (
+    EARLIEST,
+    FETCH_WAIT_MS,
+    LATEST,
+    RawBatch,
+    ask_fetch,
+    ask_offset,
+    raw_batches,
+    read_fetch_answer,
+    read_offset_answer,
+)
+from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
+from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.errors.table.commits import LEDGER_UNREADABLE
+from kafka_sink.kafka.client.admin_request import RequestKey
+from kafka_sink.kafka.wire.apis import FETCH, LIST_OFFSETS, Api
+
+LOG_START, LOG_STOP = RequestKey("ledger start"), RequestKey("ledger stop")
+READ = RequestKey("read ledger")
+# Ledger keys of one sink: one for its stream and one per labelled batch write.
+KEYS_MAX = 100_000
+
+
+class Found(NamedTuple):
+    """The newest record of a ledger key. `is_plain`: it was written without a transaction."""
+
+    offset: int
+    value: bytes
+    is_plain: bool = False
+
+
+# By ledger key: the newest record; offsets and values of all that have no marker.
+Newest = Mapping[str, Found]
+Unmarked = Mapping[str, list[tuple[int, bytes]]]
+# Represents a null value; no record begins with this byte.
+ERASED = b"\0"
+# A live coordinator writes its markers within milliseconds; the open transaction of a driver that died has none.
+MARKER_QUESTIONS, MARKER_WAIT_MS = 5, 100
+
+
+class LedgerRead(CommitStep):
+    """`claim_offset`: read up to there, whatever the leader's high watermark is; None: up to the high watermark.
+
+    `code`: of the line that is read; None: all lines of the sink. `named_sink_id`: the sink id without the query, under
+    which an earlier release kept this stream. `query_suffix`: what a sink id of this query ends with, whatever its name
+    is. `is_of_name`: every sink under the name `sink_id`, including those of its queries; of each the same line.
+    """
+
+    # Without a claim: wait for the markers of records that are already there.
+    awaits_markers = False
+
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        sink_id: str,
+        now_ms: int,
+        *,
+        code: str | None = None,
+        named_sink_id: str = "",
+        query_suffix: str = "",
+        claim_offset: int | None = None,
+        is_of_name: bool = False,
+    ) -> None:
+        super().__init__(settings)
+        self.state: LedgerState | None = None
+        # Offset of the last record that is believed although it has no marker; -1: none.
+        self.unmarked_offset = -1
+        self._sink_id = sink_id
+        self._code = code
+        self._named_sink_id = named_sink_id
+        self._query_suffix = query_suffix
+        self._elsewhere: frozenset[str] = frozenset()
+        self._claim_key = claim_key(Line(sink_id, code or "")).encode()
+        # Of all lines of the sink. A release in which a claim was about all of them wrote to the first of these keys.
+        self._older_claim_key = claim_key(Line(sink_id)).encode()
+        self._older_claim = -1
+        self._claim_offset = claim_offset
+        self._is_of_name = is_of_name
+        # A look at open decisions, which fences nobody.
+        self._is_planning = is_of_name and code is not None
+        self._questions_left = MARKER_QUESTIONS if self.awaits_markers and claim_offset is None else 0
+        self._begin(now_ms, 0)
+
+    def _begin(self, now_ms: int, next_offset: int | None) -> None:
+        """`next_offset` None: at the start of the log, which is requested first."""
+        self._next_offset = next_offset
+        # As told by the newest answer, with the high watermark.
+        self._last_stable_offset = self._high_watermark = -1
+        # All markers of transactions that have ended below the first one are looked for; for the second one, they were.
+        self._sought_offset = self._ended_offset = -1
+        self._stop_offset = None if self._claim_offset is None else self._claim_offset + 1
+        # By producer id and epoch: records that wait for their marker. By ledger key: the newest.
+        self._waiting: dict[tuple[int, int], list[tuple[int, str, bytes]]] = {}
+        self._newest: dict[str, Found] = {}
+        # Later records without a marker, if this read has no claim.
+        self._unbelieved: dict[str, list[tuple[int, bytes]]] = {}
+        self._key_counts = Counter[str]()
+        self._claims: dict[str, int] = {}
+        ledger = self.settings.ledger
+        if self._stop_offset is None:
+            ask_offset(self.queue, now_ms, LOG_STOP, ledger, LATEST)
+        if next_offset is None:
+            ask_offset(self.queue, now_ms, LOG_START, ledger, EARLIEST)
+        else:
+            # Without a claim the ledger may be empty, and the broker would wait in vain for records.
+            wait_ms = 0 if self._stop_offset is None else FETCH_WAIT_MS
+            ask_fetch(self.queue, now_ms, READ, ledger, next_offset, wait_ms)
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        if key == READ:
+            self._on_fetched(now_ms, body)
+            return
+        error_code, offset = read_offset_answer(body)
+        if not self.is_done(now_ms, key, LIST_OFFSETS, error_code):
+            return
+        self.queue.drop(key)
+        if key == LOG_START:
+            self._next_offset = offset
+        else:
+            # Never less than was told before: this answer may be from an outdated leader.
+            self._stop_offset = max(offset, self._sought_offset, self._high_watermark)
+        self._read_on(now_ms)
+
+    def _on_fetched(self, now_ms: int, body: Mapping[str, Any]) -> None:
+        answer = read_fetch_answer(body)
+        if meaning(FETCH, answer.error_code) is Meaning.OUT_OF_RANGE:
+            # Records at the start were deleted, before or during this read.
+            self.queue.drop_all()
+            self._begin(now_ms, None)
+            return
+        if not self.is_done(now_ms, READ, FETCH, answer.error_code):
+            return
+        assert self._next_offset is not None
+        before = self._next_offset
+        for batch in raw_batches(answer.records):
+            self._take(batch)
+        if self._stop_offset is not None and self._next_offset == before < self._stop_offset:
+            if answer.records:
+                raise RemoteProtocolError(self._about_ledger(f"no whole batch at offset {before}"), LEDGER_UNREADABLE)
+            # There are more records: a broker that returns none is no longer the leader.
+            self.queue.repeat(now_ms, READ, find_again=True)
+            return
+        self.queue.drop(READ)
+        self._last_stable_offset, self._high_watermark = answer.last_stable_offset, answer.high_watermark
+        self._read_on(now_ms)
+
+    def _take(self, raw: RawBatch) -> None:
+        assert self._next_offset is not None
+        if raw.next_offset <= self._next_offset:
+            return
+        self._next_offset = raw.next_offset
+        if raw.is_control:
+            marker = raw.decode()
+            if marker.is_commit_marker or marker.is_abort_marker:
+                ended = self._waiting.pop(self._transaction_ended_by(raw), [])
+                for offset, ledger_key, value in ended if marker.is_commit_marker else []:
+                    self._keep(ledger_key, Found(offset, value))
+        elif raw.is_transactional:
+            decoded = raw.decode()
+            for offset, record in zip(decoded.offsets, decoded.records, strict=True):
+                ledger_key = decode_key(record.key)
+                if self._is_own(ledger_key) or self._is_elsewhere(ledger_key):
+                    # One byte over the limit is enough for it to be rejected if it is the newest.
+                    value = ERASED if record.value is None else record.value[: VALUE_BYTES_MAX + 1]
+                    transaction = (raw.producer_id, raw.producer_epoch)
+                    self._waiting.setdefault(transaction, []).append((offset, ledger_key, value))
+        else:
+            decoded = raw.decode()
+            for offset, record in zip(decoded.offsets, decoded.records, strict=True):
+                if record.value is not None and (record.key or b"").startswith(self._older_claim_key):
+                    self._take_claim(offset, record.key or b"", record.value)
+                elif self._is_own(ledger_key := decode_key(record.key)) or self._is_elsewhere(ledger_key):
+                    self._keep(ledger_key, Found(offset, beginning_of_plain(record.value), is_plain=True))
+
+    def _transaction_ended_by(self, marker: RawBatch) -> tuple[int, int]:
+        """A marker has the epoch of its transaction, or the next one (a fence, a time-out, version 2 always). It does
+        not end an older transaction of the same producer id whose own marker was lost."""
+        same, before = ((marker.producer_id, marker.producer_epoch - lead) for lead in (0, 1))
+        return same if same in self._waiting else before
+
+    def _take_claim(self, offset: int, key: bytes, value: bytes) -> None:
+        # An unreadable claim gives no run; it never stops a driver.
+        with suppress(RemoteProtocolError):
+            run, code = decode_claim(value)
+            if self._code and code is None and key == self._older_claim_key:
+                self._older_claim = offset
+            if self._is_own_claim(key, code):
+                self._claims.setdefault(run, offset)
+
+    def _is_own_claim(self, key: bytes, code: str | None) -> bool:
+        """What the driver of a labelled write claims under the key of its sink is said to drivers of the release
+        before, and is not about this line."""
+        if self._code is None:
+            return key == self._older_claim_key or key.startswith(self._older_claim_key + b"/")
+        return key == self._claim_key and code in (None, self._code)
+
+    def _is_own(self, ledger_key: str) -> bool:
+        sink_id = ledger_key.partition("/")[0]
+        if not self._sink_id or (self._is_planning and is_nameless(ledger_key)):
+            return self._is_planning and is_nameless(ledger_key)
+        if self._is_of_name:
+            return belongs_to(sink_id, self._sink_id)
+        return sink_id == self._sink_id or (ledger_key != "" and ledger_key == self._named_sink_id)
+
+    def _is_of_line(self, ledger_key: str) -> bool:
+        """The other keys of the sink are only counted: what they say may be about a driver that is alive."""
+        if self._code is None:
+            return True
+        if self._is_planning and is_nameless(ledger_key):
+            return False
+        sink_id, code = line_of_key(ledger_key)
+        return self._code == code and (not code or sink_id == self._sink_id)
+
+    def _is_elsewhere(self, ledger_key: str) -> bool:
+        """Of this query, under another name."""
+        suffix = self._query_suffix
+        return suffix != "" and ledger_key.endswith(suffix) and "/" not in ledger_key and not self._is_own(ledger_key)
+
+    def _keep(self, ledger_key: str, found: Found) -> None:
+        if ledger_key not in self._newest:
+            sink_id = ledger_key.partition("/")[0]
+            self._key_counts[sink_id] += 1
+            if self._key_counts[sink_id] > KEYS_MAX:
+                text = self._about_ledger(f"more than {KEYS_MAX} keys of {sink_id}")
+                raise RemoteProtocolError(text, LEDGER_UNREADABLE)
+        known = self._newest.get(ledger_key)
+        if known is None or found.offset >= known.offset:
+            self._newest[ledger_key] = found
+
+    def _read_on(self, now_ms: int) -> None:
+        if self._next_offset is None or self._stop_offset is None or self.queue.has(READ):
+            return
+        ledger = self.settings.ledger
+        if self._next_offset < self._stop_offset:
+            ask_fetch(self.queue, now_ms, READ, ledger, self._next_offset)
+            return
+        self._ended_offset = max(self._ended_offset, self._sought_offset)
+        if self._may_have_unread_marker():
+            self._sought_offset = self._last_stable_offset
+            self._stop_offset = None
+            ask_offset(self.queue, now_ms, LOG_STOP, ledger, LATEST)
+        elif self._questions_left and self._is_marker_missing():
+            self._questions_left -= 1
+            ask_fetch(self.queue, now_ms, READ, ledger, self._next_offset, MARKER_WAIT_MS)
+        else:
+            self._conclude()
+
+    def _may_have_unread_marker(self) -> bool:
+        """A transaction has ended, and its marker may be above what has been read."""
+        return any(self._ended_offset <= offset < self._last_stable_offset for offset in self._offsets_waiting())
+
+    def _offsets_waiting(self) -> Iterator[int]:
+        return (offset for waiting in self._waiting.values() for offset, _, _ in waiting)
+
+    def _is_marker_missing(self) -> bool:
+        return any(offset >= self._last_stable_offset for offset in self._offsets_waiting())
+
+    def _conclude(self) -> None:
+        unmarked: dict[str, list[tuple[int, bytes]]] = {}
+        for waiting in self._waiting.values():
+            for offset, ledger_key, value in waiting:
+                known = self._newest.get(ledger_key)
+                if offset < self._ended_offset:
+                    self._keep(ledger_key, Found(offset, value))
+                elif known is None or offset > known.offset:
+                    later = unmarked if self._claim_offset is not None else self._unbelieved
+                    later.setdefault(ledger_key, []).append((offset, value))
+        self._closed = frozenset(key for key, one in self._newest.items() if one.value == ERASED and is_nameless(key))
+        found = {key: one for key, one in self._newest.items() if one.value != ERASED}
+        # Those of the query under another name only have to be known, in whichever state they are.
+        self._elsewhere = frozenset(key for key in (*found, *unmarked, *self._unbelieved) if self._is_elsewhere(key))
+        for key in self._elsewhere:
+            found.pop(key, None)
+            unmarked.pop(key, None)
+            self._unbelieved.pop(key, None)
+        self._on_newest(found, unmarked)
+
+    def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
+        """Only the newest record of a key is decoded: earlier ones, perhaps of an older release, do not matter."""
+        others = tuple(self._open_elsewhere(found)) if self._is_planning else ()
+        key_count = sum(key.partition("/")[0] == self._sink_id for key in found)
+        found = {key: newest for key, newest in found.items() if self._is_of_line(key)}
+        unmarked = {key: listed for key, listed in unmarked.items() if self._is_of_line(key)}
+        ended = self._ended_keys() if self._is_of_name else ()
+        newest = {key: self._decode(key, one) for key, one in found.items() if key not in ended}
+        settled = dict(newest)
+        doubtful = set()
+        for key, found_unmarked in unmarked.items():
+            for offset, record in self._decode_believed(key, found_unmarked):
+                if key not in doubtful:
+                    newest[key] = record
+                self.unmarked_offset = max(self.unmarked_offset, offset)
+                if record.kind is not Kind.INTENT:
+                    settled[key] = record
+                    break
+                doubtful.add(key)
+        older_key = self._older_key(newest)
+        if older_key is None:
+            newest.pop(self._named_sink_id, None)
+        older_sink_id, older_offset = self._older_driver(older_key)
+        self.state = LedgerState(
+            self._sink_id,
+            newest,
+            claims=self._claims,
+            older_key=older_key,
+            older_sink_id=older_sink_id,
+            older_offset=older_offset,
+            key_count=key_count,
+            closed=self._closed,
+            others=others,
+            unmarked=frozenset(doubtful & newest.keys()),
+            settled=settled,
+            elsewhere=tuple(sorted(key.removesuffix(self._query_suffix) for key in self._elsewhere)),
+        )
+
+    def _open_elsewhere(self, found: Newest) -> Iterator[LedgerRecord]:
+        """Open decisions of batch writes without a label. One that cannot be read stops no other write."""
+        ended = self._ended_keys()
+        for key, one in sorted(found.items()):
+            if is_nameless(key) and key not in ended:
+                with suppress(RemoteProtocolError):
+                    record = self._decode(key, one)
+                    if record.kind is Kind.INTENT:
+                        yield record
+
+    def _ended_keys(self) -> Collection[str]:
+        """For a look at open decisions that fences nobody. A done record without a marker may still be aborted, but it
+        was written when all transactions of its decision had been committed: nothing is left to be finished. They must
+        not be looked at again, as their markers may have been lost (KAFKA-20734). The next commit reads with a claim.
+        """
+        ended = []
+        for key, unbelieved in self._unbelieved.items():
+            # One that cannot be read says nothing: it may never be committed, and the commit will tell.
+            if is_nameless(key) and any(value == ERASED for _, value in unbelieved):
+                ended.append(key)
+                continue
+            with suppress(RemoteProtocolError):
+                if any(record.kind is Kind.DONE for _, record in self._decode_believed(key, unbelieved)):
+                    ended.append(key)
+        return ended
+
+    def _older_key(self, newest: Mapping[str, LedgerRecord]) -> str | None:
+        """The previous release's key of this stream, as long as there is no newer record of the stream."""
+        older = newest.get(self._named_sink_id)
+        is_known = older is not None and self._sink_id not in newest and is_of_stream(older, self._sink_id)
+        return self._named_sink_id if is_known else None
+
+    def _older_driver(self, older_key: str | None) -> tuple[str, int]:
+        """The sink id whose driver of an earlier release could decide here, and how late there was a sign of it."""
+        if older_key is not None:
+            return self._named_sink_id, 0
+        return (self._sink_id, self._older_claim) if self._older_claim >= 0 else ("", -1)
+
+    def _decode_believed(self, key: str, unmarked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, LedgerRecord]]:
+        """Newest first."""
+        for offset, value in sorted(unmarked, reverse=True):
+            record = None if value == ERASED else self._decode(key, Found(offset, value))
+            if record is not None and record.kind is not Kind.REPLAY and not record.is_accepted:
+                yield offset, record
+
+    def _decode(self, key: str, found: Found) -> LedgerRecord:
+        try:
+            return decode_found(key, found, self.settings.cluster_id)
+        except RemoteProtocolError as error:
+            text = self._about_ledger(f"{error} (offset {found.offset})")
+            raise RemoteProtocolError(text, LEDGER_UNREADABLE) from None
+
+    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
+        return self._about_ledger(describe_answer(api.name, error_code))
+
+    def _about_ledger(self, text: str) -> str:
+        return f"{self.settings.ledger_title}: {text}"
+
+
+def decode_found(key: str, found: Found, cluster_id: str) -> LedgerRecord:
+    """Raises `RemoteProtocolError` if it cannot be read. `cluster_id`: of the brokers that it was read from."""
+    if found.is_plain:
+        raise UnreadableRecord(plain_problem(found.value, cluster_id))
+    return decode_newest(key, found.value)

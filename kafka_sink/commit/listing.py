@@ -1,0 +1,208 @@
+"""Read-only views for an operator: what the ledger holds, which transactions are open, and what they hold back.
+
+Nothing here fences, ends or writes anything, so it is safe while queries run; the result may be out of date by the time
+it is shown. A record whose marker is not there yet counts as not written, as everywhere in reading the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka_sink.commit.commit_step import CommitStep, StepChain
+from kafka_sink.commit.identity import belongs_to, parse_task_identity
+from kafka_sink.commit.ledger import Kind, LedgerRecord
+from kafka_sink.commit.ledger_codec import origin_of
+from kafka_sink.commit.ledger_read import Found, LedgerRead, Newest, Unmarked, decode_found
+from kafka_sink.commit.log_scan import (
+    LATEST,
+    LIST_OFFSETS_FIRST_ISOLATED,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    offsets_body,
+)
+from kafka_sink.commit.open_parts import producers_body
+from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
+from kafka_sink.commit.preflight import DescribeTransactions, TransactionDescription
+from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.frozen import frozen
+from kafka_sink.kafka.client.admin_request import AdminResponse, AllBrokers, Leaders, RequestKey, ResponseKind
+from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS, LIST_OFFSETS, LIST_TRANSACTIONS
+
+LIST = RequestKey("list transactions")
+ENDS, STABLE = RequestKey("log ends"), RequestKey("stable offsets")
+MARKS = RequestKey("describe producers")
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+
+
+@frozen
+class Listed:
+    """The newest record of one ledger key. `record` is None if it cannot be read; `problem` then says why. `origin`:
+    the cluster of which the record is a copy, or empty."""
+
+    ledger_key: str
+    offset: int
+    record: LedgerRecord | None
+    problem: str = ""
+    origin: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Decided and not known to be committed, or not readable."""
+        return self.record is None or self.record.kind is Kind.INTENT
+
+    @property
+    def sink_id(self) -> str:
+        return self.ledger_key.partition("/")[0]
+
+
+class LedgerListing(LedgerRead):
+    """The newest record of each key, of one sink or (None) of all. An unreadable record does not hide the others."""
+
+    awaits_markers = True
+
+    def __init__(
+        self, settings: DeliverySettings, sink_id: str | None, now_ms: int, *, claim_offset: int | None = None
+    ) -> None:
+        self.listed: list[Listed] | None = None
+        self._is_of_all = sink_id is None
+        super().__init__(settings, sink_id or "", now_ms, claim_offset=claim_offset, is_of_name=True)
+
+    def _is_own(self, ledger_key: str) -> bool:
+        if self._is_of_all:
+            # No sink id is empty: a key that begins with a slash is not a decision's.
+            return bool(ledger_key) and not ledger_key.startswith("/")
+        return super()._is_own(ledger_key)
+
+    def _on_newest(self, found: Newest, unmarked: Unmarked) -> None:
+        self.listed = [_decode_listed(key, found[key], self.settings.cluster_id) for key in sorted(found)]
+
+
+def _decode_listed(ledger_key: str, found: Found, cluster_id: str) -> Listed:
+    try:
+        record = decode_found(ledger_key, found, cluster_id)
+    except RemoteProtocolError as error:
+        return Listed(ledger_key, found.offset, None, str(error), origin_of(found.value, cluster_id))
+    origin = record.cluster_id if record.is_of_another_cluster(cluster_id) else ""
+    return Listed(ledger_key, found.offset, record, origin=origin)
+
+
+class OpenTransactions(CommitStep):
+    """The ids of tasks under which a transaction is open, as far as the brokers report them. `name`: of a sink, or
+    of the sinks of queries under that name; None: of all."""
+
+    def __init__(
+        self, settings: DeliverySettings, name: str | None, now_ms: int, states: Sequence[str] = OPEN_STATES
+    ) -> None:
+        super().__init__(settings)
+        self.notes: list[str] = []
+        self.ids: dict[str, None] = {}
+        self.is_supported = True
+        self._name = name
+        body = {"state_filters": list(states), "producer_id_filters": []}
+        self.queue.ask(now_ms, LIST, AllBrokers(), LIST_TRANSACTIONS, body)
+
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
+        self.is_supported = answer.kind is not ResponseKind.UNSUPPORTED
+        super().on_answer(now_ms, answer)
+
+    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
+        """An unreachable broker lists nothing; the transactions that it coordinates are missing here."""
+        self.notes.append(f"not every broker listed its transactions: {answer.error or 'no answer'}")
+        self.on_bodies(now_ms, answer)
+
+    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
+        super().on_bodies(now_ms, answer)
+        self.queue.drop_all()
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        if body["error_code"]:
+            self.notes.append(describe_answer(LIST_TRANSACTIONS.name, body["error_code"]))
+            return
+        for state in body["transaction_states"]:
+            identity = parse_task_identity(state["transactional_id"])
+            if identity is not None and (self._name is None or belongs_to(identity.sink_id, self._name)):
+                self.ids[state["transactional_id"]] = None
+
+
+class TransactionListing(StepChain):
+    """`found`: open transactions of one sink, or (None) of all sinks that the brokers list, sorted by id. One that
+    ended between the two requests is left out."""
+
+    def __init__(self, settings: DeliverySettings, sink_id: str | None, now_ms: int) -> None:
+        listing = OpenTransactions(settings, sink_id, now_ms)
+        super().__init__(settings, listing)
+        self.notes = listing.notes
+        self.found: list[TransactionDescription] = []
+
+    def after(self, now_ms: int, part: CommitStep) -> CommitStep | None:
+        if part.failure is not None:
+            self.fail(part.failure)
+        elif isinstance(part, OpenTransactions) and part.ids:
+            return DescribeTransactions(self.settings, sorted(part.ids), now_ms)
+        elif isinstance(part, DescribeTransactions):
+            if not part.is_supported:
+                self.fail("the brokers do not speak DescribeTransactions")
+            self.found = [part.found[one] for one in sorted(part.found) if part.found[one].state in OPEN_STATES]
+        return None
+
+
+class ProducerMarks(CommitStep):
+    """The last sequence number of each producer id in each partition: two looks tell which producers write. What no
+    leader tells (it is away, Read on the topic is missing, the API is not spoken) is left out."""
+
+    def __init__(self, settings: DeliverySettings, found: Sequence[TransactionDescription], now_ms: int) -> None:
+        super().__init__(settings)
+        self.last: dict[tuple[str, int, int], int] = {}
+        self._producer_ids = {one.producer_id for one in found}
+        partitions = sorted({where for one in found for where in one.partitions})
+        if partitions:
+            target, body = Leaders(tuple(partitions)), producers_body(partitions)
+            self.queue.ask(now_ms, MARKS, target, DESCRIBE_PRODUCERS, body)
+
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
+        for body in answer.bodies:
+            self.on_body(now_ms, answer.key, body)
+        self.queue.drop_all()
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        for topic in body["topics"]:
+            for told in topic["partitions"]:
+                for one in told["active_producers"]:
+                    if one["producer_id"] in self._producer_ids:
+                        where = topic["name"], told["partition_index"], one["producer_id"]
+                        self.last[where] = one["last_sequence"]
+
+
+class LogEnds(CommitStep):
+    """High watermarks (`end`) and last stable offsets (`stable`) by partition, from two requests to each leader. What
+    is between them is held back by open transactions, of whichever application. A partition without an answer is in
+    neither, and `last_trouble` says why."""
+
+    def __init__(self, settings: DeliverySettings, partitions: Sequence[tuple[str, int]], now_ms: int) -> None:
+        super().__init__(settings)
+        self.end: dict[tuple[str, int], int] = {}
+        self.stable: dict[tuple[str, int], int] = {}
+        # The stable one first: records written in between must not put it above the end.
+        for key, isolation in ((STABLE, READ_COMMITTED), (ENDS, READ_UNCOMMITTED)):
+            if partitions:
+                body, target = offsets_body(partitions, LATEST, isolation), Leaders(tuple(partitions))
+                self.queue.ask(now_ms, key, target, LIST_OFFSETS, body, version_min=LIST_OFFSETS_FIRST_ISOLATED)
+
+    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
+        super().on_bodies(now_ms, answer)
+        if self.failure is None:
+            self.queue.drop(answer.key)
+
+    # A leader that is away says nothing; the others are shown.
+    on_lost = on_bodies
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        found = self.stable if key == STABLE else self.end
+        for topic in body["topics"]:
+            for told in topic["partitions"]:
+                if meaning(LIST_OFFSETS, told["error_code"]) is Meaning.DONE:
+                    found[topic["name"], told["partition_index"]] = told["offset"]
+                else:
+                    self.last_trouble = describe_answer(LIST_OFFSETS.name, told["error_code"])

@@ -1,0 +1,218 @@
+"""Requests about one partition (append, fetch, offsets), and what their answers contain.
+
+Fetched bytes are split into batches, decoded only as far as the driver needs: all headers, few contents.
+
+To find the marker of a transaction, records of other producers must be skipped. They are not decoded and their checksum
+is not verified; a batch with a format before 2 cannot be transactional and is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kafka_sink.commit.ledger_codec import VALUE_BYTES_MAX
+from kafka_sink.commit.retry_queue import RetryQueue
+from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.formats.records import batch as layout
+from kafka_sink.formats.records.scalar import DecodedBatch, Record, decode_batch
+from kafka_sink.frozen import frozen
+from kafka_sink.kafka.client.admin_request import Leader, RequestKey
+from kafka_sink.kafka.wire.apis import FETCH, LIST_OFFSETS, PRODUCE
+
+EARLIEST, LATEST = -2, -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+FETCH_BYTES_MAX = 4 * 1024 * 1024
+FETCH_WAIT_MS = 500
+# A batch of the ledger has one record, which brokers may compress. Others may have copied the ledger: in batches of a
+# producer's default size, of records of which few compress any further.
+LEDGER_BATCH_BYTES_MAX = VALUE_BYTES_MAX + 1024 * 1024
+LEDGER_BATCH_RECORDS_MAX = 10_000
+# THROTTLING_QUOTA_EXCEEDED. Fetch is throttled without any error code; other requests can return it.
+THROTTLED = 89
+# Up to this version requests contain topic names rather than ids.
+FETCH_LAST_BY_NAME = PRODUCE_LAST_BY_NAME = 12
+ACKS_ALL = -1
+# The first version of ListOffsets with isolation levels.
+LIST_OFFSETS_FIRST_ISOLATED = 2
+
+
+@frozen
+class RawBatch:
+    content: bytes
+    next_offset: int
+    producer_id: int
+    producer_epoch: int
+    is_transactional: bool
+    is_control: bool
+
+    def decode(self) -> DecodedBatch:
+        """A batch of the ledger, or a marker."""
+        return decode_batch(
+            self.content, records_bytes_max=LEDGER_BATCH_BYTES_MAX, records_max=LEDGER_BATCH_RECORDS_MAX
+        )
+
+
+class FetchedPartition(NamedTuple):
+    error_code: int
+    last_stable_offset: int
+    high_watermark: int
+    records: bytes
+
+
+def raw_batches(records: bytes) -> Iterator[RawBatch]:
+    """Whole batches only; a broker may cut off the last one."""
+    position = 0
+    while len(records) - position >= layout.HEADER_BYTES:
+        base_offset, length, _, magic, _ = layout.PREFIX.unpack_from(records, position)
+        stop = position + layout.LENGTH_STARTS_AT + length
+        if length < layout.HEADER_BYTES - layout.LENGTH_STARTS_AT and magic == layout.MAGIC:
+            raise RemoteProtocolError(f"batch names a length of {length}")
+        if stop > len(records) or stop <= position:
+            return
+        if magic == layout.MAGIC:
+            attributes, last_offset_delta, _, _, producer_id, producer_epoch, _, _ = layout.CHECKED.unpack_from(
+                records, position + layout.PREFIX.size
+            )
+            if last_offset_delta < 0 or base_offset < 0:
+                raise RemoteProtocolError(f"batch names offsets {base_offset} and {last_offset_delta}")
+            yield RawBatch(
+                content=records[position:stop],
+                next_offset=base_offset + last_offset_delta + 1,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                is_transactional=bool(attributes & layout.TRANSACTIONAL_BIT),
+                is_control=bool(attributes & layout.CONTROL_BIT),
+            )
+        else:
+            # Formats 0 and 1: the offset of a message, or of the last one in a compressed set.
+            yield RawBatch(records[position:stop], base_offset + 1, -1, -1, False, False)
+        position = stop
+
+
+def committed_records(
+    records: bytes, aborted: Iterable[Mapping[str, Any]] | None, fetch_offset: int
+) -> tuple[list[tuple[int, Record]], int]:
+    """What a read_committed consumer sees of fetched bytes: no records of aborted transactions, no markers. Returns
+    records with their offsets, and the offset to fetch next (`fetch_offset` if there was no whole batch).
+
+    `aborted` is the list in the fetch response: producer ids, and the first offset of each aborted transaction. It
+    holds those that overlap the fetched range; each ends at its marker.
+    """
+    beginnings = sorted((row["first_offset"], row["producer_id"]) for row in aborted or ())
+    aborting: set[int] = set()
+    found: list[tuple[int, Record]] = []
+    next_offset = fetch_offset
+    for batch in raw_batches(records):
+        while beginnings and beginnings[0][0] < batch.next_offset:
+            aborting.add(beginnings.pop(0)[1])
+        next_offset = max(next_offset, batch.next_offset)
+        if batch.is_control:
+            if batch.decode().is_abort_marker:
+                aborting.discard(batch.producer_id)
+            continue
+        if batch.is_transactional and batch.producer_id in aborting:
+            continue
+        decoded = decode_batch(batch.content)
+        found += [
+            (offset, record)
+            for offset, record in zip(decoded.offsets, decoded.records, strict=True)
+            if offset >= fetch_offset
+        ]
+    return found, next_offset
+
+
+def ask_append(
+    queue: RetryQueue,
+    now_ms: int,
+    key: RequestKey,
+    settings: DeliverySettings,
+    records: bytes,
+    *,
+    transactional_id: str | None = None,
+    version_min: int = 0,
+    version_max: int = PRODUCE_LAST_BY_NAME,
+) -> None:
+    """Appends one batch to the ledger, acknowledged by all in-sync replicas."""
+    topic, partition = settings.ledger
+    body = {
+        "transactional_id": transactional_id,
+        "acks": ACKS_ALL,
+        "timeout_ms": settings.request_timeout_ms,
+        "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": records}]}],
+    }
+    queue.ask(now_ms, key, settings.ledger, PRODUCE, body, version_min=version_min, version_max=version_max)
+
+
+def ask_fetch(
+    queue: RetryQueue, now_ms: int, key: RequestKey, log: Leader, offset: int, wait_ms: int = FETCH_WAIT_MS
+) -> None:
+    """`wait_ms`: how long a broker waits for records, well below any request timeout."""
+    body = fetch_body(log.topic, log.partition, offset, READ_UNCOMMITTED, wait_ms)
+    queue.ask(now_ms, key, log, FETCH, body, version_max=FETCH_LAST_BY_NAME)
+
+
+def fetch_body(
+    topic: str, partition: int, offset: int, isolation_level: int, wait_ms: int = FETCH_WAIT_MS
+) -> dict[str, Any]:
+    asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": FETCH_BYTES_MAX}
+    return {
+        "max_wait_ms": wait_ms,
+        "min_bytes": 1,
+        "max_bytes": FETCH_BYTES_MAX,
+        "isolation_level": isolation_level,
+        "topics": [{"topic": topic, "partitions": [asked]}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+
+
+def ask_offset(queue: RetryQueue, now_ms: int, key: RequestKey, log: Leader, timestamp: int) -> None:
+    body = offsets_body([log], timestamp, READ_UNCOMMITTED)
+    queue.ask(now_ms, key, log, LIST_OFFSETS, body, version_min=LIST_OFFSETS_FIRST_ISOLATED)
+
+
+def offsets_body(partitions: Iterable[tuple[str, int]], timestamp: int, isolation_level: int) -> dict[str, Any]:
+    """LATEST is the last stable offset for READ_COMMITTED, below which every transaction has ended; otherwise the high
+    watermark."""
+    by_topic: dict[str, list[dict[str, int]]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append({"partition_index": partition, "timestamp": timestamp})
+    topics = [{"name": topic, "partitions": asked} for topic, asked in by_topic.items()]
+    return {"replica_id": -1, "isolation_level": isolation_level, "topics": topics}
+
+
+def read_append_answer(body: Mapping[str, Any]) -> tuple[int, int]:
+    """Error code and offset."""
+    partition = only_partition(body["responses"], "partition_responses")
+    return partition["error_code"], partition["base_offset"]
+
+
+def read_fetch_answer(body: Mapping[str, Any]) -> FetchedPartition:
+    """The one requested partition; a top-level error is returned as its error."""
+    error_code = body.get("error_code", 0)
+    if not error_code and not body["responses"] and body.get("throttle_time_ms", 0) > 0:
+        # A client above its quota (consumer_byte_rate, request_percentage) gets an answer without partitions and
+        # without an error. It contains nothing about the log.
+        error_code = THROTTLED
+    if error_code:
+        return FetchedPartition(error_code, -1, -1, b"")
+    partition = only_partition(body["responses"])
+    records = bytes(partition["records"] or b"")
+    return FetchedPartition(
+        partition["error_code"], partition["last_stable_offset"], partition["high_watermark"], records
+    )
+
+
+def read_offset_answer(body: Mapping[str, Any]) -> tuple[int, int]:
+    """Error code and offset."""
+    partition = only_partition(body["topics"])
+    return partition["error_code"], partition["offset"]
+
+
+def only_partition(topics: Any, field: str = "partitions") -> Mapping[str, Any]:
+    found: list[Mapping[str, Any]] = [partition for topic in topics for partition in topic[field]]
+    if len(found) != 1:
+        raise RemoteProtocolError(f"an answer about {len(found)} partitions to a question about one")
+    return found[0]

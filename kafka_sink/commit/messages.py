@@ -1,0 +1,340 @@
+"""What an operator reads when a batch was not delivered: which batch and rows, whether data is safe, what to do next.
+
+One function per situation; `batch` is the one that was to be committed. Commands to run are complete (see
+command_texts.py) and work when the text is read: before the time-out of the transactions and after it. No text contains
+record contents or settings that could be secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka_sink.commit.command_texts import CommandTexts
+from kafka_sink.commit.ledger import LedgerRecord, TransactionOutcome
+from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
+from kafka_sink.errors.table import commits
+from kafka_sink.errors.table.entry import ErrorEntry
+
+# At most this many slots or topics are named; the rest is only counted.
+NAMED_MAX = 10
+
+
+def aborted_error(batch: LedgerRecord, reason: str, entry: ErrorEntry = commits.NOT_COMMITTED) -> CommitAborted:
+    again = "it may be written again" if batch.key.is_label else "the batch may run again (restart the query)"
+    text = (
+        f"{_batch(batch)} was not committed: {reason}. Nothing of it is visible and nothing is lost: "
+        f"the input is still with Spark, and {again}"
+    )
+    return CommitAborted(text, entry, **_facts(batch))
+
+
+def complete_reason(commands: CommandTexts, sink_id: str, reason: str, entry: ErrorEntry) -> str:
+    """With the way out of a record that cannot be read: the command finds those of the sink."""
+    if entry is not commits.LEDGER_UNREADABLE:
+        return reason
+    return (
+        f"{reason}. If a newer release has written the record, use that release. Otherwise "
+        f"`{commands.set_aside(sink_id)}` says what is given up with it, and asks{commands.hint}"
+    )
+
+
+def not_started_error(sink_id: str, operation: str, reason: str) -> CommitAborted:
+    text = f"{operation} of sink {sink_id!r} was not possible: {reason}. Nothing was changed; it may be tried again"
+    return CommitAborted(text, commits.NOT_STARTED, sink_id=sink_id)
+
+
+def fenced_error(commands: CommandTexts, batch: LedgerRecord, reason: str) -> CommitAborted:
+    if batch.key.is_label:
+        return _export_taken_over_error(commands, batch, reason)
+    return aborted_error(
+        batch,
+        f"another driver of sink {batch.sink_id!r} has taken over ({reason}). Each sink id has one live writer: stop "
+        "the other query, or give this one a sink.id of its own",
+        commits.TAKEN_OVER,
+    )
+
+
+def superseded_error(commands: CommandTexts, batch: LedgerRecord, newest: LedgerRecord) -> CommitAborted:
+    if batch.key.is_label:
+        return _export_taken_over_error(commands, batch, f"its last record says {newest.kind.value!r}")
+    return aborted_error(
+        batch,
+        f"a newer run of sink {batch.sink_id!r} has taken over (its last record is about {newest.key}). Stop this "
+        "query, or give it a sink.id of its own",
+        commits.TAKEN_OVER,
+    )
+
+
+def _export_taken_over_error(commands: CommandTexts, batch: LedgerRecord, reason: str) -> CommitAborted:
+    return aborted_error(
+        batch,
+        f"another run of the export {batch.key.batch_id!r} of sink {batch.sink_id!r} has taken over ({reason}). Let "
+        f"that one end; `{commands.ledger(batch.sink_id)}` shows whether it has delivered the export, and what is "
+        f"delivered is not written again{commands.hint}",
+        commits.EXPORT_TAKEN_OVER,
+    )
+
+
+def rolled_back_error(batch: LedgerRecord, newest: LedgerRecord) -> CommitAborted:
+    return aborted_error(
+        batch,
+        f"the ledger says that {newest.key} was already {'decided' if newest.entries else 'delivered'}, which is "
+        "later: the checkpoint has been rolled back to an older state. Continuing would write rows a second time. "
+        "Restore the newer checkpoint, or start with a new checkpoint or sink.id if duplicates are acceptable",
+        commits.CHECKPOINT_SET_BACK,
+    )
+
+
+def other_rows_error(record: LedgerRecord, batch: LedgerRecord, how: str, *, is_own: bool) -> CommitAborted:
+    """`is_own`: they were delivered by the same run."""
+    if is_own:
+        cause = (
+            "The same run delivered it: inside foreachBatch each write of one batch needs its own sink.id. Set it and "
+            "start the query again: it writes the missing rows of this batch, and nothing twice"
+        )
+    elif record.key.query_id:
+        cause = (
+            "Either the checkpoint is an older copy and Spark has planned other input under this number, or the query "
+            "produces different rows each time it runs, or writes one batch twice under one sink.id. In the first case "
+            "restore the newer checkpoint, or start with a new one"
+        )
+    else:
+        cause = "If this is another export, give it its own batch.id"
+    text = (
+        f"{_batch(batch)} comes again with other rows: delivered under this name "
+        f"were {_counts(record.topics)}, this time there are {_counts(batch.topics)} ({how}). Nothing was "
+        f"written this time, and what was delivered is untouched. {cause}. replay.mismatch=warn drops these rows and "
+        "goes on with what was delivered"
+    )
+    return CommitAborted(text, commits.OTHER_ROWS, **_facts(batch))
+
+
+def dropped_rows_text(record: LedgerRecord, batch: LedgerRecord, how: str) -> str:
+    return (
+        f"{record.key} was delivered before with {_counts(record.topics)}, and was repeated with "
+        f"{_counts(batch.topics)} ({how}). The delivered rows stay; the rows of the repetition were not written. "
+        "That is correct for a query that produces different rows each time it runs (rand(), uuid(), a shuffle without "
+        "order). Rows are lost if the checkpoint was set back, or if two writes use this name"
+    )
+
+
+def unknown_sink_error(commands: CommandTexts, batch: LedgerRecord) -> CommitAborted:
+    return aborted_error(
+        batch,
+        f"the ledger topic {commands.ledger_topic!r} has no record of sink {batch.sink_id!r}, although this query has "
+        "run batches before. If the ledger was deleted, or another one is configured, it is not known what was "
+        "delivered. If the query was at-least-once or used another sink.id until now, set ledger.accept.new.sink=true. "
+        f"After a change of sink.id, first look at `{commands.ledger()}`: what the old one has decided and not "
+        f"finished, no query finishes any more, and it names the command that does{commands.hint}",
+        commits.SINK_UNKNOWN,
+    )
+
+
+def other_name_error(batch: LedgerRecord, names: Sequence[str], ledger_topic: str) -> CommitAborted:
+    return aborted_error(
+        batch,
+        f"the ledger topic {ledger_topic!r} knows this query under another sink id ({', '.join(names)}), and not under "
+        "this one: its checkpoint was moved, or sink.id was changed. Rows that were delivered under that id would be "
+        f"delivered again. Set sink.id={names[0]} and start the query again. If the rows are wanted once more, or the "
+        "query has another topic now, set ledger.accept.new.sink=true for one start; what that id has decided and not "
+        "finished stays as it is",
+        commits.OTHER_NAME,
+    )
+
+
+def other_cluster_error(record: LedgerRecord, settings: DeliverySettings) -> CommitAborted:
+    """The text is about the record, whichever batch was to be committed: nothing of that batch is visible either."""
+    commands = settings.commands
+    text = (
+        f"{_of_record(record)} was decided in the Kafka cluster {record.cluster_id!r}, and this one is "
+        f"{settings.cluster_id!r}: the ledger topic {settings.ledger_topic!r} was copied from there, and the "
+        "transactions that it names are not here. Nothing was written. If that cluster is alive, run "
+        f"`{commands.recover_elsewhere(record.sink_id)}` with its brokers. Then look whether the rows of that batch "
+        f"are in this one: `{commands.accept(record)}` takes it as delivered and goes on, `{commands.replay(record)}` "
+        f"has the query run it again{commands.hint}"
+    )
+    return CommitAborted(text, commits.OTHER_CLUSTER, **_facts(record))
+
+
+def pending_error(
+    commands: CommandTexts, record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], reason: str
+) -> CommitPending:
+    open_count = sum(outcome is None for outcome in outcomes)
+    text = (
+        f"{_of_record(record)} is decided, but {open_count} of {len(record.entries)} transactions are not known to be "
+        f"committed yet: {reason}. {_who_finishes(commands, record)}{commands.hint}"
+    )
+    return CommitPending(text, commits.COMMIT_PENDING, **_facts(record))
+
+
+def in_doubt_error(commands: CommandTexts, record: LedgerRecord, reason: str) -> CommitPending:
+    text = (
+        f"{_of_record(record)}: whether the decision to commit it was written to the ledger is not known: {reason}. "
+        f"Its transactions are left as they are. {_who_finds_out(commands, record)}{commands.hint}"
+    )
+    return CommitPending(text, commits.IN_DOUBT, **_facts(record))
+
+
+def not_recorded_error(commands: CommandTexts, record: LedgerRecord, reason: str) -> CommitPending:
+    text = (
+        f"{_of_record(record)} is committed and visible, but the ledger could not be updated: {reason}. "
+        f"{_who_closes(commands, record)}{commands.hint}"
+    )
+    return CommitPending(text, commits.NOT_RECORDED, **_facts(record))
+
+
+def choice_not_recorded_error(commands: CommandTexts, record: LedgerRecord, reason: str) -> CommitPending:
+    again = commands.accept(record) if record.is_accepted else commands.replay(record)
+    choice = "accepted as it is" if record.is_accepted else "to run again"
+    text = (
+        f"It is not known whether the ledger has recorded that {_of_record(record)} is {choice}: {reason}. If it has "
+        f"not, the query stops at this batch as before. Look with `{commands.ledger(record.sink_id)}`; while it is "
+        f"shown as lost, repeat `{again}`. No row was changed{commands.hint}"
+    )
+    return CommitPending(text, commits.CHOICE_NOT_RECORDED, **_facts(record))
+
+
+def other_pending_error(
+    commands: CommandTexts, batch: LedgerRecord, record: LedgerRecord, reason: str
+) -> CommitPending:
+    text = (
+        f"{_of_record(record)} was decided earlier and is not finished: {reason}. Until it is, "
+        f"{_batch(batch)} cannot be committed; nothing of it is visible and it may "
+        f"run again. Restart the query, or run `{commands.recover(record.sink_id)}`, before the transactions of the "
+        "earlier batch time out: it is finished first. After that the same command finds out whether rows are missing"
+        f"{commands.hint}"
+    )
+    return CommitPending(text, commits.EARLIER_PENDING, **_facts(batch))
+
+
+def not_discarded_error(batch: LedgerRecord, reason: str) -> CommitPending:
+    text = (
+        f"{_batch(batch)} was delivered by an earlier run and every row is visible, "
+        f"but what this run wrote for it again could not be discarded: {reason}. Nothing of that will become visible. "
+        "Run the query again when the partition has a leader; nothing is lost and nothing is written twice"
+    )
+    return CommitPending(text, commits.NOT_DISCARDED, **_facts(batch))
+
+
+def not_helped_text(commands: CommandTexts, record: LedgerRecord, trouble: str) -> str:
+    return (
+        f"{_of_record(record)}, a write of another driver, is decided and not finished: {trouble}. If that driver does "
+        f"not live any more, `{commands.recover(record.sink_id)}` finishes it{commands.hint}"
+    )
+
+
+def lost_error(
+    commands: CommandTexts, record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None]
+) -> CommitLost:
+    committed = sum(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
+    text = (
+        f"{_of_record(record)} was decided, but not all of its transactions could be committed, most likely because "
+        f"they timed out before the query ran again. {committed} of {len(outcomes)} are committed and visible. "
+        f"{_missing(record, outcomes)}"
+    )
+    if not record.key.is_named:
+        end = (
+            "Nothing of it is visible: it may be written again"
+            if not committed
+            else "It is visible in part, and writing it again doubles the visible rows: look into the topic first"
+        )
+        text += f"{end}. `{commands.accept(record)}` takes this note out of the ledger{commands.hint}"
+        return CommitLost(text, commits.WRITE_IN_PART, **_facts(record))
+    text += (
+        f"The query stops here until you choose: `{commands.replay(record)}` has it run the batch again (rows that are "
+        f"visible already appear twice), `{commands.accept(record)}` has it go on without the missing rows"
+        f"{commands.hint}"
+    )
+    return CommitLost(text, commits.ROWS_LOST, **_facts(record))
+
+
+# ---- pieces ----
+
+
+def _batch(record: LedgerRecord) -> str:
+    return f"{record.key} ({record.row_count} rows to {_names(record.topics)})"
+
+
+def _who_finishes(commands: CommandTexts, record: LedgerRecord) -> str:
+    recover = f"`{commands.recover(record.sink_id)}`"
+    if not record.key.is_named:
+        return (
+            "No row is lost: Spark's abort of this write finishes it, and so does the planning of another write with "
+            f"this ledger, or {recover}, before the transactions time out. Do not write it again before. Later, the "
+            "same command finds out whether rows are missing"
+        )
+    return (
+        f"No row is lost if the query, or {recover}, runs before they time out: it finishes this batch first and "
+        "writes nothing twice. After that the same command finds out whether rows are missing"
+    )
+
+
+def _who_finds_out(commands: CommandTexts, record: LedgerRecord) -> str:
+    recover = f"`{commands.recover(record.sink_id)}`"
+    if not record.key.is_named:
+        return (
+            "Spark's abort of this write reads the ledger, and then finishes the write or aborts it. If it could not, "
+            f"{recover} finishes what is decided; do it before they time out"
+        )
+    return (
+        f"Run the query again, or {recover}, before they time out: if it was decided, it is finished, and if not, the "
+        "query runs it again; nothing is written twice. After that the same command finds out whether rows are missing"
+    )
+
+
+def _who_closes(commands: CommandTexts, record: LedgerRecord) -> str:
+    recover = f"`{commands.recover(record.sink_id)}`"
+    if not record.key.is_named:
+        return f"Do not write it again. {recover} takes its decision out"
+    return (
+        f"Run the query again, or {recover}: it finds the decision, sees that all is committed, and records it; "
+        "nothing is written twice"
+    )
+
+
+def _of_record(record: LedgerRecord) -> str:
+    return f"{_batch(record)} of sink {record.sink_id!r}"
+
+
+def some(named: Sequence[str], more: str) -> str:
+    """The first of them, and how many more there are."""
+    rest = f" and {len(named) - NAMED_MAX} {more}" if len(named) > NAMED_MAX else ""
+    return ", ".join(named[:NAMED_MAX]) + rest
+
+
+def _counts(rows: Mapping[str, int]) -> str:
+    return some([f"{count} rows to {topic}" for topic, count in sorted(rows.items())], "topics more") or "no rows"
+
+
+def _names(topics: Iterable[str]) -> str:
+    return some(sorted(topics), "more") or "no topic"
+
+
+def _missing(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None]) -> str:
+    """The transactions that are not committed, and what became of them."""
+    text = ""
+    for wanted, title in (
+        (TransactionOutcome.LOST, "Not committed, rows not visible"),
+        (TransactionOutcome.UNRESOLVED, "Ended in a way that can no longer be read"),
+    ):
+        found = [entry for entry, outcome in zip(record.entries, outcomes, strict=True) if outcome is wanted]
+        named = [
+            f"Spark partition {entry.spark_task} ({entry.row_count} rows, among others to "
+            f"{entry.topic}-{entry.partition} up to offset {entry.last_offset})"
+            for entry in found
+        ]
+        if found:
+            text += f"{title}: {sum(entry.row_count for entry in found)} rows of {some(named, 'more')}. "
+    return text
+
+
+def _facts(record: LedgerRecord) -> Mapping[str, Any]:
+    return {
+        "sink_id": record.sink_id,
+        "query_id": record.key.query_id,
+        "batch_id": record.key.batch_id,
+        "row_count": record.row_count,
+        "topics": tuple(sorted(record.topics)),
+    }

@@ -1,0 +1,203 @@
+"""The next step of an operation: at first from what the process remembers, later from the ledger.
+
+Memory is a cache. A commit may proceed from it, because it writes under the remembered epoch: if the broker accepts the
+write, there was no other driver in between and the memory was right. Any other conclusion requires reading first. After
+a write that is refused as fenced, the driver reads the ledger again, without fencing, to leave a successor alone. If no
+other run has claimed the ledger since, it was fenced by another process of its own run: it fences, reads and continues.
+
+For the same reason abort() reads the ledger twice, without and then with fencing: the first time leaves a successor
+alone, the second makes sure that no decision of this run can still arrive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafka_sink.commit import messages
+from kafka_sink.commit.ledger import (
+    OTHER_COUNTS,
+    Kind,
+    LedgerRecord,
+    LedgerState,
+    difference,
+    intent_of,
+    is_closed,
+    is_decided,
+    is_replaced,
+)
+from kafka_sink.commit.phase import Phase
+from kafka_sink.commit.receipt import BatchKey
+from kafka_sink.commit.session import (
+    Conclusion,
+    DeliverySettings,
+    DriverOperation,
+    DriverSession,
+    Job,
+    OnMismatch,
+)
+from kafka_sink.errors import KafkaSinkError
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """`conclusion` is the verdict if all further steps succeed; with an `error` the operation fails in any case."""
+
+    phase: Phase
+    record: LedgerRecord | None = None
+    conclusion: Conclusion | None = None
+    error: KafkaSinkError | None = None
+    note: str = ""
+
+
+_OF_OPERATORS = (DriverOperation.FINISH, DriverOperation.SWEEP, DriverOperation.ACCEPT, DriverOperation.REPLAY)
+
+
+def first_step(job: Job, session: DriverSession) -> NextStep | None:
+    """None: what the process remembers is enough for `next_step`."""
+    if job.operation in (DriverOperation.RECOVER, *_OF_OPERATORS):
+        return NextStep(Phase.READING if job.operation is DriverOperation.RECOVER else Phase.FENCING)
+    assert job.key is not None, f"{job.operation.value} is about a batch"
+    if job.operation is DriverOperation.ABORT:
+        return _abort_at_start(job, session)
+    if not (job.has_transactions or job.opens_a_stream):
+        return NextStep(Phase.ENDED, conclusion=Conclusion.NOTHING_TO_DO)
+    return NextStep(Phase.FENCING) if session.ledger is None else None
+
+
+def _abort_at_start(job: Job, session: DriverSession) -> NextStep:
+    if not job.may_be_decided:
+        return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED)
+    # Another process of the same run may have committed since this one read the ledger.
+    session.forget_identity()
+    assert job.key is not None
+    # A write without a label has no successor that could be disturbed.
+    return NextStep(Phase.READING if job.key.is_named else Phase.FENCING)
+
+
+def next_step(
+    job: Job,
+    session: DriverSession,
+    settings: DeliverySettings,
+    ledger: LedgerState,
+    batch: LedgerRecord,
+    *,
+    is_remembered: bool,
+) -> NextStep:
+    """`batch`: the one at hand. `is_remembered`: the ledger was read by an earlier operation."""
+    # Earlier drivers have been fenced.
+    is_fenced = session.identity is not None
+    if is_fenced and ledger.older_offset > session.older_fenced:
+        return NextStep(Phase.FENCING)
+    if job.operation is DriverOperation.COMMIT:
+        assert job.key is not None
+        successor = session.successor(ledger)
+        if successor is not None:
+            return _fail(messages.fenced_error(settings.commands, batch, f"its run {successor} has claimed the ledger"))
+        if not is_fenced and not is_replaced(ledger, job.key, session.run):
+            return NextStep(Phase.FENCING)
+        found = _judge_commit(job, settings, ledger, batch)
+        is_going_on = found.phase in (Phase.CHECKING, Phase.RECORDING)
+        return NextStep(Phase.FENCING) if is_remembered and not is_going_on else found
+    if job.operation is DriverOperation.ABORT:
+        assert job.key is not None
+        if is_decided(ledger, job.key, session.run) or (not job.key.is_named and is_closed(ledger, job.key)):
+            return _abort_decided(job, ledger, is_fenced=is_fenced)
+        # A driver that was replaced can decide nothing any more and must not fence its successor.
+        is_settled = is_fenced or is_replaced(ledger, job.key, session.run)
+        return NextStep(Phase.DISCARDING, conclusion=Conclusion.ABORTED) if is_settled else NextStep(Phase.FENCING)
+    if job.operation is not DriverOperation.RECOVER and not is_fenced:
+        return NextStep(Phase.FENCING)  # an operator's command that was fenced in between
+    if job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY):
+        return _judge_choice(job, ledger, settings)
+    return _judge_open(job, settings, ledger)
+
+
+def _abort_decided(job: Job, ledger: LedgerState, *, is_fenced: bool) -> NextStep:
+    """The next run of a stream finishes its decisions. Nobody needs to run a batch write again, so it is finished here:
+    all of it has been written, and its process died, or had no time left."""
+    assert job.key is not None
+    newest = ledger.find(job.key)
+    if job.key.is_label and newest is not None and newest.kind is Kind.INTENT:
+        return NextStep(Phase.FINISHING, newest) if is_fenced else NextStep(Phase.FENCING)
+    # All its transactions have ended. Open ones are from a second write of the batch, inside foreachBatch.
+    move = Phase.SWEEPING if is_closed(ledger, job.key) else Phase.ENDED
+    is_visible = job.key.is_label and is_closed(ledger, job.key)
+    return NextStep(move, conclusion=Conclusion.RECOVERED if is_visible else Conclusion.LEFT_ALONE)
+
+
+def _judge_commit(job: Job, settings: DeliverySettings, ledger: LedgerState, batch: LedgerRecord) -> NextStep:
+    newest = ledger.find(batch.key)
+    if newest is not None:
+        if newest.kind is Kind.STUCK:
+            return _fail(messages.lost_error(settings.commands, newest, newest.outcomes))
+        if newest.key == batch.key and newest.kind is Kind.DONE:
+            return _judge_delivered(settings, newest, batch)
+        if batch.run in newest.runs:
+            return _fail(messages.superseded_error(settings.commands, batch, newest))
+        if _is_later(newest.key, batch.key):
+            return _fail(messages.rolled_back_error(batch, newest))
+    for record in ledger.newest_of(Kind.INTENT):
+        return NextStep(Phase.FINISHING, record)
+    if newest is None and ledger.elsewhere and not settings.accept_unknown_sink:
+        return _fail(messages.other_name_error(batch, ledger.elsewhere, settings.ledger_topic))
+    is_continued = isinstance(batch.key.batch_id, int) and batch.key.batch_id > 0
+    if newest is None and is_continued and not settings.accept_unknown_sink:
+        return _fail(messages.unknown_sink_error(settings.commands, batch))
+    if job.has_transactions:
+        return NextStep(Phase.CHECKING)
+    # Nothing is to be decided; the record only says that the batch was seen.
+    return NextStep(Phase.RECORDING, intent_of(batch, (), newest).as_closed(Kind.DONE, job.wall_ms))
+
+
+def _is_later(one: BatchKey, other: BatchKey) -> bool:
+    if one.query_id != other.query_id or not isinstance(one.batch_id, int) or not isinstance(other.batch_id, int):
+        return False
+    return one.batch_id > other.batch_id
+
+
+def _judge_delivered(settings: DeliverySettings, record: LedgerRecord, batch: LedgerRecord) -> NextStep:
+    """The second write is aborted. It should have the same rows, since Spark logs the input of a batch before running
+    it. Otherwise a checkpoint was set back, or two outputs use one name, and rows would be lost silently. Equal counts
+    are accepted with a warning, as rand() and shuffles cause them. Not so within one run: Spark repeats no batch there,
+    so these are two writes inside foreachBatch."""
+    is_own = record.run == batch.run
+    # Delivered by this very run: the transactions at hand may be those of the decision. The sweep ends only open ones.
+    move = Phase.SWEEPING if is_own else Phase.DISCARDING
+    found = difference(record, batch)
+    if found is None or settings.on_mismatch is OnMismatch.SKIP:
+        return NextStep(move, record, conclusion=Conclusion.ALREADY_DELIVERED)
+    if (found == OTHER_COUNTS or is_own) and settings.on_mismatch is OnMismatch.FAIL:
+        error = messages.other_rows_error(record, batch, found, is_own=is_own)
+        return NextStep(move, record, error=error)
+    note = messages.dropped_rows_text(record, batch, found)
+    return NextStep(move, record, conclusion=Conclusion.ALREADY_DELIVERED, note=note)
+
+
+def _judge_choice(job: Job, ledger: LedgerState, settings: DeliverySettings) -> NextStep:
+    """Without a batch, the choice is about the only stuck one. A decision made in another cluster is stuck."""
+    foreign = [record for record in ledger.newest_of(Kind.INTENT) if record.is_of_another_cluster(settings.cluster_id)]
+    stuck = [record for record in (*ledger.newest_of(Kind.STUCK), *foreign) if job.key in (None, record.key)]
+    if len(stuck) != 1:
+        return NextStep(Phase.ENDED, conclusion=Conclusion.NOTHING_TO_DO)
+    is_accepted = job.operation is DriverOperation.ACCEPT
+    kind = Kind.DONE if is_accepted else Kind.REPLAY
+    return NextStep(Phase.RECORDING, stuck[0].as_closed(kind, job.wall_ms, is_accepted=is_accepted))
+
+
+def _judge_open(job: Job, settings: DeliverySettings, ledger: LedgerState) -> NextStep:
+    """RECOVER, FINISH and SWEEP: open decisions first. A lost labelled write blocks only its own repetition."""
+    intents = ledger.newest_of(Kind.INTENT)
+    if intents:
+        return NextStep(Phase.FINISHING, intents[0])
+    for record in ledger.newest_of(Kind.STUCK):
+        if isinstance(record.key.batch_id, int):
+            return _fail(messages.lost_error(settings.commands, record, record.outcomes))
+    if job.operation is DriverOperation.SWEEP:
+        return NextStep(Phase.SWEEPING)
+    for record in ledger.others:
+        return NextStep(Phase.FINISHING, record)
+    return NextStep(Phase.ENDED)
+
+
+def _fail(error: KafkaSinkError) -> NextStep:
+    return NextStep(Phase.ENDED, error=error)

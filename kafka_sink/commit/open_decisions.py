@@ -1,0 +1,104 @@
+"""How open decisions stand: whether their transactions can still be committed, and how much time is left.
+
+Coordinators are only asked, so it is safe while queries run. A transaction that has ended without a commit, or that its
+coordinator does not know any more, makes a decision overdue: rows may be missing. Only the log tells, and an operation
+that ends transactions reads it. Time left is measured by this machine's clock against that of the brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+from kafka_sink.commit import messages
+from kafka_sink.commit.ledger import LedgerRecord
+from kafka_sink.commit.preflight import ONGOING, DescribeTransactions, TransactionDescription
+from kafka_sink.commit.receipt import PreparedTransaction
+from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.frozen import frozen
+
+COMMITTED_STATES = ("PrepareCommit", "CompleteCommit")
+
+
+class Standing(Enum):
+    OPEN = "open"
+    OVERDUE = "overdue"
+    # The brokers do not tell.
+    UNKNOWN = "unknown"
+
+
+@frozen
+class OpenDecision:
+    """`left_ms`: until the first of its transactions times out; None if none is open."""
+
+    record: LedgerRecord
+    standing: Standing
+    left_ms: int | None = None
+
+
+def describe_open(settings: DeliverySettings, records: Sequence[LedgerRecord], now_ms: int) -> DescribeTransactions:
+    """The question about these decisions; `judge_open` understands what it has found."""
+    ids = [one.transactional_id for record in records for one in record.transactions]
+    return DescribeTransactions(settings, ids, now_ms)
+
+
+def judge_open(part: DescribeTransactions, records: Sequence[LedgerRecord], wall_ms: int) -> list[OpenDecision]:
+    """One for each of these records, which are intents."""
+    if part.failure is not None or not part.is_supported:
+        return [OpenDecision(record, Standing.UNKNOWN) for record in records]
+    return [_judge(record, part.found, wall_ms) for record in records]
+
+
+def _judge(record: LedgerRecord, found: Mapping[str, TransactionDescription], wall_ms: int) -> OpenDecision:
+    left: list[int] = []
+    for transaction in record.transactions:
+        state = found.get(transaction.transactional_id)
+        if state is not None and _is_open(transaction, state):
+            left.append(state.start_ms + state.timeout_ms - wall_ms)
+        elif state is None or not _is_committed(transaction, state):
+            return OpenDecision(record, Standing.OVERDUE)
+    left_ms = min(left, default=None)
+    is_over = left_ms is not None and left_ms <= 0
+    return OpenDecision(record, Standing.OVERDUE if is_over else Standing.OPEN, left_ms)
+
+
+def _is_open(transaction: PreparedTransaction, state: TransactionDescription) -> bool:
+    theirs = (state.producer_id, state.producer_epoch)
+    return state.state == ONGOING and theirs == (transaction.producer_id, transaction.producer_epoch)
+
+
+def _is_committed(transaction: PreparedTransaction, state: TransactionDescription) -> bool:
+    """Transaction version 2 raises the epoch with the commit."""
+    epochs = (transaction.producer_epoch, transaction.producer_epoch + 1)
+    is_same = state.producer_id == transaction.producer_id and state.producer_epoch in epochs
+    return is_same and state.state in COMMITTED_STATES
+
+
+def advice_text(found: OpenDecision, settings: DeliverySettings) -> str:
+    """What is known about an open decision, and the command that works now."""
+    record, commands = found.record, settings.commands
+    if record.is_of_another_cluster(settings.cluster_id):
+        return str(messages.other_cluster_error(record, settings))
+    command = f"`{commands.recover(record.sink_id)}`"
+    begin = f"{record.key} of sink {record.sink_id} is decided, and "
+    if found.standing is Standing.OVERDUE:
+        return (
+            f"{begin}transactions of it have ended, or should have, before anybody was known to commit them: rows may "
+            f"be missing. {command} finds out: it commits what is left, and if rows are missing, it names the commands "
+            f"to choose from. A start of the query finds out as well{commands.hint}"
+        )
+    if found.standing is Standing.UNKNOWN:
+        return (
+            f"{begin}its {len(record.entries)} transactions are not known to be committed, nor how much time is left "
+            f"to them (kafka.transaction.timeout.ms, 15 minutes unless set). If no query is at it, start the query or "
+            f"run {command}: in time it finishes the batch, and later it says whether rows are missing{commands.hint}"
+        )
+    if found.left_ms is None:
+        return (
+            f"{begin}all of its transactions are committed; only the ledger has to be told. The query does that, or "
+            f"{command}{commands.hint}"
+        )
+    return (
+        f"{begin}its {len(record.entries)} transactions are not known to be committed. If no query is at it, start the "
+        f"query or run {command} within {found.left_ms // 1000} s: then they time out{commands.hint}"
+    )

@@ -1,0 +1,105 @@
+"""Where the transactions of a batch are still open, as the leaders of its partitions say (DescribeProducers, KIP-664).
+
+The coordinator alone cannot tell. An abort by the rules of transaction version 1 leaves the epoch, so what the task
+writes afterwards begins another transaction under the same id and epoch, and may add a partition again. And Kafka's own
+tool writes the marker of an abort into one partition without a word to the coordinator, in both versions. A leader
+tells since which offset a producer id has a transaction open: a part that was aborted is closed, or open since a later
+offset than the task's first row.
+
+The leaders are asked in parallel with the coordinators. Where they do not answer (Read on the topic is missing, brokers
+before Kafka 2.8, servers without DescribeProducers), or tell of too many producers to be asked each time, only the
+coordinator's list of partitions is compared. That finds every abort of a transaction but three: a marker of Kafka's
+own tool; in version 1 an abort that is followed by a late copy of the task's AddPartitionsToTxn; in version 2 an abort
+by the rules of version 1, as from an old client, after which the task writes to all of its partitions again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
+from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
+from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS
+
+NOT_TOLD = (
+    "whether a part of a transaction was aborted is checked only with its coordinator, not with the leaders of its "
+    "partitions ({}). Do not end transactions of a running query, as with kafka-transactions.sh"
+)
+NOT_SPOKEN = "the brokers do not speak DescribeProducers"
+# A leader tells of every producer that has written to a partition within a day (producer.id.expiration.ms): with
+# thousands of them an answer takes longer than the rest of a commit.
+PRODUCERS_MAX = 5_000
+CROWDED = f"they tell of more than {PRODUCERS_MAX} producers, and are asked every ten minutes"
+NOTHING_OPEN = -1
+
+Partition = tuple[str, int]
+
+
+def producers_body(partitions: Iterable[Partition]) -> dict[str, Any]:
+    indexes: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        indexes.setdefault(topic, []).append(index)
+    return {"topics": [{"name": topic, "partition_indexes": found} for topic, found in indexes.items()]}
+
+
+class OpenParts:
+    def __init__(self, partitions: Iterable[Partition], producer_ids: Collection[int]) -> None:
+        self.missing = dict.fromkeys(sorted(partitions))
+        # Why some leaders have not told anything.
+        self.refusal = ""
+        self._producer_ids = frozenset(producer_ids)
+        self._starts: dict[Partition, dict[int, int]] = {}
+        self._told_count = 0
+
+    @property
+    def is_crowded(self) -> bool:
+        return self._told_count > PRODUCERS_MAX
+
+    @property
+    def note(self) -> str:
+        return NOT_TOLD.format(self.refusal) if self.refusal else ""
+
+    def question(self) -> dict[str, Any]:
+        return producers_body(self.missing)
+
+    def on_body(self, body: Mapping[str, Any]) -> str:
+        """Why some partitions have to be asked for again, or an empty text."""
+        trouble = ""
+        for topic in body["topics"]:
+            for told in topic["partitions"]:
+                where, error_code = (topic["name"], told["partition_index"]), told["error_code"]
+                found = meaning(DESCRIBE_PRODUCERS, error_code)
+                if where not in self.missing:
+                    continue
+                if found is Meaning.DONE:
+                    self._told_count += len(told["active_producers"])
+                    self._starts[where] = {
+                        one["producer_id"]: one["current_txn_start_offset"]
+                        for one in told["active_producers"]
+                        if one["producer_id"] in self._producer_ids
+                    }
+                elif found is Meaning.REFUSED:
+                    self.refusal = f"{topic['name']}: {describe_answer(DESCRIBE_PRODUCERS.name, error_code)}"
+                else:
+                    trouble = f"{where[0]}-{where[1]}: {describe_answer(DESCRIBE_PRODUCERS.name, error_code)}"
+                    continue
+                del self.missing[where]
+        return trouble
+
+    def give_up(self, why: str) -> None:
+        self.missing.clear()
+        self.refusal = why
+
+    def closed_part(self, transaction: PreparedTransaction, written: Iterable[WrittenPartition]) -> str | None:
+        """The first partition in which some of these rows are outside the open transaction, in words."""
+        for each in written:
+            starts = self._starts.get((each.topic, each.partition))
+            if starts is None:
+                continue
+            start = starts.get(transaction.producer_id, NOTHING_OPEN)
+            # A broker may acknowledge a retried request without its offset (-1).
+            if start == NOTHING_OPEN or (each.first_offset >= 0 and start > each.first_offset):
+                since = "is not open" if start == NOTHING_OPEN else f"is open since offset {start} only"
+                return f"{since} in {each.topic}-{each.partition}, where its rows begin at offset {each.first_offset}"
+        return None

@@ -1,0 +1,365 @@
+"""C2: checks that all transactions of the batch still hold what their receipts say, that there is time to commit them,
+that each partition they wrote to has a leader, and that each topic is still the one that they wrote to.
+
+DescribeTransactions changes nothing: it answers with state, producer id, epoch, and when the transaction began on the
+coordinator's clock. Only differences of broker times are used. A receipt's remaining time gives the brokers' time when
+it was made; the latest of these is about now, because the driver commits when the last task is done. From it follows
+the time left to each transaction, without any wall clock of a host. The margin covers the delay between the last task
+and this check.
+
+If a partition has no leader, the check waits for one before the decision: brokers from Kafka 4.3 on write no marker to
+such a partition and still call the transaction complete (KAFKA-20734), and its read_committed readers stop for good.
+
+A topic that was deleted took its rows with it, and brokers commit the transaction all the same. If it was created again
+it has another id. Either way the batch is refused, so that it runs again. So it is if the ledger was deleted: nobody
+would acknowledge the decision; and if its topic does not keep decisions any more, which is looked at now and then and
+only if brokers tell. Brokers learn of a new topic one after the other, so the check asks again for a while
+before it believes that a topic is gone.
+
+Any client may end a transaction at any moment, also while its task is writing. So the coordinator must name every
+partition of the receipt, and the leaders must say that the transaction is open there since the task's first row
+(open_parts.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kafka_sink.commit.commit_step import MORE_TIME, CommitStep
+from kafka_sink.commit.ledger import UNKNOWN_TIME
+from kafka_sink.commit.ledger_policy import CLEANUP, policy_problem
+from kafka_sink.commit.open_parts import CROWDED, NOT_SPOKEN, OpenParts
+from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
+from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
+from kafka_sink.commit.session import DeliverySettings, DriverSession
+from kafka_sink.frozen import frozen
+from kafka_sink.kafka.client.admin_request import (
+    AdminResponse,
+    AnyBroker,
+    Coordinators,
+    Leaders,
+    RequestKey,
+    ResponseKind,
+)
+from kafka_sink.kafka.client.cluster import NO_LEADER, NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, METADATA
+
+DESCRIBE, DESCRIBE_AGAIN = RequestKey("describe transactions"), RequestKey("describe transactions", 1)
+LEADERS = RequestKey("find partitions without a leader")
+OPEN_PARTS, OPEN_PARTS_AGAIN = RequestKey("describe producers"), RequestKey("describe producers", 1)
+POLICY = RequestKey("look at the ledger's policy")
+RESOURCE_TOPIC = 2
+ONGOING = "Ongoing"
+NOT_DESCRIBED = "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"
+# A younger driver of the sink aborts what an older run has prepared, before the older run notices that it is fenced.
+WHO_ENDED_IT = (
+    "ended by its time-out or another tool, or aborted by another driver of this sink. If another query runs with this "
+    "sink.id, stop it, or give one of them a sink.id of its own"
+)
+WHO_ENDED_IT_IN_EXPORT = (
+    "ended by its time-out or another tool, or aborted by another run of this export. If that one has delivered it, "
+    "a repetition writes nothing"
+)
+
+
+@frozen
+class TransactionDescription:
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int
+    partitions: tuple[tuple[str, int], ...] = ()
+
+
+def described_partitions(state: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    """Those of one transaction in an answer to DescribeTransactions."""
+    return tuple((topic["topic"], one) for topic in state["topics"] for one in topic["partitions"])
+
+
+class DescribeTransactions(CommitStep):
+    """The state of many transactions. An id that no coordinator knows is not in `found`."""
+
+    def __init__(self, settings: DeliverySettings, transactional_ids: Sequence[str], now_ms: int) -> None:
+        super().__init__(settings)
+        self.found: dict[str, TransactionDescription] = {}
+        self.is_supported = True
+        self._missing = dict.fromkeys(transactional_ids)
+        self._ask(now_ms, DESCRIBE)
+
+    def _ask(self, now_ms: int, key: RequestKey) -> None:
+        ids = tuple(self._missing)
+        self.queue.ask(now_ms, key, Coordinators(ids), DESCRIBE_TRANSACTIONS, {"transactional_ids": list(ids)})
+
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
+        if answer.kind is ResponseKind.UNSUPPORTED:
+            # Only this request: leaders and topics can still be looked at.
+            self.queue.drop(answer.key)
+            self.on_unsupported(answer.key)
+            return
+        super().on_answer(now_ms, answer)
+
+    def on_unsupported(self, key: RequestKey) -> None:
+        self.is_supported = False
+
+    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
+        self.on_bodies(now_ms, answer)
+
+    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
+        """Asks again for transactions whose coordinator has not answered."""
+        super().on_bodies(now_ms, answer)
+        if self.failure is not None:
+            return
+        if not self._missing:
+            self.queue.drop(answer.key)
+            return
+        ids = tuple(self._missing)
+        self.queue.replace(answer.key, Coordinators(ids), {"transactional_ids": list(ids)})
+        self.queue.repeat(now_ms, answer.key, find_again=True)
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        for state in body["transaction_states"]:
+            transactional_id, error_code = state["transactional_id"], state["error_code"]
+            found = meaning(DESCRIBE_TRANSACTIONS, error_code)
+            if transactional_id not in self._missing:
+                continue
+            if found is Meaning.DONE:
+                del self._missing[transactional_id]
+                self.found[transactional_id] = TransactionDescription(
+                    transactional_id,
+                    state["transaction_state"],
+                    state["producer_id"],
+                    state["producer_epoch"],
+                    state["transaction_timeout_ms"],
+                    state["transaction_start_time_ms"],
+                    described_partitions(state),
+                )
+            elif found is Meaning.NEVER:
+                del self._missing[transactional_id]
+            elif found is Meaning.REFUSED:
+                self.fail(f"{transactional_id}: {describe_answer(DESCRIBE_TRANSACTIONS.name, error_code)}")
+                return
+            else:
+                self.last_trouble = describe_answer(DESCRIBE_TRANSACTIONS.name, error_code)
+
+
+class PreflightResult(NamedTuple):
+    """`problem` is None if the check passed. `since_ms` is when the first transaction began, by the brokers' clock."""
+
+    problem: str | None
+    time_left_ms: int = 0
+    since_ms: int = UNKNOWN_TIME
+
+
+class Preflight(DescribeTransactions):
+    """Describes the transactions of a batch and where they are open, and waits until each partition that they wrote to
+    has a leader."""
+
+    def __init__(
+        self, settings: DeliverySettings, session: DriverSession, receipts: Sequence[TaskReceipt], now_ms: int
+    ) -> None:
+        self._session = session
+        self._checked = [(each.transaction, each) for each in receipts if each.transaction is not None]
+        self._transactional_ids = [transaction.transactional_id for transaction, _ in self._checked]
+        super().__init__(settings, self._transactional_ids, now_ms)
+        self._partitions = {(each.topic, each.partition) for receipt in receipts for each in receipt.written}
+        self.open_parts = self._new_open_parts()
+        if session.asks_leaders(now_ms):
+            self._ask_leaders(now_ms, OPEN_PARTS)
+        else:
+            self.open_parts.give_up(CROWDED)
+        self._topic_ids = {(topic, one) for receipt in receipts for topic, one in receipt.topic_ids.items()}
+        self._leaderless = ""
+        topics = [*sorted({topic for topic, _ in self._partitions}), settings.ledger_topic]
+        body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
+        self.queue.ask(now_ms, LEADERS, AnyBroker(), METADATA, body)
+        if session.looks_at_ledger(settings, now_ms):
+            asked = {"resource_type": RESOURCE_TOPIC, "resource_name": settings.ledger_topic}
+            resources = [{**asked, "configuration_keys": [CLEANUP]}]
+            body = {"resources": resources, "include_synonyms": False}
+            self.queue.ask(now_ms, POLICY, AnyBroker(), DESCRIBE_CONFIGS, body)
+
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
+        if answer.key != POLICY:
+            super().on_answer(now_ms, answer)
+        elif self.queue.accept(answer):
+            # Without a permission, or an answer, the next batch asks again.
+            self.queue.drop(POLICY)
+            if answer.kind is ResponseKind.ANSWERED:
+                self._on_policy(now_ms, answer.bodies[0])
+
+    def _on_policy(self, now_ms: int, body: Mapping[str, Any]) -> None:
+        told = {row["name"]: row["value"] for result in body["results"] for row in result["configs"] or ()}
+        problem = policy_problem(self.settings.ledger_topic, told.get(CLEANUP))
+        if problem is not None:
+            self.fail(problem)
+        elif CLEANUP in told:
+            self._session.ledger_seen_ms = now_ms
+
+    def _new_open_parts(self) -> OpenParts:
+        return OpenParts(self._partitions, {transaction.producer_id for transaction, _ in self._checked})
+
+    def _ask_leaders(self, now_ms: int, key: RequestKey) -> None:
+        target = Leaders(tuple(self.open_parts.missing))
+        self.queue.ask(now_ms, key, target, DESCRIBE_PRODUCERS, self.open_parts.question())
+
+    @property
+    def notes(self) -> list[str]:
+        """What could not be checked."""
+        if not self.is_supported:
+            return [NOT_DESCRIBED]
+        return [self.open_parts.note] if self.open_parts.note else []
+
+    @property
+    def lateness(self) -> str:
+        if not self._leaderless:
+            return super().lateness
+        return f"{self._leaderless}, and too little time is left before its transactions time out"
+
+    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
+        if answer.key == LEADERS:
+            CommitStep.on_lost(self, now_ms, answer)
+        else:
+            super().on_lost(now_ms, answer)
+
+    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
+        if answer.key == LEADERS:
+            self._on_metadata(now_ms, answer.bodies[0])
+        elif answer.key.purpose == OPEN_PARTS.purpose:
+            self._on_open_parts(now_ms, answer)
+        else:
+            super().on_bodies(now_ms, answer)
+
+    def on_unsupported(self, key: RequestKey) -> None:
+        if key.purpose == OPEN_PARTS.purpose:
+            self.open_parts.give_up(NOT_SPOKEN)
+        else:
+            super().on_unsupported(key)
+
+    def _on_open_parts(self, now_ms: int, answer: AdminResponse) -> None:
+        """Some leaders may not have answered, or may not be leaders any more."""
+        for body in answer.bodies:
+            self.last_trouble = self.open_parts.on_body(body) or self.last_trouble
+        # That a partition has no leader says more than that its leader did not answer.
+        self.last_trouble = self._leaderless or self.last_trouble
+        if self.open_parts.missing:
+            self.queue.replace(answer.key, Leaders(tuple(self.open_parts.missing)), self.open_parts.question())
+            self.queue.repeat(now_ms, answer.key, find_again=True)
+        else:
+            self.queue.drop(answer.key)
+            if self.open_parts.is_crowded:
+                self._session.crowded_ms = now_ms
+
+    def _on_metadata(self, now_ms: int, metadata: Mapping[str, Any]) -> None:
+        if self._waits_for_topics(now_ms, metadata):
+            return
+        leaderless = sorted(self._partitions.intersection(_leaderless_partitions(metadata)))
+        if leaderless:
+            topic, partition = leaderless[0]
+            more = f" (and {len(leaderless) - 1} more partitions)" if len(leaderless) > 1 else ""
+            self.last_trouble = self._leaderless = f"{topic}-{partition}{more} has no leader"
+            self.queue.repeat(now_ms, LEADERS)
+            return
+        self.queue.drop(LEADERS)
+        if self._leaderless:
+            # The descriptions from before the wait may be out of date; so would be one that is still under way.
+            self._leaderless = ""
+            self.queue.drop_all()
+            self.found.clear()
+            self._missing = dict.fromkeys(self._transactional_ids)
+            self._ask(now_ms, DESCRIBE_AGAIN)
+            self.open_parts = self._new_open_parts()
+            self._ask_leaders(now_ms, OPEN_PARTS_AGAIN)
+
+    def check(self) -> PreflightResult:
+        """What the descriptions say, when it is finished. If brokers do not describe transactions, it is unknown how
+        long ago a receipt was made."""
+        margin_ms = self.settings.margin_ms
+        if not self.is_supported:
+            left_ms = min(receipt.remaining_ms for _, receipt in self._checked)
+            return PreflightResult(_time_problem(left_ms, margin_ms), left_ms)
+        described: list[tuple[TransactionDescription, TaskReceipt]] = []
+        for transaction, receipt in self._checked:
+            state = self.found.get(transaction.transactional_id)
+            who_ended_it = WHO_ENDED_IT_IN_EXPORT if receipt.key.is_label else WHO_ENDED_IT
+            problem = _problem(transaction, state, who_ended_it) or self._part_problem(receipt, state, who_ended_it)
+            if state is None or problem is not None:
+                return PreflightResult(problem)
+            described.append((state, receipt))
+        broker_now_ms = max(
+            state.start_ms + max(receipt.timeout_ms - receipt.remaining_ms, 0) for state, receipt in described
+        )
+        left_ms = min(state.start_ms + state.timeout_ms - broker_now_ms for state, _ in described)
+        since_ms = min(state.start_ms for state, _ in described)
+        return PreflightResult(_time_problem(left_ms, margin_ms), left_ms, since_ms)
+
+    def _part_problem(
+        self, receipt: TaskReceipt, state: TransactionDescription | None, who_ended_it: str
+    ) -> str | None:
+        """Is what the task wrote still in the open transaction? One that was aborted may have begun again under the
+        same id and epoch, without the rows from before."""
+        transaction = receipt.transaction
+        assert transaction is not None and state is not None
+        name = f"transaction {transaction.transactional_id}"
+        unlisted = _unlisted_partition(receipt, state)
+        if unlisted is not None:
+            return f"{name} does not hold {unlisted} any more, which its task has written to: it was {who_ended_it}"
+        closed = self.open_parts.closed_part(transaction, receipt.written)
+        return None if closed is None else f"{name} {closed}: that part was {who_ended_it}"
+
+    def _waits_for_topics(self, now_ms: int, metadata: Mapping[str, Any]) -> bool:
+        gone = self._find_gone(metadata)
+        is_over = self.is_gone_for_good(now_ms, is_gone=gone is not None)
+        if gone is None:
+            return False
+        self.last_trouble = gone
+        if is_over:
+            self.fail(gone)
+        else:
+            self.queue.repeat(now_ms, LEADERS)
+        return True
+
+    def _find_gone(self, metadata: Mapping[str, Any]) -> str | None:
+        for topic in metadata["topics"]:
+            name, now = topic["name"], topic.get("topic_id", NO_TOPIC_ID)
+            if topic["error_code"] == UNKNOWN_TOPIC_OR_PARTITION:
+                if name == self.settings.ledger_topic:
+                    return f"the ledger topic {name} was deleted"
+                return f"topic {name} was deleted after tasks had written to it: create it again before the restart"
+            if now != NO_TOPIC_ID and any(each == name and one != now for each, one in self._topic_ids):
+                return f"topic {name} was deleted and created again after tasks had written to it"
+        return None
+
+
+def _leaderless_partitions(metadata: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    for topic in metadata["topics"]:
+        for partition in topic["partitions"]:
+            if partition["leader_id"] == NO_LEADER:
+                yield topic["name"], partition["partition_index"]
+
+
+def _problem(transaction: PreparedTransaction, state: TransactionDescription | None, who_ended_it: str) -> str | None:
+    name = f"transaction {transaction.transactional_id}"
+    if state is None:
+        return f"{name} is not known to its coordinator"
+    if state.state != ONGOING:
+        return f"{name} is {state.state} instead of {ONGOING}: it was {who_ended_it}"
+    ours = (transaction.producer_id, transaction.producer_epoch)
+    theirs = (state.producer_id, state.producer_epoch)
+    if ours != theirs:
+        return f"{name} is producer id and epoch {theirs} instead of {ours}: somebody else uses the id"
+    return None
+
+
+def _unlisted_partition(receipt: TaskReceipt, state: TransactionDescription) -> str | None:
+    listed = set(state.partitions)
+    return next((f"{one.topic}-{one.partition}" for one in receipt.written if one[:2] not in listed), None)
+
+
+def _time_problem(left_ms: int, margin_ms: int) -> str | None:
+    if left_ms >= margin_ms:
+        return None
+    what = f"the oldest transaction has {max(left_ms, 0)} ms left before it times out, and {margin_ms} ms are needed"
+    return f"{what}. {MORE_TIME}"

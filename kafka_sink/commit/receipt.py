@@ -1,0 +1,171 @@
+"""What a finished task returns to the driver, and the summary of a whole batch.
+
+A receipt with a transaction is all that another process needs to end it. A task that delivered at least once or had no
+rows returns a receipt without one: the driver counts all three alike and looks at `transaction` only to commit.
+
+Receipts are pickled from executor to driver and contain plain values only. `remaining_ms` is how much of the
+transaction's time was left when the receipt was made, on the executor's monotonic clock: no two hosts' clocks are ever
+compared.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+# 63 bits: the ledger stores it as a number.
+DIGEST_MAX = 2**63 - 1
+BatchId = int | str
+"""A number for streams, whose batches are ordered; a string for batch writes, which can only be equal or different."""
+
+
+class BatchKey(NamedTuple):
+    """What a decision is about. `query_id` is empty for batch writes."""
+
+    query_id: str
+    batch_id: BatchId
+
+    @property
+    def is_first(self) -> bool:
+        """The first batch of a stream; streams count from 0."""
+        return self.batch_id == 0
+
+    @property
+    def is_label(self) -> bool:
+        """A batch write, which is one of a kind; the batches of a stream have numbers."""
+        return isinstance(self.batch_id, str)
+
+    @property
+    def is_named(self) -> bool:
+        """A batch write without a label is not: its sink id is its own, and nobody can write it again."""
+        return self != UNNAMED_BATCH
+
+    def __str__(self) -> str:
+        if self.query_id:
+            return f"batch {self.batch_id} of query {self.query_id}"
+        return f"batch {self.batch_id!r}" if self.batch_id != "" else "the batch write"
+
+
+# A batch write without a label.
+UNNAMED_BATCH = BatchKey("", "")
+
+
+class WrittenPartition(NamedTuple):
+    """What one task, or a whole batch, wrote to one partition; other writers' records may lie between the offsets."""
+
+    topic: str
+    partition: int
+    row_count: int
+    first_offset: int
+    last_offset: int
+
+    def merge(self, other: WrittenPartition) -> WrittenPartition:
+        first, last = min(self.first_offset, other.first_offset), max(self.last_offset, other.last_offset)
+        return WrittenPartition(self.topic, self.partition, self.row_count + other.row_count, first, last)
+
+
+class PreparedTransaction(NamedTuple):
+    """A transaction whose records are all in the log and that has not been ended, with the fields of EndTxn.
+    `transaction_version` is 1 or 2 (KIP-890)."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    transaction_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReceipt:
+    """`transaction` None: the task wrote nothing, or it wrote without a transaction."""
+
+    key: BatchKey
+    run: str
+    spark_partition: int
+    attempt: int
+    transaction: PreparedTransaction | None = None
+    # The transaction's timeout, and what was left of it.
+    timeout_ms: int = 0
+    remaining_ms: int = 0
+    written: tuple[WrittenPartition, ...] = ()
+    row_count: int = 0
+    bytes: int = 0
+    retry_count: int = 0
+    send_ms: int = 0
+    # Rows skipped because of an option, by reason.
+    record_errors: Mapping[str, int] = field(default_factory=dict)
+    # Digest of the incoming keys and values, in order (formats/records/digest.py).
+    digest: int = 0
+    # Of the topics in `written`, where brokers have them: a topic that was deleted and created again has another one.
+    topic_ids: Mapping[str, builtins.bytes] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.written
+
+    @property
+    def witness(self) -> WrittenPartition:
+        """One partition is enough to learn a transaction's outcome: each of them gets a marker after its records.
+
+        Preferably one with a known offset: a broker may acknowledge a retried request without it.
+        """
+        return min(self.written, key=lambda written: (written.last_offset < 0, written))
+
+
+class TopicSummary(NamedTuple):
+    row_count: int
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSummary:
+    """A batch in figures, for the ledger, the log and Spark's progress report."""
+
+    receipt_count: int
+    empty_count: int
+    row_count: int
+    bytes: int
+    retry_count: int
+    send_ms_max: int
+    topics: Mapping[str, TopicSummary]
+    written: tuple[WrittenPartition, ...]
+    record_errors: Mapping[str, int]
+    # The sum over the tasks: independent of their order.
+    digest: int = 0
+
+    @property
+    def topic_rows(self) -> dict[str, int]:
+        return {topic: found.row_count for topic, found in self.topics.items()}
+
+
+def summarize_receipts(receipts: Iterable[TaskReceipt]) -> BatchSummary:
+    every = list(receipts)
+    partitions: dict[tuple[str, int], WrittenPartition] = {}
+    errors: dict[str, int] = {}
+    for receipt in every:
+        for written in receipt.written:
+            known = partitions.get(written[:2])
+            partitions[written[:2]] = written if known is None else known.merge(written)
+        for reason, count in receipt.record_errors.items():
+            errors[reason] = errors.get(reason, 0) + count
+    return BatchSummary(
+        receipt_count=len(every),
+        empty_count=sum(receipt.is_empty for receipt in every),
+        row_count=sum(receipt.row_count for receipt in every),
+        bytes=sum(receipt.bytes for receipt in every),
+        retry_count=sum(receipt.retry_count for receipt in every),
+        send_ms_max=max((receipt.send_ms for receipt in every), default=0),
+        topics=_topics(partitions.values()),
+        written=tuple(partitions[where] for where in sorted(partitions)),
+        record_errors=dict(sorted(errors.items())),
+        digest=sum(receipt.digest for receipt in every) & DIGEST_MAX,
+    )
+
+
+def _topics(written: Iterable[WrittenPartition]) -> dict[str, TopicSummary]:
+    found: dict[str, TopicSummary] = {}
+    for each in sorted(written):
+        rows, partitions = found.get(each.topic, TopicSummary(0, 0))
+        found[each.topic] = TopicSummary(rows + each.row_count, partitions + 1)
+    return found

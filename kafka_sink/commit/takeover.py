@@ -1,0 +1,119 @@
+"""C1, first half: become the only driver of a line, and make sure that the following read of the ledger is complete.
+
+`Fence` fences every earlier driver. A successful InitProducerId proves that every earlier transaction of the driver's
+id has ended, markers included. It does not prove that the ledger is read from its leader: a broker that was frozen, or
+is cut off from its controllers, still answers as leader of a partition that has another leader by now, with an old log
+end. A decision after that end would be missed, and its batch delivered twice.
+
+`Claim` closes that gap. It appends one record to the ledger with acks=all, which an outdated leader cannot acknowledge,
+since the in-sync replicas do not follow it. All earlier decisions have offsets below the claim, so a reader that has
+reached the claim has seen them, whichever broker answered. The claim needs no transaction: only deciding records need
+one.
+
+A claim contains the run. Spark may commit each batch of a query in another Python process, and each process fences the
+one before: a stale epoch means "another process", only a claim means "another run".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_sink.commit.commit_step import CommitStep
+from kafka_sink.commit.identity import Line
+from kafka_sink.commit.ledger import claim_key
+from kafka_sink.commit.ledger_codec import encode_claim
+from kafka_sink.commit.log_scan import ask_append, read_append_answer
+from kafka_sink.commit.outcome import describe_answer
+from kafka_sink.commit.session import DeliverySettings, DriverIdentity, DriverSession
+from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
+from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
+from kafka_sink.formats.records.compression import make_compressor
+from kafka_sink.formats.records.scalar import Record, encode_batch
+from kafka_sink.kafka.client.admin_request import AdminResponse, Coordinator, RequestKey
+from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID, PRODUCE, Api
+
+FENCE, CLAIM = RequestKey("fence older drivers"), RequestKey("claim ledger")
+CLAIM_OLDER = RequestKey("claim ledger for the release before")
+# Earlier releases had one driver for all labels of a sink, and before that for all queries under a name.
+FENCE_OLDER = RequestKey("fence a driver of the release before")
+# The brokers' transaction.max.timeout.ms is lower than the requested timeout. Reading that setting needs a permission,
+# so the timeout is halved until it is accepted, down to what a record needs.
+INVALID_TRANSACTION_TIMEOUT, TIMEOUT_MS_MIN = 50, 1_000
+
+
+class Fence(CommitStep):
+    """InitProducerId without producer id and epoch: fences every earlier driver.
+
+    If the ledger has signs of a driver of an earlier release that could decide here, that one is fenced as well; it may
+    be a process that was frozen before the upgrade.
+    """
+
+    def __init__(self, settings: DeliverySettings, session: DriverSession, now_ms: int) -> None:
+        super().__init__(settings)
+        self.identity: DriverIdentity | None = None
+        self._session = session
+        self._ids = {FENCE: session.transactional_id}
+        if session.older_sink_id:
+            self._ids[FENCE_OLDER] = Line(session.older_sink_id).driver_id
+        for key in self._ids:
+            self._ask(now_ms, key)
+
+    def _ask(self, now_ms: int, key: RequestKey) -> None:
+        body = {"transactional_id": self._ids[key], "transaction_timeout_ms": self._session.timeout_ms}
+        self.queue.ask(now_ms, key, Coordinator(self._ids[key]), INIT_PRODUCER_ID, body)
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        error_code = body["error_code"]
+        if error_code == INVALID_TRANSACTION_TIMEOUT and self._session.timeout_ms > TIMEOUT_MS_MIN:
+            self._session.timeout_ms = max(TIMEOUT_MS_MIN, self._session.timeout_ms // 2)
+            self._ask(now_ms, key)
+        elif self.is_done(now_ms, key, INIT_PRODUCER_ID, error_code):
+            self.queue.drop(key)
+            if key == FENCE:
+                self.identity = DriverIdentity(body["producer_id"], body["producer_epoch"])
+
+    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
+        return f"{self._ids[key]}: {describe_answer(api.name, error_code)}"
+
+
+class Claim(CommitStep):
+    """Appends the claim; it is in the log twice if a response is lost. The ledger is read up to the acknowledged claim;
+    the first claim of each run determines which run is younger (`DriverSession.note_claim`).
+
+    A driver of the release before takes a fence for another process of its own run, and goes on. So a labelled write
+    first claims what that driver looks at. If that driver claims later it sees this and stops; if it has claimed since
+    the fence, that is read here, and it is fenced again (`LedgerState.older_offset`)."""
+
+    def __init__(self, settings: DeliverySettings, session: DriverSession, wall_ms: int, now_ms: int) -> None:
+        super().__init__(settings)
+        self.offset: int | None = None
+        self._session = session
+        self._value = encode_claim(session.line, session.run, wall_ms)
+        if session.code and session.older_sink_id:
+            self._ask(now_ms, CLAIM_OLDER, Line(session.older_sink_id))
+        else:
+            self._ask(now_ms, CLAIM, session.line)
+
+    def _ask(self, now_ms: int, key: RequestKey, line: Line) -> None:
+        batch = encode_batch([Record(NO_TIMESTAMP, claim_key(line).encode(), self._value)], make_compressor("none"))
+        ask_append(self.queue, now_ms, key, self.settings, seal(batch) + batch.payload)
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        error_code, offset = read_append_answer(body)
+        if not self.is_done(now_ms, key, PRODUCE, error_code):
+            return
+        self.queue.drop(key)
+        if key == CLAIM_OLDER:
+            self._ask(now_ms, CLAIM, self._session.line)
+        else:
+            self.offset = offset
+
+    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
+        if self.is_gone_for_good(now_ms, is_gone=answer.error is not None and answer.error.entry is TOPIC_UNKNOWN):
+            self.fail(f"the ledger topic {self.settings.ledger_topic} is not there: {answer.error}")
+        else:
+            super().on_lost(now_ms, answer)
+
+    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
+        return f"{self.settings.ledger_title}: {describe_answer(api.name, error_code)}"

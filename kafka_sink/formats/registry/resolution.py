@@ -1,0 +1,236 @@
+"""The requests that find the schema of a write, and their responses.
+
+Pure: the caller passes the function that sends a request and returns the response.
+
+    id or GUID is given             one request by id, also if the text is given: for its rules
+    version or latest               one request by version
+    auto.register.schemas           one request that registers: the registry first looks for the same schema, and checks
+                                    compatibility in the same step, so there is no race
+    otherwise                       one request that looks the schema up under its subject
+
+There are more for referenced schemas, one each; by id, for a GUID or rules that are needed but were not in the response
+(old registries answer a registration with the id alone), and for the text that a registry makes of descriptors; and to
+explain why a schema is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from kafka_sink.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    ConfigError,
+    KafkaSinkError,
+    RemoteProtocolError,
+    TransportError,
+)
+from kafka_sink.errors.table.commits import (
+    NOT_A_REGISTRY,
+    REGISTRY_LOGIN,
+    REGISTRY_REFUSED,
+    REGISTRY_UNREACHABLE,
+    SCHEMA_MISSING,
+)
+from kafka_sink.formats.registry import request as ask
+from kafka_sink.formats.registry.answer import (
+    RETRIABLE,
+    SCHEMA_NOT_FOUND,
+    SUBJECT_NOT_FOUND,
+    RegistryAnswer,
+    parse_compatibility,
+    parse_refusal,
+    parse_registered,
+)
+from kafka_sink.formats.registry.request import RegistryRequest
+from kafka_sink.formats.registry.schema import ResolvedSchema, Schema
+from kafka_sink.formats.registry.subject import add_context_of
+from kafka_sink.frozen import frozen
+
+# Limits the requests if a registry returns ever new references.
+DEPENDENCIES_MAX = 500
+
+Send = Callable[[RegistryRequest], RegistryAnswer]
+
+
+@frozen
+class SchemaQuery:
+    """The query made from the options. `schema` was given as text or derived from the columns.
+
+    `identity` is an id, a GUID, or None; `version` a number, LATEST, or None. `needs_guid`: by the framing. `side` is
+    key or value, for option names in errors. `needs_rules`: the write must know the schema's rules. `reads_back`: the
+    registry's text is needed although one was given, because readers count its messages.
+    """
+
+    side: str
+    subject: str
+    schema: Schema | None = None
+    identity: int | str | None = None
+    version: int | str | None = None
+    registers: bool = False
+    normalizes: bool = False
+    needs_guid: bool = False
+    needs_rules: bool = False
+    reads_back: bool = False
+
+    @property
+    def is_immutable(self) -> bool:
+        """Ids and numbered versions never change; the latest version does."""
+        return self.version != ask.LATEST
+
+
+def resolve_schema(query: SchemaQuery, send: Send) -> ResolvedSchema:
+    """Returns the result or raises an error for the user."""
+    found = _complete(_find(query, send), query, send)
+    found = replace(found, subject=found.subject or query.subject)
+    if query.identity is not None and query.schema is not None and not query.reads_back:
+        return replace(found, schema=query.schema)
+    return replace(found, dependencies=_get_dependencies(found.schema, query, send))
+
+
+def _complete(found: ResolvedSchema, query: SchemaQuery, send: Send) -> ResolvedSchema:
+    """With what an answer to a registration or a look-up may lack."""
+    lacks_guid = query.needs_guid and found.guid is None
+    lacks_rules = query.needs_rules and found.rules is None
+    lacks_text = query.reads_back and found.schema is query.schema
+    if not (lacks_guid or lacks_rules or lacks_text):
+        return found
+    if found.schema_id is not None:
+        stored = _ask(send, ask.by_id(found.schema_id, query.subject), query)
+    elif found.guid is not None:
+        stored = _ask(send, ask.by_guid(found.guid), query)
+    else:
+        return found
+    schema = stored.schema if lacks_text else found.schema
+    return replace(found, schema=schema, guid=found.guid or stored.guid, rules=stored.rules)
+
+
+def _find(query: SchemaQuery, send: Send) -> ResolvedSchema:
+    identity, schema = query.identity, query.schema
+    if isinstance(identity, int):
+        return replace(_ask(send, ask.by_id(identity, query.subject), query), schema_id=identity)
+    if isinstance(identity, str):
+        return replace(_ask(send, ask.by_guid(identity), query), guid=identity)
+    if query.version is not None:
+        return _ask(send, ask.by_version(query.subject, query.version), query)
+    if schema is None:
+        raise ConfigError(
+            f"no schema for the {query.side}: set {query.side}.schema, {query.side}.schema.id or "
+            "use.latest.version=true",
+            SCHEMA_MISSING,
+        )
+    if query.registers:
+        return _ask(send, ask.register(query.subject, schema, normalize=query.normalizes), query, schema)
+    return _look_up(query, schema, send)
+
+
+def _ask(send: Send, request: RegistryRequest, query: SchemaQuery, known: Schema | None = None) -> ResolvedSchema:
+    return _read(send(request), request, query, known)
+
+
+def _read(answer: RegistryAnswer, request: RegistryRequest, query: SchemaQuery, known: Schema | None) -> ResolvedSchema:
+    """`known`: the schema that was sent. Rows are written with it: the registry's may differ only in formatting."""
+    if not answer.is_good:
+        raise _refusal_error(answer, query, request)
+    found = parse_registered(answer, known)
+    if known is not None and found.schema_id is None and found.guid is None:
+        raise RemoteProtocolError(f"{answer.source} answered without an id: is it a schema registry?", NOT_A_REGISTRY)
+    return found
+
+
+def _look_up(query: SchemaQuery, schema: Schema, send: Send) -> ResolvedSchema:
+    request = ask.look_up(query.subject, schema, normalize=query.normalizes)
+    answer = send(request)
+    code = parse_refusal(answer)[0] if answer.status == 404 else 0
+    if code not in (SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, 404):
+        return _read(answer, request, query, schema)
+    way_out = (
+        f"Register it there, or set auto.register.schemas=true, or write by what is there: use.latest.version=true or "
+        f"{query.side}.schema.id"
+    )
+    if code != SCHEMA_NOT_FOUND:
+        raise ConfigError(f"{answer.source} has no subject {query.subject!r}. {way_out}", REGISTRY_REFUSED)
+    reasons = _describe_compatibility(query, schema, send)
+    raise ConfigError(
+        f"{answer.source}: the schema is not registered under {query.subject!r}{reasons}. {way_out}",
+        REGISTRY_REFUSED,
+    )
+
+
+def _describe_compatibility(query: SchemaQuery, schema: Schema, send: Send) -> str:
+    """Whether it could be registered: only for an error text, so a failure of this request is ignored."""
+    answer = send(ask.check_compatibility(query.subject, schema, normalize=query.normalizes))
+    try:
+        is_compatible, reasons = parse_compatibility(answer)
+    except RemoteProtocolError:
+        return ""
+    if is_compatible:
+        return ", and is compatible with what is"
+    return ", and is not compatible with what is: " + ("; ".join(reasons) or "the registry gives no reason")
+
+
+# ---- referenced schemas ----------------------------------------------------------------------------------------------
+
+
+def _get_dependencies(schema: Schema, query: SchemaQuery, send: Send) -> tuple[tuple[str, str], ...]:
+    """Without recursion, so that a hostile registry cannot exhaust the stack; each version is requested once. A cycle
+    is not reported here: parsing the texts does."""
+    asked: dict[tuple[str, int], Schema] = {}
+    texts: dict[str, str] = {}
+    work = list(schema.references)
+    while work:
+        reference = work.pop()
+        where = (add_context_of(query.subject, reference.subject), reference.version)
+        if where not in asked:
+            if len(asked) >= DEPENDENCIES_MAX:
+                raise ConfigError(
+                    f"the schema of {query.subject!r} refers to more than {DEPENDENCIES_MAX} others",
+                    REGISTRY_REFUSED,
+                )
+            # Errors are about the referenced schema.
+            referenced = SchemaQuery(query.side, subject=where[0], version=where[1])
+            found = asked[where] = _ask(send, ask.by_version(*where), referenced).schema
+            work += found.references
+        texts.setdefault(reference.name, asked[where].text)
+    return tuple(texts.items())
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+def _refusal_error(answer: RegistryAnswer, query: SchemaQuery, request: RegistryRequest) -> KafkaSinkError:
+    code, message = parse_refusal(answer)
+    said = f"{answer.source} answered {code}" + (f" ({message})" if message else "")
+    if answer.status == 401:
+        return AuthenticationError(
+            f"{said}: check schema.registry.basic.auth.user.info or the bearer token", REGISTRY_LOGIN
+        )
+    if answer.status == 403:
+        is_register = request.path.partition("?")[0].endswith("/versions")
+        action = "register a schema under" if is_register else "read"
+        return AuthorizationError(f"{said}: the user may not {action} subject {query.subject!r}", REGISTRY_LOGIN)
+    if answer.status in RETRIABLE:
+        return TransportError(f"{said}, again and again", REGISTRY_UNREACHABLE)
+    if 300 <= answer.status < 400:
+        return ConfigError(
+            f"{said}: redirects are not followed, set schema.registry.url to the target", REGISTRY_REFUSED
+        )
+    return ConfigError(f"{said}: {_describe_refusal(answer, code, query)}", REGISTRY_REFUSED)
+
+
+def _describe_refusal(answer: RegistryAnswer, code: int, query: SchemaQuery) -> str:
+    if answer.status == 409:
+        return (
+            f"the schema is not compatible with those registered under {query.subject!r}. Nothing was written. "
+            "Change the columns so that it is, or write under another subject"
+        )
+    if answer.status == 404:
+        if query.identity is not None:
+            return f"there is no schema {query.identity}; is it {query.side}.schema.id of another registry?"
+        if query.version is not None and code not in (SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND):
+            return f"there is no version {query.version} of {query.subject!r}"
+        return f"there is no subject {query.subject!r}; is schema.registry.url that of the registry itself?"
+    if answer.status == 422:
+        return f"it takes no such schema, version or subject ({query.subject!r})"
+    return f"this was not expected for {query.subject!r}"

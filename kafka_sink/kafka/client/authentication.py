@@ -1,0 +1,79 @@
+"""Interprets the responses to SaslHandshake and SaslAuthenticate: next token, end of the session, or a refusal.
+
+The mechanism's exchange makes the tokens; this handles the broker's error codes. A refusal is an `AuthenticationError`,
+which ends the producer: retrying wrong credentials can lock the account. Other codes are broker problems, and the
+connection is retried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka_sink.errors import AuthenticationError, KafkaSinkError, TransportError, foreign_text
+from kafka_sink.errors.table.brokers import MECHANISM_NOT_OFFERED, TLS_MISMATCH
+from kafka_sink.kafka.client.outcome import describe
+from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, Exchange
+
+# Makes the exchange for a new session with the current credentials, for the broker with that host name.
+Authenticator = Callable[[str], Exchange]
+
+UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 33, 34, 58
+# Java's values: a session is renewed at a random point between these shares of its lifetime, to spread the load.
+RENEWED_FROM, RENEWED_UNTIL = 0.85, 0.95
+WHERE = "sasl.jaas.config, or sasl.username and sasl.password"
+_WHERE_OF = {
+    AWS_MSK_IAM: "the policy of the IAM identity (kafka-cluster:Connect), its keys, sasl.aws.region, and this host's "
+    "clock",
+    GSSAPI: "sasl.kerberos.service.name, the broker's keytab, and the clocks of both hosts",
+    OAUTHBEARER: "issuer, audience, subject and expiry of the token against what the broker expects",
+}
+
+
+def next_token(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> bytes | None:
+    """The next token after a response to SaslAuthenticate; None: authentication is complete."""
+    error_code = answer["error_code"]
+    if error_code:
+        raise _refusal_error(exchange, title, error_code, answer["error_message"])
+    try:
+        return exchange.step(answer["auth_bytes"])
+    except AuthenticationError as error:
+        text = f"{title}: {error}. Nothing was sent to it but what the mechanism demands"
+        raise AuthenticationError(text, error.entry) from None
+
+
+def check_handshake(exchange: Exchange, title: str, answer: Mapping[str, Any], *, is_renewal: bool) -> None:
+    error_code = answer["error_code"]
+    if is_renewal and error_code:
+        # For example a second time within a second, which Kafka forbids: use a new connection.
+        raise TransportError(f"{title} did not begin a new session: {describe(error_code)}")
+    if error_code == UNSUPPORTED_SASL_MECHANISM:
+        offered = foreign_text(", ".join(answer["mechanisms"])) or "none"
+        raise AuthenticationError(
+            f"{title} does not take sasl.mechanism={exchange.mechanism}: it offers {offered}",
+            MECHANISM_NOT_OFFERED,
+        )
+    if error_code == ILLEGAL_SASL_STATE:
+        raise AuthenticationError(
+            f"{title} does not want SASL on this port: {describe(error_code)}. Choose security.protocol=PLAINTEXT or "
+            "SSL, or the port of its SASL listener",
+            TLS_MISMATCH,
+        )
+    if error_code:
+        raise _refusal_error(exchange, title, error_code, None)
+
+
+def session_end_ms(now_ms: int, lifetime_ms: int, dice: float) -> int | None:
+    """When to renew the session; None: it has no end."""
+    if lifetime_ms <= 0:
+        return None
+    return now_ms + int(lifetime_ms * (RENEWED_FROM + (RENEWED_UNTIL - RENEWED_FROM) * dice))
+
+
+def _refusal_error(exchange: Exchange, title: str, error_code: int, told: str | None) -> KafkaSinkError:
+    if error_code not in (SASL_AUTHENTICATION_FAILED, ILLEGAL_SASL_STATE):
+        return TransportError(f"{title} could not authenticate this client: {describe(error_code, told)}")
+    return AuthenticationError(
+        f"{title} refused the credentials for {exchange.mechanism}: {describe(error_code, told)}. They are not tried "
+        f"again. Check {_WHERE_OF.get(exchange.mechanism, WHERE)}"
+    )

@@ -1,0 +1,159 @@
+"""The supported APIs: key, versions, and encoding and decoding of request and answer in each version.
+
+A version range is what this code can encode and decode, not what any broker offers: the connection negotiates the
+highest common version. Kafka 2.1 is the oldest broker covered by all ranges. The fields are in messages_*.py.
+
+Codecs are compiled the first time a version is used, so the table costs almost nothing to import. Decoders return a
+dict or raise RemoteProtocolError, never anything else. Trailing bytes are an error too: the Java client ignores them,
+but no known broker sends any, and they are the only visible sign of a message decoded with the wrong version. A null in
+a non-nullable field is an error, as in the Java client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
+from kafka_sink.kafka.wire import messages_coordinators, messages_data
+from kafka_sink.kafka.wire.primitives import Codec
+from kafka_sink.kafka.wire.schema import Field, compile_fields, parse_fields, split_blocks
+
+_MESSAGES = dict(split_blocks((messages_data.MESSAGES + messages_coordinators.MESSAGES).splitlines()))
+
+
+@cache
+def _fields_of(message: str) -> tuple[Field, ...]:
+    return parse_fields(_MESSAGES[message])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Api:
+    """`flexible` is the first version with compact lengths and tagged fields (KIP-482)."""
+
+    key: int
+    name: str
+    versions: tuple[int, int]
+    flexible: int | None
+
+    @property
+    def version_min(self) -> int:
+        return self.versions[0]
+
+    @property
+    def version_max(self) -> int:
+        return self.versions[1]
+
+    @property
+    def request(self) -> tuple[Field, ...]:
+        return _fields_of(f"{self.name} request")
+
+    @property
+    def response(self) -> tuple[Field, ...]:
+        return _fields_of(f"{self.name} answer")
+
+    def is_flexible(self, version: int) -> bool:
+        return self.flexible is not None and version >= self.flexible
+
+    def request_header_version(self, version: int) -> int:
+        return 2 if self.is_flexible(version) else 1
+
+    def response_header_version(self, version: int) -> int:
+        """ApiVersions is always answered with header 0, because a client may lack flexible headers (KIP-511)."""
+        return 1 if self.is_flexible(version) and self.key != API_VERSIONS.key else 0
+
+    def encode_request(self, version: int, body: Mapping[str, Any]) -> bytes:
+        return self._encode(True, version, body)
+
+    def decode_request(
+        self, version: int, data: bytes, offset: int = 0, *, ignore_rest: bool = False
+    ) -> dict[str, Any]:
+        """`offset` is where the body starts in `data`: after the header if `data` is a whole frame.
+
+        A broker sets `ignore_rest`, as Kafka's do: librdkafka's Metadata request for all topics has trailing bytes.
+        """
+        return self._decode(True, version, data, offset, ignore_rest)
+
+    def encode_response(self, version: int, body: Mapping[str, Any]) -> bytes:
+        return self._encode(False, version, body)
+
+    def decode_response(self, version: int, data: bytes, offset: int = 0) -> dict[str, Any]:
+        return self._decode(False, version, data, offset)
+
+    def _encode(self, is_request: bool, version: int, body: Mapping[str, Any]) -> bytes:
+        out = bytearray()
+        try:
+            _codec(self.key, is_request, version).write(out, body)
+        except LocalProtocolError as cause:
+            raise LocalProtocolError(f"{self._title(is_request, version)}: {cause}") from None
+        return bytes(out)
+
+    def _decode(
+        self, is_request: bool, version: int, data: bytes, offset: int, ignore_rest: bool = False
+    ) -> dict[str, Any]:
+        data = bytes(data)
+        codec = _codec(self.key, is_request, version)
+        try:
+            values, position = codec.read(data, offset)
+        except RemoteProtocolError as cause:
+            raise RemoteProtocolError(f"{self._title(is_request, version)}: {cause}") from None
+        if position != len(data) and not ignore_rest:
+            title = self._title(is_request, version)
+            raise RemoteProtocolError(f"{title}: {len(data) - position} bytes left over at byte {position}")
+        decoded: dict[str, Any] = values
+        return decoded
+
+    def _title(self, is_request: bool, version: int) -> str:
+        return f"{self.name} {'request' if is_request else 'answer'} v{version}"
+
+
+PRODUCE = Api(0, "Produce", versions=(3, 13), flexible=9)
+FETCH = Api(1, "Fetch", versions=(4, 18), flexible=12)
+LIST_OFFSETS = Api(2, "ListOffsets", versions=(1, 11), flexible=6)
+METADATA = Api(3, "Metadata", versions=(4, 13), flexible=9)
+# Offsets are by topic name here: the versions with topic ids, from 10 on, are left out.
+OFFSET_COMMIT = Api(8, "OffsetCommit", versions=(2, 9), flexible=8)
+OFFSET_FETCH = Api(9, "OffsetFetch", versions=(1, 9), flexible=6)
+FIND_COORDINATOR = Api(10, "FindCoordinator", versions=(0, 6), flexible=3)
+JOIN_GROUP = Api(11, "JoinGroup", versions=(0, 9), flexible=6)
+HEARTBEAT = Api(12, "Heartbeat", versions=(0, 4), flexible=4)
+LEAVE_GROUP = Api(13, "LeaveGroup", versions=(0, 5), flexible=4)
+SYNC_GROUP = Api(14, "SyncGroup", versions=(0, 5), flexible=4)
+DESCRIBE_GROUPS = Api(15, "DescribeGroups", versions=(0, 6), flexible=5)
+LIST_GROUPS = Api(16, "ListGroups", versions=(0, 5), flexible=3)
+# After a handshake in version 0 the exchange continues in raw frames, after version 1 in SaslAuthenticate.
+SASL_HANDSHAKE = Api(17, "SaslHandshake", versions=(0, 1), flexible=None)
+API_VERSIONS = Api(18, "ApiVersions", versions=(0, 4), flexible=3)
+CREATE_TOPICS = Api(19, "CreateTopics", versions=(2, 7), flexible=5)
+DELETE_TOPICS = Api(20, "DeleteTopics", versions=(1, 6), flexible=4)
+# Version 6 is not stable in Kafka 4.3.
+INIT_PRODUCER_ID = Api(22, "InitProducerId", versions=(0, 5), flexible=2)
+OFFSET_FOR_LEADER_EPOCH = Api(23, "OffsetForLeaderEpoch", versions=(2, 4), flexible=4)
+# Versions 4 and 5 are only used between brokers.
+ADD_PARTITIONS_TO_TXN = Api(24, "AddPartitionsToTxn", versions=(0, 3), flexible=3)
+ADD_OFFSETS_TO_TXN = Api(25, "AddOffsetsToTxn", versions=(0, 4), flexible=3)
+END_TXN = Api(26, "EndTxn", versions=(0, 5), flexible=3)
+TXN_OFFSET_COMMIT = Api(28, "TxnOffsetCommit", versions=(0, 5), flexible=3)
+DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", versions=(1, 4), flexible=4)
+SASL_AUTHENTICATE = Api(36, "SaslAuthenticate", versions=(0, 2), flexible=2)
+CREATE_PARTITIONS = Api(37, "CreatePartitions", versions=(0, 3), flexible=2)
+# Only used for the controller's clock, so one version is enough: from the second one on replicas have times.
+DESCRIBE_QUORUM = Api(55, "DescribeQuorum", versions=(1, 1), flexible=0)
+DESCRIBE_CLUSTER = Api(60, "DescribeCluster", versions=(0, 2), flexible=0)
+DESCRIBE_PRODUCERS = Api(61, "DescribeProducers", versions=(0, 0), flexible=0)
+DESCRIBE_TRANSACTIONS = Api(65, "DescribeTransactions", versions=(0, 0), flexible=0)
+LIST_TRANSACTIONS = Api(66, "ListTransactions", versions=(0, 2), flexible=0)
+
+APIS: Mapping[int, Api] = MappingProxyType({api.key: api for api in tuple(globals().values()) if isinstance(api, Api)})
+
+
+@cache
+def _codec(api_key: int, is_request: bool, version: int) -> Codec:
+    api = APIS[api_key]
+    if not api.version_min <= version <= api.version_max:
+        title = api._title(is_request, version)
+        raise LocalProtocolError(f"{title}: spoken here are versions {api.version_min} to {api.version_max}")
+    return compile_fields(api.request if is_request else api.response, version, api.is_flexible(version))

@@ -1,0 +1,113 @@
+"""The ledger: is its topic safe, and what does it contain about this sink?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.ledger_topic import (
+    CHECKED,
+    check_cleanup_policy,
+    ledger_counts,
+    missing_ledger_text,
+    new_ledger_plan,
+    troubles,
+)
+from kafka_sink.commit.admin.topics import topic_state
+from kafka_sink.commit.ledger import Kind, LedgerRecord
+from kafka_sink.commit.ledger_policy import CLEANUP
+from kafka_sink.commit.listing import LedgerListing
+from kafka_sink.commit.open_decisions import Standing, describe_open, judge_open
+from kafka_sink.errors import ConfigError
+from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
+from kafka_sink.operate.checks.job import CheckedJob
+from kafka_sink.operate.checks.topics import creation_trouble
+from kafka_sink.operate.checks.transactions import settings_of
+
+
+def ledger(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    if not job.is_exactly_once(client):
+        return
+    topic = job.options.ledger_topic
+    state = topic_state(client, topic, CHECKED)
+    if state is None:
+        yield _missing(job, client)
+        return
+    is_told = state.configs is not None and state.configs.get(CLEANUP) is not None
+    if not is_told:
+        advice = f"grant DescribeConfigs on topic {topic}"
+        yield warn("ledger", f"the configuration of {topic} is not told: it may delete decisions", advice)
+    else:
+        try:
+            check_cleanup_policy(topic, state.configs or {})
+        except ConfigError as error:
+            text, _, advice = str(error).partition(". ")
+            yield fail("ledger", text, advice)
+            return
+    brokers, replicas = ledger_counts(client, topic)
+    found = list(troubles(topic, state.configs or {}, replicas, brokers))
+    for trouble in found:
+        text, _, advice = trouble.partition(". ")
+        yield warn("ledger", text, advice)
+    if not found and is_told:
+        yield ok("ledger", f"{topic}: compacted, {replicas} of {brokers} brokers hold it")
+    yield from decisions(job, client)
+
+
+def decisions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    listing = LedgerListing(settings_of(job, client), job.sink_id, client.now_ms())
+    found = client.run_step(listing)
+    if found.failure is not None or found.listed is None:
+        why = found.failure or "no answer"
+        yield fail("decisions", f"the ledger was not read: {why}", "grant Read on the ledger topic")
+        return
+    listed, sink_id = found.listed, job.sink_id
+    whose = "all sinks" if sink_id is None else f"sink {sink_id}"
+    unread = [each for each in listed if each.record is None]
+    stuck = [each.record for each in listed if each.record is not None and each.record.kind is Kind.STUCK]
+    open_ones = [each.record for each in listed if each.record is not None and each.record.kind is Kind.INTENT]
+    commands = settings_of(job, client).commands
+    for each in unread:
+        text = f"the record {each.ledger_key} cannot be read: {each.problem}"
+        yield fail("decisions", text, f"`{commands.set_aside(each.sink_id, each.ledger_key)}`{commands.hint}")
+    for record in stuck:
+        text = f"{record.key} of sink {record.sink_id} is lost: its query stops at every start"
+        advice = f"`{commands.replay(record)}`, or `{commands.accept(record)}`{commands.hint}"
+        yield fail("decisions", text, advice)
+    yield from _open_decisions(job, client, open_ones)
+    if not (unread or stuck or open_ones):
+        yield ok("decisions", f"{len(listed)} of {whose}, none open")
+
+
+def _open_decisions(job: CheckedJob, client: Client, records: Sequence[LedgerRecord]) -> Iterator[ProbeResult]:
+    if not records:
+        return
+    settings = settings_of(job, client)
+    answer = client.run_step(describe_open(settings, records, client.now_ms()))
+    for each in judge_open(answer, records, int(time.time() * 1000)):
+        text, commands = f"{each.record.key} of sink {each.record.sink_id} is decided", settings.commands
+        recover = f"`{commands.recover(each.record.sink_id)}`"
+        if each.standing is Standing.OVERDUE:
+            advice = f"{recover} finds out whether rows are missing{commands.hint}"
+            yield fail("decisions", f"{text} and overdue: its transactions have ended, or should have", advice)
+            continue
+        limit = "its transactions time out" if each.left_ms is None else f"{each.left_ms // 1000} s have passed"
+        advice = f"if no query is at it, start the query, or {recover}, before {limit}{commands.hint}"
+        yield warn("decisions", f"{text} and not known to be finished", advice)
+
+
+def _missing(job: CheckedJob, client: Client) -> ProbeResult:
+    topic = job.options.ledger_topic
+    if not job.options.ledger_is_created:
+        text, _, advice = missing_ledger_text(topic).partition(": ")
+        return fail("ledger", text, advice)
+    trouble = creation_trouble(client, topic, new_ledger_plan(client, job.options))
+    if trouble is None:
+        return ok("ledger", f"{topic} is not there; the first batch makes it, and the brokers agree")
+    text = f"{topic} is not there, and cannot be made: {trouble}"
+    advice = (
+        "name the service with preset, or create the topic with one partition and cleanup.policy=compact, or grant "
+        "Create on it"
+    )
+    return fail("ledger", text, advice)

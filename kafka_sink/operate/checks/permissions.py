@@ -1,0 +1,109 @@
+"""Every permission that the mode needs (docs/security.md#permissions), checked without using it.
+
+Topics: Metadata returns the client's authorized operations. There is no such request for transactional ids, so an
+EndTxn is sent for an unused id: authorization is checked before the id is looked up, and an unknown id changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.configs import CLUSTER_AUTHORIZATION_FAILED
+from kafka_sink.errors import AuthorizationError, KafkaSinkError
+from kafka_sink.kafka.client.admin_request import Coordinator
+from kafka_sink.kafka.client.cluster import UNKNOWN_TOPIC_OR_PARTITION
+from kafka_sink.kafka.client.metadata import TOPIC_AUTHORIZATION_FAILED
+from kafka_sink.kafka.client.outcome import describe
+from kafka_sink.kafka.wire.apis import END_TXN
+from kafka_sink.kafka.wire.codes import code
+from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
+from kafka_sink.operate.checks.job import CheckedJob
+from kafka_sink.operate.checks.topics import metadata_of
+
+# Kafka's AclOperation codes, which are bit positions here.
+READ, WRITE = 3, 4
+NOT_TOLD = -(1 << 31)
+ID_AUTHORIZATION_FAILED = 53
+# The coordinator does not know the id, so nothing was done.
+NOT_KNOWN = (48, 49, 105)
+# A producer id that no broker has assigned.
+NO_ONES = 1 << 62
+_NAMES = {READ: "Read", WRITE: "Write"}
+_TRANSACTION_LOG = "__transaction_state"
+_LOG_ADVICE = (
+    "look at the brokers' log; transaction.state.log.replication.factor and .min.isr must not be above the number of "
+    "brokers"
+)
+
+
+def permissions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    is_exactly_once = job.is_exactly_once(client)
+    wanted = [(topic, (WRITE, READ) if is_exactly_once else (WRITE,)) for topic in job.topics]
+    if is_exactly_once:
+        wanted.append((job.options.ledger_topic, (WRITE, READ)))
+    for topic, operations in wanted:
+        yield from _on_topic(client, topic, operations)
+
+
+def _on_topic(client: Client, topic: str, operations: tuple[int, ...]) -> Iterator[ProbeResult]:
+    row = metadata_of(client, topic)
+    if row["error_code"] == UNKNOWN_TOPIC_OR_PARTITION:
+        return  # reported by another probe
+    if row["error_code"] == TOPIC_AUTHORIZATION_FAILED:
+        text = f"not authorized for topic {topic}: not even Describe, which Read and Write imply"
+        yield fail("permissions", text, acl("--topic", topic, [_NAMES[each] for each in operations]))
+        return
+    told = row["topic_authorized_operations"]
+    if told == NOT_TOLD:
+        yield warn("permissions", f"the brokers do not tell what is allowed on topic {topic}", "--probe-write")
+        return
+    missing = [_NAMES[each] for each in operations if not told >> each & 1]
+    if missing:
+        text = f"not authorized for topic {topic}: {' and '.join(missing)} missing"
+        yield fail("permissions", text, acl("--topic", topic, missing))
+    else:
+        names = " and ".join(_NAMES[each] for each in operations)
+        yield ok("permissions", f"topic {topic}: {names}")
+
+
+def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    """Checks that there is one, and that ids of this sink may be used."""
+    if not job.is_exactly_once(client) or client.transaction_support().missing:
+        return
+    seen = metadata_of(client, _TRANSACTION_LOG)["error_code"]
+    if seen == UNKNOWN_TOPIC_OR_PARTITION:
+        # A coordinator lookup would make the brokers create the transaction state topic.
+        text = "no transaction was ever begun in this cluster, so coordinators were not asked"
+        yield ok("coordinator", text, "--probe-write begins one, and aborts it")
+        return
+    prefix = job.probing_id.removesuffix("check")
+    body = {"transactional_id": job.unused_id, "producer_id": NO_ONES, "producer_epoch": 0, "committed": False}
+    try:
+        error_code = client.ask(Coordinator(job.unused_id), END_TXN, body, version_max=3)["error_code"]
+    except AuthorizationError:
+        error_code = ID_AUTHORIZATION_FAILED
+    except KafkaSinkError as error:
+        if seen == TOPIC_AUTHORIZATION_FAILED:
+            # Not visible to this client. If it did not exist, the brokers are creating it now.
+            yield warn("coordinator", f"no coordinator of transactions yet: {error}", "repeat the check")
+        else:
+            yield fail("coordinator", f"no coordinator of transactions: {error}", _LOG_ADVICE)
+        return
+    if error_code in (ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED):
+        text = f"not authorized for transactional ids that begin with {prefix}: Write missing"
+        advice = f"{acl('--transactional-id', prefix, ['Write'])} --resource-pattern-type prefixed"
+        yield fail("permissions", text, advice)
+    elif error_code in NOT_KNOWN:
+        yield ok("permissions", f"transactional ids that begin with {prefix}: Write")
+        yield ok("coordinator", "the coordinator of this sink's transactions answers")
+    elif code(error_code).retriable:
+        text = f"the coordinator answers {describe(error_code)}"
+        yield warn("coordinator", text, "repeat the check; tasks wait for it up to kafka.max.block.ms")
+    else:
+        yield fail("coordinator", f"the coordinator answers {describe(error_code)}", _LOG_ADVICE)
+
+
+def acl(resource: str, name: str, operations: list[str]) -> str:
+    said = " ".join(f"--operation {operation}" for operation in operations)
+    return f"kafka-acls --add --allow-principal User:NAME {said} {resource} {name}"

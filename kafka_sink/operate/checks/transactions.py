@@ -1,0 +1,112 @@
+"""Transactions: are they supported, what is their maximum timeout, and which of this sink's are open?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.configs import number_of
+from kafka_sink.commit.command_texts import broker_arguments
+from kafka_sink.commit.identity import belongs_to, parse_task_identity
+from kafka_sink.commit.listing import TransactionListing
+from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.commit.sweep import NOT_VERIFIED
+from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
+from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
+from kafka_sink.operate.checks.job import CheckedJob
+
+MAX_TIMEOUT = "transaction.max.timeout.ms"
+# A crashed driver must be restarted within the timeout of its transactions.
+RESTART_MS = 60_000
+_EVERY: dict[str, list[str]] = {"state_filters": [], "producer_id_filters": []}
+
+
+def availability(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    if not job.options.is_exactly_once:
+        text = "not needed by delivery.guarantee=at-least-once: rows may appear twice"
+        yield ok("transactions", text)
+        return
+    support = client.transaction_support()
+    if support.missing:
+        text = f"these brokers offer no transactions ({', '.join(support.missing)} missing)"
+        if job.options.falls_back:
+            yield warn("transactions", f"{text}: by delivery.fallback rows are written at least once")
+        else:
+            advice = "choose delivery.guarantee=at-least-once, or delivery.fallback=at-least-once"
+            yield fail("transactions", f"{text}: exactly-once is refused", advice)
+        return
+    text = f"offered, transaction.version {support.transaction_version}"
+    if support.verifies:
+        yield ok("transactions", text)
+    else:
+        advice = "use Kafka 3.6 or newer with transaction.partition.verification.enable=true"
+        yield warn("transactions", f"{text}; {NOT_VERIFIED}", advice)
+    yield from time_limits(job, client)
+
+
+def time_limits(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    wanted_ms = job.options.producer.transaction_timeout_ms
+    allowed_ms = number_of(client.broker_configs([MAX_TIMEOUT]), MAX_TIMEOUT)
+    if allowed_ms is None:
+        text = f"transactions of {wanted_ms} ms; the brokers' limit is not told"
+        advice = f"grant DescribeConfigs on the cluster to have {MAX_TIMEOUT} compared"
+        yield ok("time limits", text, advice)
+        return
+    if wanted_ms > allowed_ms and job.options.transaction_timeout_is_chosen:
+        text = f"kafka.transaction.timeout.ms={wanted_ms} is above {MAX_TIMEOUT}={allowed_ms}"
+        advice = f"lower it, or raise {MAX_TIMEOUT} on the brokers"
+        yield fail("time limits", text, advice)
+        return
+    used_ms = min(wanted_ms, allowed_ms)
+    text = f"transactions of {used_ms} ms ({MAX_TIMEOUT}={allowed_ms})"
+    if used_ms < RESTART_MS:
+        text = f"{text}: after a crash in a commit the query has to be back within that time"
+        advice = f"raise {'kafka.transaction.timeout.ms' if wanted_ms <= allowed_ms else MAX_TIMEOUT}"
+        yield warn("time limits", text, advice)
+    else:
+        yield ok("time limits", text)
+
+
+def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    """How many ids of this sink the coordinators have, and whether there are open transactions."""
+    sink_id = job.sink_id
+    if not job.is_exactly_once(client) or sink_id is None or LIST_TRANSACTIONS.key not in client.list_apis():
+        return
+    states = [
+        state for body in client.answers_of_all(LIST_TRANSACTIONS, _EVERY) for state in body["transaction_states"]
+    ]
+    mine = [state for state in states if _is_of_sink(state["transactional_id"], sink_id)]
+    listing = TransactionListing(settings_of(job, client), sink_id, client.now_ms())
+    found = client.run_step(listing)
+    if found.failure is not None:
+        yield warn("ids", f"open transactions were not listed: {found.failure}", "see the other lines")
+        return
+    for note in dict.fromkeys(found.notes):
+        yield warn("ids", note, "there may be more transactions than the next line counts")
+    now_ms = time.time() * 1000
+    old = [one for one in found.found if now_ms - one.start_ms > one.timeout_ms / 2]
+    text = f"{len(mine)} of {len(states)} transactional ids are of sink {sink_id}, {len(found.found)} transactions open"
+    if old:
+        commands = settings_of(job, client).commands
+        advice = f"if no query runs: `{commands.transactions(sink_id)}`{commands.hint}"
+        yield warn("ids", f"{text}, {len(old)} of them for more than half of their time", advice)
+    else:
+        yield ok("ids", text)
+
+
+def _is_of_sink(transactional_id: str, sink_id: str) -> bool:
+    """Not by the prefix alone: a sink `orders` has none of the ids of a sink `orders-eu`."""
+    identity = parse_task_identity(transactional_id)
+    owner = transactional_id.rpartition("-")[0] if identity is None else identity.sink_id
+    return belongs_to(owner, sink_id)
+
+
+def settings_of(job: CheckedJob, client: Client) -> DeliverySettings:
+    return DeliverySettings(
+        ledger_topic=job.options.ledger_topic,
+        brokers=broker_arguments(job.options.producer),
+        patience_ms=client.options.max_block_ms,
+        sweep_ms=client.options.max_block_ms,
+        request_timeout_ms=client.options.request_timeout_ms,
+    )

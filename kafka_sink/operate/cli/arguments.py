@@ -1,0 +1,421 @@
+"""The command line of `pykafka-sink`: only parsing, no behaviour.
+
+A command has the function that runs it, and its session (a client of the cluster, for example), as `module:name`. They
+are imported when the command is run, so that `explain` does not load what `perf` needs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, TypeAlias
+
+from kafka_sink.operate.cli import texts
+from kafka_sink.operate.cli.completion import SCRIPTS
+from kafka_sink.options.format_names import ENCODED
+from kafka_sink.options.presets import PRESETS
+from kafka_sink.options.sink_table import SINK_OPTIONS
+from kafka_sink.version import VERSION
+
+DEFAULT_TIMEOUT_S = 60
+INTERVAL_S = 2
+# The largest numbers that fields of the protocol hold.
+INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
+# Records per second of `perf`; a slower one would sleep for days.
+RATE_MIN = 0.001
+_WHOLE = re.compile(r"[0-9]{1,19}")
+
+
+def _whole_number(lowest: int, highest: int, what: str = "a whole number") -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not _WHOLE.fullmatch(text) or not lowest <= int(text) <= highest:
+            raise argparse.ArgumentTypeError(f"{what} from {lowest} to {highest} is needed")
+        return int(text)
+
+    return parse
+
+
+_parse_seconds = _whole_number(1, 86_400, "a whole number of seconds")
+_parse_count, _parse_large_count = _whole_number(1, INT32_MAX), _whole_number(1, INT64_MAX)
+_parse_count_or_zero, _parse_replicas = _whole_number(0, INT64_MAX), _whole_number(1, INT16_MAX)
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="pykafka-sink", description=texts.ABOUT, epilog=f"{texts.CODES}\n{texts.EXAMPLES}", allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    top.add_argument("--version", action="version", version=f"pykafka-sink {VERSION}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for add in (
+        *(_add_ledger, _add_watch, _add_recover, _add_resolve, _add_transactions, _add_replay),
+        *(_add_perf, _add_check, _add_topic, _add_schema, _add_explain, _add_completion),
+    ):
+        add(commands)
+    return top
+
+
+def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """Replaces `run` and `session` by the callables that they name."""
+    reader = parser()
+    given = reader.parse_args(words)
+    if getattr(given, "abort", False):
+        if given.sink_id is None and given.checkpoint is None:
+            reader.error("transactions --abort needs --sink-id or --checkpoint")
+        given.run = "kafka_sink.operate.cli.write_commands:abort_transactions"
+    if not getattr(given, "follow", True) and (given.count or given.interval != INTERVAL_S):
+        reader.error("--interval and --count go with ledger --follow")
+    if getattr(given, "set_aside", False):
+        if given.batch is not None:
+            reader.error("resolve --set-aside is about a record that names no batch: choose with --key")
+        given.run = "kafka_sink.operate.cli.write_commands:set_aside"
+    elif getattr(given, "key", None) is not None:
+        reader.error("--key is for resolve --set-aside; a lost batch is chosen with --batch")
+    given.run = _import_callable(given.run)
+    given.session = None if given.session is None else _import_callable(given.session)
+    return given
+
+
+def _import_callable(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)
+
+
+# ---- commands about decisions of sinks -------------------------------------------------------------------------------
+
+
+def _add_ledger(commands: Commands) -> None:
+    command = _add_cluster_command(
+        commands, "ledger", "show the decisions of one sink or all sinks", texts.LEDGER,
+        run="kafka_sink.operate.cli.read_commands:ledger",
+    )  # fmt: skip
+    _add_sink_options(command, is_required=False)
+    command.add_argument("--follow", action="store_true", help="refresh repeatedly, until Ctrl-C")
+    _add_refresh_options(command)
+
+
+def _add_watch(commands: Commands) -> None:
+    command = _add_cluster_command(
+        commands, "watch", "watch the batches of a sink", texts.WATCH, run="kafka_sink.operate.cli.watch:watch"
+    )
+    _add_sink_options(command, is_required=True)
+    _add_refresh_options(command)
+    command.add_argument(
+        "--metrics-url", metavar="URL",
+        help="the address that metrics.prometheus.port opens on the driver; shows how long commits take",
+    )  # fmt: skip
+
+
+def _add_recover(commands: Commands) -> None:
+    command = _add_cluster_command(
+        commands,
+        "recover",
+        "finish an open decision",
+        texts.RECOVER,
+        run="kafka_sink.operate.cli.write_commands:recover",
+    )
+    _add_sink_options(command, is_required=True)
+    _add_yes_option(command)
+
+
+def _add_resolve(commands: Commands) -> None:
+    command = _add_cluster_command(
+        commands, "resolve", "choose what to do with a lost batch", texts.RESOLVE,
+        run="kafka_sink.operate.cli.write_commands:resolve",
+    )  # fmt: skip
+    _add_sink_options(command, is_required=True)
+    choice = command.add_mutually_exclusive_group(required=True)
+    choice.add_argument("--replay", action="store_true", help="run the batch again")
+    choice.add_argument("--accept", action="store_true", help="continue without the missing rows")
+    choice.add_argument("--set-aside", action="store_true", help="give up a record that cannot be read")
+    command.add_argument("--key", metavar="KEY", help="the key, if several records of the sink cannot be read")
+    command.add_argument("--batch", metavar="BATCH_ID", help="the batch, if several batch writes of the sink are lost")
+    _add_yes_option(command)
+
+
+def _add_transactions(commands: Commands) -> None:
+    command = _add_cluster_command(
+        commands, "transactions", "show open transactions, abort abandoned ones", texts.TRANSACTIONS,
+        run="kafka_sink.operate.cli.read_commands:transactions",
+    )  # fmt: skip
+    _add_sink_options(command, is_required=False)
+    command.add_argument("--abort", action="store_true", help="abort those without a decision (needs a sink)")
+    _add_yes_option(command, "do not ask before aborting")
+
+
+def _add_replay(commands: Commands) -> None:
+    command = _add_cluster_command(
+        commands, "replay", "write dead letters again, once", texts.REPLAY, codes=texts.REPLAY_CODES,
+        run="kafka_sink.operate.cli.replay:replay", session="kafka_sink.operate.cli.replay:ReplaySession",
+    )  # fmt: skip
+    command.add_argument("--from", dest="source", required=True, metavar="TOPIC", help="the topic of dead letters")
+    command.add_argument("--to", dest="target", required=True, metavar="TOPIC", help="the topic for the records")
+    command.add_argument(
+        "--filter", type=_parse_property, action="append", default=[], metavar="NAME=VALUE",
+        help="only letters with this value in their header pykafka-sink.NAME: reason, topic, partition, row, query.id, "
+        "batch.id, spark.partition. Repeat for more values of a name, or for more names (all must match)",
+    )  # fmt: skip
+    command.add_argument("--name", metavar="NAME", help="name of the replay, which is also its transactional id")
+    command.add_argument(
+        "--batch-size", type=_parse_count, default=10_000, metavar="N",
+        help="maximum number of records in a transaction (default %(default)s)",
+    )  # fmt: skip
+    command.add_argument("--dry-run", action="store_true", help="read and count the letters; write nothing")
+    _add_yes_option(command)
+
+
+# ---- the other commands ----------------------------------------------------------------------------------------------
+
+
+def _add_perf(commands: Commands) -> None:
+    command = _add_command(
+        commands, "perf", "measure how fast this producer writes", texts.PERF, codes=texts.PERF_CODES,
+        run="kafka_sink.operate.cli.perf:perf",
+    )  # fmt: skip
+    _add_broker_options(command)
+    _add_output_options(command)
+    load = command.add_argument_group("load")
+    load.add_argument("--topic", required=True, help="the topic to write to; use a topic created for this test")
+    load.add_argument("--num-records", type=_parse_large_count, required=True, metavar="N", help="including warm-up")
+    payload = load.add_mutually_exclusive_group(required=True)
+    payload.add_argument("--record-size", type=_parse_count, metavar="BYTES", help="values of this many random letters")
+    payload.add_argument("--payload-file", metavar="FILE", help="values drawn from the lines of a file")
+    payload.add_argument("--payload-monotonic", action="store_true", help="values 1, 2, 3 and so on, as text")
+    load.add_argument(
+        "--payload-delimiter", default="\\n", metavar="TEXT", help="what separates records in the file (default \\n)"
+    )
+    load.add_argument(
+        "--throughput", type=_parse_rate, default=-1, metavar="N",
+        help="maximum number of records per second (default: no limit)",
+    )  # fmt: skip
+    load.add_argument(
+        "--warmup-records", type=_parse_count_or_zero, default=0, metavar="N", help="do not count the first N records",
+    )  # fmt: skip
+    load.add_argument(
+        "--reporting-interval", type=_parse_count, default=5_000, metavar="MS",
+        help="interval between two lines (default %(default)s)",
+    )  # fmt: skip
+    load.add_argument(
+        "--command-property", "--producer-props", dest="properties_given", type=_parse_property, nargs="+",
+        action="extend", default=[], metavar="NAME=VALUE",
+        help="producer options as in Kafka's tool, without the prefix kafka.",
+    )  # fmt: skip
+    load.add_argument("--print-metrics", action="store_true", help="print the producer's metrics at the end")
+    load.add_argument("--transactional-id", metavar="ID", help="write in transactions")
+    load.add_argument(
+        "--transaction-duration-ms", type=_parse_count, default=3_000, metavar="MS",
+        help="how long each transaction stays open (default %(default)s)",
+    )  # fmt: skip
+
+
+def _add_check(commands: Commands) -> None:
+    command = _add_command(
+        commands, "check", "check whether a job will work with these options", texts.CHECK, codes=texts.CHECK_CODES,
+        run="kafka_sink.operate.cli.check:run",
+    )  # fmt: skip
+    _add_broker_options(command, _parse_property, "NAME=VALUE", "producer options with or without the prefix kafka.")
+    command.add_argument("--topic", help="the option topic of the job")
+    _add_sink_options(command, is_required=False, whose="job", of_stream="a stream")
+    command.add_argument("--preset", choices=list(PRESETS), help="the service that the brokers belong to")
+    command.add_argument("--explain", action="store_true", help="show what --preset sets, needs and does not support")
+    command.add_argument(
+        "--columns", metavar="SCHEMA",
+        help="schema of the DataFrame: df.schema.json(), DDL such as 'key STRING, value STRING', or a file of one",
+    )  # fmt: skip
+    command.add_argument(
+        "--timeout", type=_parse_any_seconds, default=2.0, metavar="SECONDS", help="in total (default %(default)s)"
+    )
+    command.add_argument("--probe-write", action="store_true", help="write a record in a transaction and abort it")
+    _add_output_options(command, "print a list of JSON objects")
+
+
+def _add_topic(commands: Commands) -> None:
+    command = _add_command(
+        commands, "topic", "show a topic, or create it", texts.TOPIC, run="kafka_sink.operate.cli.topic:topic"
+    )
+    _add_broker_options(command)
+    _add_output_options(command)
+    command.add_argument("--topic", required=True, help="name of the topic")
+    command.add_argument("--create", action="store_true", help="create the topic if it is missing")
+    command.add_argument("--partitions", type=_parse_count, default=-1, metavar="N", help="default: the brokers'")
+    command.add_argument(
+        "--replication-factor", type=_parse_replicas, default=-1, metavar="N", help="default: the brokers'"
+    )
+    command.add_argument(
+        "--config", type=_parse_property, action="append", default=[], metavar="NAME=VALUE",
+        help="topic configuration; may be repeated",
+    )  # fmt: skip
+    _add_yes_option(command)
+
+
+def _add_schema(commands: Commands) -> None:
+    top = commands.add_parser("schema", help="show the schema of columns, or check columns against a schema")
+    kinds = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, title, about, run in (
+        ("show", "print the schema of columns", texts.SCHEMA_SHOW, "kafka_sink.operate.cli.schema:show"),
+        ("check", "check whether columns fit a schema", texts.SCHEMA_CHECK, "kafka_sink.operate.cli.schema:check"),
+    ):
+        command = _add_command(kinds, name, title, about, codes=texts.SCHEMA_CODES, run=run)
+        command.add_argument(
+            "--columns", required=True, metavar="SCHEMA",
+            help="df.schema.json(), DDL such as 'id BIGINT, name STRING', or a file of one",
+        )  # fmt: skip
+        command.add_argument("--column", metavar="NAME", help="use only this column, as a key or value by itself")
+        command.add_argument("--format", choices=sorted(ENCODED), help="short for --option value.format=...")
+        command.add_argument("--record-name", metavar="NAME", help="short for --option value.record.name=...")
+        command.add_argument("--side", choices=("value", "key"), default="value", help="default: %(default)s")
+        command.add_argument("--topic", help="the topic from which the subject is derived")
+        command.add_argument(
+            "--option", type=_parse_property, action="append", default=[], metavar="NAME=VALUE",
+            help="an option as in the Spark job; may be repeated. Put secrets into --properties",
+        )  # fmt: skip
+        command.add_argument("--properties", metavar="FILE", help="a Java properties file with such options")
+        _add_output_options(command)
+
+
+def _add_explain(commands: Commands) -> None:
+    command = _add_command(
+        commands, "explain", "explain an error by its name", texts.EXPLAIN, codes=None,
+        run="kafka_sink.operate.cli.explain:explain",
+    )  # fmt: skip
+    command.add_argument("name", nargs="?", metavar="PKS-NNNN", help="the name at the beginning of the error")
+    _add_output_options(command, has_log=False)
+
+
+def _add_completion(commands: Commands) -> None:
+    command = _add_command(
+        commands, "completion", "print a script for the shell's Tab key", texts.COMPLETION, codes=None,
+        run="kafka_sink.operate.cli.completion:completion",
+    )  # fmt: skip
+    command.add_argument("shell", choices=tuple(SCRIPTS), help="the shell")
+    _add_output_options(command, has_log=False)
+    command.set_defaults(parser=parser)
+
+
+# ---- shared by several commands --------------------------------------------------------------------------------------
+
+
+def _add_command(
+    commands: Commands, name: str, title: str, about: str, *, codes: str | None = texts.CODES,
+    run: str, session: str | None = None,
+) -> argparse.ArgumentParser:  # fmt: skip
+    """`about` contains examples: lines that can be typed."""
+    command = commands.add_parser(
+        name, help=title, description=about, epilog=codes, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    command.set_defaults(run=run, session=session)
+    return command
+
+
+def _add_cluster_command(
+    commands: Commands, name: str, title: str, about: str, *, codes: str = texts.CODES, run: str,
+    session: str = "kafka_sink.operate.cli.sink_client:SinkClient",
+) -> argparse.ArgumentParser:  # fmt: skip
+    command = _add_command(commands, name, title, about, codes=codes, run=run, session=session)
+    _add_broker_options(command)
+    _add_output_options(command)
+    command.add_argument(
+        "--timeout", type=_parse_seconds, default=DEFAULT_TIMEOUT_S, metavar="SECONDS",
+        help="how long to retry (default %(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--ledger-topic", default=SINK_OPTIONS["ledger.topic"].default, metavar="TOPIC",
+        help="the option ledger.topic of the query (default %(default)s)",
+    )  # fmt: skip
+    return command
+
+
+def _parse_option(text: str) -> tuple[str, str]:
+    name, value = _parse_property(text)
+    # Only the name is shown: the value may be a secret.
+    if not name.startswith("kafka."):
+        raise argparse.ArgumentTypeError(f"{name!r} has no prefix kafka.: options of the producer are meant")
+    return name.removeprefix("kafka."), value
+
+
+def _parse_property(text: str) -> tuple[str, str]:
+    name, found, value = text.partition("=")
+    if not found:
+        raise argparse.ArgumentTypeError("NAME=VALUE is needed")
+    return name, value
+
+
+def _add_broker_options(
+    command: argparse.ArgumentParser, option: Callable[[str], tuple[str, str]] = _parse_option,
+    metavar: str = "kafka.NAME=VALUE",
+    names_in_file: str = "without the prefix kafka., as for --command-config of Kafka's tools",
+) -> None:  # fmt: skip
+    """`option` reads one NAME=VALUE; `names_in_file` says how names are written in a file."""
+    brokers = command.add_argument_group("brokers")
+    brokers.add_argument(
+        "--bootstrap-server", "--bootstrap-servers", dest="bootstrap_servers", metavar="HOST:PORT[,...]",
+        help="brokers for the first connection; short for --option kafka.bootstrap.servers=...",
+    )  # fmt: skip
+    brokers.add_argument(
+        "--option", type=option, action="append", default=[], metavar=metavar,
+        help="an option as in the Spark job; may be repeated. Other users can see it in the process list: put secrets "
+        "into --properties",
+    )  # fmt: skip
+    brokers.add_argument(
+        "--properties", "--producer.config", "--command-config", metavar="FILE",
+        help=f"a Java properties file with options, {names_in_file}",
+    )  # fmt: skip
+
+
+def _add_output_options(
+    command: argparse.ArgumentParser, of_json: str = "print one JSON object", *, has_log: bool = True
+) -> None:
+    command.add_argument("--json", action="store_true", help=of_json)
+    command.set_defaults(verbose=False)
+    if has_log:
+        command.add_argument("-v", "--verbose", action="store_true", help="write a log to standard error")
+
+
+def _add_yes_option(command: argparse.ArgumentParser, text: str = "do not ask") -> None:
+    command.add_argument("--yes", action="store_true", help=text)
+
+
+def _add_sink_options(
+    command: argparse.ArgumentParser, *, is_required: bool, whose: str = "query",
+    of_stream: str = "a stream that has no sink.id",
+) -> None:  # fmt: skip
+    names = command.add_mutually_exclusive_group(required=is_required)
+    names.add_argument("--sink-id", metavar="ID", help=f"the option sink.id of the {whose}")
+    names.add_argument("--checkpoint", metavar="LOCATION", help=f"the option checkpointLocation of {of_stream}")
+
+
+def _add_refresh_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--interval", type=_parse_seconds, default=INTERVAL_S, metavar="SECONDS",
+        help="time between two refreshes (default %(default)s)",
+    )  # fmt: skip
+    command.add_argument(
+        "--count", type=_parse_count_or_zero, default=0, metavar="N", help="end after N refreshes (0: never)"
+    )
+
+
+def _parse_rate(text: str) -> float:
+    """0 and negative numbers, as Kafka's tool takes them, are no limit."""
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not math.isfinite(rate) or 0 < rate < RATE_MIN:
+        raise argparse.ArgumentTypeError(f"a number from {RATE_MIN} is needed; -1 for no limit")
+    return rate
+
+
+def _parse_any_seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= 600:
+        raise argparse.ArgumentTypeError("a number of seconds from 0.1 to 600 is needed")
+    return seconds

@@ -1,0 +1,63 @@
+"""Views refreshed until Ctrl-C: a screen that is redrawn, or one line per refresh without a terminal.
+
+A terminal is drawn with rich if it is installed, else by clearing it. A file or pipe gets one line per refresh, or with
+--json one object per line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import sleep
+from typing import Any
+
+from kafka_sink.frozen import frozen
+from kafka_sink.operate.cli.report import DONE, Report
+from kafka_sink.operate.cli.streams import ReaderGone, print_text, printable
+
+CLEAR = "\x1b[2J\x1b[H"
+
+
+@frozen
+class Look:
+    """`line` is a short form of `lines`."""
+
+    lines: Sequence[str]
+    line: str
+    content: dict[str, Any]
+
+
+def repeat(look: Callable[[], Look], given: argparse.Namespace) -> Report:
+    """Ends by Ctrl-C, or if the output is not read any more; neither is an error."""
+    done = 0
+    try:
+        with _display(given) as show:
+            while True:
+                show(look())
+                done += 1
+                if given.count and done >= given.count:
+                    break
+                sleep(given.interval)
+    except (KeyboardInterrupt, ReaderGone):
+        pass
+    return Report(DONE, {})
+
+
+@contextmanager
+def _display(given: argparse.Namespace) -> Iterator[Callable[[Look], None]]:
+    if given.json:
+        yield lambda look: print_text(json.dumps(look.content))
+    elif not sys.stdout.isatty():
+        yield lambda look: print_text(look.line)
+    else:
+        try:
+            from rich.live import Live
+            from rich.text import Text
+        except ImportError:
+            yield lambda look: print_text("\n".join(look.lines), before=CLEAR)
+            return
+        with Live(screen=True, auto_refresh=False) as live:
+            yield lambda look: live.update(Text(printable("\n".join(look.lines))), refresh=True)

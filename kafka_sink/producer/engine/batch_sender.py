@@ -1,0 +1,375 @@
+"""The life cycle of batches: queue, assign sequences, send, read the response, retry, split, give up.
+
+It decides about batches only; the engine connects it to connections, metadata and transactions. A batch is in exactly
+one place: queued in the accumulator, in flight in a `ProduceRequest`, or done. `incomplete` holds all that are not
+done, in order of arrival; every other batch has had its one `Delivered` or `Failed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kafka_sink.errors import BrokerError, KafkaSinkError, LocalProtocolError, TransactionAborted, foreign_text
+from kafka_sink.formats.records.compression import make_compressor
+from kafka_sink.formats.records.scalar import split
+from kafka_sink.kafka.client.backoff import Backoff
+from kafka_sink.kafka.client.cluster import NO_TOPIC_ID, ClusterView
+from kafka_sink.kafka.client.outcome import ProduceOutcome, describe, is_definite, produce_outcome
+from kafka_sink.kafka.client.request import Answer
+from kafka_sink.kafka.wire.apis import PRODUCE
+from kafka_sink.kafka.wire.produce import Acknowledgements
+from kafka_sink.options import ProducerOptions
+from kafka_sink.producer.engine import failure
+from kafka_sink.producer.engine.accumulator import Accumulator
+from kafka_sink.producer.engine.commands import BatchObserved, Command, Delivered, Drained, Failed
+from kafka_sink.producer.engine.produce_request import ProduceRequest
+from kafka_sink.producer.engine.producer_batch import UNKNOWN_OFFSET, ProducerBatch, TopicPartition
+from kafka_sink.producer.engine.sequences import Sequences
+from kafka_sink.producer.engine.transaction import Transaction
+
+# The last Produce of transaction version 1 (the client registers partitions); from the next version on the leader does.
+PRODUCE_LAST_V1 = 11
+# From this version on requests contain topic ids.
+PRODUCE_FIRST_TOPIC_ID = 13
+REQUEST_OVERHEAD_BYTES = 512
+
+
+class BatchSender:
+    def __init__(
+        self,
+        options: ProducerOptions,
+        backoff: Backoff,
+        sequences: Sequences | None,
+        transaction: Transaction | None,
+        commands: list[Command],
+        loads: dict[str, dict[int, int]],
+    ) -> None:
+        """`commands`: the list to which it appends the ends of batches."""
+        self._options = options
+        self._backoff = backoff
+        self.commands = commands
+        self._sequences = sequences
+        self._transaction = transaction
+        # When the first batch expires; None if there is none.
+        self.next_expiry_ms: int | None = None
+        self._heads: dict[int, bytes] = {}
+        # How many batches were appended so far; also the number of the last one.
+        self.appended_count = 0
+        # Batches of the response that is being read.
+        self._delivered: list[ProducerBatch] = []
+        self.accumulator = Accumulator(loads)
+        self._may_send: Callable[[ProducerBatch], bool] = lambda _: True
+        if transaction is not None and sequences is not None:
+            self._may_send = lambda batch: transaction.may_send(batch.topic_partition) and sequences.may_send(batch)
+        elif sequences is not None:
+            self._may_send = sequences.may_send
+        # With one request in flight: partitions with a batch in it. Another leader's connection must wait, too.
+        self._busy: set[TopicPartition] | None = None
+        if options.max_in_flight_requests_per_connection == 1:
+            busy, may_send = set[TopicPartition](), self._may_send
+            self._busy = busy
+            self._may_send = lambda batch: batch.topic_partition not in busy and may_send(batch)
+        # Whether the ids of topics in the cluster view were requested since this producer began.
+        self.has_current_ids = False
+        # Ids of the topics that the records went to whose response is being read.
+        self._acked_ids: Mapping[str, bytes] = {}
+        self.incomplete: dict[ProducerBatch, None] = {}
+        self.requests_in_flight = 0
+        self.metadata_is_stale = False
+        # Why this producer is unusable, from a response; the engine ends it.
+        self.fatal_error: KafkaSinkError | None = None
+        # Responses that may contain new leaders (KIP-951).
+        self.answers_with_hints: list[Mapping[str, Any]] = []
+
+    # ---- queries ----
+
+    @property
+    def is_quiet(self) -> bool:
+        return not self.incomplete and self.requests_in_flight == 0
+
+    # ---- events ----
+
+    def append(self, batches: Iterable[ProducerBatch]) -> None:
+        transaction = self._transaction
+        refusal = None if transaction is None else transaction.refusal
+        for batch in batches:
+            self.appended_count += 1
+            batch.number = self.appended_count
+            if refusal is not None:
+                # It was never part of the transaction, whose commit may be in flight: only the batch fails.
+                batch.finish()
+                self.commands.append(Failed(batch, failure.dropped_error(batch, refusal)))
+                continue
+            self.incomplete[batch] = None
+            self.accumulator.append(batch)
+            expiry_ms = batch.opened_ms + self._options.delivery_timeout_ms
+            if self.next_expiry_ms is None or expiry_ms < self.next_expiry_ms:
+                self.next_expiry_ms = expiry_ms
+            if transaction is not None:
+                transaction.on_appended(batch.topic_partition)
+
+    def on_answer(self, now_ms: int, answer: Answer) -> None:
+        request = answer.request
+        assert isinstance(request, ProduceRequest)
+        self.requests_in_flight -= 1
+        # Under a name the leader takes the records for whatever topic has it by then.
+        is_known = request.version >= PRODUCE_FIRST_TOPIC_ID or request.has_current_ids
+        self._acked_ids = request.topic_ids if is_known else {}
+        if isinstance(answer.body, Acknowledgements):
+            self._on_acknowledgements(now_ms, request, answer.body)
+        elif isinstance(answer.failure, (BrokerError, LocalProtocolError)):
+            self._on_unsendable(request, answer.failure)
+        elif answer.failure is not None:
+            self._on_no_answer(now_ms, request, answer.failure)
+        elif answer.body is None:
+            for batch in request.batches.values():  # acks=0: sent is all that can be known
+                self._deliver(batch, UNKNOWN_OFFSET, -1)
+        else:
+            self._on_body(now_ms, request, answer.body)
+        if self._delivered:
+            self.commands.append(Delivered(self._delivered))
+            self._delivered = []
+        if self._busy is not None:
+            self._busy.difference_update(request.batches)
+
+    def expire(self, now_ms: int, trouble_of: Callable[[ProducerBatch], str]) -> None:
+        """Expires batches older than delivery.timeout.ms, counted from the first record, in flight or not.
+
+        `trouble_of`: why a batch cannot be delivered, if known.
+        """
+        limit_ms = self._options.delivery_timeout_ms
+        queued = self.accumulator.take_all(now_ms - limit_ms)
+        on_wire = [batch for batch in self.incomplete if batch.is_on_wire and batch.opened_ms + limit_ms <= now_ms]
+        for batch in [*on_wire, *queued]:
+            reason = "waiting for an answer" if batch.is_on_wire else "waiting to be sent"
+            self._give_up(batch, failure.timeout_error(batch, limit_ms, reason, trouble_of(batch)))
+        oldest = min((batch.opened_ms for batch in self.incomplete), default=None)
+        self.next_expiry_ms = None if oldest is None else oldest + limit_ms
+
+    def give_up_lost_partitions(self, loss_of: Callable[[str, int], str]) -> None:
+        """Gives up queued batches whose partition is gone for good. `loss_of`: how it was lost; empty: it was not."""
+        losses = {key: loss for key in self.accumulator.leaderless if (loss := loss_of(*key))}
+        for batch in [batch for batch in self.accumulator if batch.topic_partition in losses] if losses else ():
+            self.accumulator.remove(batch)
+            self._give_up(batch, failure.lost_partition_error(batch, losses[batch.topic_partition]))
+
+    def settle(self) -> None:
+        """Drops the queued batches of a doomed transaction; without one, resolves partitions with unknown sequences."""
+        transaction, sequences = self._transaction, self._sequences
+        if transaction is not None:
+            if transaction.drops_unsent:
+                cause = transaction.error or TransactionAborted("the transaction was aborted")
+                for batch in self.accumulator.take_all():
+                    self._give_up(batch, failure.dropped_error(batch, cause))
+        elif sequences is not None and (sequences.may_be_unresolved or sequences.to_renumber):
+            for topic_partition in sequences.settle_unresolved():
+                sequences.mark_for_renumbering(topic_partition)
+            sequences.renumber_when_quiet()
+
+    def fail_all(self, error: KafkaSinkError) -> None:
+        """The producer is finished: nothing more is sent, no response is read."""
+        self.accumulator.take_all()
+        for batch in list(self.incomplete):
+            self._give_up(batch, failure.dropped_error(batch, error))
+
+    # ---- sending ----
+
+    def next_request(self, now_ms: int, cluster: ClusterView, node_id: int) -> ProduceRequest | None:
+        batches = self.accumulator.drain(
+            now_ms, cluster, node_id, self._options.max_request_size - REQUEST_OVERHEAD_BYTES, self._may_send
+        )
+        if not batches:
+            return None
+        new = []
+        topic_ids: dict[str, bytes] = {}
+        version_min, version_max = 0, PRODUCE.version_max
+        for batch in batches.values():
+            if self._sequences is not None:
+                self._sequences.on_drained(batch)
+            topic = cluster.topics[batch.topic]
+            if topic.topic_id == NO_TOPIC_ID:
+                version_max = PRODUCE_FIRST_TOPIC_ID - 1
+            else:
+                topic_ids[batch.topic] = topic.topic_id
+            if not batch.attempts:
+                new.append(batch)
+            batch.on_sent(topic.partitions[batch.partition])
+        if self._busy is not None:
+            self._busy.update(batches)
+        if new:
+            self.commands.append(Drained(new))
+        if self._transaction is not None:
+            if self._transaction.transaction_version == 1:
+                version_max = PRODUCE_LAST_V1
+            else:
+                version_min = PRODUCE_LAST_V1 + 1
+                self._transaction.is_started = True
+        self.requests_in_flight += 1
+        return ProduceRequest(
+            batches, topic_ids, self.has_current_ids, self._options, self._heads, version_min, version_max
+        )
+
+    # ---- responses ----
+
+    def _on_unsendable(self, request: ProduceRequest, error: KafkaSinkError) -> None:
+        """The leader supports no suitable version: a retry would fail in the same way."""
+        self._end_producer(error)
+        for batch in request.batches.values():
+            batch.on_answered(is_definite=True)
+            if not batch.is_done:
+                self._give_up(batch, failure.dropped_error(batch, error))
+
+    def _on_no_answer(self, now_ms: int, request: ProduceRequest, error: KafkaSinkError) -> None:
+        for batch in request.batches.values():
+            batch.on_lost()
+            if not batch.is_done:
+                self._try_again(now_ms, batch, str(error), None)
+
+    def _on_acknowledgements(self, now_ms: int, request: ProduceRequest, answer: Acknowledgements) -> None:
+        """No partition has an error, which is nearly always the case."""
+        unanswered = request.batches.copy()
+        names = dict(zip(request.topic_ids.values(), request.topic_ids, strict=True))
+        for topic, partition, base_offset, log_append_time_ms in answer.partitions:
+            name = topic if isinstance(topic, str) else names.get(topic, "")
+            batch = unanswered.pop((name, partition), None)
+            if batch is not None:
+                self._deliver(batch, base_offset, log_append_time_ms)
+        if unanswered:
+            self._on_left_out(now_ms, unanswered)
+
+    def _on_body(self, now_ms: int, request: ProduceRequest, body: Mapping[str, Any]) -> None:
+        unanswered = request.batches.copy()
+        names = dict(zip(request.topic_ids.values(), request.topic_ids, strict=True))
+        for topic in body["responses"]:
+            name = topic.get("name") or names.get(topic.get("topic_id", b""), "")
+            for partition in topic["partition_responses"]:
+                batch = unanswered.pop((name, partition["index"]), None)
+                if batch is not None:
+                    self._on_partition(now_ms, batch, partition)
+        if body.get("node_endpoints"):
+            self.answers_with_hints.append(body)
+        self._on_left_out(now_ms, unanswered)
+
+    def _on_left_out(self, now_ms: int, unanswered: Mapping[TopicPartition, ProducerBatch]) -> None:
+        for batch in unanswered.values():
+            batch.on_answered(is_definite=False)
+            if not batch.is_done:
+                self._try_again(now_ms, batch, "the broker's answer left this partition out", None)
+
+    def _on_partition(self, now_ms: int, batch: ProducerBatch, answer: Mapping[str, Any]) -> None:
+        error_code: int = answer["error_code"]
+        outcome = produce_outcome(error_code)
+        if outcome is ProduceOutcome.ACKED:
+            self._deliver(batch, answer["base_offset"], answer.get("log_append_time_ms", -1))
+            return
+        batch.on_answered(is_definite=is_definite(error_code))
+        if batch.is_done:
+            return
+        if outcome is ProduceOutcome.SPLIT and batch.record_count > 1:
+            self._split(batch)
+        elif self._is_worth_another_try(batch, outcome, answer):
+            self._try_again(now_ms, batch, describe(error_code), error_code)
+        else:
+            self._on_refused(batch, outcome, answer)
+
+    def _is_worth_another_try(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> bool:
+        if outcome is ProduceOutcome.OUT_OF_ORDER and self._sequences is not None:
+            return self._survives_gap(batch, self._sequences)
+        if outcome is ProduceOutcome.STATE_LOST and self._sequences is not None:
+            return self._survives_lost_state(batch, self._sequences, answer["log_start_offset"])
+        if outcome is ProduceOutcome.RETRY_ELSEWHERE:
+            self.metadata_is_stale = True
+            return True
+        return outcome is ProduceOutcome.RETRY
+
+    def _survives_gap(self, batch: ProducerBatch, sequences: Sequences) -> bool:
+        """OUT_OF_ORDER_SEQUENCE_NUMBER. Usually an earlier batch failed first: then resending is enough."""
+        sequences.on_out_of_order(batch)
+        return not sequences.is_gap_before(batch) or self._may_renumber(batch, sequences)
+
+    def _survives_lost_state(self, batch: ProducerBatch, sequences: Sequences, log_start_offset: int) -> bool:
+        """UNKNOWN_PRODUCER_ID of old brokers and of other servers: they lost the state of this producer, with its
+        records or without. So it says nothing about earlier sends of the batch."""
+        if log_start_offset < 0:
+            return True  # such a server does not even know its log
+        return batch.is_surely_not_in_log and self._may_renumber(batch, sequences)
+
+    def _may_renumber(self, batch: ProducerBatch, sequences: Sequences) -> bool:
+        """If so, the batches of its partition are renumbered as soon as that is safe."""
+        if self._transaction is not None or batch.is_bound_to_its_number:
+            return False
+        sequences.mark_for_renumbering(batch.topic_partition)
+        return True
+
+    def _on_refused(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> None:
+        error = failure.refused_error(
+            batch, answer["error_code"], answer.get("error_message"), self._options.transactional_id
+        )
+        record_errors = {
+            item["batch_index"]: foreign_text(item["batch_index_error_message"])
+            for item in answer.get("record_errors") or ()
+        }
+        if outcome is ProduceOutcome.FATAL:
+            self._end_producer(error)
+        self._give_up(batch, error, record_errors)
+
+    def _end_producer(self, error: KafkaSinkError) -> None:
+        """As in Java a producer with an id is unusable then; without idempotence only the batch has failed."""
+        if self._sequences is not None and self.fatal_error is None:
+            self.fatal_error = error
+        if self._transaction is not None:
+            self._transaction.on_fatal(error)
+
+    def _try_again(self, now_ms: int, batch: ProducerBatch, reason: str, error_code: int | None) -> None:
+        if batch.attempts > self._options.retries:
+            self._give_up(batch, failure.retries_exhausted_error(batch, reason, error_code))
+        else:
+            batch.last_trouble = reason
+            batch.retry_at_ms = now_ms + self._backoff.delay_ms(batch.attempts)
+            self.accumulator.requeue(batch)
+            self.commands.append(BatchObserved("retried", batch, error_code))
+
+    def _split(self, batch: ProducerBatch) -> None:
+        """Too large for the broker: splits it into parts of half the size, in order, with the same sequences."""
+        codec = make_compressor(*self._options.compression_of(batch.topic))
+        parts = batch.split(split(batch.encoded, codec))
+        if self._sequences is not None:
+            self._sequences.on_split(batch, parts)
+        batch.finish()
+        # In place of the whole: waiters for the oldest batch look at the first.
+        self.incomplete = {each: None for one in self.incomplete for each in (parts if one is batch else (one,))}
+        for part in reversed(parts):
+            self.accumulator.requeue(part)
+        self.commands.append(BatchObserved("split", batch))
+
+    def _deliver(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
+        if batch.is_done:
+            return  # it was given up meanwhile
+        batch.finish()
+        del self.incomplete[batch]
+        if not self.incomplete:
+            self.next_expiry_ms = None
+        batch.base_offset, batch.log_append_time_ms = base_offset, log_append_time_ms
+        if self._sequences is not None:
+            self._sequences.on_acked(batch)
+        if self._transaction is not None:
+            last_offset = base_offset + batch.record_count - 1 if base_offset >= 0 else -1
+            self._transaction.on_acked(batch.topic_partition, last_offset, self._acked_ids.get(batch.topic))
+        self._delivered.append(batch)
+
+    def _give_up(
+        self, batch: ProducerBatch, error: KafkaSinkError, record_errors: Mapping[int, str] | None = None
+    ) -> None:
+        batch.finish()
+        del self.incomplete[batch]
+        if not self.incomplete:
+            self.next_expiry_ms = None
+        if self._sequences is not None and batch.has_sequence:
+            self._sequences.on_given_up(batch)
+            # Its sequences will never be used: every later batch would be out of order.
+            if self._transaction is None and batch.is_surely_not_in_log:
+                self._sequences.mark_for_renumbering(batch.topic_partition)
+        if self._transaction is not None:
+            self._transaction.on_error(error)
+        self.commands.append(Failed(batch, error, record_errors or {}))

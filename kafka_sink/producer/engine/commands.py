@@ -1,0 +1,181 @@
+"""Inputs and outputs of `Engine.step`, besides network events and commands (kafka/client/commands.py).
+
+Requests of the application go in (append these batches, commit), results come out, in the order in which they must be
+reported. Nothing here has behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafka_sink.errors import KafkaSinkError
+from kafka_sink.frozen import frozen
+from kafka_sink.kafka.client.commands import NetworkCommand, NetworkEvent
+
+if TYPE_CHECKING:
+    from kafka_sink.producer.engine.producer_batch import ProducerBatch
+    from kafka_sink.producer.engine.transaction import TransactionEvent, TransactionReceipt
+
+
+# ---- inputs: the application -----------------------------------------------------------------------------------
+# Every request with a result has an `operation`; the engine answers it with exactly one `Finished`.
+
+
+@dataclass(slots=True, eq=False)
+class PendingOperation:
+    """An operation with a result: flush, close, a step of a transaction. The producer writes its end into it."""
+
+    name: str
+    is_posted: bool = False
+    is_over: bool = False
+    error: KafkaSinkError | None = None
+    result: object = None
+
+
+@frozen
+class Append:
+    batches: Sequence[ProducerBatch]
+
+
+@frozen
+class WantTopic:
+    """A caller waits for the metadata of this topic. No `Finished`: the shell watches the published cluster view."""
+
+    topic: str
+
+
+@frozen
+class Flush:
+    """Finishes when every batch appended before it has been delivered or has failed."""
+
+    operation: PendingOperation
+
+
+@frozen
+class TransactionStep:
+    """`event`: init, begin, prepare, commit or abort.
+
+    A prepare finishes when all records are acknowledged; any process can end the transaction with the resulting
+    receipt. From then on this producer never ends the transaction itself, not even when it is closed.
+    """
+
+    operation: PendingOperation
+    event: TransactionEvent
+
+
+@frozen
+class ConsumerGroup:
+    """A member as known to the group coordinator, which rejects offsets of a member that was replaced.
+
+    With only the group id there is no such check.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+@frozen
+class SendOffsets:
+    """Consumer offsets that become part of the transaction: (topic, partition) -> (offset, leader epoch, metadata)."""
+
+    operation: PendingOperation
+    group: ConsumerGroup
+    offsets: Mapping[tuple[str, int], tuple[int, int, str]]
+
+
+@frozen
+class ResumeTransaction:
+    """Takes over a prepared transaction of another producer; the next request must end it."""
+
+    operation: PendingOperation
+    receipt: TransactionReceipt
+
+
+@frozen
+class StartOver:
+    """An idle producer becomes a new one, with this transactional id or none: new producer id, sequences and
+    transaction. Connections and cluster metadata are kept."""
+
+    operation: PendingOperation
+    transactional_id: str | None
+
+
+@frozen
+class Close:
+    """Graceful: nothing new is accepted, queued batches are sent, an open transaction is aborted."""
+
+    operation: PendingOperation
+
+
+@frozen
+class Abandon:
+    """Immediate: every queued batch and every operation fails, all connections close."""
+
+    reason: KafkaSinkError
+
+
+TransactionWish = TransactionStep | SendOffsets | ResumeTransaction
+OperationWish = Flush | TransactionWish | StartOver | Close
+Wish = Append | WantTopic | OperationWish | Abandon
+Input = NetworkEvent | Wish
+
+
+# ---- commands: results -----------------------------------------------------------------------------------------
+
+
+@frozen
+class Delivered:
+    """The batches of one response that are in the log; each has its offset."""
+
+    batches: Sequence[ProducerBatch]
+
+
+@frozen
+class Failed:
+    """The batch was given up. `record_errors` maps positions in the batch to the broker's text about that record."""
+
+    batch: ProducerBatch
+    error: KafkaSinkError
+    record_errors: Mapping[int, str] = field(default_factory=dict)
+
+
+@frozen
+class Finished:
+    operation: PendingOperation
+    error: KafkaSinkError | None = None
+    result: object = None
+
+
+@frozen
+class Drained:
+    """Batches of one request, sent for the first time."""
+
+    batches: Sequence[ProducerBatch]
+
+
+@frozen
+class BatchObserved:
+    """A batch was `retried` or `split`. `error_code`: why; None: there was no response."""
+
+    event: str
+    batch: ProducerBatch
+    error_code: int | None = None
+
+
+Command = NetworkCommand | Delivered | Failed | Finished | Drained | BatchObserved
+
+
+@frozen
+class Step:
+    """What one `Engine.step` decided. `wake_at_ms`: when to call again even if nothing happens; None: not needed.
+
+    `queued_count`: how many batches wait for their leader.
+    """
+
+    commands: list[Command]
+    wake_at_ms: int | None
+    queued_count: int = 0

@@ -1,0 +1,402 @@
+"""The producer as one pure function: `step(now_ms, inputs) -> commands`. No I/O, no clock, no thread.
+
+A step has a fixed order, so that each part sees the results of those before it:
+
+ 1  inputs            requests of the application, events of connections
+ 2  time-outs         of connections and requests; they are answers too
+ 3  answers           to Produce, Metadata and coordinator requests
+ 4  expiry            batches older than delivery.timeout.ms, or of a partition that is gone
+ 5  settling          unknown sequences, epoch bumps, transactions that must abort
+ 6  transaction       the next request to a coordinator
+ 7  batches           drained for every leader that can take a request
+ 8  metadata          if something above found it stale
+ 9  results           flushes and closes that ended; completions go out last
+
+Only the sender thread calls it. What other threads may read (`cluster`, `refusal`, `queue_loads`) is published by the
+sender (producer/sender.py) after each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
+from kafka_sink.kafka.client.authentication import Authenticator
+from kafka_sink.kafka.client.backoff import Backoff
+from kafka_sink.kafka.client.cluster import ClusterView
+from kafka_sink.kafka.client.commands import Connected, Disconnected, Received, Resolved, Written
+from kafka_sink.kafka.client.metadata import Metadata
+from kafka_sink.kafka.client.nodes import NodeSet
+from kafka_sink.kafka.client.request import Answer
+from kafka_sink.options import ProducerOptions
+from kafka_sink.producer.engine import commands as c
+from kafka_sink.producer.engine.batch_sender import BatchSender
+from kafka_sink.producer.engine.produce_request import ProduceRequest
+from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerBatch
+from kafka_sink.producer.engine.producer_id import ProducerIdSource
+from kafka_sink.producer.engine.replaced_topics import ReplacedTopics
+from kafka_sink.producer.engine.sequences import Sequences
+from kafka_sink.producer.engine.transaction import Transaction, TransactionEvent, TransactionState
+from kafka_sink.producer.engine.transaction_requests import CoordinatorClient, CoordinatorRequest, TransactionRequests
+
+THROTTLED = "the broker throttles this client, because a quota of this client is used up"
+
+
+class Engine:
+    def __init__(
+        self, options: ProducerOptions, *, jitter: Callable[[], float], authenticator: Authenticator | None = None
+    ) -> None:
+        self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, jitter)
+        self.nodes = NodeSet(options, jitter=jitter, authenticator=authenticator)
+        self.metadata = Metadata(options, self.nodes, jitter=jitter)
+        # How many batches are queued, by topic and partition: one object, updated in place.
+        self.queue_loads: dict[str, dict[int, int]] = {}
+        self._coordinators: dict[tuple[int, str], CoordinatorClient] = {}
+        self._replaced_topics = ReplacedTopics(self.metadata)
+        # Results of this step: of batches, and of operations, which are told last.
+        self._completions: list[c.Command] = []
+        self._finished: list[c.Finished] = []
+        self._reset_producer(options)
+        # With the number of the last batch that it waits for.
+        self._flushes: list[tuple[c.PendingOperation, int]] = []
+        self._closes: list[c.PendingOperation] = []
+        # Why nothing is accepted or sent any more.
+        self._end: KafkaSinkError | None = None
+
+    def _reset_producer(self, options: ProducerOptions) -> None:
+        """The state of one producer; connections, cluster metadata and coordinators are not part of it."""
+        self._options = options
+        self._sequences = Sequences() if options.enable_idempotence else None
+        self._transaction: Transaction | None = None
+        self._transaction_requests: TransactionRequests | None = None
+        self._producer_ids: ProducerIdSource | None = None
+        if options.transactional_id is not None:
+            self._transaction = Transaction(options.transactional_id, self._finished)
+            self._transaction_requests = TransactionRequests(
+                self._transaction, options, self._backoff, self._coordinators, self.metadata
+            )
+        elif self._sequences is not None:
+            self._producer_ids = ProducerIdSource(options.request_timeout_ms, self._backoff)
+        self._production = BatchSender(
+            options,
+            self._backoff,
+            self._sequences,
+            self._transaction,
+            self._completions,
+            self.queue_loads,
+        )
+        # Of the metadata: what earlier ones say of topic ids may be from before this producer.
+        self._first_refresh = self.metadata.next_number
+        # The one that shows whether partitions of a transaction to be aborted have leaders.
+        self._refresh_before_end: int | None = None
+
+    # ---- published by the sender ----
+
+    @property
+    def cluster(self) -> ClusterView:
+        return self.metadata.view
+
+    @property
+    def refusal(self) -> KafkaSinkError | None:
+        """Why a record would not be accepted now; None: it would."""
+        if self._end is not None:
+            return self._end
+        if self._closes:
+            return LocalProtocolError("the producer is closed")
+        return None if self._transaction is None else self._transaction.refusal
+
+    @property
+    def trouble(self) -> str:
+        """Why records or a transaction are delayed. Empty: unknown."""
+        requests, last_failure = self._transaction_requests, self.nodes.last_failure
+        if requests is not None and requests.trouble:
+            return requests.trouble
+        oldest = next(iter(self._production.incomplete), None)
+        trouble = "" if oldest is None else self._trouble_of(oldest)
+        return trouble or ("" if last_failure is None else str(last_failure))
+
+    def _trouble_of(self, batch: ProducerBatch) -> str:
+        """Why the batch cannot be delivered, if known."""
+        node_id = self.cluster.leader(batch.topic, batch.partition)
+        failure = None if node_id is None else self.nodes.failure_of(node_id)
+        if failure is not None:
+            return f"the leader cannot be used: {failure}"
+        count = self.cluster.partition_count(batch.topic)
+        if count is not None and batch.partition >= count:
+            return (
+                f"topic {batch.topic} now ends with partition {count - 1}: it was created again with fewer partitions"
+            )
+        if batch.last_trouble:
+            return f"the last try failed: {batch.last_trouble}"
+        if node_id is not None:
+            return THROTTLED if self.nodes.is_throttled(node_id, batch.opened_ms) else ""
+        return self.metadata.topic_trouble(batch.topic) or "the partition has no leader now"
+
+    # ---- the step ----
+
+    def step(self, now_ms: int, inputs: Sequence[c.Input]) -> c.Step:
+        nodes = self.nodes
+        nodes.moments.clear()
+        for event in inputs:
+            if isinstance(event, (Received, Written, Connected, Disconnected, Resolved)):
+                nodes.on_input(now_ms, event)
+            else:
+                self._on_wish(now_ms, event)
+        if nodes.due_ms is not None and nodes.due_ms <= now_ms:
+            nodes.on_time(now_ms)
+        if nodes.answers:
+            for answer in nodes.take_answers():
+                self._on_answer(now_ms, answer)
+        production = self._production
+        refusal = nodes.refusal or production.fatal_error
+        if refusal is not None and self._end is None:
+            self._finish_with(refusal)
+        if production.answers_with_hints:
+            for body in production.answers_with_hints:
+                self.metadata.on_leader_hints(body, now_ms)
+            production.answers_with_hints.clear()
+        if production.next_expiry_ms is not None and production.next_expiry_ms <= now_ms:
+            production.expire(now_ms, self._trouble_of)
+        if production.accumulator.leaderless and self._replaced_topics.found:
+            production.give_up_lost_partitions(self._replaced_topics.loss_of)
+        # Before settling: a new epoch resolves all unknown sequences of the previous transaction.
+        if self._transaction is not None:
+            self._adopt_identity(self._transaction)
+        elif self._producer_ids is not None and self._producer_ids.error is not None and self._end is None:
+            self._finish_with(self._producer_ids.error)
+        production.settle()
+        if self._end is None:
+            if self._transaction is not None and self._transaction_requests is not None:
+                self._ask_coordinator(now_ms, self._transaction, self._transaction_requests)
+            if self._sequences is not None and self._sequences.identity.producer_id < 0:
+                self._ask_producer_id(now_ms)
+            if production.accumulator.batch_count:
+                self._send_batches(now_ms)
+            if production.metadata_is_stale:
+                production.metadata_is_stale = False
+                self.metadata.request_news()
+            self.metadata.ask(now_ms)
+        if self._flushes or self._closes or self._end is not None:
+            self._finish_flushes_and_closes()
+        return c.Step(self._take_commands(), self._wake_at_ms(now_ms), production.accumulator.batch_count)
+
+    # ---- inputs ----
+
+    def _on_wish(self, now_ms: int, event: c.Wish) -> None:
+        if isinstance(event, c.Append):
+            for topic in {batch.topic for batch in event.batches}:
+                self.metadata.want_topic(topic, now_ms)
+            self._production.append(event.batches)
+            if self._end is not None:
+                self._production.fail_all(self._end)
+        elif isinstance(event, c.WantTopic):
+            self.metadata.want_topic(event.topic, now_ms)
+            if event.topic in self.cluster.topics:
+                self.metadata.request_update()  # the caller has seen the current view and still waits
+        elif isinstance(event, c.Flush):
+            self._flushes.append((event.operation, self._production.appended_count))
+        elif isinstance(event, c.Close):
+            self._closes.append(event.operation)
+            if self._transaction is not None:
+                self._transaction.abort_before_close()
+        elif isinstance(event, c.Abandon):
+            self._finish_with(event.reason)
+        elif isinstance(event, c.StartOver):
+            self._start_over(event)
+        else:
+            self._on_transaction_wish(event)
+
+    def _start_over(self, wish: c.StartOver) -> None:
+        """Replaces this producer by a new one; it must have nothing pending."""
+        error = self._end
+        # A pending InitProducerId does not matter: it was for an earlier producer, and its id will not be used.
+        is_asking = self._transaction_requests is not None and self._transaction_requests.is_waiting
+        if error is None and (is_asking or self._flushes or self._closes or not self._is_over()):
+            error = LocalProtocolError("a producer with records or requests under way cannot start over")
+        if error is None:
+            self._reset_producer(replace(self._options, transactional_id=wish.transactional_id))
+            # By the older rules Produce has no topic ids: only metadata tells whether a topic was replaced meanwhile.
+            self._production.metadata_is_stale = self._transaction is not None and self.nodes.transaction_version == 1
+        self._finished.append(c.Finished(wish.operation, error))
+
+    def _on_transaction_wish(self, wish: c.TransactionWish) -> None:
+        transaction = self._transaction
+        if self._end is not None or self._closes or transaction is None:
+            error = self._end or LocalProtocolError(
+                "the producer is closed" if self._closes else "this producer has no transactional.id"
+            )
+            self._finished.append(c.Finished(wish.operation, error))
+        elif isinstance(wish, c.SendOffsets):
+            transaction.send_offsets(wish)
+        elif isinstance(wish, c.ResumeTransaction):
+            transaction.resume(wish.operation, wish.receipt)
+        elif wish.event is TransactionEvent.BEGIN:
+            transaction.begin(wish.operation, self.nodes.transaction_version)
+        else:
+            transaction.start(wish.operation, wish.event)
+
+    # ---- responses ----
+
+    def _on_answer(self, now_ms: int, answer: Answer) -> None:
+        purpose = answer.request.purpose
+        if isinstance(answer.request, ProduceRequest):
+            self._production.on_answer(now_ms, answer)
+        elif isinstance(purpose, CoordinatorRequest):
+            assert self._transaction_requests is not None
+            self._transaction_requests.on_answer(now_ms, answer)
+        elif purpose is self._producer_ids and self._producer_ids is not None:
+            identity = self._producer_ids.on_answer(now_ms, answer)
+            if identity is not None and self._sequences is not None:
+                self._sequences.adopt(identity)
+        else:
+            before = self.cluster
+            self.metadata.on_answer(now_ms, answer)
+            self._replaced_topics.on_answer(before)
+            self._production.has_current_ids = self.metadata.has_answered(self._first_refresh)
+            if self._sequences is not None:
+                self._sequences.on_topics(self.cluster.topic_ids())
+
+    def _adopt_identity(self, transaction: Transaction) -> None:
+        """Takes over its producer id and epoch, and its fatal error."""
+        assert self._sequences is not None
+        if transaction.state is TransactionState.FATAL and self._end is None:
+            assert transaction.error is not None
+            self._finish_with(transaction.error)
+        elif transaction.identity not in (self._sequences.identity, NO_IDENTITY):
+            self._sequences.restart_all(transaction.identity)
+
+    def _finish_with(self, error: KafkaSinkError) -> None:
+        """Nothing more will be sent: everything pending fails with this error."""
+        self._end = error
+        if self._transaction is not None:
+            self._transaction.on_fatal(error)
+        self._production.fail_all(error)
+
+    # ---- requests ----
+
+    def _ask_coordinator(self, now_ms: int, transaction: Transaction, requests: TransactionRequests) -> None:
+        if not requests.is_waiting and self._waits_for_leaders(now_ms, transaction):
+            return
+        request = requests.next_request(now_ms, is_quiet=self._production.is_quiet)
+        if transaction.state is TransactionState.INITIALIZING:
+            # Before the first transaction nothing was written by the rules of another version.
+            transaction.transaction_version = self.nodes.transaction_version
+        if request is None:
+            return
+        coordinator = requests.coordinator_for(request)
+        node_id = self.nodes.least_loaded(now_ms) if coordinator is None else coordinator.node_id
+        if coordinator is not None and coordinator.node_id not in self.cluster.brokers:
+            # It joined after the last metadata update; or it left, and another broker has taken over.
+            self.metadata.request_update()
+            if self.metadata.has_answered(coordinator.first_refresh):
+                requests.on_coordinator_gone(now_ms, coordinator.node_id, self.nodes.failure_of(coordinator.node_id))
+            return
+        if node_id is None:
+            return
+        if self.nodes.can_use(node_id, now_ms):
+            self.nodes.send(node_id, request, now_ms)
+            requests.on_sent(request)
+            self._refresh_before_end = None
+        elif self.nodes.is_throttled(node_id, now_ms):
+            # It is still the coordinator. A lookup would use up the quota again, and nothing else would ever be sent.
+            requests.trouble = THROTTLED
+        elif self.nodes.blocked_until_ms(node_id, now_ms) is not None:
+            # Its host is down: perhaps another broker took over.
+            requests.on_coordinator_gone(now_ms, node_id, self.nodes.failure_of(node_id))
+
+    def _waits_for_leaders(self, now_ms: int, transaction: Transaction) -> bool:
+        """Closing does not abort a transaction while one of its partitions has no leader: brokers from Kafka 4.3 on
+        would not end it in that partition (KAFKA-20734). It stays open until it times out or another client ends it."""
+        assert self._sequences is not None
+        is_aborting = transaction.state is TransactionState.ABORTING and self._production.is_quiet
+        partitions = self._sequences.partitions
+        if not (self._closes and is_aborting and partitions):
+            return False
+        topics = {topic for topic, _ in partitions}
+        if self._refresh_before_end is None:
+            for topic in topics:
+                self.metadata.want_topic(topic, now_ms)  # perhaps it is forgotten: metadata.max.idle.ms
+            self._refresh_before_end = self.metadata.request_news()
+        if not self.metadata.has_answered(self._refresh_before_end):
+            return True
+        for topic, partition in partitions:
+            if self.cluster.is_leaderless(topic, partition):
+                text = f"the transaction was left open: {topic}-{partition} has no leader now"
+                self.nodes.tell("warning", text)
+                self._finish_with(TransactionAborted(text))
+                return True
+        return False
+
+    def _ask_producer_id(self, now_ms: int) -> None:
+        source = self._producer_ids
+        node_id = None if source is None else self.nodes.any_usable(now_ms)
+        request = None if source is None or node_id is None else source.next_request(now_ms)
+        if node_id is not None and request is not None:
+            self.nodes.send(node_id, request, now_ms)
+
+    def _send_batches(self, now_ms: int) -> None:
+        node_ids, leaderless, ready_ms = self._production.accumulator.readiness(now_ms, self.metadata.view)
+        if leaderless:
+            for topic in leaderless:
+                # It is in use as long as batches wait for it: metadata.max.idle.ms may be shorter than that.
+                self.metadata.want_topic(topic, now_ms)
+            self.metadata.request_update()
+        if ready_ms is not None:
+            self.nodes.moments.append(ready_ms)
+        for node_id in node_ids:
+            while self.nodes.is_ready(node_id, now_ms):
+                request = self._production.next_request(now_ms, self.metadata.view, node_id)
+                if request is None:
+                    break
+                self.nodes.send(node_id, request, now_ms)
+                if not self._production.accumulator.batch_count:
+                    return
+            else:
+                if not self.nodes.is_full(node_id, now_ms):
+                    self.nodes.can_use(node_id, now_ms)
+
+    # ---- results ----
+
+    def _finish_flushes_and_closes(self) -> None:
+        if self._flushes:
+            first = next(iter(self._production.incomplete), None)
+            over = [flush for flush in self._flushes if first is None or first.number > flush[1]]
+            self._finished.extend([c.Finished(operation) for operation, _ in over])
+            self._flushes = self._flushes[len(over) :]
+        if self._closes and self._is_over():
+            self._finished.extend(c.Finished(operation) for operation in self._closes)
+            self._end = self._end or LocalProtocolError("the producer is closed")
+            self._closes = []
+        if self._end is not None:
+            self.nodes.close_all()
+
+    def _is_over(self) -> bool:
+        if self._end is not None:
+            return True  # every batch has failed; requests in flight no longer matter
+        return self._production.is_quiet and (self._transaction is None or self._transaction.is_settled)
+
+    def _take_commands(self) -> list[c.Command]:
+        """Network commands first, then results for the application."""
+        taken = [*self.nodes.commands, *self._completions, *self._finished]
+        self.nodes.commands.clear()
+        self._completions.clear()
+        self._finished.clear()
+        return taken
+
+    def _wake_at_ms(self, now_ms: int) -> int | None:
+        if self._end is not None:
+            return None
+        moments = self.nodes.moments
+        for moment in (
+            self.nodes.next_deadline_ms(now_ms),
+            self.metadata.next_deadline_ms(now_ms),
+            self._production.next_expiry_ms,
+        ):
+            if moment is not None:
+                moments.append(moment)
+        if self._transaction_requests is not None and self._transaction_requests.retry_at_ms > now_ms:
+            moments.append(self._transaction_requests.retry_at_ms)
+        if self._producer_ids is not None and self._producer_ids.retry_at_ms > now_ms:
+            moments.append(self._producer_ids.retry_at_ms)
+        return min(moments, default=None)

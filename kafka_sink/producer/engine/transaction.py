@@ -1,0 +1,386 @@
+"""The transaction of one producer: its state, what may happen next, what to request from the coordinator.
+
+It knows neither sockets nor queues. Its inputs: calls of the application (`start`, `begin`, ...), events of the
+produce side (a batch was appended, sent, given up), and responses of coordinators. The state changes only through
+`_move`, by the table TRANSITIONS; anything that is not in the table raises and changes nothing.
+
+The next request is derived from the state each time (transaction_requests.py), not queued: first the coordinator, then
+the producer id, then partitions to register, then offsets, then EndTxn. One request is in flight at a time, so a
+response always belongs to the current state.
+
+Two transaction versions (KIP-890), chosen when a transaction begins and kept until it has ended:
+ 1  partitions are registered before the first produce to them; the epoch stays the same over many transactions;
+ 2  the leader registers a partition with the first batch; ending a transaction bumps the epoch.
+In version 1 a delayed request of one transaction can hit the next one, since both have the same epoch. The remedy is a
+new epoch (InitProducerId) whenever a request to a coordinator got no definite response, and after each abort: the state
+RENEWING.
+
+A prepared transaction (PREPARED) has all its records in the log and belongs to the holder of its receipt. Nothing here
+ends it, not even closing the producer. A producer that resumes a receipt may end that transaction and then has no
+identity: a new epoch under the id would change the response to another process's retried EndTxn from "done" to
+"fenced".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from enum import Enum
+
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
+from kafka_sink.frozen import frozen
+from kafka_sink.producer.engine import failure
+from kafka_sink.producer.engine.commands import Finished, PendingOperation, SendOffsets
+from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerIdentity, TopicPartition
+
+
+class TransactionState(Enum):
+    UNINITIALIZED = "uninitialized"
+    INITIALIZING = "initializing"
+    READY = "ready"
+    IN_TRANSACTION = "in transaction"
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    RENEWING = "renewing"
+    ABORTABLE = "abortable error"
+    FATAL = "fatal error"
+
+
+class TransactionEvent(Enum):
+    INIT = "init"
+    INITIALIZED = "initialized"
+    BEGIN = "begin"
+    RENEW = "renew"
+    PREPARE = "prepare"
+    PREPARED = "prepared"
+    RESUME = "resume"
+    COMMIT = "commit"
+    ABORT = "abort"
+    ENDED = "ended"
+    ENDED_STALE = "ended, epoch is stale"
+    ENDED_RESUMED = "ended, epoch is somebody else's"
+    ERROR = "error"
+    FATAL_ERROR = "fatal error"
+
+
+TRANSITIONS: Mapping[tuple[TransactionState, TransactionEvent], TransactionState] = {
+    (TransactionState.UNINITIALIZED, TransactionEvent.INIT): TransactionState.INITIALIZING,
+    (TransactionState.UNINITIALIZED, TransactionEvent.RESUME): TransactionState.PREPARED,
+    (TransactionState.INITIALIZING, TransactionEvent.INITIALIZED): TransactionState.READY,
+    (TransactionState.READY, TransactionEvent.BEGIN): TransactionState.IN_TRANSACTION,
+    (TransactionState.READY, TransactionEvent.RENEW): TransactionState.RENEWING,
+    (TransactionState.IN_TRANSACTION, TransactionEvent.PREPARE): TransactionState.PREPARING,
+    (TransactionState.IN_TRANSACTION, TransactionEvent.COMMIT): TransactionState.COMMITTING,
+    (TransactionState.IN_TRANSACTION, TransactionEvent.ABORT): TransactionState.ABORTING,
+    (TransactionState.IN_TRANSACTION, TransactionEvent.ERROR): TransactionState.ABORTABLE,
+    (TransactionState.PREPARING, TransactionEvent.PREPARED): TransactionState.PREPARED,
+    (TransactionState.PREPARING, TransactionEvent.ABORT): TransactionState.ABORTING,
+    (TransactionState.PREPARING, TransactionEvent.ERROR): TransactionState.ABORTABLE,
+    (TransactionState.PREPARED, TransactionEvent.COMMIT): TransactionState.COMMITTING,
+    (TransactionState.PREPARED, TransactionEvent.ABORT): TransactionState.ABORTING,
+    (TransactionState.COMMITTING, TransactionEvent.ENDED): TransactionState.READY,
+    (TransactionState.COMMITTING, TransactionEvent.ENDED_STALE): TransactionState.RENEWING,
+    (TransactionState.COMMITTING, TransactionEvent.ENDED_RESUMED): TransactionState.UNINITIALIZED,
+    (TransactionState.COMMITTING, TransactionEvent.ERROR): TransactionState.ABORTABLE,
+    (TransactionState.ABORTING, TransactionEvent.ENDED): TransactionState.READY,
+    (TransactionState.ABORTING, TransactionEvent.ENDED_STALE): TransactionState.RENEWING,
+    (TransactionState.ABORTING, TransactionEvent.ENDED_RESUMED): TransactionState.UNINITIALIZED,
+    (TransactionState.RENEWING, TransactionEvent.INITIALIZED): TransactionState.READY,
+    (TransactionState.ABORTABLE, TransactionEvent.ABORT): TransactionState.ABORTING,
+    **{
+        (state, TransactionEvent.FATAL_ERROR): TransactionState.FATAL
+        for state in TransactionState
+        if state is not TransactionState.FATAL
+    },
+}
+
+# What the callers wait for who asked for a step that takes time, and the state until then.
+LASTING: Mapping[TransactionEvent, tuple[str, TransactionState]] = {
+    TransactionEvent.INIT: ("init", TransactionState.INITIALIZING),
+    TransactionEvent.PREPARE: ("prepare", TransactionState.PREPARING),
+    TransactionEvent.COMMIT: ("end", TransactionState.COMMITTING),
+    TransactionEvent.ABORT: ("end", TransactionState.ABORTING),
+}
+
+# Queued batches are still sent.
+WRITING = (TransactionState.IN_TRANSACTION, TransactionState.PREPARING, TransactionState.COMMITTING)
+
+RECREATED = (
+    "topic {} was deleted and created again while the transaction wrote to it: records that were acknowledged before "
+    "are gone. Write them again in a new transaction"
+)
+
+# The call that is missing before a call in the wrong state.
+_ADVICE = {
+    TransactionState.UNINITIALIZED: "call init_transactions() first",
+    TransactionState.INITIALIZING: "init_transactions() has not finished",
+    TransactionState.READY: "call begin_transaction() first",
+    TransactionState.PREPARING: "the transaction is being prepared",
+    TransactionState.PREPARED: "the transaction is prepared: it can only be ended",
+    TransactionState.COMMITTING: "the transaction is being committed",
+    TransactionState.ABORTING: "the transaction is being aborted",
+    TransactionState.RENEWING: "call begin_transaction() first",
+    TransactionState.IN_TRANSACTION: "a transaction is open: commit or abort it first",
+}
+
+
+@frozen
+class TransactionReceipt:
+    """All that is needed to end a prepared transaction from another process or host.
+
+    `transaction_version` is part of it: a retried EndTxn by the other version's rules gets a wrong response.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    transaction_version: int
+    # False: nothing was written. Kafka cannot end such a transaction, and there is nothing to end.
+    is_started: bool
+    last_offsets: Mapping[TopicPartition, int]
+    # Of the topics above, where they are known: a topic that was deleted and created again has another one.
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+
+
+class Transaction:
+    """See the module. `transaction_requests.TransactionRequests` asks it what to send and passes it the responses."""
+
+    def __init__(self, transactional_id: str, finished: list[Finished]) -> None:
+        """`finished`: the list to which it appends the ends of operations."""
+        self.transactional_id = transactional_id
+        self.state = TransactionState.UNINITIALIZED
+        self.transaction_version = 1
+        self.identity = NO_IDENTITY
+        self.error: KafkaSinkError | None = None
+
+        # Partitions of this transaction. `registered` matters only in version 1, `written` are acknowledged offsets.
+        self.unregistered: dict[TopicPartition, None] = {}
+        self.registered: set[TopicPartition] = set()
+        self.written: dict[TopicPartition, int] = {}
+        # The id of the topic that acknowledged records are in, where it is known.
+        self.topic_ids: dict[str, bytes] = {}
+        self.offsets: SendOffsets | None = None
+        self.registered_groups: set[str] = set()
+        # The coordinator may know this transaction, so it needs an EndTxn.
+        self.is_started = False
+        # A registration was sent and its outcome is unknown: EndTxn could be refused, a new epoch cannot.
+        self.has_unknown_start = False
+        # A request with this epoch may still arrive late; see the module on transaction version 1.
+        self.epoch_is_stale = False
+        self.is_resumed = False  # the epoch comes from a receipt
+        # An EndTxn that commits was sent and not refused for sure.
+        self.commit_may_be_done = False
+
+        self._waiting: dict[str, list[PendingOperation]] = {"init": [], "begin": [], "prepare": [], "end": []}
+        self._version_to_begin = 1
+        self._finished = finished
+
+    # ---- queries ----
+
+    @property
+    def refusal(self) -> KafkaSinkError | None:
+        """Why a record would not be accepted now."""
+        if self.state is TransactionState.IN_TRANSACTION:
+            return None
+        if self.state in (TransactionState.ABORTABLE, TransactionState.FATAL):
+            return self._current_error()
+        return LocalProtocolError(f"no record can be sent: {_ADVICE[self.state]}")
+
+    def may_send(self, topic_partition: TopicPartition) -> bool:
+        return self.state in WRITING and (self.transaction_version >= 2 or topic_partition in self.registered)
+
+    @property
+    def drops_unsent(self) -> bool:
+        """Batches that are not in flight are pointless: the transaction will be aborted."""
+        return self.state in (TransactionState.ABORTABLE, TransactionState.ABORTING)
+
+    @property
+    def is_settled(self) -> bool:
+        """Closing the producer would have nothing to end."""
+        return not self.drops_unsent and self.state not in WRITING
+
+    def receipt(self) -> TransactionReceipt:
+        return TransactionReceipt(
+            transactional_id=self.transactional_id,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.producer_epoch,
+            transaction_version=self.transaction_version,
+            is_started=self.is_started,
+            last_offsets=dict(self.written),
+            topic_ids=dict(self.topic_ids),
+        )
+
+    # ---- requests of the application ----
+
+    def start(self, operation: PendingOperation, event: TransactionEvent) -> None:
+        """A step that takes time. The same call again (after a time-out) waits for the same end."""
+        kind, running = LASTING[event]
+        if self.state is not running and not self._accepts(operation, event):
+            return
+        self._waiting[kind].append(operation)
+        if event is TransactionEvent.ABORT:
+            error = TransactionAborted("the transaction was aborted")
+            self._finish("prepare", error)
+            self.finish_offsets(error)
+
+    def begin(self, operation: PendingOperation, transaction_version: int) -> None:
+        if self.state is TransactionState.RENEWING:
+            self._waiting["begin"].append(operation)
+            self._version_to_begin = transaction_version
+            return
+        if self.state is TransactionState.READY and transaction_version != self.transaction_version:
+            # After a change of the transaction version the id continues with a new epoch.
+            self._move(TransactionEvent.RENEW)
+            self.begin(operation, transaction_version)
+            return
+        if self._accepts(operation, TransactionEvent.BEGIN):
+            self._finished.append(Finished(operation))
+
+    def send_offsets(self, wish: SendOffsets) -> None:
+        if self.state is not TransactionState.IN_TRANSACTION or self.offsets is not None:
+            self._refuse(wish.operation, self.refusal or LocalProtocolError("offsets are already being sent"))
+            return
+        self.offsets = wish
+
+    def resume(self, operation: PendingOperation, receipt: TransactionReceipt) -> None:
+        if receipt.transactional_id != self.transactional_id:
+            text = f"the receipt is of {receipt.transactional_id!r}, this producer is {self.transactional_id!r}"
+            self._refuse(operation, LocalProtocolError(text))
+            return
+        if not self._accepts(operation, TransactionEvent.RESUME):
+            return
+        self.identity = ProducerIdentity(receipt.producer_id, receipt.producer_epoch)
+        self.transaction_version = receipt.transaction_version
+        self.is_started = receipt.is_started
+        self.is_resumed = True
+        self._finished.append(Finished(operation))
+
+    def abort_before_close(self) -> None:
+        """A graceful close aborts an open transaction; a prepared one belongs to the holder of the receipt."""
+        if self.state in (TransactionState.IN_TRANSACTION, TransactionState.PREPARING, TransactionState.ABORTABLE):
+            self.error = self.error or TransactionAborted("the producer was closed")
+            self._finish_all(self._current_error())
+            self._move(TransactionEvent.ABORT)
+        elif self.state in (TransactionState.INITIALIZING, TransactionState.RENEWING):
+            self._finish_all(LocalProtocolError("the producer was closed"))
+
+    # ---- events of the produce side ----
+
+    def on_appended(self, topic_partition: TopicPartition) -> None:
+        if self.transaction_version == 1 and topic_partition not in self.registered:
+            self.unregistered[topic_partition] = None
+
+    def on_acked(self, topic_partition: TopicPartition, last_offset: int, topic_id: bytes | None) -> None:
+        self.written[topic_partition] = max(last_offset, self.written.get(topic_partition, -1))
+        topic, _ = topic_partition
+        if topic_id is not None and self.topic_ids.setdefault(topic, topic_id) != topic_id:
+            self.on_error(TransactionAborted(RECREATED.format(topic)))
+
+    def on_error(self, error: KafkaSinkError) -> bool:
+        """This transaction can no longer be committed; the first error is reported. False: there was nothing to
+        commit."""
+        if (self.state, TransactionEvent.ERROR) not in TRANSITIONS:
+            return False
+        self._move(TransactionEvent.ERROR)
+        self.error = error
+        self._finish_all(self._current_error())
+        return True
+
+    def on_fatal(self, error: KafkaSinkError) -> None:
+        """Nothing more is sent. Whoever waits for a commit that may have been carried out is told so."""
+        if self.state is TransactionState.FATAL:
+            return
+        if self.commit_may_be_done:
+            self._finish("end", failure.commit_unknown(error))
+        self._move(TransactionEvent.FATAL_ERROR)
+        self.error = error
+        self._finish_all(error)
+
+    # ---- events of the coordinator, from TransactionRequests ----
+
+    def on_initialized(self, identity: ProducerIdentity, *, is_alone: bool) -> None:
+        self._move(TransactionEvent.INITIALIZED)
+        self.identity = identity
+        self.epoch_is_stale = False
+        self._finish("init", None, is_alone)
+        if self._waiting["begin"]:
+            self.transaction_version = self._version_to_begin
+            self._move(TransactionEvent.BEGIN)
+            self._finish("begin", None)
+
+    def on_prepared(self) -> None:
+        self._move(TransactionEvent.PREPARED)
+        # From now on another process may end this transaction, with retries: no later one may have its epoch.
+        self.epoch_is_stale = self.transaction_version == 1
+        self._finish("prepare", None, self.receipt())
+
+    def on_ended(self, next_identity: ProducerIdentity | None) -> None:
+        """The end is certain. `next_identity`: in transaction version 2, for the next transaction."""
+        was_aborted = self.state is TransactionState.ABORTING and self.is_started
+        if self.is_resumed:
+            self._move(TransactionEvent.ENDED_RESUMED)
+            next_identity = NO_IDENTITY
+        elif next_identity is None and (self.epoch_is_stale or was_aborted):
+            self._move(TransactionEvent.ENDED_STALE)
+        else:
+            self._move(TransactionEvent.ENDED)
+        self.identity = next_identity or self.identity
+        self.epoch_is_stale = self.is_resumed = False
+        self.error = None
+        self._clear_touched()
+        self._finish("end", None)
+
+    # ---- inside ----
+
+    def _move(self, event: TransactionEvent) -> None:
+        target = TRANSITIONS.get((self.state, event))
+        if target is None:
+            raise LocalProtocolError(f"{event.value} is not possible: {_ADVICE.get(self.state, self.state.value)}")
+        self.state = target
+
+    def _accepts(self, operation: PendingOperation, event: TransactionEvent) -> bool:
+        """Changes the state if the table allows it; otherwise the operation is refused."""
+        if (self.state, event) in TRANSITIONS:
+            self._move(event)
+            return True
+        if self.state in (TransactionState.ABORTABLE, TransactionState.FATAL):
+            self._refuse(operation, self._current_error())
+        else:
+            self._refuse(operation, LocalProtocolError(f"cannot {event.value}: {_ADVICE[self.state]}"))
+        return False
+
+    def _current_error(self) -> KafkaSinkError:
+        if self.state is TransactionState.FATAL and self.error is not None:
+            return self.error
+        error = TransactionAborted(f"the transaction must be aborted: {self.error}")
+        error.__cause__ = self.error
+        return error
+
+    def _refuse(self, operation: PendingOperation, error: KafkaSinkError) -> None:
+        self._finished.append(Finished(operation, error))
+
+    def _finish(self, kind: str, error: KafkaSinkError | None, result: object = None) -> None:
+        waiting, self._waiting[kind] = self._waiting[kind], []
+        self._finished.extend(Finished(operation, error, result) for operation in waiting)
+
+    def _finish_all(self, error: KafkaSinkError) -> None:
+        for kind in self._waiting:
+            self._finish(kind, error)
+        self.finish_offsets(error)
+
+    def finish_offsets(self, error: KafkaSinkError | None = None) -> None:
+        if self.offsets is not None:
+            self._finished.append(Finished(self.offsets.operation, error))
+            self.offsets = None
+
+    def _clear_touched(self) -> None:
+        self.unregistered.clear()
+        self.registered.clear()
+        self.written.clear()
+        self.topic_ids.clear()
+        self.registered_groups.clear()
+        self.is_started = False
+        self.has_unknown_start = False
+        self.commit_may_be_done = False

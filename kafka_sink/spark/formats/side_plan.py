@@ -1,0 +1,20 @@
+"""What a task needs to encode keys or values: made on the driver, pickled with the write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafka_sink.formats.schemas.match import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class SidePlan:
+    """`side` is key or value. `schema` None: JSON without a schema. Every value begins with `prefix`, every record gets
+    `headers`, by which readers find the schema."""
+
+    side: str
+    schema: Schema | None
+    prefix: bytes = b""
+    headers: tuple[tuple[str, bytes], ...] = ()

@@ -1,0 +1,1 @@
+"""What others are told about batches: metrics, and lineage (OpenLineage). Imported only if an option enables it."""

@@ -1,0 +1,92 @@
+"""Sends lineage events: as a line of a file, a request to a URL, or both."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from functools import partial
+from urllib.parse import urlsplit
+
+from kafka_sink.errors import ConfigError, TransportError
+from kafka_sink.kafka.io.files import read_file
+from kafka_sink.kafka.io.tls import endpoint_context
+from kafka_sink.kafka.io.web import ask, redact_url
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.sink_options import TelemetryOptions
+from kafka_sink.telemetry.lineage.events import run_event
+from kafka_sink.telemetry.metrics.breaker import circuit_breaker
+from kafka_sink.telemetry.metrics.figures import BatchReport
+
+PATH = "/api/v1/lineage"
+ANSWER_BYTES_MAX = 64 * 1024
+LOCK_S, PAUSE_S = 2.0, 0.005
+_KEY_FILE = "lineage.api.key.file"
+
+
+def send(telemetry: TelemetryOptions, report: BatchReport, event_type: str, options: ProducerOptions) -> None:
+    text = json.dumps(run_event(event_type, report, telemetry, options), separators=(",", ":"))
+    if telemetry.lineage_file is not None:
+        append_line(telemetry.lineage_file, text)
+    if telemetry.lineage_url is not None:
+        _post(telemetry.lineage_url, text, telemetry, options)
+
+
+def append_line(path: str, text: str) -> None:
+    """Appends under a lock, so that lines of several processes do not mix. A full disk takes a part of the line, which
+    must not stay: the next event would continue it. The lock is held until it is cut off; without it the cut would be
+    in a line that another process has appended since."""
+    line, written = text.encode() + b"\n", 0
+    opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        _lock(opened)
+        try:
+            while written < len(line):
+                written += os.write(opened, line[written:])
+        except OSError:
+            if written:
+                os.ftruncate(opened, os.fstat(opened).st_size - written)
+            raise
+    finally:
+        os.close(opened)
+
+
+def _lock(opened: int) -> None:
+    """Until the file is closed. A holder needs microseconds, unless it was stopped, and a commit must go on."""
+    deadline_s = time.monotonic() + LOCK_S
+    while True:
+        try:
+            return fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(PAUSE_S)
+
+
+def _post(url: str, text: str, telemetry: TelemetryOptions, options: ProducerOptions) -> None:
+    address = url if urlsplit(url).path else url + PATH
+    headers = {"Content-Type": "application/json"}
+    with circuit_breaker(address) as is_wanted:
+        if not is_wanted:
+            return
+        if telemetry.lineage_api_key_file is not None:
+            headers["Authorization"] = f"Bearer {_read_key(telemetry.lineage_api_key_file)}"
+        answer = ask(
+            f"lineage.url {redact_url(address)}", partial(endpoint_context, options), address, method="POST",
+            headers=headers, body=text.encode(), bytes_max=ANSWER_BYTES_MAX,
+            timeouts_ms=(telemetry.timeout_ms, telemetry.timeout_ms),
+        )  # fmt: skip
+        if not answer.is_good:
+            raise TransportError(f"lineage.url {redact_url(address)} answered {answer.status}")
+
+
+def _read_key(name: str) -> str:
+    """Checked here: the error of an invalid header would contain it."""
+    key = read_file(_KEY_FILE, name).strip()
+    if not key or any(not 32 < byte < 127 for byte in key):
+        raise ConfigError(
+            f"{_KEY_FILE}={name} holds no key: it is empty, or has several lines or other characters that a key cannot "
+            "have"
+        )
+    return key.decode()

@@ -1,0 +1,154 @@
+"""The parts of the driver's machine: identities, receipts, the phase table, meanings of codes, errors."""
+
+import pickle
+
+import pytest
+
+from kafka_sink.commit.identity import (
+    NUMBER_MAX,
+    Line,
+    TaskIdentity,
+    check_sink_id,
+    parse_task_identity,
+    run_hash,
+    sink_id_of_checkpoint,
+)
+from kafka_sink.commit.log_scan import read_append_answer
+from kafka_sink.commit.outcome import Meaning, meaning
+from kafka_sink.commit.phase import TRANSITIONS, Phase
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
+from kafka_sink.commit.retry_queue import RetryQueue
+from kafka_sink.commit.session import DeliverySettings
+from kafka_sink.errors import CommitAborted, CommitError, CommitLost, CommitPending, ConfigError, RemoteProtocolError
+from kafka_sink.kafka.client.admin_request import AdminResponse, AllBrokers, RequestKey, ResponseKind
+from kafka_sink.kafka.wire.apis import END_TXN
+from kafka_sink.kafka.wire.codes import CODES
+from kafka_sink.spark.task import IDENTITIES_MAX
+
+
+def reachable(start: Phase, *, without: Phase | None = None) -> set[Phase]:
+    found, waiting = set(), [start]
+    while waiting:
+        for phase in TRANSITIONS[waiting.pop()]:
+            if phase is not without and phase not in found:
+                found.add(phase)
+                waiting.append(phase)
+    return found
+
+
+@pytest.mark.parametrize("phase", [Phase.DECIDING, Phase.COMMITTING, Phase.RECORDING])
+def test_no_way_leads_from_a_decision_to_discarding_but_by_looking_again(phase: Phase) -> None:
+    assert Phase.DISCARDING not in reachable(phase, without=Phase.READING)
+
+
+def test_every_phase_is_reachable_and_leads_to_the_end() -> None:
+    assert reachable(Phase.START) | {Phase.START} == set(Phase) == set(TRANSITIONS)
+    assert all(Phase.ENDED in reachable(phase) for phase in Phase if phase is not Phase.ENDED)
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_no_code_makes_the_driver_take_a_commit_for_done_but_zero_and_none_for_lost(code: int) -> None:
+    found = meaning(END_TXN, code)
+    assert (found is Meaning.DONE) == (code == 0)
+    assert found is not Meaning.NEVER
+
+
+def test_requests_beyond_the_limit_wait_for_those_in_flight() -> None:
+    queue = RetryQueue(DeliverySettings(parallel_requests=2))
+    for number in range(4):
+        queue.ask(0, RequestKey("x", number), AllBrokers(), END_TXN, {})
+    out = queue.take_due(0)
+    assert [request.key.number for request in out] == [0, 1] and queue.take_due(0) == []
+    assert queue.wake_at_ms() is None
+    assert queue.accept(AdminResponse(out[1], ResponseKind.LOST)) and not queue.accept(
+        AdminResponse(out[1], ResponseKind.LOST)
+    )
+    queue.repeat(0, out[1].key)
+    queue.drop(out[0].key)
+    assert [request.key.number for request in queue.take_due(0)] == [2, 3]
+    queue.drop_all()
+    assert queue.count == 0 and not queue.is_out(RequestKey("x", 2))
+
+
+@pytest.mark.parametrize("location", ["/a/b", "/a//b/", "file:/a/b", "file:///a/b/", " /a/b", "FILE:/a/b"])
+def test_every_spelling_of_a_checkpoint_names_the_same_sink(location: str) -> None:
+    assert sink_id_of_checkpoint(location) == sink_id_of_checkpoint("/a/b")
+
+
+def test_different_places_are_different_sinks() -> None:
+    places = ["/a/b", "/A/b", "/a/b/c", "s3a://one/a/b", "s3a://two/a/b", "hdfs://one/a/b", "/"]
+    assert len({sink_id_of_checkpoint(place) for place in places}) == len(places)
+    assert sink_id_of_checkpoint("S3A://One/a/") == sink_id_of_checkpoint("s3a://one/a")
+
+
+@pytest.mark.parametrize("sink_id", ["orders", "a-b-c", "a-driver", "x-0123456789abcdef-0-0"])
+def test_a_transactional_id_is_read_back_whatever_the_sink_is_called(sink_id: str) -> None:
+    identity = TaskIdentity(check_sink_id(sink_id), run_hash("run"), 12, 3)
+    assert parse_task_identity(identity.transactional_id) == identity
+    assert parse_task_identity(Line("plain").driver_id) is None
+
+
+def test_further_names_of_an_attempt_differ_and_no_number_of_theirs_is_too_long_to_be_read() -> None:
+    """Spark's attempt numbers have 64 bits; previous releases read at most ten digits."""
+    identity = TaskIdentity("sink", run_hash("run"), 2**31 - 1, NUMBER_MAX)
+    names = []
+    for _ in range(IDENTITIES_MAX):
+        names.append(identity.transactional_id)
+        assert parse_task_identity(names[-1]) == identity
+        identity = identity.another()
+    assert len(set(names)) == IDENTITIES_MAX
+    assert parse_task_identity(f"sink-{'a' * 16}-0-{NUMBER_MAX + 1}") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "driver", "a-b-0-0", "-0123456789abcdef-0-0", "a-0123456789abcdef-00-0", "a\nb-0123456789abcdef-0-0"],
+)
+def test_what_is_no_id_of_a_task_is_not_read_as_one(text: str) -> None:
+    assert parse_task_identity(text) is None
+
+
+@pytest.mark.parametrize("sink_id", ["", "a b", "a/b", "é", "a" * 201])
+def test_a_sink_id_that_no_acl_could_name_is_refused(sink_id: str) -> None:
+    with pytest.raises(ConfigError, match=r"sink\.id"):
+        check_sink_id(sink_id)
+
+
+@pytest.mark.parametrize("location", ["s3://[x", "s3://me:hush@[x", "s3://me:hush@a\u2100/x", "/\udcff"])
+def test_a_location_that_is_no_uri_is_refused_without_its_password(location: str) -> None:
+    with pytest.raises(ConfigError, match="neither a path nor a URI") as refused:
+        sink_id_of_checkpoint(location)
+    assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("responses", [[], [{"partition_responses": []}]])
+def test_an_answer_that_names_no_partition_is_no_answer_to_an_append(responses: list[object]) -> None:
+    with pytest.raises(RemoteProtocolError, match="about 0 partitions"):
+        read_append_answer({"responses": responses})
+
+
+def test_a_batch_is_the_sum_of_its_receipts() -> None:
+    key = BatchKey("q", 1)
+    two, one, five = (
+        WrittenPartition("a", 0, 2, 0, 1),
+        WrittenPartition("b", 1, 1, 7, 7),
+        WrittenPartition("a", 0, 5, 2, 6),
+    )
+    receipts = [
+        TaskReceipt(key, "r", 0, 0, written=(two, one), row_count=3, bytes=30),
+        TaskReceipt(key, "r", 1, 0, written=(five,), row_count=5, bytes=50, record_errors={"null": 2}),
+        TaskReceipt(key, "r", 2, 0),
+    ]
+    summary = summarize_receipts(receipts)
+    assert (summary.receipt_count, summary.empty_count, summary.row_count, summary.bytes) == (3, 1, 8, 80)
+    counts = {name: (topic.row_count, topic.partition_count) for name, topic in summary.topics.items()}
+    assert counts == {"a": (7, 1), "b": (1, 1)}
+    assert summary.record_errors == {"null": 2}
+    assert pickle.loads(pickle.dumps(receipts)) == receipts
+
+
+@pytest.mark.parametrize("error_type", [CommitAborted, CommitPending, CommitLost])
+def test_commit_errors_survive_pickling_with_what_they_are_about(error_type: type[CommitError]) -> None:
+    error = error_type("text", sink_id="s", query_id="q", batch_id=7, row_count=3, topics=("t",))
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is error_type and str(copy) == "text" and copy.__dict__ == error.__dict__

@@ -1,0 +1,195 @@
+"""The query id is part of a stream's sink id: names are shared by accident. The previous release had no query ids.
+
+SINK is the name (an option, or the hash of a path); the sink id of a query is made of this name and the query id.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from kafka_sink.commit.identity import belongs_to, run_of_label, sink_id_of_query
+from kafka_sink.commit.ledger import Kind
+from kafka_sink.commit.receipt import BatchKey, TaskReceipt
+from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession
+from kafka_sink.errors import CommitAborted, CommitLost
+from tests.unit.commit.driver_bench import QUERY, SINK, Bench
+from tests.unit.commit.test_plain_records import put_plain
+
+OTHER = "query-2"
+SECOND, THIRD, FOURTH = "2" * 16, "3" * 16, "4" * 16
+OLDER_FENCE = "fence a driver of the release before"
+
+
+def session(query: str, run: str = "1" * 16) -> DriverSession:
+    return DriverSession(sink_id_of_query(SINK, query), run, named_sink_id=SINK)
+
+
+def rows(bench: Bench, batch: int, query: str, run: str = "1" * 16, **more: int) -> list[TaskReceipt]:
+    bench.settle()
+    return bench.receipts(batch, query=query, run=run, sink_id=sink_id_of_query(SINK, query), **more)
+
+
+def test_two_queries_under_one_name_are_two_sinks(bench: Bench) -> None:
+    """Two pods each mount a volume at /checkpoint: batch 3 of one query must not hide batches of the other."""
+    one, other = session(QUERY), session(OTHER, SECOND)
+    for batch in range(4):
+        assert bench.commit(rows(bench, batch, QUERY), one).conclusion is Conclusion.DELIVERED
+    for batch in range(2):
+        assert bench.commit(rows(bench, batch, OTHER, SECOND), other).conclusion is Conclusion.DELIVERED
+    assert bench.seen() == [6, 6]
+    # The first query crashed before Spark wrote its commit log: batch 3 runs again, but is already delivered.
+    assert bench.commit(rows(bench, 3, QUERY, THIRD), session(QUERY, THIRD)).conclusion is Conclusion.ALREADY_DELIVERED
+    # The second query was never fenced.
+    bench.asked.clear()
+    assert bench.commit(rows(bench, 2, OTHER, SECOND), other).conclusion is Conclusion.DELIVERED
+    assert "fence older drivers" not in bench.purposes()
+    assert bench.seen() == [7, 7]
+
+
+def test_planning_finishes_the_open_decisions_of_all_queries_under_its_name(bench: Bench) -> None:
+    """Planning does not know its query, and any process may commit what is decided."""
+    for query, run in ((QUERY, "1" * 16), (OTHER, SECOND)):
+        bench.decide(rows(bench, 0, query, run), session(query, run))
+    assert bench.run(DriverOperation.RECOVER, session=DriverSession(SINK)).conclusion is Conclusion.RECOVERED
+    assert bench.seen() == [2, 2]
+
+
+def test_a_stream_of_the_release_before_goes_on_where_it_was(bench: Bench) -> None:
+    for batch in range(3):
+        bench.settle()
+        assert bench.commit(bench.receipts(batch), bench.session()).conclusion is Conclusion.DELIVERED
+    bench.asked.clear()
+    # Batch 2 was delivered but is not in Spark's commit log, so it runs again.
+    upgraded = session(QUERY, SECOND)
+    assert bench.commit(rows(bench, 2, QUERY, SECOND), upgraded).conclusion is Conclusion.ALREADY_DELIVERED
+    assert bench.purposes().count(OLDER_FENCE) == 1
+    assert bench.commit(rows(bench, 3, QUERY, SECOND), upgraded).conclusion is Conclusion.DELIVERED
+    assert bench.seen() == [4, 4]
+    assert bench.ledger()[sink_id_of_query(SINK, QUERY)].runs[-1] == "1" * 16
+
+
+def test_what_the_release_before_had_decided_is_finished_and_recorded(bench: Bench) -> None:
+    bench.decide(bench.receipts(), bench.session())
+    upgraded = session(QUERY, SECOND)
+    assert bench.commit(rows(bench, 0, QUERY, SECOND), upgraded).conclusion is Conclusion.ALREADY_DELIVERED
+    assert bench.seen() == [1, 1]
+    assert bench.ledger()[SINK].kind is Kind.DONE
+
+
+def test_a_driver_of_the_release_before_that_was_frozen_decides_nothing_after_the_upgrade(bench: Bench) -> None:
+    frozen = bench.session()
+    assert bench.commit(bench.receipts(0), frozen).conclusion is Conclusion.DELIVERED
+    late = bench.receipts(1)
+    bench.settle()
+    upgraded = session(QUERY, SECOND)
+    assert bench.commit(rows(bench, 1, QUERY, SECOND), upgraded).conclusion is Conclusion.DELIVERED
+    bench.settle()
+    # Like the previous release: the driver tries once, and does not continue after it is fenced.
+    refused = bench.commit(late, frozen, answers={"read ledger": [29]})
+    assert isinstance(refused.error, CommitAborted)
+    assert bench.seen() == [2, 2]
+
+
+def test_a_stream_that_begins_with_a_batch_without_any_task_is_known_in_the_next_one(bench: Bench) -> None:
+    """The query id is unknown in that batch: an empty file has no partition, so no task reports it."""
+    nobody = bench.run(DriverOperation.COMMIT, session=DriverSession(SINK), key=BatchKey("", 0))
+    assert nobody.conclusion is Conclusion.DELIVERED
+    assert bench.commit(rows(bench, 1, QUERY), session(QUERY)).conclusion is Conclusion.DELIVERED
+
+
+def test_another_query_of_the_release_before_under_the_same_name_is_not_taken_for_ones_own(bench: Bench) -> None:
+    assert bench.commit(bench.receipts(0), bench.session()).conclusion is Conclusion.DELIVERED
+    verdict = bench.commit(rows(bench, 5, OTHER, SECOND), session(OTHER, SECOND))
+    assert isinstance(verdict.error, CommitAborted) and "no record of sink" in str(verdict.error)
+
+
+# ---- one query under two names ----
+
+
+def stream(name: str, run: str) -> DriverSession:
+    return DriverSession(sink_id_of_query(name, QUERY), run, named_sink_id=name, is_only_sink=True)
+
+
+def of_stream(bench: Bench, name: str, batch: int, run: str) -> list[TaskReceipt]:
+    bench.settle()
+    return bench.receipts(batch, run=run, sink_id=sink_id_of_query(name, QUERY))
+
+
+@pytest.mark.parametrize("batch", [0, 1])
+def test_a_stream_that_the_ledger_knows_under_another_name_is_refused_at_every_try(bench: Bench, batch: int) -> None:
+    """Its checkpoint was moved, or its sink.id changed."""
+    bench.commit(of_stream(bench, "old", 0, "1" * 16), stream("old", "1" * 16))
+    for run in (SECOND, THIRD):
+        verdict = bench.commit(of_stream(bench, "new", batch, run), stream("new", run))
+        assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6009"
+        assert "Set sink.id=old and start" in str(verdict.error)
+    assert bench.seen() == [1, 1]
+    again = of_stream(bench, "old", 0, FOURTH)
+    assert bench.commit(again, stream("old", FOURTH)).conclusion is Conclusion.ALREADY_DELIVERED
+
+
+def test_a_decision_under_another_name_that_has_no_marker_yet_is_known(bench: Bench) -> None:
+    bench.decide(of_stream(bench, "old", 0, "1" * 16), stream("old", "1" * 16))
+    bench.lose_the_last_marker()
+    verdict = bench.commit(of_stream(bench, "new", 0, SECOND), stream("new", SECOND))
+    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6009"
+
+
+@pytest.mark.parametrize("value", [b"?", None])
+def test_another_name_is_known_by_a_record_that_no_sink_wrote(bench: Bench, value: bytes | None) -> None:
+    """It may have taken the place of a decision, which the cleaner has removed since."""
+    put_plain(bench, sink_id_of_query("old", QUERY), value)
+    verdict = bench.commit(of_stream(bench, "new", 0, SECOND), stream("new", SECOND))
+    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6009"
+
+
+def test_a_user_may_have_the_rows_written_once_more_under_another_name(bench: Bench) -> None:
+    bench.commit(of_stream(bench, "old", 0, "1" * 16), stream("old", "1" * 16))
+    bench.settings = replace(bench.settings, accept_unknown_sink=True)
+    accepted = bench.commit(of_stream(bench, "new", 0, SECOND), stream("new", SECOND))
+    assert accepted.conclusion is Conclusion.DELIVERED
+    bench.settings = replace(bench.settings, accept_unknown_sink=False)
+    assert bench.commit(of_stream(bench, "new", 1, THIRD), stream("new", THIRD)).conclusion is Conclusion.DELIVERED
+
+
+def test_two_writes_of_a_batch_inside_foreach_batch_have_two_names(bench: Bench) -> None:
+    """After a crash between them the second one has no record of its own, and the first one's is of an earlier run."""
+    bench.commit(of_stream(bench, "one", 0, "1" * 16), replace(stream("one", "1" * 16), is_only_sink=False))
+    other = replace(stream("other", SECOND), is_only_sink=False)
+    assert bench.commit(of_stream(bench, "other", 0, SECOND), other).conclusion is Conclusion.DELIVERED
+
+
+@pytest.mark.parametrize(
+    ("sink_id", "belongs"),
+    [
+        (SINK, True),
+        (sink_id_of_query(SINK, QUERY), True),
+        (f"{SINK}-orders", False),
+        (f"{SINK}s", False),
+        (f"{sink_id_of_query(SINK, QUERY)}-more", False),
+        (f"other-{SINK}", False),
+    ],
+)
+def test_a_name_covers_its_queries_and_no_other_name(sink_id: str, belongs: bool) -> None:
+    assert belongs_to(sink_id, SINK) is belongs
+
+
+def test_a_lost_batch_of_a_query_stops_it_at_planning_already(bench: Bench) -> None:
+    """Planning knows only the name; the error text names the query."""
+    receipts = rows(bench, 0, QUERY)
+    bench.times_out_before_its_commit(receipts[0])
+    lost = bench.commit(receipts, session(QUERY))
+    assert isinstance(lost.error, CommitLost)
+    planned = bench.run(DriverOperation.RECOVER, session=DriverSession(SINK))
+    assert isinstance(planned.error, CommitLost) and QUERY in str(planned.error)
+
+
+def test_of_two_exports_side_by_side_the_first_to_end_leaves_the_other_alone(bench: Bench) -> None:
+    """Both have labels under one sink id. The tasks of the other export began earlier; its commit has not arrived."""
+    other = bench.receipts("tuesday", run=run_of_label("tuesday", "2"), query="")
+    bench.settle()
+    bench.broker.clock += 1_000
+    monday, key = run_of_label("monday", "1"), BatchKey("", "monday")
+    first = bench.commit(bench.receipts("monday", query="", run=monday), bench.session(monday, key))
+    assert first.conclusion is Conclusion.DELIVERED and not first.swept
+    assert {bench.state_of(receipt) for receipt in other} == {"Ongoing"}

@@ -1,0 +1,180 @@
+"""The decoder's refusals, batch headers bit by bit, and splitting."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+
+import pytest
+from crc32c import crc32c
+
+from kafka_sink.commit.log_scan import committed_records, raw_batches
+from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.formats.records.batch import EncodedBatch, seal
+from kafka_sink.formats.records.compression import make_compressor
+from kafka_sink.formats.records.scalar import Record, decode_batch, encode_batch, encode_varint, split
+
+ROWS = [Record(1000 + number, b"k", b"v" * number, (("h", None),)) for number in range(20)]
+
+
+def sealed(encoded: EncodedBatch) -> bytes:
+    return seal(encoded) + encoded.payload
+
+
+def with_records(content: bytes, count: int = 1) -> bytes:
+    return sealed(EncodedBatch(0, content, count, 0, 0, len(content)))
+
+
+def test_header_has_every_field_where_the_protocol_puts_it() -> None:
+    encoded = EncodedBatch(4, b"payload", 12, 1_000, 2_000, 50)
+    header = seal(encoded, producer_id=2**40, producer_epoch=7, base_sequence=9, is_transactional=True)
+    fields = struct.unpack(">qiibIhiqqqhii", header)
+    checksum = crc32c(header[21:] + b"payload")
+    assert fields == (0, 49 + 7, -1, 2, checksum, 0x14, 11, 1_000, 2_000, 2**40, 7, 9, 12)
+    assert (len(encoded.payload), len(header)) == (7, 61)
+
+
+def test_sealing_again_changes_the_header_alone() -> None:
+    encoded = encode_batch(ROWS, make_compressor("lz4"))
+    payload = encoded.payload
+    first = decode_batch(seal(encoded, producer_id=5, producer_epoch=0, base_sequence=3) + payload)
+    again = decode_batch(seal(encoded, producer_id=5, producer_epoch=1, base_sequence=0) + payload)
+    assert encoded.payload is payload
+    assert first.records == again.records
+    assert (first.producer_epoch, first.base_sequence) == (0, 3)
+    assert (again.producer_epoch, again.base_sequence) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("batch", "text"),
+    [
+        (b"", "shorter than its header"),
+        (sealed(encode_batch(ROWS, make_compressor("none")))[:-1], "names a length of"),
+        (sealed(encode_batch(ROWS, make_compressor("none"))) + b"\x00", "names a length of"),
+        (sealed(encode_batch(ROWS, make_compressor("none")))[:-1] + b"\xff", "wrong checksum"),
+        (b"\x00" * 16 + b"\x01" + b"\x00" * 60, "has magic 1"),
+        (with_records(b""), "names 1 records in 0 bytes"),
+        (with_records(b"\x00" * 70, count=-1), "names -1 records"),
+        (with_records(b"\x80" * 70), "longer than 32 bits allow"),
+        (with_records(b"\xff\xff\xff\xff\x7f" + b"\x00" * 9), "larger than 32 bits"),
+        (with_records(b"\x40" + b"\x00" * 10), "names 32 bytes where 10 are left"),
+        (with_records(b"\x03" + b"\x00" * 10), "names -2 bytes"),
+        (with_records(b"\x0c\x00\x00\x00\x03\x01\x00\x00"), "names -2 bytes"),
+        (with_records(b"\x0c\x00\x00\x00\x01\x01\x04"), "names 2 headers in 0 bytes"),
+        (with_records(b"\x10\x00\x00\x00\x01\x01\x02\x02\xff"), "record ends within a varint"),
+        (with_records(b"\x0e\x00\x00\x00\x01\x01\x00\x00"), "followed by 1 bytes that belong to nothing"),
+        (with_records(b"\x0c\x00\x00\x00\x01\x01\x00\x00"), "batch is followed by 1 bytes"),
+        (with_records(b"\x02\x00" + b"\x00" * 6), "record ends within a varint"),
+    ],
+)
+def test_broken_batch_is_refused_with_its_reason(batch: bytes, text: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=text):
+        decode_batch(batch)
+
+
+def test_record_set_is_read_batch_by_batch_without_the_part_cut_off() -> None:
+    one = sealed(encode_batch(ROWS, make_compressor("gzip")))
+    found = list(raw_batches(one + one + one[:-1]))
+    assert [len(batch.decode().records) for batch in found] == [20, 20]
+    assert list(raw_batches(b"")) == list(raw_batches(one[:30])) == []
+    with pytest.raises(RemoteProtocolError, match="names a length of 0"):
+        list(raw_batches(b"\x00" * 16 + b"\x02" + b"\x00" * 60))
+
+
+def test_markers_are_told_only_in_control_batches() -> None:
+    decoded = decode_batch(sealed(encode_batch([Record(0, b"\x00\x00\x00\x01", None)], make_compressor("none"))))
+    assert not decoded.is_commit_marker and not decoded.is_abort_marker
+
+
+def test_varints_have_the_bytes_of_the_protocol() -> None:
+    expected = {0: "00", -1: "01", 1: "02", 63: "7e", -64: "7f", 64: "8001", -65: "8101", 2**31 - 1: "feffffff0f"}
+    assert {value: encode_varint(value).hex() for value in expected} == expected
+    assert encode_varint(-(2**63)).hex() == "ff" * 9 + "01"
+
+
+def test_split_cuts_in_half_and_restarts_offsets() -> None:
+    codec = make_compressor("zstd")
+    encoded = encode_batch(ROWS, codec)
+    parts = split(encoded, codec)
+    assert all(part.records_bytes <= encoded.records_bytes // 2 for part in parts)
+    decoded = [decode_batch(sealed(part)) for part in parts]
+    assert [record for batch in decoded for record in batch.records] == ROWS
+    assert all(batch.offsets == tuple(range(len(batch.records))) for batch in decoded)
+    assert all(batch.base_timestamp_ms == batch.records[0].timestamp_ms for batch in decoded)
+    assert {part.codec for part in parts} == {encoded.codec}
+
+
+def test_the_parts_of_a_split_are_halves_by_their_own_base_of_timestamps() -> None:
+    codec, now_ms = make_compressor("none"), 1_700_000_000_000
+    # By the base of the whole batch the second part would be 26 bytes. By its own, which is 0, it would be 31.
+    rows = [Record(each, None, b"") for each in (now_ms, now_ms, 0, now_ms, now_ms, 0)]
+    rows[1] = Record(now_ms, None, b"xx")
+    encoded = encode_batch(rows, codec)
+    parts = split(encoded, codec)
+    assert max(part.records_bytes for part in parts) <= encoded.records_bytes // 2 == 27
+    assert [record for part in parts for record in decode_batch(sealed(part)).records] == rows
+
+
+def test_names_of_headers_that_are_not_utf8_keep_their_bytes() -> None:
+    content = b"\x14\x00\x00\x00\x01\x01\x02\x04\xff\xfe\x01"
+    (record,) = decode_batch(with_records(content)).records
+    assert encode_batch([record], make_compressor("none")).payload == content
+    twice = EncodedBatch(0, content + content.replace(b"\x00\x00\x00", b"\x00\x00\x02"), 2, 0, 0, 2 * len(content))
+    assert [part.payload for part in split(twice, make_compressor("none"))] == [content, content]
+
+
+def test_splitting_again_and_again_ends_with_single_records() -> None:
+    codec = make_compressor("none")
+    pending = [encode_batch(ROWS, codec)]
+    rounds = 0
+    while any(batch.record_count > 1 for batch in pending):
+        pending = [part for batch in pending for part in split(batch, codec)]
+        rounds += 1
+    assert (len(pending), rounds < 10) == (20, True)
+    assert split(pending[0], codec) == [pending[0]]
+
+
+def test_split_with_the_producers_own_codec_keeps_its_level() -> None:
+    codec = make_compressor("gzip", 1)
+    encoded = encode_batch(ROWS, codec)
+    for part in split(encoded, codec):
+        assert part.payload == codec.compress(make_compressor("none").compress(gunzip(part)))
+
+
+def gunzip(part: EncodedBatch) -> bytes:
+    import gzip
+
+    return gzip.decompress(part.payload)
+
+
+@pytest.mark.parametrize(
+    ("rows", "codec", "said"),
+    [
+        ([Record(0, None, b"0" * 2**25)], "zstd", "holds more than the allowed 9437184 bytes"),
+        ([Record(0, None, None)] * 10_001, "zstd", "names 10001 records, and at most 10000 are read"),
+    ],
+)
+def test_a_small_batch_of_the_ledger_does_not_become_a_large_one_in_memory(
+    rows: list[Record], codec: str, said: str
+) -> None:
+    (raw,) = raw_batches(sealed(encode_batch(rows, make_compressor(codec))))
+    assert len(raw.content) < 10_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(RemoteProtocolError, match=said):
+            raw.decode()
+        assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
+    finally:
+        tracemalloc.stop()
+    # Elsewhere, as in a topic of dead letters, it is an ordinary batch.
+    assert len(committed_records(raw.content, None, 0)[0]) == len(rows)
+    (other,) = raw_batches(sealed(encode_batch([Record(0, b"k", b"v" * 2**23)], make_compressor(codec))))
+    assert len(other.decode().records) == 1
+
+
+def test_more_records_than_memory_should_hold_are_refused_before_they_are_decoded() -> None:
+    batch = bytearray(sealed(encode_batch([Record(0, None, None)], make_compressor("none"))))
+    batch[57:61] = (1_000_001).to_bytes(4, "big")
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    with pytest.raises(RemoteProtocolError, match="names 1000001 records, and at most 1000000 are read"):
+        decode_batch(bytes(batch))

@@ -1,0 +1,470 @@
+"""The requests that find a schema, and the effect of every answer, with the embedded registry's core and no socket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafka_sink.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    ConfigError,
+    KafkaSinkError,
+    RemoteProtocolError,
+    TransportError,
+)
+from kafka_sink.formats.registry.answer import ANSWER_BYTES_MAX, RegistryAnswer
+from kafka_sink.formats.registry.request import LATEST, RegistryRequest
+from kafka_sink.formats.registry.resolution import DEPENDENCIES_MAX, SchemaQuery, resolve_schema
+from kafka_sink.formats.registry.rules import SchemaRule
+from kafka_sink.formats.registry.schema import (
+    AVRO,
+    JSON,
+    PROTOBUF,
+    Reference,
+    ResolvedSchema,
+    Schema,
+    from_text,
+    to_text,
+)
+from kafka_sink.testing import RegistryCore
+
+SOURCE = "the schema registry http://registry:8081"
+SUBJECT = "orders-value"
+
+
+def avro(*fields: str, name: str = "shop.Order") -> Schema:
+    made = [{"name": each, "type": "int"} for each in fields]
+    return Schema(AVRO, json.dumps({"type": "record", "name": name, "fields": made}, separators=(",", ":")))
+
+
+ONE, TWO = avro("a"), avro("a", "b")
+
+
+class CountedRegistry:
+    """Passes requests to the core and records them."""
+
+    def __init__(self) -> None:
+        self.core = RegistryCore()
+        self.asked: list[tuple[str, str]] = []
+
+    def answer(self, request: RegistryRequest) -> RegistryAnswer:
+        self.asked.append((request.method, request.path))
+        made = self.core.answer(request.method, request.path, {}, request.body or b"")
+        return RegistryAnswer(SOURCE, made.status, made.body, made.headers["Content-Type"])
+
+    def register(self, subject: str, schema: Schema) -> dict[str, Any]:
+        references = [{"name": r.name, "subject": r.subject, "version": r.version} for r in schema.references]
+        said = {"schema": schema.text, "schemaType": schema.kind, "references": references}
+        made = self.core.answer("POST", f"/subjects/{subject}/versions", {}, json.dumps(said).encode())
+        assert made.status == 200, made.body
+        told: dict[str, Any] = json.loads(made.body)
+        return told
+
+    def resolved(self, **question: Any) -> ResolvedSchema:
+        return resolve_schema(SchemaQuery(**{"side": "value", "subject": SUBJECT, **question}), self.answer)
+
+
+@pytest.fixture
+def registry() -> CountedRegistry:
+    return CountedRegistry()
+
+
+def refusal(question: dict[str, Any], answer: Callable[[RegistryRequest], RegistryAnswer]) -> KafkaSinkError:
+    with pytest.raises(KafkaSinkError) as caught:
+        resolve_schema(SchemaQuery(**{"side": "value", "subject": SUBJECT, **question}), answer)
+    return caught.value
+
+
+# ---- one request each ------------------------------------------------------------------------------------------------
+
+
+def test_the_latest_version_is_one_request(registry: CountedRegistry) -> None:
+    registry.register(SUBJECT, ONE)
+    registry.core.store.levels[""] = "NONE"
+    told = registry.register(SUBJECT, TWO)
+    found = registry.resolved(version=LATEST)
+    assert registry.asked == [("GET", f"/subjects/{SUBJECT}/versions/latest")]
+    assert found == ResolvedSchema(TWO, SUBJECT, 2, told["id"], told["guid"], rules=())
+
+
+def test_a_numbered_version_is_one_request(registry: CountedRegistry) -> None:
+    told = registry.register(SUBJECT, ONE)
+    found = registry.resolved(version=1)
+    assert registry.asked == [("GET", f"/subjects/{SUBJECT}/versions/1")]
+    assert (found.schema, found.schema_id) == (ONE, told["id"])
+
+
+def test_an_id_is_one_request_and_names_the_context_by_its_subject(registry: CountedRegistry) -> None:
+    told = registry.register(SUBJECT, ONE)
+    found = registry.resolved(identity=told["id"])
+    assert registry.asked == [("GET", f"/schemas/ids/{told['id']}?subject={SUBJECT}")]
+    assert (found.schema, found.schema_id, found.guid) == (ONE, told["id"], told["guid"])
+
+
+def test_a_guid_is_one_request(registry: CountedRegistry) -> None:
+    told = registry.register(SUBJECT, ONE)
+    found = registry.resolved(identity=told["guid"])
+    assert registry.asked == [("GET", f"/schemas/guids/{told['guid']}")]
+    assert (found.schema, found.guid) == (ONE, told["guid"])
+
+
+def test_looking_up_is_one_request(registry: CountedRegistry) -> None:
+    told = registry.register(SUBJECT, ONE)
+    found = registry.resolved(schema=ONE)
+    assert registry.asked == [("POST", f"/subjects/{SUBJECT}")]
+    assert (found.schema, found.schema_id, found.version) == (ONE, told["id"], 1)
+
+
+def test_registering_is_one_request_and_doing_so_again_finds_the_same(registry: CountedRegistry) -> None:
+    first = registry.resolved(schema=ONE, registers=True, normalizes=True)
+    assert registry.asked == [("POST", f"/subjects/{SUBJECT}/versions?normalize=true")]
+    assert registry.resolved(schema=ONE, registers=True) == first
+    assert registry.core.store.snapshot() == {SUBJECT: [(1, first.schema_id, ONE.text)]}
+
+
+def test_what_is_written_by_is_what_was_given_however_the_registry_spells_it(registry: CountedRegistry) -> None:
+    spaced = Schema(AVRO, json.dumps(json.loads(ONE.text), indent=2))
+    registry.register(SUBJECT, ONE)
+    assert registry.resolved(schema=spaced).schema == spaced
+
+
+@pytest.mark.parametrize("subject", ["a/b", "a b?c#d", ":.eu:orders-value", "größe", "..", "%2F"])
+def test_a_subject_may_be_any_text(registry: CountedRegistry, subject: str) -> None:
+    first = registry.resolved(subject=subject, schema=ONE, registers=True)
+    assert list(registry.core.store.snapshot()) == [subject]
+    assert registry.resolved(subject=subject, version=LATEST).schema_id == first.schema_id
+    assert registry.resolved(subject=subject, identity=first.schema_id).schema == ONE
+
+
+@pytest.mark.parametrize(("registers", "path"), [(False, ""), (True, "/versions")])
+@pytest.mark.parametrize(("normalizes", "query"), [(False, ""), (True, "?normalize=true")])
+def test_what_is_sent_is_the_whole_schema_and_how_it_is_compared(
+    registers: bool, path: str, normalizes: bool, query: str
+) -> None:
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        asked.append((request.path, json.loads(request.body or b"")))
+        return RegistryAnswer(SOURCE, 200, b'{"id": 1}')
+
+    asked: list[tuple[str, dict[str, Any]]] = []
+    text = 'syntax = "proto3"; import "n.proto";'
+    for schema in (Schema(PROTOBUF, text, (Reference("n.proto", "s", 3),)), Schema(JSON, "true"), ONE):
+        found = resolve_schema(
+            SchemaQuery("value", SUBJECT, schema, registers=registers, normalizes=normalizes),
+            lambda request: answer(request) if request.body else RegistryAnswer(SOURCE, 200, b'{"schema": "{}"}'),
+        )
+        assert found.schema == schema
+    references = [{"name": "n.proto", "subject": "s", "version": 3}]
+    assert asked == [
+        (f"/subjects/{SUBJECT}{path}{query}", {"schema": text, "schemaType": "PROTOBUF", "references": references}),
+        (f"/subjects/{SUBJECT}{path}{query}", {"schema": "true", "schemaType": "JSON"}),
+        (f"/subjects/{SUBJECT}{path}{query}", {"schema": ONE.text}),
+    ]
+
+
+# ---- GUIDs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_guid_that_is_needed_and_was_not_told_is_asked_for(registry: CountedRegistry) -> None:
+    def without_guid(request: RegistryRequest) -> RegistryAnswer:
+        made = registry.answer(request)
+        if request.method == "POST":
+            told = {"id": json.loads(made.body)["id"]}
+            return RegistryAnswer(made.source, made.status, json.dumps(told).encode())
+        return made
+
+    question = SchemaQuery("value", SUBJECT, ONE, registers=True, needs_guid=True)
+    found = resolve_schema(question, without_guid)
+    assert [method for method, _ in registry.asked] == ["POST", "GET"]
+    assert found.guid is not None and found.schema == ONE
+    registry.asked.clear()
+    assert registry.resolved(schema=ONE, registers=True, needs_guid=True).guid == found.guid
+    assert len(registry.asked) == 1
+
+
+@pytest.mark.parametrize("registers", [False, True])
+def test_the_registrys_text_is_read_back_where_readers_count_its_messages_and_only_there(registers: bool) -> None:
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        asked.append((request.method, request.path))
+        said = {"id": 7} if request.body else {"schema": theirs, "schemaType": PROTOBUF}
+        return RegistryAnswer(SOURCE, 200, json.dumps(said).encode())
+
+    ours, theirs = Schema(PROTOBUF, "message B {} message A {}"), "message A {} message B {}"
+    for reads_back, text, requests in ((False, ours.text, 1), (True, theirs, 2)):
+        asked: list[tuple[str, str]] = []
+        found = resolve_schema(SchemaQuery("value", SUBJECT, ours, registers=registers, reads_back=reads_back), answer)
+        assert (found.schema.text, found.schema_id, len(asked)) == (text, 7, requests)
+    assert asked[1] == ("GET", f"/schemas/ids/7?subject={SUBJECT}")
+
+
+def test_rules_that_were_not_told_are_asked_for_by_guid_where_there_is_no_id() -> None:
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        asked.append(request.path)
+        rule_set = {"domainRules": [{"name": "r", "mode": "WRITE"}]}
+        said = {"guid": guid} if request.body else {"schema": ONE.text, "ruleSet": rule_set}
+        return RegistryAnswer(SOURCE, 200, json.dumps(said).encode())
+
+    guid, asked = "c99f7e42-386d-12ce-ae93-285caaaa88be", list[str]()
+    found = resolve_schema(SchemaQuery("value", SUBJECT, ONE, registers=True, needs_rules=True), answer)
+    assert asked == [f"/subjects/{SUBJECT}/versions", f"/schemas/guids/{guid}"]
+    assert (found.guid, found.schema) == (guid, ONE) and [rule.name for rule in found.rules or ()] == ["r"]
+
+
+@pytest.mark.parametrize("rules", [None, (), (SchemaRule("domainRules", "r", "k", "t", "m", ("a",), ("b", "c")),)])
+def test_what_was_found_is_the_same_when_it_is_read_from_a_file(rules: tuple[SchemaRule, ...] | None) -> None:
+    schema = Schema(PROTOBUF, "text", (Reference("n.proto", "s", 3),))
+    found = ResolvedSchema(schema, SUBJECT, 2, 7, "guid", (("n.proto", "theirs"), ("m.proto", "more")), rules)
+    assert from_text(to_text(found)) == found
+
+
+@pytest.mark.parametrize("identity", [7, "c99f7e42-386d-12ce-ae93-285caaaa88be"])
+def test_a_schema_that_is_given_with_its_id_is_written_with_and_the_registrys_only_where_it_is_read_back(
+    identity: int | str,
+) -> None:
+    def answer(_: RegistryRequest) -> RegistryAnswer:
+        return RegistryAnswer(SOURCE, 200, json.dumps({"schema": TWO.text}).encode())
+
+    for reads_back, schema in ((False, ONE), (True, TWO)):
+        question = SchemaQuery("value", SUBJECT, ONE, identity=identity, reads_back=reads_back)
+        found = resolve_schema(question, answer)
+        assert (found.schema, found.subject, found.schema_id or found.guid) == (schema, SUBJECT, identity)
+
+
+# ---- references ------------------------------------------------------------------------------------------------------
+
+
+def referring(name: str, *others: tuple[str, str]) -> Schema:
+    fields = [{"name": f"f{index}", "type": other} for index, (other, _) in enumerate(others)]
+    text = json.dumps({"type": "record", "name": name, "fields": fields})
+    return Schema(AVRO, text, tuple(Reference(other, subject, 1) for other, subject in others))
+
+
+def test_references_are_asked_for_once_each(registry: CountedRegistry) -> None:
+    registry.register("d", referring("D"))
+    registry.register("b", referring("B", ("D", "d")))
+    registry.register("c", referring("C", ("D", "d"), ("B", "b")))
+    registry.register(SUBJECT, referring("A", ("B", "b"), ("C", "c")))
+    found = registry.resolved(version=LATEST)
+    texts = {name: json.loads(text)["name"] for name, text in found.dependencies}
+    assert texts == {"B": "B", "C": "C", "D": "D"}
+    assert sorted(path for _, path in registry.asked[1:]) == [f"/subjects/{each}/versions/1" for each in "bcd"]
+
+
+@pytest.mark.parametrize("subject", [":.eu:orders-value", ":.eu:orders:value"])
+def test_a_reference_of_a_context_stays_in_it(registry: CountedRegistry, subject: str) -> None:
+    registry.register(":.eu:d", referring("D"))
+    registry.register(subject, referring("A", ("D", "d")))
+    found = registry.resolved(subject=subject, version=LATEST)
+    assert registry.asked[1] == ("GET", "/subjects/%3A.eu%3Ad/versions/1")
+    assert [name for name, _ in found.dependencies] == ["D"]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [
+        (404, 40401, "there is no subject 'addresses'"),
+        (404, 40402, "there is no version 1 of 'addresses'"),
+        (403, 40301, "the user may not read subject 'addresses'"),
+    ],
+)
+@pytest.mark.parametrize("question", [{"version": LATEST}, {"identity": 2}])
+def test_a_reference_that_is_refused_is_named_and_not_the_schema_that_refers_to_it(
+    registry: CountedRegistry, question: dict[str, Any], status: int, code: int, words: str
+) -> None:
+    registry.register("addresses", avro("street", name="shop.Address"))
+    registry.register(SUBJECT, referring("A", ("shop.Address", "addresses")))
+
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        if "addresses" not in request.path:
+            return registry.answer(request)
+        return RegistryAnswer(SOURCE, status, json.dumps({"error_code": code}).encode())
+
+    assert words in str(refusal(question, answer))
+
+
+def test_references_without_end_come_to_one() -> None:
+    def ever_deeper(request: RegistryRequest) -> RegistryAnswer:
+        number = len(asked)
+        asked.append(request)
+        said = {
+            "schema": '"int"',
+            "id": 1,
+            "references": [{"name": f"n{number}", "subject": f"s{number}", "version": 1}],
+        }
+        return RegistryAnswer(SOURCE, 200, json.dumps(said).encode())
+
+    asked: list[RegistryRequest] = []
+    error = refusal({"version": 1}, ever_deeper)
+    assert isinstance(error, ConfigError) and f"more than {DEPENDENCIES_MAX} others" in str(error)
+    assert len(asked) == DEPENDENCIES_MAX + 1
+
+
+def test_references_in_a_circle_come_to_an_end() -> None:
+    def circle(request: RegistryRequest) -> RegistryAnswer:
+        said = {"schema": '"int"', "id": 1, "references": [{"name": "other", "subject": SUBJECT, "version": 1}]}
+        return RegistryAnswer(SOURCE, 200, json.dumps(said).encode())
+
+    found = resolve_schema(SchemaQuery("value", SUBJECT, version=1), circle)
+    assert [name for name, _ in found.dependencies] == ["other"]
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+def test_an_incompatible_schema_is_refused_with_the_registrys_reason_and_changes_nothing(
+    registry: CountedRegistry,
+) -> None:
+    registry.register(SUBJECT, ONE)
+    before = registry.core.store.snapshot()
+    error = refusal({"schema": TWO, "registers": True}, registry.answer)
+    assert isinstance(error, ConfigError)
+    for word in (SOURCE, "409", "READER_FIELD_MISSING_DEFAULT_VALUE", "field b", SUBJECT, "Nothing was written"):
+        assert word in str(error)
+    assert registry.core.store.snapshot() == before
+
+
+def test_one_that_is_not_registered_is_told_with_what_could_be_done(registry: CountedRegistry) -> None:
+    assert f"has no subject '{SUBJECT}'" in str(refusal({"schema": ONE}, registry.answer))
+    registry.register(SUBJECT, ONE)
+    error = str(refusal({"schema": TWO}, registry.answer))
+    assert "is not registered" in error and "is not compatible" in error and "READER_FIELD_MISSING" in error
+    registry.core.store.levels[SUBJECT] = "FORWARD"
+    error = str(refusal({"schema": TWO}, registry.answer))
+    assert "and is compatible with what is" in error and "auto.register.schemas=true" in error
+    assert list(registry.core.store.snapshot()[SUBJECT]) == [(1, 1, ONE.text)]
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ({"version": LATEST}, "40401 .*there is no subject 'orders-value'"),
+        ({"version": 3}, "there is no"),
+        ({"identity": 77}, "40403 .*there is no schema 77; is it value.schema.id of another registry"),
+        ({"identity": "00000000-0000-0000-0000-000000000000"}, "40403 .*there is no schema 0000"),
+    ],
+)
+def test_what_is_not_there_is_named(registry: CountedRegistry, question: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        registry.resolved(**question)
+    assert len(registry.asked) == 1
+
+
+def test_a_version_that_is_not_there_is_named(registry: CountedRegistry) -> None:
+    registry.register(SUBJECT, ONE)
+    with pytest.raises(ConfigError, match=r"40402 .*there is no version 3 of 'orders-value'"):
+        registry.resolved(version=3)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "words"),
+    [
+        (401, AuthenticationError, "answered 401 .*check schema.registry.basic.auth.user.info or the bearer token"),
+        (403, AuthorizationError, "answered 40301 .*may not read subject 'orders-value'"),
+        (302, ConfigError, "redirects are not followed"),
+        (409, ConfigError, "not compatible"),
+        (422, ConfigError, "takes no such schema"),
+        (429, TransportError, "again and again"),
+        (500, TransportError, "again and again"),
+        (503, TransportError, "again and again"),
+        (418, ConfigError, "was not expected"),
+    ],
+)
+@pytest.mark.parametrize("question", [{"version": LATEST}, {"schema": ONE}, {"identity": 1}])
+def test_every_refusal_says_where_and_what_to_do(
+    question: dict[str, Any], status: int, error: type[KafkaSinkError], words: str
+) -> None:
+    body = json.dumps({"error_code": 40301 if status == 403 else status, "message": "so it is"}).encode()
+    with pytest.raises(error, match=words) as caught:
+        resolve_schema(SchemaQuery("value", SUBJECT, **question), lambda _: RegistryAnswer(SOURCE, status, body))
+    assert SOURCE in str(caught.value) and "so it is" in str(caught.value)
+    names = {401: "PKS-7007", 403: "PKS-7007", 429: "PKS-7006", 500: "PKS-7006", 503: "PKS-7006"}
+    assert caught.value.name == names.get(status, "PKS-7005")
+
+
+@pytest.mark.parametrize("normalizes", [False, True])
+def test_one_who_may_not_register_is_told_so(normalizes: bool) -> None:
+    question = SchemaQuery("value", SUBJECT, ONE, registers=True, normalizes=normalizes)
+    with pytest.raises(AuthorizationError, match="answered 403: the user may not register a schema under subject"):
+        resolve_schema(question, lambda _: RegistryAnswer(SOURCE, 403, b""))
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"is_compatible": False}, "and is not compatible with what is: the registry gives no reason. Register"),
+        ({"is_compatible": False, "messages": "no"}, "with what is: the registry gives no reason. Register"),
+        ({"is_compatible": False, "messages": ["a", "b"]}, "with what is: a; b. Register"),
+        ({"is_compatible": "no"}, f"not registered under '{SUBJECT}'. Register"),
+    ],
+)
+def test_reasons_that_a_registry_does_not_give_do_not_hide_what_could_be_done(said: dict[str, Any], words: str) -> None:
+    def answer(request: RegistryRequest) -> RegistryAnswer:
+        if request.path.startswith("/compatibility"):
+            return RegistryAnswer(SOURCE, 200, json.dumps(said).encode())
+        return RegistryAnswer(SOURCE, 404, b'{"error_code": 40403}')
+
+    assert words in str(refusal({"schema": ONE}, answer))
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{", b'{"error_code":"x","message":{}}', b"[" * 100_000])
+def test_a_refusal_need_not_be_json(body: bytes) -> None:
+    with pytest.raises(ConfigError, match="answered 404"):
+        resolve_schema(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 404, body))
+
+
+def test_a_refusal_is_shown_on_one_line_and_not_for_ever() -> None:
+    body = json.dumps({"error_code": 42201, "message": "a\n\x1b[31mb" + "x" * 100_000}).encode()
+    error = refusal({"schema": ONE, "registers": True}, lambda _: RegistryAnswer(SOURCE, 422, body))
+    assert "\n" not in str(error) and "\x1b" not in str(error) and len(str(error)) < 3000
+
+
+# ---- invalid answers -------------------------------------------------------------------------------------------------
+
+GOOD = {"subject": SUBJECT, "version": 1, "id": 1, "schema": '"int"', "schemaType": AVRO, "references": []}
+WRONG: list[tuple[str, Any]] = [
+    ("schema", None), ("schema", 7), ("schema", {}), ("schemaType", "XML"), ("schemaType", 1), ("references", "x"),
+    ("references", [1]), ("references", [{"name": "n", "subject": "s"}]),
+    ("version", "1"),
+    ("references", [{"name": 1, "subject": "s", "version": 1}]), ("references", [{}] * 2000),
+    ("id", "1"), ("id", True), ("id", -1), ("id", 2**63), ("id", 1.5), ("version", "latest"), ("version", []),
+    ("subject", 3), ("guid", "not one"), ("guid", 5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG)
+def test_a_field_that_is_not_what_it_should_be_is_named(field: str, value: Any) -> None:
+    body = json.dumps({**GOOD, field: value}).encode()
+    with pytest.raises(RemoteProtocolError, match=f"{field} is missing or not what it should be"):
+        resolve_schema(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
+
+
+@pytest.mark.parametrize("version", ["1", -1, 2**31, True])
+def test_a_reference_to_a_version_that_no_registry_has_is_refused(version: Any) -> None:
+    body = json.dumps({**GOOD, "references": [{"name": "n", "subject": "s", "version": version}]}).encode()
+    with pytest.raises(RemoteProtocolError, match=f"^{SOURCE} answered with JSON in which version is missing or not"):
+        resolve_schema(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"<html>log in</html>", b"{", b'{"id":', b"[" * 1_000_000, b'{"a":' * 100_000, b"\xff\xfe", b"1" * 10_000],
+)
+def test_what_is_no_json_is_no_registry(body: bytes) -> None:
+    for question in (SchemaQuery("value", SUBJECT, version=1), SchemaQuery("value", SUBJECT, ONE, registers=True)):
+        with pytest.raises(RemoteProtocolError, match="is it") as caught:
+            resolve_schema(question, lambda _: RegistryAnswer(SOURCE, 200, body, "text/html"))
+        assert caught.value.name == "PKS-7008"
+
+
+def test_an_answer_that_is_too_long_is_not_read() -> None:
+    body = b'{"schema": "' + b"x" * ANSWER_BYTES_MAX + b'"}'
+    with pytest.raises(RemoteProtocolError, match="that is no schema"):
+        resolve_schema(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
+
+
+def test_an_answer_without_any_id_is_none() -> None:
+    with pytest.raises(RemoteProtocolError, match="without an id"):
+        resolve_schema(SchemaQuery("value", SUBJECT, ONE, registers=True), lambda _: RegistryAnswer(SOURCE, 200, b"{}"))
