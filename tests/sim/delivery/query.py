@@ -225,7 +225,9 @@ class Query:
 
     def _session(self, batch: Batch, *, is_forgetful: bool = False) -> DriverSession:
         line = line_of(self.stage.sink_id(batch.key, self.run), batch.key)
-        return self.processes.session(line, self.stage.named_sink_id(batch.key), self.run, is_forgetful=is_forgetful)
+        return self.processes.session(
+            line, self.stage.named_sink_id(batch.key, self.run), self.run, is_forgetful=is_forgetful
+        )
 
     def _host(self) -> DriverHost:
         host = self.stage.new_driver_host(self.name)
@@ -319,7 +321,7 @@ class Query:
 
     def _plan(self) -> Script:
         """Planning does not know its query: it looks at every query under the sink's name, or at one label."""
-        name = self.stage.name_of(self.checkpoint.query_id)
+        name = self.stage.name_of(self.checkpoint.query_id, self.run)
         batch = self.checkpoint.next_batch() if self.stage.plan.kind == LABELLED else None
         line = Line(name) if batch is None else line_of(name, batch.key)
         verdict = yield self._operate(new_session(line), DriverOperation.RECOVER, None, [])

@@ -146,19 +146,16 @@ class Stage:
         """As planning and tasks compute it: with the query in it, or, for a write without a name, with the run."""
         if self.plan.kind == UNNAMED:
             return f"batch-{run}"
-        return sink_id_of_query(self._name_in_run(key.query_id, run), key.query_id)
+        return sink_id_of_query(self.name_of(key.query_id, run), key.query_id)
 
-    def _name_in_run(self, query_id: str, run: str) -> str:
-        """Options hold for a run: a checkpoint that is moved meanwhile does not rename its tasks."""
-        name = self.name_of(query_id)
+    def named_sink_id(self, key: BatchKey, run: str = "") -> str:
+        return self.name_of(key.query_id, run) if key.query_id else ""
+
+    def name_of(self, query_id: str, run: str = "") -> str:
+        """The option `sink.id`, or the hash of a checkpoint's place. Options hold for a run: a checkpoint that is moved
+        meanwhile does not rename its planning, tasks or commits."""
+        name = self._names.get(query_id, SINK)
         return self._names_of_runs.setdefault((query_id, run), name) if run else name
-
-    def named_sink_id(self, key: BatchKey) -> str:
-        return self.name_of(key.query_id) if key.query_id else ""
-
-    def name_of(self, query_id: str) -> str:
-        """The option `sink.id`, or the hash of a checkpoint's place."""
-        return self._names.get(query_id, SINK)
 
     def rename(self, query_id: str, name: str) -> None:
         self.note(f"query {query_id} has the name {name}")
