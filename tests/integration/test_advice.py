@@ -93,7 +93,7 @@ ALONE = {
     # Parts of f-strings: the rest is a side, a preset or a name.
     ("registry", "pykafka-sink schema check --side "),
     ("run", "pykafka-sink check --preset "),
-    ("errors", "pykafka-sink explain "),
+    ("__init__", "pykafka-sink explain "),
     ("check", "pykafka-sink check --help"),
     ("explain", "pykafka-sink explain"),
     ("commits", "pykafka-sink replay --help"),

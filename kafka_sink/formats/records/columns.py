@@ -335,10 +335,14 @@ def _refuse_first(column: str, is_bad: Array, what: str) -> None:
 
 
 def _bytes_from_rows(contents: Sequence[bytes | None]) -> BytesColumn | None:
-    array = pa.array(contents, pa.large_binary())
-    if array.null_count == len(array):
+    """Without `pa.array`, which would import pandas (see `bytes_array`)."""
+    present = [content for content in contents if content is not None]
+    if not present:
         return None
-    return BytesColumn.from_arrow(array)
+    lengths = np.array([-1 if content is None else len(content) for content in contents], np.int64)
+    starts = np.zeros(len(contents) + 1, np.int64)
+    np.cumsum(np.maximum(lengths, 0), out=starts[1:])
+    return BytesColumn.of(np.frombuffer(b"".join(present), np.uint8), starts, lengths)
 
 
 def _headers_from_rows(rows: Sequence[Headers | None]) -> BytesColumn:
