@@ -141,10 +141,8 @@ def markdown(
         "",
         "Written by `python -m bench.cold_start`. Each application writes a thousand rows twice. The time starts",
     ]
-    lines += [
-        "when the session is ready and ends when `save()` or `write()` returns: milliseconds, median (lowest..highest).",
-        "",
-    ]
+    lines += ["when the session is ready and ends when `save()` or `write()` returns: milliseconds, median"]
+    lines += ["(lowest..highest).", ""]
     lines += ["| sink | first write | second write |", "| --- | --: | --: |"]
     for sink in times:
         lines.append(f"| {sink} | " + " | ".join(_spread(found) for found in zip(*times[sink], strict=True)) + " |")
