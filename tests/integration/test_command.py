@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
@@ -385,10 +386,9 @@ def test_a_producer_that_writes_between_two_looks_is_alive(
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(sink.topic, value=b"first", partition=0).result(60)
-        monkeypatch.setattr(
-            "kafka_sink.operate.cli.signs.time.sleep",
-            lambda _: producer.send(sink.topic, value=b"second", partition=0).result(60),
-        )
+        # Only the pause between the two looks writes: every other thread sleeps as it always does.
+        writes = SimpleNamespace(sleep=lambda _: producer.send(sink.topic, value=b"second", partition=0).result(60))
+        monkeypatch.setattr(signs, "time", writes)
         asked = shell.about(sink, "transactions", "--abort", "--yes", "--json")
         assert f"A query seems to be running: {signs.MOVES}" in asked.err
         (told,) = asked.content["signs"]
