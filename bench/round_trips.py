@@ -73,7 +73,7 @@ WHY = """
 | commit: Produce of the done record | EndTxn of all tasks | readers accept it even if its marker is lost |
 | commit: EndTxn of the done record | Produce of the done record | it commits the record |
 
-[exactly-once.md](../exactly-once.md#how-it-works) explains the protocol. With transaction version 1 (Kafka 3) two more
+[The commit protocol](../commit-protocol.md#the-steps) explains why. With transaction version 1 (Kafka 3) two more
 requests precede each record of the ledger (a new epoch, and adding the partition to the transaction), and one more
 precedes the rows of a task.
 """

@@ -1,6 +1,6 @@
 """Draws the state diagrams of the pages from the tables in the code, so that they agree with the code.
 
-    python -m tools.state_diagrams           rewrite DESIGN.md and docs/exactly-once.md
+    python -m tools.state_diagrams           rewrite DESIGN.md and docs/commit-protocol.md
     python -m tools.state_diagrams --check   exit 1 if one of them differs from the tables
 
 A page has a pair of markers for each machine; the text between them is replaced. Transitions that exist for nearly
@@ -58,7 +58,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
         "connection": lambda: diagram(connection.TRANSITIONS, connection.ConnectionState.CONNECTING),
         "transaction": lambda: diagram(transaction.TRANSITIONS, transaction.TransactionState.UNINITIALIZED),
     },
-    "docs/exactly-once.md": {"commit": lambda: phase_table(phase.TRANSITIONS, phase.__doc__ or "")},
+    "docs/commit-protocol.md": {"commit": lambda: phase_table(phase.TRANSITIONS, phase.__doc__ or "")},
 }
 
 
