@@ -1,5 +1,6 @@
 """Package metadata. Tools are configured in pyproject.toml, exact versions for development in constraints.txt."""
 
+import os
 import re
 from pathlib import Path
 
@@ -71,12 +72,31 @@ SITE = ["mkdocs>=1.6,<2; python_version >= '3.11'", "mkdocs-material>=9.5; pytho
 NOTEBOOK = ["nbclient>=0.10", "nbformat>=5.10", "ipykernel>=6.29"]
 BENCH = [*SPARK, *PANDAS, "confluent-kafka>=2.4", "kafka-python>=2.2", "aiokafka>=0.12"]
 
+# The address of the repository, which is told by whoever builds a release: pages of an index have no files beside them.
+PROJECT_URL = os.environ.get("PROJECT_URL", "").rstrip("/")
+# A picture or a link whose target is a file of the repository.
+TO_A_FILE = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|#)([^)\s]+)\)")
+
+
+def long_description(readme: str, project_url: str, version: str) -> str:
+    """README with absolute addresses. Without that of the project links keep their text, and pictures are gone."""
+
+    def absolute(found: re.Match[str]) -> str:
+        is_picture, text, target = found[1], found[2], found[3]
+        if not project_url:
+            return "" if is_picture else text
+        return f"{is_picture}[{text}]({project_url}/{'raw' if is_picture else 'blob'}/v{version}/{target})"
+
+    return TO_A_FILE.sub(absolute, readme)
+
+
 setup(
     name="pykafka-sink",
     version=WRITTEN["VERSION"],
     description="Writes Spark DataFrames and streams to Apache Kafka exactly once, without a JAR or librdkafka",
-    long_description=(ROOT / "README.md").read_text(),
+    long_description=long_description((ROOT / "README.md").read_text(), PROJECT_URL, WRITTEN["VERSION"]),
     long_description_content_type="text/markdown",
+    url=PROJECT_URL or None,
     license="Apache-2.0",
     packages=find_packages(include=["kafka_sink", "kafka_sink.*", "pyspark_pykafka_sink"]),
     package_data={"kafka_sink": ["py.typed"], "pyspark_pykafka_sink": ["py.typed"]},

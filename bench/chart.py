@@ -11,6 +11,13 @@ _WIDTH, _LEFT, _RIGHT = 860, 260, 120
 _BAR, _GAP, _HEAD = 18, 6, 34
 _COLOURS = ("#1f6f8b", "#b8c4cc")
 _LINE_COLOURS = ("#1f6f8b", "#e07a3f", "#7a8b99", "#9b59b6", "#3f9b5f", "#c0392b")
+# Rules win over the attributes that the parts have.
+_STYLE = (
+    "<style>@media (prefers-color-scheme: dark) { rect[fill=white] { fill: #0d1117 } "
+    "text:not([fill]) { fill: #f0f6fc } [stroke=black] { stroke: #9198a1 } "
+    "[stroke='#ddd'] { stroke: #2f353d } [fill='#1f6f8b'] { fill: #4fb0d0 } "
+    "[stroke='#1f6f8b'] { stroke: #4fb0d0 } }</style>"
+)
 _PLOT_HEIGHT, _PLOT_LEFT, _PLOT_RIGHT = 260, 60, 190
 Point = tuple[float, float]
 
@@ -142,5 +149,6 @@ def _svg(height: int, parts: Sequence[str]) -> str:
     body = "\n".join(parts)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
-        f'font-family="sans-serif" font-size="13">\n<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n'
+        f'font-family="sans-serif" font-size="13">\n{_STYLE}\n'
+        f'<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n'
     )

@@ -33,7 +33,6 @@ from bench.report import PAGES, PARTIAL, machine, publish
 from bench.spark_application import EXACTLY, JAVA, NULL, SINKS, Sink, Written
 from bench.spark_arena import new_topic
 from bench.spark_cases import CASES, SHAPES, Case
-from bench.spark_chart import shapes_chart
 from bench.spark_figures import Result, figures
 from kafka_sink import Producer
 from tools.kafka_cluster import KafkaCluster
@@ -193,7 +192,7 @@ def cases_page(sinks: Sequence[Sink], cases: Sequence[Case], results: Sequence[R
 def shapes_page(cases: Sequence[Case], results: Sequence[Result]) -> list[str]:
     lines = ["# Shapes of rows and topics", "", f"Written by `python -m bench.spark_sinks --shapes`. {CONDITIONS}"]
     lines += ["Ours delivers exactly once; Spark's own sink, tuned alike, delivers at least once. 4 partitions and"]
-    lines += ["2 tasks unless the name says otherwise.", "", "![rows per second](spark-shapes.svg)", ""]
+    lines += ["2 tasks unless the name says otherwise.", "", "![ratios to Spark's own sink](../pictures/speed.svg)", ""]
     lines += [
         "| shape | rows | ours, rows/s | Spark's own | ratio | to ceiling | ours, us/row | Spark's own | CPU ratio |",
         "| --- | --: | --: | --: | --: | --: | --: | --: | --: |",
@@ -241,7 +240,6 @@ def main() -> None:
     folder = PAGES if is_whole else PARTIAL
     if options.shapes:
         write(folder, "spark-shapes", shapes_page(cases, results), about, results)
-        (folder / "spark-shapes.svg").write_text(shapes_chart(cases, results))
     else:
         write(folder, "spark-sinks", cases_page(sinks, cases, results), about, results)
 

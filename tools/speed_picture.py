@@ -1,7 +1,7 @@
-"""Draws docs/pictures/speed.svg from docs/benchmarks/spark-shapes.md: `python -m tools.speed_picture [file]`.
+"""Draws the pictures of speed from the pages of the benchmarks: `python -m tools.speed_picture [folder]`.
 
-It shows our rows per second as a multiple of Spark's own sink. A test compares the committed file, so that picture and
-page agree.
+speed.svg has every shape of rows, bars.svg three ways to write the same rows. Both show rows per second as a multiple
+of Spark's own sink. A test compares the committed files, so that pictures and pages agree.
 """
 
 from __future__ import annotations
@@ -12,30 +12,33 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGE = ROOT / "docs" / "benchmarks" / "spark-shapes.md"
-PATH = ROOT / "docs" / "pictures" / "speed.svg"
+BENCHMARKS = ROOT / "docs" / "benchmarks"
+FOLDER = ROOT / "docs" / "pictures"
+SHAPES, SINKS = BENCHMARKS / "spark-shapes.md", BENCHMARKS / "spark-sinks.md"
+# The case of bars.svg.
+CASE = "100B-keyed-lz4"
 
-# A logarithmic scale: 0.5 and 2 are equally far from 1.
-LOWEST, HIGHEST = 0.5, 10.0
+# A logarithmic scale: 0.5 and 2 are equally far from 1. The largest value has to stand behind its bar.
+LOWEST, HIGHEST, FACTORS = 0.5, 30.0, (0.5, 1, 2, 5, 10, 20)
 LEFT, RIGHT, TOP, STEP = 230, 800, 74, 24
 
 _HEAD = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 860 {height}" role="img" aria-labelledby="title" \
 font-family="system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" font-size="12.5">
-<title id="title">Rows per second, exactly once, as a multiple of Spark's own sink, at least once</title>
+<title id="title">{title}</title>
 <style>
 .card {{ fill: #ffffff; stroke: #d0d7de }} .text {{ fill: #1f2328 }} .soft {{ fill: #59636e }}
 .grid {{ stroke: #d0d7de }} .one {{ stroke: #59636e }} .more {{ fill: #1a7f37 }} .less {{ fill: #bc4c00 }}
+.other {{ fill: #8c959f }}
 @media (prefers-color-scheme: dark) {{
 .card {{ fill: #0d1117; stroke: #3d444d }} .text {{ fill: #f0f6fc }} .soft {{ fill: #9198a1 }}
 .grid {{ stroke: #2f353d }} .one {{ stroke: #9198a1 }} .more {{ fill: #2ea043 }} .less {{ fill: #db6d28 }}
+.other {{ fill: #656c76 }}
 }}
 </style>
 <rect class="card" x="1" y="1" width="858" height="{inner}" rx="10"/>
-<text class="text" x="24" y="32" font-size="14" font-weight="600">\
-Rows per second, as a multiple of Spark's own sink</text>
-<text class="soft" x="24" y="50">\
-ours exactly once, Spark's at least once, with the same settings; 4 partitions, 2 tasks unless named otherwise</text>
+<text class="text" x="24" y="32" font-size="14" font-weight="600">{title}</text>
+<text class="soft" x="24" y="50">{note}</text>
 """
 
 
@@ -44,11 +47,21 @@ def ratios(page: str) -> list[tuple[str, float]]:
     return sorted(((name, float(ratio)) for name, ratio in rows), key=lambda row: -row[1])
 
 
-def picture(page: str) -> str:
+def share_of_confluent(page: str, case: str) -> str:
+    """The rate of confluent-kafka, relative to that of Spark's own sink."""
+    (section,) = re.findall(rf"^## {case}:.*?(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    (row,) = re.findall(r"^\| confluent-kafka in .*$", section, re.MULTILINE)
+    return str(row.split("|")[4].strip())
+
+
+def every_shape(page: str) -> str:
     rows = ratios(page)
     bottom = TOP + STEP * len(rows)
-    parts = [_HEAD.format(height=bottom + 40, inner=bottom + 38)]
-    for factor in (0.5, 1, 2, 5, 10):
+    note = (
+        "ours exactly once, Spark's at least once, with the same settings; 4 partitions, 2 tasks unless named otherwise"
+    )
+    parts = [_head("Rows per second, as a multiple of Spark's own sink", note, bottom + 40)]
+    for factor in FACTORS:
         kind = "one" if factor == 1 else "grid"
         x = _x(factor)
         parts.append(f'<path class="{kind}" d="M{x} {TOP - 8}V{bottom}"/>')
@@ -63,6 +76,33 @@ def picture(page: str) -> str:
     return "".join([*parts, "</svg>\n"])
 
 
+def three_ways(shapes: str, sinks: str) -> str:
+    ours = dict(ratios(shapes))[CASE]
+    rows = [
+        ("pykafka-sink, exactly once", ours, "more"),
+        ("Spark's own sink, at least once", 1.0, "other"),
+        ("confluent-kafka in foreachPartition", float(share_of_confluent(sinks, CASE)), "other"),
+    ]
+    height, scale = 30, (RIGHT - LEFT - 60) / max(value for _, value, _ in rows)
+    note = "keyed rows of 100 bytes, lz4, four partitions, two cores that the broker shares"
+    parts = [_head("Rows per second, as a multiple of Spark's own sink", note, TOP + height * len(rows) + 16)]
+    for number, (name, value, kind) in enumerate(rows):
+        y, left = TOP + height * number, LEFT + 20
+        parts.append(f'<text class="text" x="{left - 12}" y="{y + 15}" text-anchor="end">{name}</text>')
+        parts.append(f'<rect class="{kind}" x="{left}" y="{y}" width="{value * scale:.1f}" height="20" rx="2"/>')
+        parts.append(f'<text class="text" x="{left + value * scale + 8:.1f}" y="{y + 15}">{value:.2f}</text>\n')
+    return "".join([*parts, "</svg>\n"])
+
+
+def pictures() -> dict[str, str]:
+    shapes, sinks = (path.read_text(encoding="utf-8") for path in (SHAPES, SINKS))
+    return {"speed.svg": every_shape(shapes), "bars.svg": three_ways(shapes, sinks)}
+
+
+def _head(title: str, note: str, height: int) -> str:
+    return _HEAD.format(title=title, note=note, height=height, inner=height - 2)
+
+
 def _x(factor: float) -> float:
     share = math.log(factor / LOWEST) / math.log(HIGHEST / LOWEST)
     return round(LEFT + share * (RIGHT - LEFT), 1)
@@ -70,8 +110,9 @@ def _x(factor: float) -> float:
 
 def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
-    path = Path(given[0]) if given else PATH
-    path.write_text(picture(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    folder = Path(given[0]) if given else FOLDER
+    for name, picture in pictures().items():
+        (folder / name).write_text(picture, encoding="utf-8")
     return 0
 
 

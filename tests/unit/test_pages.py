@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,7 @@ from tests.page_blocks import ROOT
 from tools import api_reference, site_pages, speed_picture
 
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README, COMPARISON = ((ROOT / path).read_text(encoding="utf-8") for path in ("README.md", "docs/comparison.md"))
 LINK = re.compile(r"\]\(([^)\s#]+)[^)\s]*\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
@@ -25,8 +27,8 @@ def benchmark(name: str) -> str:
 
 
 def comparison(title: str) -> list[str]:
-    """README's figures in the row that begins with this title, one for each sink."""
-    (row,) = re.findall(rf"^\| {re.escape(title)}.*$", README, re.MULTILINE)
+    """The compared figures in the row that begins with this title, one for each sink."""
+    (row,) = re.findall(rf"^\| {re.escape(title)}.*$", COMPARISON, re.MULTILINE)
     return [re.sub(r"\*|rows/s|ms", "", cell).strip() for cell in row.strip("|").split("|")][1:]
 
 
@@ -34,13 +36,6 @@ def rates(case: str) -> list[str]:
     """The rates of this sink and of Spark's own sink."""
     (row,) = re.findall(rf"^\| {case} .*$", benchmark("spark-shapes"), re.MULTILINE)
     return [row.split("|")[column].strip() for column in (3, 4)]
-
-
-def share_of_confluent(case: str) -> str:
-    """The rate of confluent-kafka, relative to that of Spark's own sink."""
-    (section,) = re.findall(rf"^## {case}:.*?(?=^## |\Z)", benchmark("spark-sinks"), re.MULTILINE | re.DOTALL)
-    (row,) = re.findall(r"^\| confluent-kafka in .*$", section, re.MULTILINE)
-    return row.split("|")[4].strip()
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -56,25 +51,45 @@ def test_each_proof_names_files_that_are_there() -> None:
 
 
 def test_readme_is_short_and_has_one_picture_and_the_way_to_the_proofs() -> None:
-    assert README.count("\n") <= 150
-    assert "docs/proof.md" in README and README.count("![") <= 2
+    assert README.partition("\n## More\n")[0].count("\n") <= 95
+    assert "docs/proof.md" in README and README.count("![") == 1
+
+
+@pytest.mark.parametrize("address", ["https://example.org/sink", ""])
+def test_the_page_of_an_index_has_no_link_to_a_file_that_is_not_there(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("setuptools.setup", given.update)
+    monkeypatch.setenv("PROJECT_URL", address)
+    runpy.run_path(str(ROOT / "setup.py"))
+    text = FENCE.sub("", given["long_description"])
+    targets = LINK.findall(text)
+    assert [target for target in targets if not target.startswith("https://")] == []
+    assert bool(targets) is bool(address) and given["url"] == (address or None)
+    if address:
+        assert f"{address}/blob/v{given['version']}/docs/proof.md" in targets
+        assert f"]({address}/raw/v{given['version']}/docs/pictures/bars.svg)" in text
+    else:
+        assert "![" not in text and "proof" in text
 
 
 @pytest.mark.parametrize(
     ("size", "title"), [("100", "100 B rows, keyed"), ("1000", "1 kB rows, keyed"), ("10000", "10 kB rows, keyed")]
 )
-def test_the_rates_that_readme_compares_are_those_of_the_benchmark(size: str, title: str) -> None:
+def test_the_rates_that_are_compared_are_those_of_the_benchmark(size: str, title: str) -> None:
     pairs = zip(rates(f"{size}B-keyed-lz4"), rates(f"{size}B-keyed-none"), strict=True)
     assert comparison(title)[:2] == [f"{lz4} / {none}" for lz4, none in pairs]
 
 
 @pytest.mark.parametrize(("size", "title"), [("100", "100 B rows, keyed"), ("1000", "1 kB rows, keyed")])
 def test_the_shares_of_confluent_kafka_are_those_of_the_benchmark(size: str, title: str) -> None:
-    lz4, none = (share_of_confluent(f"{size}B-keyed-{codec}") for codec in ("lz4", "none"))
+    sinks = benchmark("spark-sinks")
+    lz4, none = (speed_picture.share_of_confluent(sinks, f"{size}B-keyed-{codec}") for codec in ("lz4", "none"))
     assert comparison(title)[2] == f"{lz4} / {none} of Spark's own"
 
 
-def test_the_times_that_readme_compares_are_those_of_the_benchmarks() -> None:
+def test_the_times_that_are_compared_are_those_of_the_benchmarks() -> None:
     steps = {
         row.split("|")[1].strip(): row.split("|")
         for row in benchmark("commit-cost").splitlines()
@@ -101,11 +116,18 @@ def test_the_committed_reference_of_the_api_is_up_to_date_and_has_every_public_n
     assert api_reference.names_of_groups() == api_reference.public_names()
 
 
-def test_the_picture_of_speeds_is_that_of_the_benchmark(tmp_path: Path) -> None:
+def test_the_pictures_of_speeds_are_those_of_the_benchmarks(tmp_path: Path) -> None:
     shapes = [row for row in benchmark("spark-shapes").splitlines() if row.startswith("|")][2:]
     assert len(speed_picture.ratios(benchmark("spark-shapes"))) == len(shapes) > 10
-    assert speed_picture.main([str(tmp_path / "speed.svg")]) == 0
-    assert (tmp_path / "speed.svg").read_text(encoding="utf-8") == speed_picture.PATH.read_text(encoding="utf-8")
+    assert speed_picture.main([str(tmp_path)]) == 0
+    for name in speed_picture.pictures():
+        committed = (speed_picture.FOLDER / name).read_text(encoding="utf-8")
+        assert (tmp_path / name).read_text(encoding="utf-8") == committed, "run: python -m tools.speed_picture"
+    ours, own, confluent = re.findall(r">([\d.]+)</text>", (speed_picture.FOLDER / "bars.svg").read_text())
+    assert all(
+        words in README.replace("\n", " ") for words in (f"pykafka-sink {ours}", f"foreachPartition {confluent}")
+    )
+    assert own == "1.00"
 
 
 def test_a_link_out_of_the_docs_leads_to_a_copy_and_one_to_a_page_stays_one() -> None:
