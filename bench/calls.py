@@ -49,8 +49,8 @@ READ_BYTES = 2**20
 
 INTRODUCTION = """# Python calls per batch
 
-`python -m bench.calls` counts the Python functions that a record batch passes through on its way from `send_arrow` to
-its acknowledgement: with one partition and with four, full batches of 128 KiB of 1000-byte rows without compression;
+Written by `python -m bench.calls`. It counts the Python functions that a record batch passes through from `send_arrow`
+to its acknowledgement: with one partition and with four, full batches of 128 KiB of 1000-byte rows without compression;
 with 1000 partitions small batches (ten rows of 100 bytes each). The broker answers one request per turn of the sender.
 Calls into C and calls of the broker are not counted. A count says where work is done, not how long it takes: for that
 see [producers.md](producers.md). `tests/integration/test_calls.py` limits the counts.
@@ -340,7 +340,7 @@ def _detail(cost: StreamCost) -> str:
 
 
 def markdown(rows: list[Row]) -> str:
-    lines = ["| calls per batch, or in a turn of the sender | before | now | |", "|---|---:|---:|---|"]
+    lines = ["| calls per batch, or in a turn of the sender | before it was shortened | now | |", "|---|---:|---:|---|"]
     lines += [f"| {row.what} | {row.before} | {row.now:.0f} | {row.detail} |" for row in rows]
     return INTRODUCTION + "\n".join(lines) + "\n"
 

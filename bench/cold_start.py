@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.contest import BROKER_JVM, BROKER_PROPERTIES
-from bench.report import machine, publish
+from bench.report import conditions, machine, publish
 from tools.kafka_cluster import KafkaCluster
 from tools.spark_jars import java_sink_jars
 
@@ -157,7 +157,7 @@ def markdown(
         lines.append(f"| {title} | " + " | ".join(cells) + " |")
     lines += ["", "Time to import the sink, in addition to numpy, pyarrow and the imports of Spark's own worker:"]
     lines += ["; ".join(f"{who} {_spread(found)} ms" for who, found in imports.items()) + "."]
-    return "\n".join([*lines, "", ", ".join(f"{name} {text}" for name, text in about.items()) + "."]) + "\n"
+    return "\n".join([*lines, "", conditions(about)]) + "\n"
 
 
 def _spread(found: Sequence[float]) -> str:

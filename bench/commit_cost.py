@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from statistics import median
 
-from bench.report import PAGES, PARTIAL, machine, publish
+from bench.report import PAGES, PARTIAL, conditions, machine, publish
 from bench.spark_arena import Arena, open_arena
 from kafka_sink import foreach_batch
 
@@ -85,7 +85,7 @@ def markdown(times: Times, about: Mapping[str, str]) -> str:
         "Written by `python -m bench.commit_cost`. Milliseconds of a whole micro-batch of 1000 rows, median (90th",
         "percentile).",
     ]
-    lines += ["", ", ".join(f"{name} {text}" for name, text in about.items()) + ".", ""]
+    lines += ["", conditions(about), ""]
     sinks = [sink for sink in SINKS if any(sink == other for _, other in times)]
     lines += ["| tasks | " + " | ".join(sinks) + " | to Spark's own | second door to the format | exactly once costs |"]
     lines += ["| --: |" + " --: |" * (len(sinks) + 3)]

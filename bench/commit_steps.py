@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from bench.report import PAGES, PARTIAL, machine, publish
+from bench.report import PAGES, PARTIAL, conditions, machine, publish
 from kafka_sink import Producer
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.committer import Committer, Progress
@@ -139,7 +139,7 @@ def measure(servers: str, receipt_counts: Sequence[int], batches: int) -> Iterat
 def markdown(found: Mapping[int, Times], about: Mapping[str, str]) -> str:
     lines = ["# Where the time of a commit goes", ""]
     lines += ["Written by `python -m bench.commit_steps`: milliseconds, median (90th percentile), without Spark.", ""]
-    lines += [", ".join(f"{name} {text}" for name, text in about.items()) + ".", ""]
+    lines += [conditions(about), ""]
     lines += ["| step | " + " | ".join(f"{count} receipts" for count in found) + " |"]
     lines += ["| --- |" + " --: |" * len(found)]
     steps = dict.fromkeys(step for times in found.values() for step in times)

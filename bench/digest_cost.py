@@ -15,7 +15,7 @@ from statistics import median
 
 import pyarrow as pa
 
-from bench.report import PAGES, PARTIAL, machine, publish
+from bench.report import PAGES, PARTIAL, conditions, machine, publish
 from kafka_sink import Producer
 from kafka_sink.formats.records.digest import RowDigest
 from tools.kafka_cluster import KafkaCluster
@@ -66,7 +66,7 @@ def measure(kafka: KafkaCluster, case: Case, rounds: int) -> tuple[float, float]
 def markdown(found: Mapping[Case, tuple[float, float]], about: Mapping[str, str]) -> str:
     lines = ["# What the digest of the rows costs", ""]
     lines += ["Written by `python -m bench.digest_cost`: microseconds of processor time per row, medians.", ""]
-    lines += [", ".join(f"{name} {text}" for name, text in about.items()) + ".", ""]
+    lines += [conditions(about), ""]
     lines += ["| rows | digest | sending | share |", "| --- | --: | --: | --: |"]
     for (value_bytes, codec), (added, sent) in found.items():
         lines.append(f"| {value_bytes} B, keyed, {codec} | {added:.4f} | {sent:.2f} | {added / sent:.1%} |")

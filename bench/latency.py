@@ -21,7 +21,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
 from bench.chart import curves
-from bench.report import PAGES, machine, publish
+from bench.report import PAGES, conditions, machine, publish
 from bench.spark_arena import Arena, open_arena
 from kafka_sink import Producer
 from tools.foreign_reader import end_offsets
@@ -129,7 +129,7 @@ def markdown(found: Ages, about: Mapping[str, str]) -> str:
     for rows_per_s in sorted({rate for rate, _ in found}):
         cells = [_three(found[rows_per_s, sink]) for sink in SINKS]
         lines.append(f"| {rows_per_s:,} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", ", ".join(f"{name} {text}" for name, text in about.items()) + "."]) + "\n"
+    return "\n".join([*lines, "", conditions(about)]) + "\n"
 
 
 def _three(ages: Sequence[float]) -> str:

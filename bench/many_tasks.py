@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from bench.contest import BROKER_JVM, BROKER_PROPERTIES
 from bench.process_tree import python_workers, resident_bytes
-from bench.report import PAGES, PARTIAL, machine, publish
+from bench.report import PAGES, PARTIAL, conditions, machine, publish
 from bench.spark_arena import SOCKETS
 from tools.kafka_cluster import KafkaCluster
 
@@ -75,7 +75,7 @@ def markdown(looks: Sequence[Look], others: Sequence[int], about: Mapping[str, s
     lines += ["| tasks | resident memory, MiB |", "| --: | --: |"]
     lines += [f"| {each.task_count:,} | {each.rss_bytes / 2**20:.1f} |" for each in looks]
     lines += ["", "Planning and commit, at the end: " + ", ".join(f"{each / 2**20:.1f} MiB" for each in others) + "."]
-    return "\n".join([*lines, "", ", ".join(f"{name} {text}" for name, text in about.items()) + "."]) + "\n"
+    return "\n".join([*lines, "", conditions(about)]) + "\n"
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +20,8 @@ _ROOT = Path(__file__).parent.parent
 # The folders for the figures of a full run and of a partial run.
 PAGES, PARTIAL = _ROOT / "docs" / "benchmarks", _ROOT / "build" / "bench"
 CALLS = 200_000
+# They are in the file of figures, beside the page.
+NOT_ON_THE_PAGE = ("system", "lz4", "crc32c", "confluent-kafka", "kafka-python", "aiokafka")
 PACKAGES = ("pyarrow", "numpy", "lz4", "crc32c", "confluent-kafka", "kafka-python", "aiokafka")
 
 
@@ -90,8 +93,23 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
+def conditions(about: Mapping[str, str]) -> str:
+    """When and on which machine a page was measured."""
+    return ", ".join(f"{name} {text}" for name, text in about.items() if name not in NOT_ON_THE_PAGE) + "."
+
+
+def with_conclusion(text: str, path: Path) -> str:
+    """The text with the first paragraph of the page as it is now: a person writes it, and a new measurement keeps it.
+    Read it again then: it may have become wrong."""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    title, _, rest = text.partition("\n\n")
+    kept = re.match(r"# .*?\n\n(.*?)\n\nWritten by", before, re.DOTALL)
+    return f"{title}\n\n{kept[1]}\n\n{rest}" if kept else text
+
+
 def publish(name: str, text: str, figures: Mapping[str, object], folder: Path = PAGES) -> None:
     """Prints a page, and writes it and its figures to `folder`."""
+    text = with_conclusion(text, PAGES / f"{name}.md")
     print("\n" + text)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.md").write_text(text)
@@ -100,6 +118,7 @@ def publish(name: str, text: str, figures: Mapping[str, object], folder: Path = 
 
 def machine() -> dict[str, str]:
     return {
+        "measured": time.strftime("%Y-%m-%d"),
         "processor": _processor(),
         "cores": str(os.cpu_count()),
         "system": platform.platform(),
@@ -132,7 +151,7 @@ def markdown(plan: Plan, results: Sequence[Result], about: dict[str, str]) -> st
         "",
         _conditions(plan, about),
         "",
-        ", ".join(f"{name} {text}" for name, text in about.items()) + ".",
+        conditions(about),
     ]
     for case in plan.cases:
         parts += ["", f"## {case.title}", "", table(rows_of(case, plan.contestants, results))]

@@ -38,9 +38,9 @@ FIRST, SECOND, BATCH = "first labelled write", "second labelled write", "micro-b
 
 INTRODUCTION = """# Round trips of a write
 
-`python -m bench.round_trips` counts the sequential round trips between a write and the brokers. Concurrent requests
-count once. Connection setup and back-offs are included. The write has one task and uses PLAINTEXT; its topic and the
-ledger topic exist. Brokers and network are simulated, the code of the sink is the real one.
+Written by `python -m bench.round_trips`, which counts sequential round trips; concurrent requests count once.
+Connection setup and back-offs are included. The write has one task and uses PLAINTEXT; its topic and the ledger topic
+exist. Brokers and network are simulated, the code of the sink is the real one.
 `tests/integration/test_round_trips.py` limits the counts.
 
 A labelled write is a batch write with `sink.id` and `batch.id`. The first one of an application runs in new processes
@@ -192,8 +192,7 @@ def markdown(found: Mapping[str, Mapping[str, Cost]]) -> str:
         lines.append(f"| {cluster} | all | " + " | ".join(cells) + " |")
     lines += WHY.splitlines()
     first = next(iter(found))
-    for write in writes:
-        lines += ["", f"## {first}: {write}", "", *_request_lines(found[first][write])]
+    lines += ["", f"## {first}: {BATCH}", "", *_request_lines(found[first][BATCH])]
     return INTRODUCTION + "\n".join(lines) + "\n"
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from bench.process_tree import cpu_seconds, peak_bytes
-from bench.report import machine, publish
+from bench.report import conditions, machine, publish
 from bench.spark_arena import TUNED, Arena, open_arena
 from tools.foreign_reader import end_offsets
 
@@ -90,7 +90,7 @@ def markdown(rows: Sequence[Line], topics: Sequence[Line], about: dict[str, str]
     for line in topics:
         rate = TOPIC_ROWS / line["seconds"] / 1e3
         lines.append(f"| {line['topics']} | {line['seconds']:.1f} | {rate:,.0f} k |")
-    return "\n".join([*lines, "", ", ".join(f"{name} {text}" for name, text in about.items()) + "."]) + "\n"
+    return "\n".join([*lines, "", conditions(about)]) + "\n"
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from bench import schemas_spark
+from bench.report import with_conclusion
 from kafka_sink.formats.schemas.derive import derive_avro_schema
 from kafka_sink.formats.schemas.match import plan
 from kafka_sink.formats.schemas.protobuf import ProtobufSchema
@@ -147,7 +148,7 @@ def report(results: list[Result], rows: int, repeat: int) -> str:
 Written by `python -m bench.schemas`: {rows} rows in one Arrow batch, ten columns (bigint, three strings, timestamp,
 double, int, boolean, decimal(12,2), date; in two of them a tenth of the values is null), one core, processor time,
 median of {repeat} runs after a warm-up run. Python {platform.python_version()}, numpy {np.__version__}, pyarrow
-{pa.__version__}.
+{pa.__version__}, measured {time.strftime("%Y-%m-%d")}.
 
 Ours turns Arrow columns into the column of values that the producer takes, framed for a registry. The others turn
 dictionaries, which are created before, into the bytes of each row. In Protobuf, times, dates and decimals are whole
@@ -184,7 +185,7 @@ def main() -> None:
     if not given.encoders:
         json_rate = next(each.rows_per_second for each in results if each.name == "JSON, ours")
         page += schemas_spark.report(batch(schemas_spark.ROWS), json_rate)
-    given.page.write_text(page, encoding="utf-8")
+    given.page.write_text(with_conclusion(page, PAGE), encoding="utf-8")
     print(given.page.read_text(encoding="utf-8"))
 
 

@@ -29,7 +29,7 @@ from typing import Any
 
 from bench.contest import BROKER_JVM, BROKER_PROPERTIES, log_length
 from bench.process_tree import BROKER, JVM, PYTHON, cpu_by_kind
-from bench.report import PAGES, PARTIAL, machine, publish
+from bench.report import PAGES, PARTIAL, conditions, machine, publish
 from bench.spark_application import EXACTLY, JAVA, NULL, SINKS, Sink, Written
 from bench.spark_arena import new_topic
 from bench.spark_cases import CASES, SHAPES, Case
@@ -213,7 +213,7 @@ def _thousands(number: float) -> str:
 
 
 def write(folder: Path, name: str, lines: Sequence[str], about: Mapping[str, Any], results: Sequence[Result]) -> None:
-    foot = ["", ", ".join(f"{key} {text}" for key, text in about.items()) + "."]
+    foot = ["", conditions(about)]
     text = "\n".join([*lines, *foot]) + "\n"
     publish(name, text, {"about": about, "runs": [asdict(each) for each in results]}, folder)
 

@@ -16,7 +16,7 @@ from statistics import median
 
 from bench.contest import BROKER_JVM, BROKER_PROPERTIES, Arena
 from bench.plan import CONTESTANTS, FULL, JAVA, QUICK, Case, Plan
-from bench.report import PAGES, PARTIAL, machine, publish
+from bench.report import PAGES, PARTIAL, conditions, machine, publish
 from tests.certificates import Authority
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_security import SSL, BrokerTls
@@ -45,7 +45,7 @@ def measure(arena: Arena, plan: Plan, listeners: Mapping[str, Mapping[str, str]]
 def markdown(rates: Rates, cases: Sequence[Case], about: Mapping[str, str]) -> str:
     """A ratio is the median over all rounds, with the smallest and the largest in brackets."""
     lines = ["# What TLS costs", "", "Written by `python -m bench.tls`. Ratios of rates within one run.", ""]
-    lines += [", ".join(f"{name} {text}" for name, text in about.items()) + ".", ""]
+    lines += [conditions(about), ""]
     lines += [
         "| records | client | SSL to PLAINTEXT | to Java, PLAINTEXT | to Java, SSL |",
         "| --- | --- | --: | --: | --: |",

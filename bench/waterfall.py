@@ -25,7 +25,7 @@ from typing import Any
 
 from bench.chart import Lane, waterfall
 from bench.process_tree import cpu_by_kind
-from bench.report import PAGES, PARTIAL, machine, publish
+from bench.report import PAGES, PARTIAL, conditions, machine, publish
 from bench.spark_arena import Arena, open_arena
 from bench.traced_sink import COMMIT, FOLDER, PLAN, TASK, TracedNullSink, TracedSink
 
@@ -200,6 +200,19 @@ def middle(batches: Sequence[Batch]) -> Batch:
 
 
 Found = dict[int, dict[str, list[Batch]]]
+# The file of figures has the others as well.
+SHOWN = (
+    "first task begun in Python",
+    "last task ended in Python",
+    "task: write",
+    "commit() begun",
+    "commit() ended",
+    "last row visible",
+    "the whole micro-batch",
+    "processor time: broker",
+    "processor time: Spark's JVM",
+    "processor time: Python",
+)
 
 
 def markdown(found: Found, about: Mapping[str, str], rows: int) -> str:
@@ -207,12 +220,12 @@ def markdown(found: Found, about: Mapping[str, str], rows: int) -> str:
     lines += [f"Written by `python -m bench.waterfall`: {rows} rows per micro-batch, milliseconds, medians. A"]
     lines += ["step within commit or planning is the time in which at least one request of its kind was in flight."]
     lines += ["Those of a task are from the median task. `begun`, `ended` and `visible` count from the trigger.", ""]
-    lines += [", ".join(f"{name} {text}" for name, text in about.items()) + "."]
+    lines += [conditions(about)]
     for tasks, sinks in found.items():
         lines += ["", f"## {tasks} tasks", "", f"![waterfall](waterfall-{tasks}.svg)", ""]
         tables = {sink: _medians(batches) for sink, batches in sinks.items()}
         lines += ["| | " + " | ".join(sinks) + " |", "| --- |" + " --: |" * len(sinks)]
-        for step in dict.fromkeys(step for table in tables.values() for step in table):
+        for step in SHOWN:
             cells = [f"{table[step]:.1f}" if step in table else "" for table in tables.values()]
             lines.append(f"| {step} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
