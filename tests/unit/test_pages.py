@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codeop
 import re
 import runpy
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.page_blocks import ROOT
+from tests.page_blocks import PAGES as PAGES_THAT_RUN
+from tests.page_blocks import ROOT, Block, code_blocks
 from tools import api_reference, site_pages, speed_picture
 
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -36,6 +38,22 @@ def rates(case: str) -> list[str]:
     """The rates of this sink and of Spark's own sink."""
     (row,) = re.findall(rf"^\| {case} .*$", benchmark("spark-shapes"), re.MULTILINE)
     return [row.split("|")[column].strip() for column in (3, 4)]
+
+
+PROGRAMS = [
+    block for page in PAGES_THAT_RUN for block in code_blocks(page) if block.language == "python" and not block.reason
+]
+
+
+@pytest.mark.parametrize("block", PROGRAMS, ids=lambda block: block.name)
+def test_a_program_can_be_pasted_into_an_interpreter(block: Block) -> None:
+    """An interpreter ends a compound statement at an empty line only, where a file or a notebook needs none."""
+    statement: list[str] = []
+    for line in [*block.code.splitlines(), ""]:
+        statement.append(line)
+        if codeop.compile_command("\n".join(statement), symbol="single") is not None:
+            statement.clear()
+    assert statement == []
 
 
 @pytest.mark.parametrize("page", PAGES)
