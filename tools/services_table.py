@@ -37,19 +37,14 @@ SECTIONS = "## What each preset sets"
 _INTRODUCTION = f"""\
 # Services
 
-`python -m tools.services_table` writes this page.
+`preset=NAME` sets the options that a service needs. What you set yourself overrides it, and
+`pykafka-sink check --preset NAME --explain` shows both. As the services are documented, exactly once works on all of
+them but Event Hubs' tiers without transactions.
 
-`preset=NAME` sets the options that a service needs; an option that you set yourself overrides it. `pykafka-sink check
---preset NAME --explain` prints the same lists for the options of a job.
-
-The differences between services are taken from their documentation (each list names its sources). **Nothing here was
-run against a service itself.** The embedded broker emulates each quirk, and {ROWS} rows were written to it in every
-mode, by the calls that Spark makes; the table shows the results. `event-hubs` means its tiers without transactions.
-To try it: `python -m kafka_sink.testing --quirks event-hubs`.
-
-Columns two to five use the preset and `topic.create=true`, without TLS and login, which the embedded broker does not
-need. The last two show how the quirk affects a job without a preset; the last one uses `kafka.compression.type=lz4` and
-at-least-once.
+**Nothing here was run against a service itself.** Each list names the documentation that it is from. The embedded
+broker imitates the differences (`python -m kafka_sink.testing --quirks event-hubs`), and {ROWS} rows were written to it
+in every mode, by the calls that Spark makes: with the preset and `topic.create=true`, and in the last two columns
+without a preset (the last one at-least-once). `python -m tools.services_table` writes this page.
 """
 
 _AFTER_TABLE = """
