@@ -4,6 +4,7 @@
 - A link that leaves docs/ leads to a copy of its file, so that the tests which prove a page can be read offline. Only
   files that a page links to are copied; a link to a missing file is a warning, like any other.
 - The navigation supports patterns, so that a new page needs no entry.
+- The search shows pages for users before those for builders.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ PAGES = {
     "CODE_OF_CONDUCT.md": "code-of-conduct.md",
 }
 SOURCES = "source"
+# The part of the navigation for those who build the sink, and what a word there counts for the search.
+BUILDERS, BUILDERS_BOOST = "Build it", 0.2
 # A link or a picture.
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 FENCE = re.compile(r"^(```.*?^```\s*?$)", re.MULTILINE | re.DOTALL)
@@ -127,6 +130,9 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    builders = next((pages for section in config.nav for title, pages in section.items() if title == BUILDERS), [])
+    if page.file.src_uri in builders:
+        page.meta["search"] = {"boost": BUILDERS_BOOST}
     own = {site: path for path, site in PAGES.items()}
     return relink(markdown, own.get(page.file.src_uri, f"{DOCS}/{page.file.src_uri}"))

@@ -73,3 +73,24 @@ def test_the_search_finds_an_option_and_leads_to_its_page(site: Site, browser: B
     browser.wait_for("document.querySelectorAll('.md-search-result__item a').length > 0")
     links = browser.evaluate("[...document.querySelectorAll('.md-search-result__item a')].map(one => one.href)")
     assert any("/options.html" in link for link in links)
+
+
+@pytest.mark.parametrize(
+    ("asked", "page"),
+    [
+        ("docker", "troubleshooting.html"),
+        ("hostname", "troubleshooting.html"),
+        ("INVALID_PRODUCER_EPOCH", "troubleshooting.html"),
+        ("password", "security.html"),
+        ("driver dies", "faq.html"),
+        ("airflow", "guides/clusters.html"),
+    ],
+)
+def test_the_search_answers_everyday_words_with_a_page_for_users(
+    site: Site, browser: Browser, asked: str, page: str
+) -> None:
+    browser.size(*DESKTOP)
+    browser.open(f"{site.url}index.html?q={asked.replace(' ', '%20')}")
+    browser.wait_for("document.querySelectorAll('.md-search-result__item a').length > 0")
+    links = browser.evaluate("[...document.querySelectorAll('.md-search-result__item a')].map(one => one.href)")
+    assert any(f"/{page}" in link for link in links[:4]), links[:4]
