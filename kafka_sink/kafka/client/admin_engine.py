@@ -313,15 +313,17 @@ class AdminEngine:
         node_id = self.nodes.least_loaded(now_ms) if part.node_id is None else part.node_id
         if node_id is None:
             return False
-        if self.nodes.can_use(node_id, now_ms):
+        if self.nodes.is_ready(node_id, now_ms):
             if asked.api is END_TXN:
                 lane = self.nodes.pick_lane(node_id, now_ms, self._ends_in_flight)
                 if lane is None:
+                    self.nodes.prepare_lane(node_id, now_ms)
                     return False
                 node_id = lane
             request = Request(asked.api, part.body, part, asked.timeout_ms, asked.version_min, asked.version_max)
             self.nodes.send(node_id, request, now_ms)
             return True
+        self.nodes.prepare(node_id, now_ms)
         if part.node_id is None:
             return False
         failure = self.nodes.failure_of(node_id)
@@ -338,7 +340,7 @@ class AdminEngine:
 
     def _look_up(self, now_ms: int) -> None:
         while self._lookup.queued:
-            node_id = self.nodes.any_usable(now_ms)
+            node_id = self.nodes.prepare_any(now_ms)
             if node_id is None:
                 return
             request = self._lookup.next_request(self.nodes.version_of(node_id, FIND_COORDINATOR))

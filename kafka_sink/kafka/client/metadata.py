@@ -195,7 +195,7 @@ class Metadata:
 
     def ask(self, now_ms: int) -> None:
         """Sends a request if one is due and a node can take it."""
-        node_id = self._nodes.any_usable(now_ms) if self._wants_request(now_ms) else None
+        node_id = self._nodes.prepare_any(now_ms) if self._wants_request(now_ms) else None
         if node_id is None:
             return
         is_partial = not self._wants_full and not self._is_expired(now_ms)

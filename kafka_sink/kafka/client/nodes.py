@@ -189,21 +189,12 @@ class NodeSet:
 
     def pick_lane(self, node_id: int, now_ms: int, in_flight_max: int) -> int | None:
         """For a request to this broker (which `is_ready`) whose order does not matter: the connection with the fewest
-        requests in flight. None: all are busy, and another connection is started if possible. Once all connections are
-        open, requests are sent without waiting for answers, because each wait would cost a round trip."""
-        lanes = [node_id + number * LANE_STEP for number in range(LANES_MAX)]
-        ready = [lane for lane in lanes if lane == node_id or self.is_ready(lane, now_ms)]
+        requests in flight. None: all are busy (`prepare_lane`). Once all connections are open, requests are sent
+        without waiting for answers, because each wait would cost a round trip."""
+        ready = [lane for lane in _lanes_of(node_id) if lane == node_id or self.is_ready(lane, now_ms)]
         best = min(ready, key=self.in_flight_count)
-        if self.in_flight_count(best) < in_flight_max or len(ready) == LANES_MAX:
-            return best
-        for lane in lanes[1:]:
-            node = self._lanes.setdefault(lane, Node(lane, self._brokers[node_id].endpoint))
-            if node.is_preparing:
-                break
-            if node.is_connectable(now_ms):
-                self.connect(lane, now_ms)
-                break
-        return None
+        has_room = self.in_flight_count(best) < in_flight_max or len(ready) == LANES_MAX
+        return best if has_room else None
 
     def least_loaded(self, now_ms: int) -> int | None:
         """The node for a request that any broker can answer: connected before connecting before connectable."""
@@ -268,20 +259,30 @@ class NodeSet:
         """The rules of transactions: 2 from version 2 of the feature on (KIP-890), else 1."""
         return 2 if self.finalized_features.get(TRANSACTION_FEATURE, 0) >= 2 else 1
 
-    def can_use(self, node_id: int, now_ms: int) -> bool:
-        """Whether the node is ready for a request. If not, starts connecting, or notes the end of the back-off."""
-        if self.is_ready(node_id, now_ms):
-            return True
+    def prepare(self, node_id: int, now_ms: int) -> None:
+        """For a node that is wanted and not ready: starts connecting, or notes the end of the back-off."""
         self.connect(node_id, now_ms)
         blocked_until_ms = self.blocked_until_ms(node_id, now_ms)
         if blocked_until_ms is not None:
             self.moments.append(blocked_until_ms)
-        return False
 
-    def any_usable(self, now_ms: int) -> int | None:
-        """A node that can take a request which any broker can answer; see `can_use`."""
+    def prepare_any(self, now_ms: int) -> int | None:
+        """For a request that any broker can answer: a node that is ready. None: one is being prepared, if possible."""
         node_id = self.least_loaded(now_ms)
-        return node_id if node_id is not None and self.can_use(node_id, now_ms) else None
+        if node_id is None or self.is_ready(node_id, now_ms):
+            return node_id
+        self.prepare(node_id, now_ms)
+        return None
+
+    def prepare_lane(self, node_id: int, now_ms: int) -> None:
+        """For a broker whose connections are all busy: starts one more, unless one is being prepared."""
+        for lane in _lanes_of(node_id)[1:]:
+            node = self._lanes.setdefault(lane, Node(lane, self._brokers[node_id].endpoint))
+            if node.is_preparing:
+                return
+            if node.is_connectable(now_ms):
+                self.connect(lane, now_ms)
+                return
 
     def send(self, node_id: int, request: Request, now_ms: int) -> None:
         """Only if it `is_ready`."""
@@ -486,6 +487,10 @@ class NodeSet:
     def _active(self) -> dict[int, Node]:
         brokers = {node_id: node for node_id, node in self._brokers.items() if not node.is_leaving}
         return brokers or self._bootstrap
+
+
+def _lanes_of(node_id: int) -> list[int]:
+    return [node_id + number * LANE_STEP for number in range(LANES_MAX)]
 
 
 def _is_final(failure: KafkaSinkError) -> bool:

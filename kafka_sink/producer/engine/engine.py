@@ -294,11 +294,13 @@ class Engine:
             return
         if node_id is None:
             return
-        if self.nodes.can_use(node_id, now_ms):
+        if self.nodes.is_ready(node_id, now_ms):
             self.nodes.send(node_id, request, now_ms)
             requests.on_sent(request)
             self._refresh_before_end = None
-        elif self.nodes.is_throttled(node_id, now_ms):
+            return
+        self.nodes.prepare(node_id, now_ms)
+        if self.nodes.is_throttled(node_id, now_ms):
             # It is still the coordinator. A lookup would use up the quota again, and nothing else would ever be sent.
             requests.trouble = THROTTLED
         elif self.nodes.blocked_until_ms(node_id, now_ms) is not None:
@@ -330,7 +332,7 @@ class Engine:
 
     def _ask_producer_id(self, now_ms: int) -> None:
         source = self._producer_ids
-        node_id = None if source is None else self.nodes.any_usable(now_ms)
+        node_id = None if source is None else self.nodes.prepare_any(now_ms)
         request = None if source is None or node_id is None else source.next_request(now_ms)
         if node_id is not None and request is not None:
             self.nodes.send(node_id, request, now_ms)
@@ -354,7 +356,7 @@ class Engine:
                     return
             else:
                 if not self.nodes.is_full(node_id, now_ms):
-                    self.nodes.can_use(node_id, now_ms)
+                    self.nodes.prepare(node_id, now_ms)
 
     # ---- results ----
 

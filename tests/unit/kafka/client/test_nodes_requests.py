@@ -152,7 +152,8 @@ def test_a_certificate_that_is_refused_ends_all_attempts() -> None:
 def test_who_waits_for_a_node_is_called_when_its_back_off_is_over() -> None:
     driver = ready()
     driver.lose()
-    assert not driver.nodes.can_use(0, driver.now_ms)
+    assert not driver.nodes.is_ready(0, driver.now_ms)
+    driver.nodes.prepare(0, driver.now_ms)
     assert driver.nodes.moments == [driver.now_ms + 50]
 
 
