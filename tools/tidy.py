@@ -2,8 +2,8 @@
 
 It checks rules that a formatter and a type checker cannot: which folder may import which, what a pure folder must not
 use, the length of files and functions, dead modules, modules without a docstring, comments that name files which do not
-exist, functions named by a participle and not by a verb, tests that check nothing, unfinished work, and paths of a
-developer's machine.
+exist, functions named by a participle and not by a verb, questions that change something, tests that check nothing,
+unfinished work, and paths of a developer's machine.
 
 Every rule is a function from sources to complaints and is tested on small made-up sources (tests/unit/test_tidy.py).
 """
@@ -94,6 +94,15 @@ OTHER_PROJECTS = ("pyspark/",)
 PARTICIPLES = frozenset(
     {"built", "chosen", "drawn", "found", "given", "gone", "held", "kept", "known", "left", "lost", "made", "meant"}
     | {"said", "seen", "sent", "shown", "taken", "told", "understood", "written"}
+)
+# Where a method that is named as a question, and a property, must not change its object.
+ANSWERING = frozenset({"kafka/client", "producer", "producer/engine"})
+QUESTION = re.compile(
+    r"_?(is|are|was|were|has|have|can|may|might|must|should|needs?|uses|waits|wants|accepts|survives)_"
+)
+CHANGING_CALLS = frozenset(
+    {"add", "append", "appendleft", "clear", "discard", "extend", "extendleft", "insert", "pop", "popitem", "popleft"}
+    | {"remove", "setdefault", "update", "difference_update", "intersection_update"}
 )
 VERBS_IN_ED = frozenset({"embed", "exceed", "feed", "need", "proceed", "seed", "shed", "speed", "succeed"})
 
@@ -239,6 +248,54 @@ def participles(source: Source) -> Iterator[str]:
             yield f"{source.path}:{function.lineno}: {function.name} is not a verb"
 
 
+def questions(source: Source) -> Iterator[str]:
+    """Methods named as a question, and properties, that change their object: directly, or by another of its methods."""
+    if not source.in_package or source.layer not in ANSWERING:
+        return
+    for owner in source.nodes:
+        if not isinstance(owner, ast.ClassDef):
+            continue
+        methods = {one.name: one for one in owner.body if isinstance(one, ast.FunctionDef)}
+        changing = {name for name, method in methods.items() if _changes_self(method)}
+        grown = True
+        while grown:
+            more = {name for name, method in methods.items() if _own_names(method) & changing} - changing
+            grown = bool(more)
+            changing |= more
+        for name in sorted(changing):
+            is_property = any("property" in ast.unparse(one) for one in methods[name].decorator_list)
+            if is_property or QUESTION.match(name):
+                yield f"{source.path}:{methods[name].lineno}: {name} is a question, and changes {owner.name}"
+
+
+def _changes_self(method: ast.FunctionDef) -> bool:
+    for node in ast.walk(method):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign | ast.Delete):
+            targets = node.targets
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets = [node.target]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING_CALLS:
+            targets = [node.func.value]
+        parts = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+        if any(_is_of_self(part) for part in parts):
+            return True
+    return False
+
+
+def _is_of_self(target: ast.expr) -> bool:
+    """An attribute of `self`, or something in it."""
+    is_inside = isinstance(target, ast.Attribute | ast.Subscript)
+    while isinstance(target, ast.Attribute | ast.Subscript):
+        target = target.value
+    return is_inside and _is_name(target, ("self",))
+
+
+def _own_names(method: ast.FunctionDef) -> set[str]:
+    nodes = ast.walk(method)
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and _is_name(node.value, ("self",))}
+
+
 def verdicts(source: Source) -> Iterator[str]:
     """A test needs an assert, a pytest.raises, or a call of a function that checks, by its name or its body."""
     if not (source.path.startswith("tests/") and source.path.rsplit("/", 1)[-1].startswith("test_")):
@@ -319,7 +376,7 @@ def bare_folders(sources: Iterable[Source]) -> Iterator[str]:
 
 
 TEXT_RULES = (unfinished_work, machine_paths)
-PYTHON_RULES = (layers, purity, sizes, introductions, participles, verdicts, *TEXT_RULES)
+PYTHON_RULES = (layers, purity, sizes, introductions, participles, questions, verdicts, *TEXT_RULES)
 
 
 def complaints(sources: Iterable[Source]) -> list[str]:

@@ -242,6 +242,7 @@ class Appender:
                     if mailbox.refusal is not None:
                         raise copy_error(mailbox.refusal)
                     seen_change_count = mailbox.change_count
+                    pool.credit()
                     if pool.has_room(byte_count, record_count, waiter):
                         taken = take()
                         break

@@ -42,14 +42,14 @@ class BufferPool:
 
     def has_room(self, byte_count: int, record_count: int, waiter: BufferWaiter) -> bool:
         """First come, first served: a large request would starve if small ones could overtake it. But a signal handler
-        that sends does not wait for the call that it has interrupted."""
-        self._credit()
+        that sends does not wait for the call that it has interrupted. `credit` first."""
         waiters = self.mailbox.waiters
         if waiters and waiters[0].thread_ident != waiter.thread_ident:
             return False
         return byte_count <= self.free_bytes and record_count <= self.free_records
 
-    def _credit(self) -> None:
+    def credit(self) -> None:
+        """Takes back the memory of batches that were done since the last time."""
         completed_bytes, completed_records = self.mailbox.completed_bytes, self.mailbox.completed_records
         self.give(completed_bytes - self._credited_bytes, completed_records - self._credited_records)
         self._credited_bytes, self._credited_records = completed_bytes, completed_records

@@ -338,7 +338,7 @@ producer = Producer({"bootstrap.servers": servers, "buffer.memory": 100000})
 producer.partitions_for(topic)
 # From now on nothing is acknowledged.
 from kafka_sink.producer.engine.batch_sender import BatchSender
-BatchSender.next_request = lambda *arguments: None
+BatchSender.make_request = lambda *arguments: None
 future = producer.send(topic, b"v")
 def fill():
     while True:

@@ -163,7 +163,8 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         self.settle()
         if len(self.connections[node_id]) >= IN_FLIGHT_MAX:
             return
-        request = self.production.next_request(self.now_ms, self.cluster, node_id)
+        self.production.accumulator.regroup(self.cluster)
+        request = self.production.make_request(self.now_ms, node_id)
         if request is None:
             return
         copies = {

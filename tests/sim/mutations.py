@@ -17,7 +17,7 @@ from kafka_sink.kafka.client.node import Node
 from kafka_sink.kafka.client.outcome import CoordinatorVerdict
 from kafka_sink.producer.engine import accumulator, batch_sender
 from kafka_sink.producer.engine.accumulator import Accumulator
-from kafka_sink.producer.engine.batch_sender import BatchSender
+from kafka_sink.producer.engine.batch_sender import BatchSender, Retry
 from kafka_sink.producer.engine.producer_batch import NO_SEQUENCE, ProducerBatch
 from kafka_sink.producer.engine.sequences import Sequences, sequence_after
 from kafka_sink.producer.engine.transaction import Transaction, TransactionEvent, TransactionState
@@ -72,25 +72,25 @@ def never_renumber(patch: pytest.MonkeyPatch) -> None:
 
 def renumber_in_a_transaction(patch: pytest.MonkeyPatch) -> None:
     """A leader that forgot the producer: all batches of the partition start at 0 again, those on the wire, too."""
-    survives = BatchSender._survives_lost_state
+    retry_without_state = BatchSender._retry_without_state
 
-    def renumbered(self: BatchSender, batch: ProducerBatch, sequences: Sequences, log_start_offset: int) -> bool:
-        if self._transaction is None:
-            return survives(self, batch, sequences, log_start_offset)
-        sequences._restart(batch.topic_partition)
-        return True
+    def renumbered(self: BatchSender, batch: ProducerBatch, log_start_offset: int) -> Retry:
+        if self._transaction is None or self._sequences is None:
+            return retry_without_state(self, batch, log_start_offset)
+        self._sequences._restart(batch.topic_partition)
+        return Retry.AS_IT_IS
 
-    patch.setattr(BatchSender, "_survives_lost_state", renumbered)
+    patch.setattr(BatchSender, "_retry_without_state", renumbered)
 
 
 def a_forgotten_producer_wrote_nothing(patch: pytest.MonkeyPatch) -> None:
     """A leader that forgot the producer is believed to have none of its batches."""
 
-    def believed(self: BatchSender, batch: ProducerBatch, sequences: Sequences, _log_start_offset: int) -> bool:
+    def believed(self: BatchSender, batch: ProducerBatch, _log_start_offset: int) -> Retry:
         batch.on_denied()
-        return self._may_renumber(batch, sequences)
+        return self._retry_with_new_number(batch)
 
-    patch.setattr(BatchSender, "_survives_lost_state", believed)
+    patch.setattr(BatchSender, "_retry_without_state", believed)
 
 
 def resend_with_a_new_sequence(patch: pytest.MonkeyPatch) -> None:

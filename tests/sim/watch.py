@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kafka_sink.kafka.client.cluster import ClusterView
 from kafka_sink.kafka.client.commands import Connect, Notice, RequestObserved, Send
 from kafka_sink.kafka.wire import frames
 from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS, END_TXN, PRODUCE
@@ -50,8 +49,8 @@ class Watch:
         and send the batch there."""
         drain = accumulator.drain
 
-        def watched(now_ms: int, cluster: ClusterView, *rest: Any) -> dict[TopicPartition, ProducerBatch]:
-            batches = drain(now_ms, cluster, *rest)
+        def watched(now_ms: int, *rest: Any) -> dict[TopicPartition, ProducerBatch]:
+            batches, cluster = drain(now_ms, *rest), accumulator.cluster
             for batch in batches.values():
                 if now_ms < batch.retry_at_ms and batch.sent_to == cluster.leader_with_epoch(*batch.topic_partition):
                     raise Violation("I11", f"{self._name}: {batch} goes out before its back-off is over")

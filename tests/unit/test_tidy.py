@@ -114,6 +114,28 @@ def test_a_function_is_named_by_a_verb(text: str, is_allowed: bool) -> None:
     assert found(tidy.participles, "tests/unit/test_a.py", text) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "is_allowed"),
+    [
+        ("def is_ready(self):\n        return self.count > 1", True),
+        ("def is_ready(self):\n        count = self.count\n        return count", True),
+        ("def is_ready(self):\n        self.count = 1", False),
+        ("def can_use(self):\n        first, self.count = 1, 2", False),
+        ("def _waits_for_it(self):\n        self.counts['a'] += 1", False),
+        ("def has_next(self):\n        return self.queue.popleft()", False),
+        ("def has_next(self):\n        return list(self.queue).pop()", True),
+        ("def has_next(self):\n        queue = []\n        queue.append(self)", True),
+        ("def can_use(self):\n        return self.connect()\n    def connect(self):\n        self.count = 1", False),
+        ("def connect(self):\n        self.count = 1", True),
+        ("@property\n    def count(self):\n        del self.counts[0]", False),
+    ],
+)
+def test_a_question_changes_nothing(text: str, is_allowed: bool) -> None:
+    module = f"class A:\n    {text}\n"
+    assert (found(tidy.questions, "kafka_sink/kafka/client/a.py", module) == []) is is_allowed
+    assert found(tidy.questions, "kafka_sink/spark/a.py", module) == []
+
+
 def test_a_sentence_that_names_a_file_which_is_gone_is_found() -> None:
     text = '''"""See b.py, engine/b.py and c.py."""\n# as d.py and *_e.py and pyspark/daemon.py\nx = "f.py"\n'''
     sources = [

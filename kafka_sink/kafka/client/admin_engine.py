@@ -423,7 +423,7 @@ class AdminEngine:
         return known[0] if known else self.metadata.last_failure or self.nodes.last_failure
 
     def _wake_at_ms(self, now_ms: int) -> int | None:
-        moments = [self.nodes.next_deadline_ms(now_ms), self.metadata.next_deadline_ms(now_ms), *self.nodes.moments]
+        moments = [self.nodes.update_deadline(now_ms), self.metadata.next_deadline_ms(now_ms), *self.nodes.moments]
         moments += [call.deadline_ms for call in self._calls]
         return min((moment for moment in moments if moment is not None), default=None)
 

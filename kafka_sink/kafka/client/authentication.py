@@ -30,7 +30,7 @@ _WHERE_OF = {
 }
 
 
-def next_token(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> bytes | None:
+def step_exchange(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> bytes | None:
     """The next token after a response to SaslAuthenticate; None: authentication is complete."""
     error_code = answer["error_code"]
     if error_code:
@@ -63,17 +63,17 @@ def check_handshake(exchange: Exchange, title: str, answer: Mapping[str, Any], *
         raise _refusal_error(exchange, title, error_code, None)
 
 
-def session_end_ms(now_ms: int, lifetime_ms: int, dice: float) -> int | None:
+def session_end_ms(now_ms: int, lifetime_ms: int, share: float) -> int | None:
     """When to renew the session; None: it has no end."""
     if lifetime_ms <= 0:
         return None
-    return now_ms + int(lifetime_ms * (RENEWED_FROM + (RENEWED_UNTIL - RENEWED_FROM) * dice))
+    return now_ms + int(lifetime_ms * (RENEWED_FROM + (RENEWED_UNTIL - RENEWED_FROM) * share))
 
 
-def _refusal_error(exchange: Exchange, title: str, error_code: int, told: str | None) -> KafkaSinkError:
+def _refusal_error(exchange: Exchange, title: str, error_code: int, broker_text: str | None) -> KafkaSinkError:
     if error_code not in (SASL_AUTHENTICATION_FAILED, ILLEGAL_SASL_STATE):
-        return TransportError(f"{title} could not authenticate this client: {describe(error_code, told)}")
+        return TransportError(f"{title} could not authenticate this client: {describe(error_code, broker_text)}")
     return AuthenticationError(
-        f"{title} refused the credentials for {exchange.mechanism}: {describe(error_code, told)}. They are not tried "
-        f"again. Check {_WHERE_OF.get(exchange.mechanism, WHERE)}"
+        f"{title} refused the credentials for {exchange.mechanism}: {describe(error_code, broker_text)}. They are not "
+        f"tried again. Check {_WHERE_OF.get(exchange.mechanism, WHERE)}"
     )

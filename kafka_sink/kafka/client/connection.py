@@ -31,7 +31,7 @@ from kafka_sink.errors import (
     TransportError,
 )
 from kafka_sink.errors.table.brokers import BROKER_TOO_OLD, MECHANISM_NOT_OFFERED, NOT_KAFKA
-from kafka_sink.kafka.client.authentication import check_handshake, next_token, session_end_ms
+from kafka_sink.kafka.client.authentication import check_handshake, session_end_ms, step_exchange
 from kafka_sink.kafka.client.commands import Buffer, NetworkCommand, RequestObserved, Send
 from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.kafka.wire.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
@@ -108,7 +108,7 @@ class Connection:
         *,
         now_ms: int,
         new_exchange: Callable[[], Exchange] | None,
-        dice: Callable[[], float],
+        jitter: Callable[[], float],
         commands: list[NetworkCommand],
     ) -> None:
         """`commands`: the shared list to which it appends its commands."""
@@ -126,7 +126,7 @@ class Connection:
         # Whether any request of the owner was ever answered.
         self.has_served = False
         self._new_exchange = new_exchange
-        self._dice = dice
+        self._jitter = jitter
         self._exchange: Exchange | None = None
         self.session_end_ms: int | None = None
         self._options = options
@@ -358,13 +358,13 @@ class Connection:
 
     def _on_token(self, now_ms: int, body: Mapping[str, Any]) -> None:
         assert self._exchange is not None
-        token = next_token(self._exchange, self.title, body)
+        token = step_exchange(self._exchange, self.title, body)
         if token is not None:
             self._transition(ConnectionEvent.TOKEN_WANTED)
             self._send_token(token, now_ms)
             return
         self._exchange = None
-        self.session_end_ms = session_end_ms(now_ms, body.get("session_lifetime_ms", 0), self._dice())
+        self.session_end_ms = session_end_ms(now_ms, body.get("session_lifetime_ms", 0), self._jitter())
         self._become_ready(ConnectionEvent.AUTHENTICATED)
 
     def _send_token(self, token: bytes, now_ms: int) -> None:

@@ -175,29 +175,34 @@ class Metadata:
     def _wants_full(self) -> bool:
         return self._is_full_wanted or self._answered_number < self._wanted_number
 
-    def _wants_request(self, now_ms: int) -> bool:
-        """Whether to send a request now. Also decides to rebootstrap."""
+    def ask(self, now_ms: int) -> None:
+        """Sends a request if one is due and a node can take it. Without any node: back to the bootstrap servers."""
         if self._nodes.losses != self._losses_seen:
             self._losses_seen = self._nodes.losses
             self._is_full_wanted = True  # a broker was lost: its partitions have a new leader, or soon will
-        if self._question is not None or now_ms < self._allowed_at_ms:
-            return False
-        if not (self._wants_full or self._new_topics or self._is_expired(now_ms)):
-            return False
+        if not self._is_due(now_ms):
+            return
         if self._wanting_since_ms is None:
             self._wanting_since_ms = now_ms
-        overdue_ms = now_ms - self._wanting_since_ms
-        if overdue_ms >= self._options.metadata_recovery_rebootstrap_trigger_ms:
-            self._rebootstrap(now_ms, f"no broker answered for {overdue_ms} ms")
-        elif not self._nodes.is_any_reachable(now_ms):
-            self._rebootstrap(now_ms, "no known broker can be reached")
-        return True
+        reason = self._reason_to_rebootstrap(now_ms, self._wanting_since_ms)
+        if reason:
+            self._rebootstrap(now_ms, reason)
+        node_id = self._nodes.prepare_any(now_ms)
+        if node_id is not None:
+            self._send(node_id, now_ms)
 
-    def ask(self, now_ms: int) -> None:
-        """Sends a request if one is due and a node can take it."""
-        node_id = self._nodes.prepare_any(now_ms) if self._wants_request(now_ms) else None
-        if node_id is None:
-            return
+    def _is_due(self, now_ms: int) -> bool:
+        if self._question is not None or now_ms < self._allowed_at_ms:
+            return False
+        return self._wants_full or bool(self._new_topics) or self._is_expired(now_ms)
+
+    def _reason_to_rebootstrap(self, now_ms: int, wanting_since_ms: int) -> str:
+        overdue_ms = now_ms - wanting_since_ms
+        if overdue_ms >= self._options.metadata_recovery_rebootstrap_trigger_ms:
+            return f"no broker answered for {overdue_ms} ms"
+        return "" if self._nodes.is_any_reachable(now_ms) else "no known broker can be reached"
+
+    def _send(self, node_id: int, now_ms: int) -> None:
         is_partial = not self._wants_full and not self._is_expired(now_ms)
         topics = tuple(sorted(self._new_topics if is_partial else self._last_used_ms))
         if not is_partial:

@@ -227,7 +227,8 @@ class NodeSet:
         waiting = [n.retry_at_ms for n in self._active().values() if n.connection is None and not n.is_resolving]
         return min(waiting, default=None)
 
-    def next_deadline_ms(self, now_ms: int) -> int | None:
+    def update_deadline(self, now_ms: int) -> int | None:
+        """When the next step is due for the nodes' sake; None: only after an event."""
         # A request refused here has its answer already, and no network event will announce it.
         if self.answers:
             return now_ms
@@ -415,7 +416,7 @@ class NodeSet:
             self._options,
             now_ms=now_ms,
             new_exchange=partial(authenticator, node.endpoint.host) if authenticator is not None else None,
-            dice=self._jitter,
+            jitter=self._jitter,
             commands=self.commands,
         )
         node.connected_endpoint = node.endpoint

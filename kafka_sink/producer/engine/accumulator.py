@@ -32,9 +32,10 @@ class Accumulator:
         self._retried: set[TopicPartition] = set()
         # By leader: the partitions with queued batches; the first is next.
         self._waiting: dict[int, dict[TopicPartition, None]] = {}
-        # Partitions with queued batches and no leader, by the view of the last readiness.
+        # Partitions with queued batches and no leader.
         self.leaderless: dict[TopicPartition, None] = {}
-        self._cluster = ClusterView()
+        # The view that they are grouped by.
+        self.cluster = ClusterView()
 
     def __iter__(self) -> Iterator[ProducerBatch]:
         for queue in self._queues.values():
@@ -83,17 +84,25 @@ class Accumulator:
 
     # ---- draining ----
 
-    def readiness(self, now_ms: int, cluster: ClusterView) -> tuple[list[int], list[str], int | None]:
+    def regroup(self, cluster: ClusterView) -> None:
+        """By the leaders of a new view; the order of the partitions is kept."""
+        order = [each for waiting in self._waiting.values() for each in waiting]
+        order += self._queues
+        self.cluster = cluster
+        self._waiting.clear()
+        self.leaderless.clear()
+        for topic_partition in dict.fromkeys(order):
+            self._put_in(topic_partition)
+
+    def readiness(self, now_ms: int) -> tuple[list[int], list[str], int | None]:
         """Nodes with something to send, topics without a known leader, and when the next back-off ends."""
-        if cluster is not self._cluster:
-            self._sort(cluster)
         leaderless = list(dict.fromkeys([topic for topic, _ in self.leaderless])) if self.leaderless else []
         if not self._retried:
             return list(self._waiting), leaderless, None
         back_off_ends_ms: list[int] = []
         resting: dict[int, int] = {}
         for topic_partition in self._retried:
-            leader = cluster.leader_with_epoch(*topic_partition)
+            leader = self.cluster.leader_with_epoch(*topic_partition)
             if leader is None:
                 continue
             is_resting = True
@@ -110,7 +119,6 @@ class Accumulator:
     def drain(
         self,
         now_ms: int,
-        cluster: ClusterView,
         node_id: int,
         request_bytes_max: int,
         may_send: Callable[[ProducerBatch], bool],
@@ -119,8 +127,6 @@ class Accumulator:
 
         The first batch is taken whatever its size, so that a large batch cannot block its partition forever.
         """
-        if cluster is not self._cluster:
-            self._sort(cluster)
         waiting = self._waiting.get(node_id)
         if waiting is None:
             return {}
@@ -130,6 +136,8 @@ class Accumulator:
             batch = self._queues[topic_partition][0]
             if topic_partition in self._retried:
                 again = self._next_retry(topic_partition, now_ms, may_send)
+                if not _is_retried(batch):
+                    self._retried.remove(topic_partition)
                 if again is None:
                     continue
                 batch = again
@@ -150,9 +158,7 @@ class Accumulator:
     ) -> ProducerBatch | None:
         """When the next retry is due in a partition with batches that were sent before."""
         queue = self._queues[topic_partition]
-        if not _is_retried(queue[0]):
-            self._retried.remove(topic_partition)
-        leader = self._cluster.leader_with_epoch(*topic_partition)
+        leader = self.cluster.leader_with_epoch(*topic_partition)
         batch = next((batch for batch in _candidates(queue) if may_send(batch)), None)
         return None if batch is None or leader is None or _is_backing_off(batch, now_ms, leader) else batch
 
@@ -168,18 +174,8 @@ class Accumulator:
             self._put_in(topic_partition)
         return queue
 
-    def _sort(self, cluster: ClusterView) -> None:
-        """Regroups by leader; the order of the partitions is kept."""
-        order = [each for waiting in self._waiting.values() for each in waiting]
-        order += self._queues
-        self._cluster = cluster
-        self._waiting.clear()
-        self.leaderless.clear()
-        for topic_partition in dict.fromkeys(order):
-            self._put_in(topic_partition)
-
     def _put_in(self, topic_partition: TopicPartition) -> None:
-        leader = self._cluster.leader_with_epoch(*topic_partition)
+        leader = self.cluster.leader_with_epoch(*topic_partition)
         if leader is None:
             self.leaderless[topic_partition] = None
         else:
@@ -187,7 +183,7 @@ class Accumulator:
 
     def _take_out(self, topic_partition: TopicPartition) -> None:
         self.leaderless.pop(topic_partition, None)
-        leader = self._cluster.leader_with_epoch(*topic_partition)
+        leader = self.cluster.leader_with_epoch(*topic_partition)
         if leader is not None:
             waiting = self._waiting.get(leader.leader_id, {})
             waiting.pop(topic_partition, None)

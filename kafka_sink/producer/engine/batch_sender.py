@@ -8,13 +8,14 @@ done, in order of arrival; every other batch has had its one `Delivered` or `Fai
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum, auto
 from typing import Any
 
 from kafka_sink.errors import BrokerError, KafkaSinkError, LocalProtocolError, TransactionAborted, foreign_text
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import split
 from kafka_sink.kafka.client.backoff import Backoff
-from kafka_sink.kafka.client.cluster import NO_TOPIC_ID, ClusterView
+from kafka_sink.kafka.client.cluster import NO_TOPIC_ID
 from kafka_sink.kafka.client.outcome import ProduceOutcome, describe, is_definite, produce_outcome
 from kafka_sink.kafka.client.request import Answer
 from kafka_sink.kafka.wire.apis import PRODUCE
@@ -33,6 +34,15 @@ PRODUCE_LAST_V1 = 11
 # From this version on requests contain topic ids.
 PRODUCE_FIRST_TOPIC_ID = 13
 REQUEST_OVERHEAD_BYTES = 512
+
+
+class Retry(Enum):
+    """What follows for a batch that the leader did not accept."""
+
+    NONE = auto()
+    AS_IT_IS = auto()
+    ELSEWHERE = auto()  # once the leader is known
+    RENUMBERED = auto()  # with its partition, as soon as that is safe
 
 
 class BatchSender:
@@ -175,19 +185,21 @@ class BatchSender:
 
     # ---- sending ----
 
-    def next_request(self, now_ms: int, cluster: ClusterView, node_id: int) -> ProduceRequest | None:
+    def make_request(self, now_ms: int, node_id: int) -> ProduceRequest | None:
+        """Takes what may be sent to the node out of the queues. None: nothing."""
         batches = self.accumulator.drain(
-            now_ms, cluster, node_id, self._options.max_request_size - REQUEST_OVERHEAD_BYTES, self._may_send
+            now_ms, node_id, self._options.max_request_size - REQUEST_OVERHEAD_BYTES, self._may_send
         )
         if not batches:
             return None
         new = []
+        topics = self.accumulator.cluster.topics
         topic_ids: dict[str, bytes] = {}
         version_min, version_max = 0, PRODUCE.version_max
         for batch in batches.values():
             if self._sequences is not None:
                 self._sequences.on_drained(batch)
-            topic = cluster.topics[batch.topic]
+            topic = topics[batch.topic]
             if topic.topic_id == NO_TOPIC_ID:
                 version_max = PRODUCE_FIRST_TOPIC_ID - 1
             else:
@@ -268,39 +280,39 @@ class BatchSender:
             return
         if outcome is ProduceOutcome.SPLIT and batch.record_count > 1:
             self._split(batch)
-        elif self._is_worth_another_try(batch, outcome, answer):
-            self._try_again(now_ms, batch, describe(error_code), error_code)
-        else:
-            self._on_refused(batch, outcome, answer)
-
-    def _is_worth_another_try(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> bool:
+            return
         if outcome is ProduceOutcome.OUT_OF_ORDER and self._sequences is not None:
-            return self._survives_gap(batch, self._sequences)
-        if outcome is ProduceOutcome.STATE_LOST and self._sequences is not None:
-            return self._survives_lost_state(batch, self._sequences, answer["log_start_offset"])
-        if outcome is ProduceOutcome.RETRY_ELSEWHERE:
+            self._sequences.on_out_of_order(batch)
+        retry = self._retry_of(batch, outcome, answer)
+        if retry is Retry.NONE:
+            self._on_refused(batch, outcome, answer)
+            return
+        if retry is Retry.ELSEWHERE:
             self.metadata_is_stale = True
-            return True
-        return outcome is ProduceOutcome.RETRY
+        elif retry is Retry.RENUMBERED and self._sequences is not None:
+            self._sequences.mark_for_renumbering(batch.topic_partition)
+        self._try_again(now_ms, batch, describe(error_code), error_code)
 
-    def _survives_gap(self, batch: ProducerBatch, sequences: Sequences) -> bool:
-        """OUT_OF_ORDER_SEQUENCE_NUMBER. Usually an earlier batch failed first: then resending is enough."""
-        sequences.on_out_of_order(batch)
-        return not sequences.is_gap_before(batch) or self._may_renumber(batch, sequences)
+    def _retry_of(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> Retry:
+        if outcome is ProduceOutcome.OUT_OF_ORDER and self._sequences is not None:
+            # Usually an earlier batch failed first: then resending is enough.
+            return self._retry_with_new_number(batch) if self._sequences.is_gap_before(batch) else Retry.AS_IT_IS
+        if outcome is ProduceOutcome.STATE_LOST and self._sequences is not None:
+            return self._retry_without_state(batch, answer["log_start_offset"])
+        if outcome is ProduceOutcome.RETRY_ELSEWHERE:
+            return Retry.ELSEWHERE
+        return Retry.AS_IT_IS if outcome is ProduceOutcome.RETRY else Retry.NONE
 
-    def _survives_lost_state(self, batch: ProducerBatch, sequences: Sequences, log_start_offset: int) -> bool:
+    def _retry_without_state(self, batch: ProducerBatch, log_start_offset: int) -> Retry:
         """UNKNOWN_PRODUCER_ID of old brokers and of other servers: they lost the state of this producer, with its
         records or without. So it says nothing about earlier sends of the batch."""
         if log_start_offset < 0:
-            return True  # such a server does not even know its log
-        return batch.is_surely_not_in_log and self._may_renumber(batch, sequences)
+            return Retry.AS_IT_IS  # such a server does not even know its log
+        return self._retry_with_new_number(batch) if batch.is_surely_not_in_log else Retry.NONE
 
-    def _may_renumber(self, batch: ProducerBatch, sequences: Sequences) -> bool:
-        """If so, the batches of its partition are renumbered as soon as that is safe."""
-        if self._transaction is not None or batch.is_bound_to_its_number:
-            return False
-        sequences.mark_for_renumbering(batch.topic_partition)
-        return True
+    def _retry_with_new_number(self, batch: ProducerBatch) -> Retry:
+        is_bound = self._transaction is not None or batch.is_bound_to_its_number
+        return Retry.NONE if is_bound else Retry.RENUMBERED
 
     def _on_refused(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> None:
         error = failure.refused_error(

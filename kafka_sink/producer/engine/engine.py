@@ -18,7 +18,7 @@ sender (producer/sender.py) after each step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
@@ -28,12 +28,12 @@ from kafka_sink.kafka.client.cluster import ClusterView
 from kafka_sink.kafka.client.commands import Connected, Disconnected, Received, Resolved, Written
 from kafka_sink.kafka.client.metadata import Metadata
 from kafka_sink.kafka.client.nodes import NodeSet
-from kafka_sink.kafka.client.request import Answer
+from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine.batch_sender import BatchSender
 from kafka_sink.producer.engine.produce_request import ProduceRequest
-from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerBatch
+from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerBatch, TopicPartition
 from kafka_sink.producer.engine.producer_id import ProducerIdSource
 from kafka_sink.producer.engine.replaced_topics import ReplacedTopics
 from kafka_sink.producer.engine.sequences import Sequences
@@ -168,9 +168,13 @@ class Engine:
         production.settle()
         if self._end is None:
             if self._transaction is not None and self._transaction_requests is not None:
-                self._ask_coordinator(now_ms, self._transaction, self._transaction_requests)
-            if self._sequences is not None and self._sequences.identity.producer_id < 0:
-                self._ask_producer_id(now_ms)
+                self._advance_transaction(now_ms, self._transaction, self._transaction_requests)
+            elif (
+                self._producer_ids is not None
+                and self._sequences is not None
+                and self._sequences.identity == NO_IDENTITY
+            ):
+                self._ask_producer_id(now_ms, self._producer_ids)
             if production.accumulator.batch_count:
                 self._send_batches(now_ms)
             if production.metadata_is_stale:
@@ -275,15 +279,31 @@ class Engine:
 
     # ---- requests ----
 
-    def _ask_coordinator(self, now_ms: int, transaction: Transaction, requests: TransactionRequests) -> None:
-        if not requests.is_waiting and self._waits_for_leaders(now_ms, transaction):
-            return
-        request = requests.next_request(now_ms, is_quiet=self._production.is_quiet)
+    def _advance_transaction(self, now_ms: int, transaction: Transaction, requests: TransactionRequests) -> None:
+        """The next request to a coordinator, or what needs none."""
         if transaction.state is TransactionState.INITIALIZING:
             # Before the first transaction nothing was written by the rules of another version.
             transaction.transaction_version = self.nodes.transaction_version
-        if request is None:
+        if self._needs_leaders(transaction) and not requests.is_waiting:
+            if self._refresh_before_end is None:
+                self._refresh_before_end = self._refresh_leaders(now_ms)
+            if not self.metadata.has_answered(self._refresh_before_end):
+                return
+            leaderless = [one for one in self._written_partitions if self.cluster.is_leaderless(*one)]
+            if leaderless:
+                self._leave_open(*leaderless[0])
+                return
+        if not requests.is_free(now_ms):
             return
+        step = requests.next_step(is_quiet=self._production.is_quiet)
+        if step is TransactionEvent.PREPARED:
+            transaction.on_prepared()
+        elif step is TransactionEvent.ENDED:
+            transaction.on_ended(None)
+        elif isinstance(step, CoordinatorRequest):
+            self._ask_coordinator(now_ms, requests, requests.make_request(step))
+
+    def _ask_coordinator(self, now_ms: int, requests: TransactionRequests, request: Request) -> None:
         coordinator = requests.coordinator_for(request)
         node_id = self.nodes.least_loaded(now_ms) if coordinator is None else coordinator.node_id
         if coordinator is not None and coordinator.node_id not in self.cluster.brokers:
@@ -307,38 +327,37 @@ class Engine:
             # Its host is down: perhaps another broker took over.
             requests.on_coordinator_gone(now_ms, node_id, self.nodes.failure_of(node_id))
 
-    def _waits_for_leaders(self, now_ms: int, transaction: Transaction) -> bool:
+    def _needs_leaders(self, transaction: Transaction) -> bool:
         """Closing does not abort a transaction while one of its partitions has no leader: brokers from Kafka 4.3 on
         would not end it in that partition (KAFKA-20734). It stays open until it times out or another client ends it."""
-        assert self._sequences is not None
         is_aborting = transaction.state is TransactionState.ABORTING and self._production.is_quiet
-        partitions = self._sequences.partitions
-        if not (self._closes and is_aborting and partitions):
-            return False
-        topics = {topic for topic, _ in partitions}
-        if self._refresh_before_end is None:
-            for topic in topics:
-                self.metadata.want_topic(topic, now_ms)  # perhaps it is forgotten: metadata.max.idle.ms
-            self._refresh_before_end = self.metadata.request_news()
-        if not self.metadata.has_answered(self._refresh_before_end):
-            return True
-        for topic, partition in partitions:
-            if self.cluster.is_leaderless(topic, partition):
-                text = f"the transaction was left open: {topic}-{partition} has no leader now"
-                self.nodes.tell("warning", text)
-                self._finish_with(TransactionAborted(text))
-                return True
-        return False
+        return bool(self._closes) and is_aborting and bool(self._written_partitions)
 
-    def _ask_producer_id(self, now_ms: int) -> None:
-        source = self._producer_ids
-        node_id = None if source is None else self.nodes.prepare_any(now_ms)
-        request = None if source is None or node_id is None else source.next_request(now_ms)
-        if node_id is not None and request is not None:
-            self.nodes.send(node_id, request, now_ms)
+    @property
+    def _written_partitions(self) -> Collection[TopicPartition]:
+        return () if self._sequences is None else self._sequences.partitions
+
+    def _refresh_leaders(self, now_ms: int) -> int:
+        """The number of the refresh that shows whether the transaction's partitions have leaders."""
+        for topic in {topic for topic, _ in self._written_partitions}:
+            self.metadata.want_topic(topic, now_ms)  # perhaps it is forgotten: metadata.max.idle.ms
+        return self.metadata.request_news()
+
+    def _leave_open(self, topic: str, partition: int) -> None:
+        text = f"the transaction was left open: {topic}-{partition} has no leader now"
+        self.nodes.tell("warning", text)
+        self._finish_with(TransactionAborted(text))
+
+    def _ask_producer_id(self, now_ms: int, source: ProducerIdSource) -> None:
+        node_id = self.nodes.prepare_any(now_ms)
+        if node_id is not None and source.is_due(now_ms):
+            self.nodes.send(node_id, source.make_request(), now_ms)
 
     def _send_batches(self, now_ms: int) -> None:
-        node_ids, leaderless, ready_ms = self._production.accumulator.readiness(now_ms, self.metadata.view)
+        accumulator = self._production.accumulator
+        if accumulator.cluster is not self.metadata.view:
+            accumulator.regroup(self.metadata.view)
+        node_ids, leaderless, ready_ms = accumulator.readiness(now_ms)
         if leaderless:
             for topic in leaderless:
                 # It is in use as long as batches wait for it: metadata.max.idle.ms may be shorter than that.
@@ -348,11 +367,11 @@ class Engine:
             self.nodes.moments.append(ready_ms)
         for node_id in node_ids:
             while self.nodes.is_ready(node_id, now_ms):
-                request = self._production.next_request(now_ms, self.metadata.view, node_id)
+                request = self._production.make_request(now_ms, node_id)
                 if request is None:
                     break
                 self.nodes.send(node_id, request, now_ms)
-                if not self._production.accumulator.batch_count:
+                if not accumulator.batch_count:
                     return
             else:
                 if not self.nodes.is_full(node_id, now_ms):
@@ -391,7 +410,7 @@ class Engine:
             return None
         moments = self.nodes.moments
         for moment in (
-            self.nodes.next_deadline_ms(now_ms),
+            self.nodes.update_deadline(now_ms),
             self.metadata.next_deadline_ms(now_ms),
             self._production.next_expiry_ms,
         ):

@@ -26,9 +26,10 @@ class ProducerIdSource:
         # Set if the request is refused for good; the producer has failed.
         self.error: KafkaSinkError | None = None
 
-    def next_request(self, now_ms: int) -> Request | None:
-        if self._is_waiting or now_ms < self.retry_at_ms or self.error is not None:
-            return None
+    def is_due(self, now_ms: int) -> bool:
+        return not self._is_waiting and now_ms >= self.retry_at_ms and self.error is None
+
+    def make_request(self) -> Request:
         self._is_waiting = True
         return Request(
             api=INIT_PRODUCER_ID,

@@ -217,8 +217,12 @@ class Transaction:
     def start(self, operation: PendingOperation, event: TransactionEvent) -> None:
         """A step that takes time. The same call again (after a time-out) waits for the same end."""
         kind, running = LASTING[event]
-        if self.state is not running and not self._accepts(operation, event):
-            return
+        if self.state is not running:
+            refusal = self._refusal_of(event)
+            if refusal is not None:
+                self._refuse(operation, refusal)
+                return
+            self._move(event)
         self._waiting[kind].append(operation)
         if event is TransactionEvent.ABORT:
             error = TransactionAborted("the transaction was aborted")
@@ -235,8 +239,10 @@ class Transaction:
             self._move(TransactionEvent.RENEW)
             self.begin(operation, transaction_version)
             return
-        if self._accepts(operation, TransactionEvent.BEGIN):
-            self._finished.append(Finished(operation))
+        refusal = self._refusal_of(TransactionEvent.BEGIN)
+        if refusal is None:
+            self._move(TransactionEvent.BEGIN)
+        self._finished.append(Finished(operation, refusal))
 
     def send_offsets(self, wish: SendOffsets) -> None:
         if self.state is not TransactionState.IN_TRANSACTION or self.offsets is not None:
@@ -249,8 +255,11 @@ class Transaction:
             text = f"the receipt is of {receipt.transactional_id!r}, this producer is {self.transactional_id!r}"
             self._refuse(operation, LocalProtocolError(text))
             return
-        if not self._accepts(operation, TransactionEvent.RESUME):
+        refusal = self._refusal_of(TransactionEvent.RESUME)
+        if refusal is not None:
+            self._refuse(operation, refusal)
             return
+        self._move(TransactionEvent.RESUME)
         self.identity = ProducerIdentity(receipt.producer_id, receipt.producer_epoch)
         self.transaction_version = receipt.transaction_version
         self.is_started = receipt.is_started
@@ -340,16 +349,13 @@ class Transaction:
             raise LocalProtocolError(f"{event.value} is not possible: {_ADVICE.get(self.state, self.state.value)}")
         self.state = target
 
-    def _accepts(self, operation: PendingOperation, event: TransactionEvent) -> bool:
-        """Changes the state if the table allows it; otherwise the operation is refused."""
+    def _refusal_of(self, event: TransactionEvent) -> KafkaSinkError | None:
+        """Why the application may not ask for this now."""
         if (self.state, event) in TRANSITIONS:
-            self._move(event)
-            return True
+            return None
         if self.state in (TransactionState.ABORTABLE, TransactionState.FATAL):
-            self._refuse(operation, self._current_error())
-        else:
-            self._refuse(operation, LocalProtocolError(f"cannot {event.value}: {_ADVICE[self.state]}"))
-        return False
+            return self._current_error()
+        return LocalProtocolError(f"cannot {event.value}: {_ADVICE[self.state]}")
 
     def _current_error(self) -> KafkaSinkError:
         if self.state is TransactionState.FATAL and self.error is not None:

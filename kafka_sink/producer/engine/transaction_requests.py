@@ -47,7 +47,7 @@ from kafka_sink.kafka.wire.apis import (
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.engine.commands import SendOffsets
 from kafka_sink.producer.engine.producer_batch import ProducerIdentity, TopicPartition
-from kafka_sink.producer.engine.transaction import WRITING, Transaction, TransactionState
+from kafka_sink.producer.engine.transaction import WRITING, Transaction, TransactionEvent, TransactionState
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 # The oldest are forgotten.
@@ -118,19 +118,43 @@ class TransactionRequests:
         # Why the current request has not succeeded yet, for the text of a timeout error.
         self.trouble = ""
 
-    def next_request(self, now_ms: int, *, is_quiet: bool) -> Request | None:
-        """`is_quiet`: no batch is in flight or queued for a retry, so the transaction may be ended."""
-        if self.is_waiting or now_ms < self.retry_at_ms:
-            return None
+    def is_free(self, now_ms: int) -> bool:
+        """No request is in flight, and none waits for its back-off."""
+        return not self.is_waiting and now_ms >= self.retry_at_ms
+
+    def next_step(self, *, is_quiet: bool) -> CoordinatorRequest | TransactionEvent | None:
+        """What the transaction needs: a request; or PREPARED or ENDED, which no coordinator has to be asked for.
+
+        `is_quiet`: no batch is in flight or queued for a retry, so the transaction may be ended.
+        """
         transaction = self._transaction
-        if transaction.state is TransactionState.PREPARING and is_quiet and transaction.offsets is None:
-            transaction.on_prepared()
-        asked = self._next_coordinator_request(is_quiet)
-        if asked is None:
+        if transaction.state in (TransactionState.INITIALIZING, TransactionState.RENEWING):
+            return CoordinatorRequest(INIT_PRODUCER_ID)
+        if transaction.state in WRITING and transaction.unregistered:
+            return CoordinatorRequest(ADD_PARTITIONS_TO_TXN, partitions=tuple(transaction.unregistered))
+        if transaction.state in WRITING and transaction.offsets is not None:
+            group_id = transaction.offsets.group.group_id
+            if transaction.transaction_version == 1 and group_id not in transaction.registered_groups:
+                return CoordinatorRequest(ADD_OFFSETS_TO_TXN, group_id=group_id)
+            return CoordinatorRequest(TXN_OFFSET_COMMIT, GROUP_KEY, group_id=group_id)
+        if not is_quiet:
             return None
+        if transaction.state is TransactionState.PREPARING:
+            return TransactionEvent.PREPARED
+        if transaction.state in (TransactionState.COMMITTING, TransactionState.ABORTING):
+            # The registration may have arrived or not. Requesting a new epoch at once would be quicker, but if it did
+            # arrive, the coordinator aborts the transaction by fencing its owner, this producer. So EndTxn is sent
+            # first ("no transaction" counts as ended), and the new epoch then rejects a late arrival.
+            may_have_begun = transaction.is_started or transaction.has_unknown_start
+            return CoordinatorRequest(END_TXN) if may_have_begun else TransactionEvent.ENDED
+        return None
+
+    def make_request(self, asked: CoordinatorRequest) -> Request:
+        """The request itself, or the one that finds its coordinator."""
         if self._key(asked) not in self._coordinators:
             asked = CoordinatorRequest(FIND_COORDINATOR, asked.key_type, group_id=asked.group_id)
-        return self._make_request(asked)
+        version_min, version_max = self._versions(asked.api)
+        return Request(asked.api, self._body(asked), asked, self._request_timeout_ms, version_min, version_max)
 
     def coordinator_for(self, request: Request) -> CoordinatorClient | None:
         """The broker to send it to; None: any broker."""
@@ -146,6 +170,8 @@ class TransactionRequests:
             # Another holder of the receipt may have tried before.
             self._commit_was_unknown |= self._transaction.is_resumed
             self._transaction.commit_may_be_done = True
+        if api is END_TXN and not self._transaction.is_started:
+            self._transaction.epoch_is_stale = True  # see `next_step`: a registration may still arrive
         if api in (ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN):
             self._transaction.has_unknown_start = True
         elif api is TXN_OFFSET_COMMIT:
@@ -178,45 +204,10 @@ class TransactionRequests:
         for key in [key for key, value in self._coordinators.items() if value.node_id == node_id]:
             del self._coordinators[key]
 
-    # ---- the next request ----
-
-    def _next_coordinator_request(self, is_quiet: bool) -> CoordinatorRequest | None:
-        transaction = self._transaction
-        if transaction.state in (TransactionState.INITIALIZING, TransactionState.RENEWING):
-            return CoordinatorRequest(INIT_PRODUCER_ID)
-        if transaction.state in WRITING:
-            if transaction.unregistered:
-                return CoordinatorRequest(ADD_PARTITIONS_TO_TXN, partitions=tuple(transaction.unregistered))
-            if transaction.offsets is not None:
-                if (
-                    transaction.transaction_version == 1
-                    and transaction.offsets.group.group_id not in transaction.registered_groups
-                ):
-                    return CoordinatorRequest(ADD_OFFSETS_TO_TXN, group_id=transaction.offsets.group.group_id)
-                return CoordinatorRequest(TXN_OFFSET_COMMIT, GROUP_KEY, group_id=transaction.offsets.group.group_id)
-        if transaction.state in (TransactionState.COMMITTING, TransactionState.ABORTING) and is_quiet:
-            return self._end_request()
-        return None
-
-    def _end_request(self) -> CoordinatorRequest | None:
-        transaction = self._transaction
-        if transaction.is_started:
-            return CoordinatorRequest(END_TXN)
-        if transaction.has_unknown_start:
-            # The registration may have arrived or not. Requesting a new epoch at once would be quicker, but if it did
-            # arrive, the coordinator aborts the transaction by fencing its owner, this producer. So EndTxn is sent
-            # first ("no transaction" counts as ended), and the new epoch then rejects a late arrival.
-            transaction.epoch_is_stale = True
-            return CoordinatorRequest(END_TXN)
-        transaction.on_ended(None)
-        return None
+    # ---- what a request says ----
 
     def _key(self, asked: CoordinatorRequest) -> tuple[int, str]:
         return asked.key_type, asked.group_id if asked.key_type == GROUP_KEY else self._transaction.transactional_id
-
-    def _make_request(self, asked: CoordinatorRequest) -> Request:
-        version_min, version_max = self._versions(asked.api)
-        return Request(asked.api, self._body(asked), asked, self._request_timeout_ms, version_min, version_max)
 
     def _versions(self, api: Api) -> tuple[int, int]:
         is_v1 = self._transaction.transaction_version == 1

@@ -75,7 +75,7 @@ class Driver:
                 self.answers.append(answer)
         if self.metadata is not None:
             self.metadata.ask(now_ms)
-        return Step(self.nodes.take_commands(), self.nodes.next_deadline_ms(now_ms))
+        return Step(self.nodes.take_commands(), self.nodes.update_deadline(now_ms))
 
     # ---- shorthands ----
 

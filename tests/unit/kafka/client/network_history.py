@@ -273,7 +273,7 @@ class Facts(Side):
 
     def due(self, _: int) -> object:
         """When the nodes have to be called again."""
-        return self._from_now(self.nodes.next_deadline_ms(self.driver.now_ms))
+        return self._from_now(self.nodes.update_deadline(self.driver.now_ms))
 
     def unavailable(self, node_id: int) -> object:
         since_ms = self.nodes.stalled_since_ms(node_id)

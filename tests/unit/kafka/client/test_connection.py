@@ -39,7 +39,7 @@ LEGAL = {
 
 def new_connection() -> Connection:
     options = ProducerOptions(bootstrap_servers=(("a", 9092),))
-    return Connection(7, 0, "a:9092 (node 0)", options, now_ms=0, new_exchange=None, dice=lambda: 0.0, commands=[])
+    return Connection(7, 0, "a:9092 (node 0)", options, now_ms=0, new_exchange=None, jitter=lambda: 0.0, commands=[])
 
 
 def ready_connection() -> Connection:

@@ -212,7 +212,7 @@ def test_the_time_for_connecting_doubles_up_to_its_limit() -> None:
     waits = []
     for _ in range(3):
         driver.connect()
-        deadline_ms = driver.nodes.next_deadline_ms(driver.now_ms)
+        deadline_ms = driver.nodes.update_deadline(driver.now_ms)
         assert deadline_ms is not None
         waits.append(deadline_ms - driver.now_ms)
         driver.sleep(waits[-1])

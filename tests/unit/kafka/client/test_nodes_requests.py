@@ -203,7 +203,7 @@ def test_a_throttled_node_takes_no_request_until_the_time_is_over() -> None:
     assert RequestObserved(0, PRODUCE.key, 0, 100) in commands
     assert not driver.nodes.is_ready(0, driver.now_ms)
     assert driver.nodes.blocked_until_ms(0, driver.now_ms) == driver.now_ms + 100
-    assert driver.nodes.next_deadline_ms(driver.now_ms) == driver.now_ms + 100
+    assert driver.nodes.update_deadline(driver.now_ms) == driver.now_ms + 100
     since_ms = driver.now_ms
     driver.sleep(50)
     assert driver.nodes.blocked_until_ms(0, driver.now_ms) == driver.now_ms + 50

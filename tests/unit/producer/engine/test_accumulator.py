@@ -45,7 +45,9 @@ class Readiness(NamedTuple):
 
 
 def readiness_of(accumulator: Accumulator, now_ms: int, view: ClusterView) -> Readiness:
-    return Readiness(*accumulator.readiness(now_ms, view))
+    if accumulator.cluster is not view:
+        accumulator.regroup(view)
+    return Readiness(*accumulator.readiness(now_ms))
 
 
 def drain(
@@ -57,7 +59,9 @@ def drain(
     bytes_max: int = LARGE,
     may_send: Callable[[ProducerBatch], bool] = lambda batch: True,
 ) -> list[ProducerBatch]:
-    return list(accumulator.drain(now_ms, view, node_id, bytes_max, may_send).values())
+    if accumulator.cluster is not view:
+        accumulator.regroup(view)
+    return list(accumulator.drain(now_ms, node_id, bytes_max, may_send).values())
 
 
 def sent_once(batch: ProducerBatch, leader: tuple[int, int] = (0, 0), *, backoff_ms: int = 100) -> ProducerBatch:
