@@ -35,7 +35,7 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.buffer_pool import BufferPool, BufferWaiter
 from kafka_sink.producer.collector import Collector, Row
-from kafka_sink.producer.engine.commands import Append, OperationWish
+from kafka_sink.producer.engine.commands import Append, OperationCall
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
 from kafka_sink.producer.future import OnDelivery, PendingBatch, RecordFuture
 from kafka_sink.producer.interceptors import Interceptors
@@ -204,7 +204,7 @@ class Appender:
                     failure = error if isinstance(error, KafkaSinkError) else _memory_error(collector.topic, error)
                     with mailbox.lock:
                         if not future.done():  # the end of the sender has failed these rows, too
-                            future.fail(left, failure, mailbox.calls)
+                            future.fail(left, failure, mailbox.callbacks)
                         if future.done():  # the pieces before it are, too: the sender does not see it any more
                             mailbox.pending_records.discard(future)
                     mailbox.wake()
@@ -292,12 +292,12 @@ class Appender:
     def _linger_now_ms(self, backlog: int) -> int:
         return self._linger_ms if backlog < BACKLOG_MAX else max(self._linger_ms, BUSY_LINGER_MS)
 
-    def post_behind(self, wish: OperationWish, *, refusal: KafkaSinkError | None = None) -> None:
+    def post_behind(self, call: OperationCall, *, refusal: KafkaSinkError | None = None) -> None:
         """Posts an operation after everything that was sent so far."""
         with self.lock:
             if not self._mailbox.is_ended:
                 self._close_open()
-            self._mailbox.post_operation(wish, refusal=refusal)
+            self._mailbox.post_operation(call, refusal=refusal)
             self._wants_wake = True
         self._wake()
 

@@ -15,7 +15,7 @@ from kafka_sink.frozen import frozen
 from kafka_sink.producer.engine.commands import Failed
 from kafka_sink.producer.engine.producer_batch import UNKNOWN_OFFSET, ProducerBatch
 from kafka_sink.producer.future import run_callback, wait_until_done
-from kafka_sink.producer.mailbox import Calls, Mailbox
+from kafka_sink.producer.mailbox import Callbacks, Mailbox
 
 # A broker may name every record of a batch, and an error is read by people.
 ROWS_NAMED_MAX = 10
@@ -53,7 +53,7 @@ class ArrowFuture:
 
     # ---- from the sender, under the mailbox's lock ----
 
-    def on_delivered(self, share: Share, batch: ProducerBatch, calls: Calls) -> None:
+    def on_delivered(self, share: Share, batch: ProducerBatch, callbacks: Callbacks) -> None:
         count = len(share.rows)
         first = last = UNKNOWN_OFFSET
         if batch.base_offset >= 0:
@@ -69,29 +69,29 @@ class ArrowFuture:
                 known[1] = last if last > known[1] else known[1]
         self.open_count -= count
         if not self.open_count:
-            self._call_back(calls)
+            self._call_back(callbacks)
 
-    def on_failed(self, share: Share, failed: Failed, calls: Calls) -> None:
+    def on_failed(self, share: Share, failed: Failed, callbacks: Callbacks) -> None:
         error, first, count = failed.error, share.first_record, len(share.rows)
         own = ((at - first, text) for at, text in failed.record_errors.items() if 0 <= at - first < count)
         named = [f". Row {int(share.rows[index])}: {text or 'refused'}" for index, text in islice(own, ROWS_NAMED_MAX)]
         if named:
             error = copy_error(error, f"{error}{''.join(named)}")
-        self.fail(count, error, calls)
+        self.fail(count, error, callbacks)
 
-    def fail_rest(self, error: KafkaSinkError, calls: Calls) -> None:
+    def fail_rest(self, error: KafkaSinkError, callbacks: Callbacks) -> None:
         if self.open_count:
-            self.fail(self.open_count, error, calls)
+            self.fail(self.open_count, error, callbacks)
 
-    def fail(self, row_count: int, error: KafkaSinkError, calls: Calls) -> None:
+    def fail(self, row_count: int, error: KafkaSinkError, callbacks: Callbacks) -> None:
         self._error = self._error or error
         self._failed_count += row_count
         self.open_count -= row_count
         if not self.open_count:
-            self._call_back(calls)
+            self._call_back(callbacks)
 
-    def _call_back(self, calls: Calls) -> None:
-        calls.extend(partial(run_callback, callback, self) for callback in self._callbacks)
+    def _call_back(self, callbacks: Callbacks) -> None:
+        callbacks.extend(partial(run_callback, callback, self) for callback in self._callbacks)
         self._callbacks = []
 
     # ---- for the user ----

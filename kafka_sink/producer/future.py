@@ -24,7 +24,7 @@ from kafka_sink.formats.records.varint import Array
 from kafka_sink.producer.engine.commands import Failed
 from kafka_sink.producer.engine.producer_batch import UNKNOWN_OFFSET, ProducerBatch
 from kafka_sink.producer.interceptors import Interceptors
-from kafka_sink.producer.mailbox import Calls, Mailbox, deadline_of
+from kafka_sink.producer.mailbox import Callbacks, Mailbox, deadline_of
 
 _LOGGER = logging.getLogger("kafka_sink")
 UNKNOWN_PARTITION = -1
@@ -84,46 +84,46 @@ class PendingBatch:
 
     # ---- from the sender, under the mailbox's lock ----
 
-    def on_delivered(self, share: Share, batch: ProducerBatch, calls: Calls) -> None:
+    def on_delivered(self, share: Share, batch: ProducerBatch, callbacks: Callbacks) -> None:
         rows = share.rows
         if batch.base_offset >= 0:
             first = batch.base_offset + share.first_record
             self._offsets[rows] = np.arange(first, first + len(rows))
-        self._settle(rows, _Outcome(batch.partition, batch.log_append_time_ms, None), calls)
+        self._settle(rows, _Outcome(batch.partition, batch.log_append_time_ms, None), callbacks)
 
-    def on_failed(self, share: Share, failed: Failed, calls: Calls) -> None:
+    def on_failed(self, share: Share, failed: Failed, callbacks: Callbacks) -> None:
         partition, rows = failed.batch.partition, share.rows
         for position, text in failed.record_errors.items():
             index = position - share.first_record
             if 0 <= index < len(rows):
                 error = copy_error(failed.error, f"{failed.error}. This record: {text or 'refused'}")
-                self._settle(rows[index : index + 1], _Outcome(partition, -1, error), calls)
+                self._settle(rows[index : index + 1], _Outcome(partition, -1, error), callbacks)
         if failed.record_errors:
             assert self._outcome_of is not None
             rows = rows[self._outcome_of[rows] < 0]
-        self._settle(rows, _Outcome(partition, -1, failed.error), calls)
+        self._settle(rows, _Outcome(partition, -1, failed.error), callbacks)
 
-    def fail_rest(self, error: KafkaSinkError, calls: Calls) -> None:
+    def fail_rest(self, error: KafkaSinkError, callbacks: Callbacks) -> None:
         """Fails all rows without an outcome, and all later ones."""
         self.error = error
         if self._outcome_of is None:
-            self._collect_calls(np.arange(self.row_count), calls)
+            self._collect_callbacks(np.arange(self.row_count), callbacks)
         else:
-            self._settle(np.flatnonzero(self._outcome_of < 0), _Outcome(UNKNOWN_PARTITION, -1, error), calls)
+            self._settle(np.flatnonzero(self._outcome_of < 0), _Outcome(UNKNOWN_PARTITION, -1, error), callbacks)
 
-    def _settle(self, rows: Array, outcome: _Outcome, calls: Calls) -> None:
+    def _settle(self, rows: Array, outcome: _Outcome, callbacks: Callbacks) -> None:
         assert self._outcome_of is not None
         self._outcomes.append(outcome)
         self._outcome_of[rows] = len(self._outcomes) - 1
         self.open_count -= len(rows)
-        self._collect_calls(rows, calls)
+        self._collect_callbacks(rows, callbacks)
 
-    def _collect_calls(self, rows: Array, calls: Calls) -> None:
+    def _collect_callbacks(self, rows: Array, callbacks: Callbacks) -> None:
         if self.interceptors is not None:
-            calls.extend(partial(self._call_back, row) for row in rows.tolist())
+            callbacks.extend(partial(self._call_back, row) for row in rows.tolist())
         elif self.on_delivery or self._callbacks:
             waited_for = (row for row in rows.tolist() if row in self.on_delivery or row in self._callbacks)
-            calls.extend(partial(self._call_back, row) for row in waited_for)
+            callbacks.extend(partial(self._call_back, row) for row in waited_for)
 
     # ---- queries ----
 

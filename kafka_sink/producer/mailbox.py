@@ -1,8 +1,8 @@
 """State shared by application threads and the sender thread, under one lock.
 
-To the sender: inputs of the engine, in the order posted. From the sender: results of operations and rows, memory freed
-by finished batches, and the published state of the engine (cluster view, refusal), replaced as a whole when it changes.
-Whoever waits has a bell, which rings at any change; then it checks its own condition.
+To the sender: calls of the application, in the order posted. From the sender: results of operations and rows, memory
+freed by finished batches, and the published state of the engine (cluster view, refusal), replaced as a whole when it
+changes. Whoever waits has a bell, which rings at any change; then it checks its own condition.
 
 Attributes are written under the lock and may be read without it: each is replaced as a whole, so a reader sees at worst
 an old value. The lock is held for bookkeeping only, never during a system call, user code or encoding. Lock order: the
@@ -32,7 +32,7 @@ from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.cluster import ClusterView
 from kafka_sink.kafka.io.clock import Clock
 from kafka_sink.producer.engine import failure
-from kafka_sink.producer.engine.commands import Failed, Input, OperationWish, PendingOperation
+from kafka_sink.producer.engine.commands import Call, Failed, OperationCall, PendingOperation
 from kafka_sink.producer.engine.producer_batch import ProducerBatch
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ REENTERED = (
 
 
 # User callbacks to run after the lock is released.
-Calls = list[Callable[[], None]]
+Callbacks = list[Callable[[], None]]
 
 
 class PendingRecords(Protocol):
@@ -61,11 +61,11 @@ class PendingRecords(Protocol):
 
     open_count: int
 
-    def on_delivered(self, share: Share, batch: ProducerBatch, calls: Calls) -> None: ...
+    def on_delivered(self, share: Share, batch: ProducerBatch, callbacks: Callbacks) -> None: ...
 
-    def on_failed(self, share: Share, failed: Failed, calls: Calls) -> None: ...
+    def on_failed(self, share: Share, failed: Failed, callbacks: Callbacks) -> None: ...
 
-    def fail_rest(self, error: KafkaSinkError, calls: Calls) -> None: ...
+    def fail_rest(self, error: KafkaSinkError, callbacks: Callbacks) -> None: ...
 
 
 def refuse_reentry(*locks: threading.RLock) -> None:
@@ -122,13 +122,13 @@ class Mailbox:
         # Set if the content of batches has become unknown.
         self.broken: KafkaSinkError | None = None
         # Callbacks to run by the sender.
-        self.calls: Calls = []
+        self.callbacks: Callbacks = []
 
         # Threads that wait for buffer memory, in order of arrival.
         self.waiters: deque[BufferWaiter] = deque()
         self.wanted_topics: dict[str, int] = {}
         self.pending_records: set[PendingRecords] = set()
-        self._inputs: list[Input] = []
+        self._calls: list[Call] = []
         self._is_refused_in_advance = False
         self._operations: dict[PendingOperation, None] = {}
 
@@ -148,16 +148,16 @@ class Mailbox:
 
     # ---- to the sender ---------------------------------------------------------------------------------------------
 
-    def post(self, *inputs: Input) -> None:
+    def post(self, *calls: Call) -> None:
         with self.lock:
-            self._inputs.extend(inputs)
+            self._calls.extend(calls)
 
-    def post_operation(self, wish: OperationWish, *, refusal: KafkaSinkError | None = None) -> None:
+    def post_operation(self, call: OperationCall, *, refusal: KafkaSinkError | None = None) -> None:
         """Finishes at once, with the reason, if the producer is closed.
 
         `refusal` applies from now on, before the sender has seen the operation: no record may follow it.
         """
-        operation = wish.operation
+        operation = call.operation
         with self.lock:
             # Until the end without a call, where an interrupt may come: all of this, or nothing.
             operation.is_posted = True
@@ -168,13 +168,13 @@ class Mailbox:
                     self.refusal = self.refusal or refusal
                     self._is_refused_in_advance = True
                 self._operations[operation] = None
-                self._inputs += (wish,)
+                self._calls += (call,)
 
-    def take_inputs(self) -> list[Input]:
-        if not self._inputs:
+    def take_calls(self) -> list[Call]:
+        if not self._calls:
             return []  # a later post wakes the sender
         with self.lock:
-            taken, self._inputs = self._inputs, []
+            taken, self._calls = self._calls, []
             self._is_refused_in_advance = False
         return taken
 
@@ -230,7 +230,7 @@ class Mailbox:
     def reject(self, pending: PendingRecords, error: KafkaSinkError) -> None:
         """Fails rows that never reach the sender."""
         with self.lock:
-            pending.fail_rest(error, self.calls)
+            pending.fail_rest(error, self.callbacks)
             self.pending_records.discard(pending)
             self.notify_change()
         self.wake()
@@ -279,8 +279,8 @@ class Mailbox:
         with self.lock:
             self.refusal = refusal
             self.is_ended = True
-            unseen = {wish.operation for wish in self._inputs if isinstance(wish, OperationWish)}
-            self._inputs.clear()
+            unseen = {call.operation for call in self._calls if isinstance(call, OperationCall)}
+            self._calls.clear()
             for operation in list(self._operations):
                 is_done = is_closed and operation.name == CLOSE
                 # The engine has told the ends of all that it knew, unless it failed itself.
@@ -288,7 +288,7 @@ class Mailbox:
                 end = failure.commit_unknown(error) if is_in_doubt else error
                 self.finish(operation, None if is_done else end, None)
             for pending in self.pending_records:
-                pending.fail_rest(error, self.calls)
+                pending.fail_rest(error, self.callbacks)
             self.pending_records.clear()
             self.notify_change()
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.producer.appender import Appender
-from kafka_sink.producer.engine.commands import Flush, OperationWish, PendingOperation
+from kafka_sink.producer.engine.commands import Flush, OperationCall, PendingOperation
 from kafka_sink.producer.mailbox import Mailbox, deadline_of
 from kafka_sink.producer.metrics import ProducerMetrics
 
@@ -39,13 +39,13 @@ class Operations:
     def step(
         self,
         name: str,
-        wish: Callable[..., OperationWish],
+        call: Callable[..., OperationCall],
         *arguments: object,
         metric: str | None = None,
         is_behind_rows: bool = False,
         refusal: KafkaSinkError | None = None,
     ) -> object:
-        """A step of a transaction, within max.block.ms. `arguments`: of the wish, besides the operation."""
+        """A step of a transaction, within max.block.ms. `arguments`: of the call, besides the operation."""
         deadline_ms = self._mailbox.clock.monotonic_ms() + self._max_block_ms
         limit = f"max.block.ms={self._max_block_ms}"
         operation = self._find_unfinished(name, arguments) or PendingOperation(name)
@@ -54,7 +54,7 @@ class Operations:
             if operation.is_posted:
                 self._mailbox.wake()  # perhaps the interrupt came before the sender was woken
             else:
-                self._post(wish(operation, *arguments), is_behind_rows=is_behind_rows, refusal=refusal)
+                self._post(call(operation, *arguments), is_behind_rows=is_behind_rows, refusal=refusal)
             return self._wait(operation, deadline_ms, limit, metric=metric)
         except BaseException as error:
             is_outcome = (
@@ -76,13 +76,13 @@ class Operations:
             f"call {again}"
         )
 
-    def _post(self, wish: OperationWish, *, is_behind_rows: bool, refusal: KafkaSinkError | None = None) -> None:
+    def _post(self, call: OperationCall, *, is_behind_rows: bool, refusal: KafkaSinkError | None = None) -> None:
         mailbox = self._mailbox
-        mailbox.refuse_to_block(wish.operation.name)
+        mailbox.refuse_to_block(call.operation.name)
         if is_behind_rows:
-            self._appender.post_behind(wish, refusal=refusal)
+            self._appender.post_behind(call, refusal=refusal)
         else:
-            mailbox.post_operation(wish)
+            mailbox.post_operation(call)
             mailbox.wake()
 
     def _wait(self, operation: PendingOperation, deadline_ms: int | None, limit: str, *, metric: str | None) -> object:

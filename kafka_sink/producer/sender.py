@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError
 from kafka_sink.kafka.client.commands import (
@@ -70,8 +70,6 @@ class Sender:
         self._connected: set[int] = set()
         # For split batches: how many records are not done yet.
         self._unfinished_splits: dict[ProducerBatch, int] = {}
-        self._completions: list[c.Delivered | c.Failed] = []
-        self._finished: list[c.Finished] = []
         # The error for everything pending at the end.
         self._reason: KafkaSinkError = DeliveryError(f"dropped: {CLOSED}. Nothing of it was sent")
         self._is_closed = False
@@ -109,16 +107,16 @@ class Sender:
         due_ms = appender.next_due_ms(self._backlog)
         if due_ms is not None and due_ms <= now_ms:
             appender.close_due(now_ms, self._backlog)
-        wishes = mailbox.take_inputs()
-        step = self._engine.step(now_ms, [*events, *wishes])
+        calls = mailbox.take_calls()
+        step = self._engine.step(now_ms, events, calls)
         self._wake_at_ms, self._backlog = step.wake_at_ms, step.queued_count
-        if step.commands:
-            self._carry_out(step.commands)
+        if step.commands or step.observations:
+            self._carry_out(step)
         mailbox.trouble = self._engine.trouble if mailbox.bells else ""
-        self._publish(now_ms)
-        if mailbox.calls:
+        self._publish(now_ms, step.completions)
+        if mailbox.callbacks:
             self._call_back()
-        return not ((wishes or self._finished) and self._finish(wishes))
+        return not ((calls or step.finished) and self._finish(step.finished, calls))
 
     def _timeout_ms(self) -> int | None:
         due_ms = self._appender.next_due_ms(self._backlog)
@@ -138,9 +136,9 @@ class Sender:
 
     # ---- carrying out ----------------------------------------------------------------------------------------------
 
-    def _carry_out(self, commands: list[c.Command]) -> None:
+    def _carry_out(self, step: c.Step) -> None:
         nodes = self._engine.nodes
-        for command in commands:
+        for command in step.commands:
             if isinstance(command, Send):
                 node = nodes.by_connection.get(command.connection_id)
                 if node is not None:
@@ -150,37 +148,32 @@ class Sender:
                 if isinstance(command, Disconnect):
                     self._forget_connection(command.connection_id)
                 self._network.execute(command)
-            elif isinstance(command, (c.Delivered, c.Failed)):
-                self._completions.append(command)
-            elif isinstance(command, c.Finished):
-                self._finished.append(command)
-            elif isinstance(command, c.Drained):
-                self._metrics.on_drained(command.batches)
             elif isinstance(command, RequestObserved):
                 self._metrics.on_answer(command)
-            elif isinstance(command, c.BatchObserved):
-                if command.event == "retried":
-                    self._metrics.on_retried(command.batch, command.error_code)
-                else:
-                    self._metrics.on_split()
             else:
                 _LOGGER.log(_LEVELS[command.level], "[%s] %s", self._client_id, command.text)
+        for seen in step.observations:
+            if isinstance(seen, c.Drained):
+                self._metrics.on_drained(seen.batches)
+            elif seen.event == "retried":
+                self._metrics.on_retried(seen.batch, seen.error_code)
+            else:
+                self._metrics.on_split()
 
-    def _publish(self, now_ms: int) -> None:
+    def _publish(self, now_ms: int, completions: Sequence[c.Completion]) -> None:
         """Publishes changes, if any."""
         mailbox, engine = self._mailbox, self._engine
         cluster, refusal = engine.cluster, engine.refusal
         is_new_cluster = cluster is not mailbox.cluster
         slow_node_ids = self._slow_node_ids(now_ms) if self._availability_timeout_ms > 0 else mailbox.slow_node_ids
         if not (
-            self._completions
+            completions
             or is_new_cluster
             or refusal is not mailbox.refusal
             or mailbox.wanted_topics
             or slow_node_ids is not mailbox.slow_node_ids
         ):
             return
-        completions, self._completions = self._completions, []
         with mailbox.lock:
             for completion in completions:
                 if isinstance(completion, c.Delivered):
@@ -200,17 +193,16 @@ class Sender:
             mailbox.slow_node_ids = slow_node_ids
             mailbox.notify_change()
 
-    def _finish(self, inputs: list[c.Input]) -> bool:
+    def _finish(self, finished: Sequence[c.Finished], calls: Sequence[c.Call]) -> bool:
         """Finishes operations. True if the producer has ended."""
         mailbox = self._mailbox
-        if self._finished:
-            finished, self._finished = self._finished, []
+        if finished:
             with mailbox.lock:
                 for each in finished:
                     mailbox.finish(each.operation, each.error, each.result)
                     self._is_closed = self._is_closed or each.operation.name == CLOSE
                 mailbox.notify_change()
-        abandoned = [event for event in inputs if isinstance(event, c.Abandon)]
+        abandoned = [call for call in calls if isinstance(call, c.Abandon)]
         if abandoned:
             self._reason = abandoned[-1].reason
         return self._is_closed or bool(abandoned)
@@ -220,7 +212,7 @@ class Sender:
         for batch in delivered.batches:
             for share in batch.shares:
                 token: PendingRecords = share.token  # type: ignore[assignment]
-                token.on_delivered(share, batch, mailbox.calls)
+                token.on_delivered(share, batch, mailbox.callbacks)
                 if not token.open_count:
                     mailbox.pending_records.discard(token)
             mailbox.completed_records += batch.record_count
@@ -230,7 +222,7 @@ class Sender:
         mailbox, batch = self._mailbox, failed.batch
         for share in batch.shares:
             token: PendingRecords = share.token  # type: ignore[assignment]
-            token.on_failed(share, failed, mailbox.calls)
+            token.on_failed(share, failed, mailbox.callbacks)
             if not token.open_count:
                 mailbox.pending_records.discard(token)
         self._metrics.on_failed(batch)
@@ -264,11 +256,11 @@ class Sender:
 
     def _call_back(self) -> None:
         mailbox = self._mailbox
-        while mailbox.calls:
+        while mailbox.callbacks:
             with mailbox.lock:
-                calls, mailbox.calls = mailbox.calls, []
-            for call in calls:
-                run_callback(call)
+                callbacks, mailbox.callbacks = mailbox.callbacks, []
+            for callback in callbacks:
+                run_callback(callback)
 
     # ---- the end ---------------------------------------------------------------------------------------------------
 

@@ -121,7 +121,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = 0
         self.sequences = Sequences()
-        self.production = BatchSender(OPTIONS, Backoff(100, 1_000, lambda: 0.5), self.sequences, None, [], {})
+        self.batches = BatchSender(OPTIONS, Backoff(100, 1_000, lambda: 0.5), self.sequences, None, {})
         self.logs = [Log() for _ in range(PARTITIONS)]
         self.leaders = [(0, 0) for _ in range(PARTITIONS)]
         # One connection per node: requests are read and answered in order.
@@ -149,7 +149,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         keys = [next(self.keys) for _ in range(record_count)]
         encoded = encode_batch([Record(0, b"%d" % key, None) for key in keys], make_compressor("none", None))
         self.appended[partition] += keys
-        self.production.append([ProducerBatch("t", partition, encoded, self.now_ms)])
+        self.batches.append([ProducerBatch("t", partition, encoded, self.now_ms)])
 
     # ---- time and the sender ----
 
@@ -163,8 +163,8 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         self.settle()
         if len(self.connections[node_id]) >= IN_FLIGHT_MAX:
             return
-        self.production.accumulator.regroup(self.cluster)
-        request = self.production.make_request(self.now_ms, node_id)
+        self.batches.accumulator.regroup(self.cluster)
+        request = self.batches.make_request(self.now_ms, node_id)
         if request is None:
             return
         copies = {
@@ -248,19 +248,19 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
             request.version, request.correlation_id = PRODUCE.version_max, 0
             read, _ = request.decode(encode_response(PRODUCE, request.version, 0, body)[4:])
         answer = Answer(request, travelling.node_id, read, failure)
-        self.production.on_answer(self.now_ms, answer)
+        self.batches.on_answer(self.now_ms, answer)
         self.take_results()
 
     def settle(self) -> None:
         with self.checked_numbers():
-            self.production.expire(self.now_ms, lambda batch: "")
-            self.production.settle()
+            self.batches.expire(self.now_ms, lambda batch: "")
+            self.batches.settle()
         self.take_results()
 
     @contextmanager
     def checked_numbers(self) -> Iterator[None]:
         """Checks every change of a sequence number that happens in the block."""
-        before = {batch: (batch.identity, batch.base_sequence) for batch in self.production.incomplete}
+        before = {batch: (batch.identity, batch.base_sequence) for batch in self.batches.incomplete}
         yield
         for batch, number in before.items():
             if number != (batch.identity, batch.base_sequence) and not batch.is_done:
@@ -282,7 +282,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         assert self.numbers.setdefault(copy.batch, number) == number, "resent under another number"
 
     def take_results(self) -> None:
-        for command in self.production.commands:
+        for command in self.batches.completions:
             if isinstance(command, Delivered):
                 for batch in command.batches:
                     self.end(batch)
@@ -290,7 +290,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
             elif isinstance(command, Failed):
                 self.end(command.batch)
                 self.check_failed(command)
-        self.production.commands.clear()
+        self.batches.completions.clear()
 
     def end(self, batch: ProducerBatch) -> None:
         for key in keys_of(batch.encoded):
@@ -317,30 +317,30 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
 
     @invariant()
     def every_record_waits_or_has_ended(self) -> None:
-        open_keys = sorted(key for batch in self.production.incomplete for key in keys_of(batch.encoded))
+        open_keys = sorted(key for batch in self.batches.incomplete for key in keys_of(batch.encoded))
         appended = sorted(key for keys in self.appended for key in keys)
         assert sorted([*self.ends, *open_keys]) == appended
 
     @invariant()
     def the_books_of_the_queues_are_right(self) -> None:
-        accumulator = self.production.accumulator
+        accumulator = self.batches.accumulator
         queued = list(accumulator)
         loads = Counter(batch.partition for batch in queued)
         assert (accumulator.batch_count, accumulator.loads.get("t", {})) == (len(queued), dict(loads))
-        numbers = [batch.number for batch in self.production.incomplete]
+        numbers = [batch.number for batch in self.batches.incomplete]
         assert numbers == sorted(numbers), "a flush would not know who is the oldest"
 
     @invariant()
     def queues_are_in_the_order_of_appends(self) -> None:
         for partition in range(PARTITIONS):
-            queued = [batch for batch in self.production.accumulator if batch.partition == partition]
+            queued = [batch for batch in self.batches.accumulator if batch.partition == partition]
             keys = [key for batch in queued for key in keys_of(batch.encoded)]
             assert keys == sorted(keys)
 
     def teardown(self) -> None:
         """Without further faults every batch ends, at the latest by its delivery time-out."""
         for _ in range(400):
-            if self.production.is_quiet:
+            if self.batches.is_quiet:
                 break
             if not self.sequences.identity.producer_id >= 0:
                 self.fetch_producer_id()
@@ -349,7 +349,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
                 self.read_a_request(node_id)
                 self.answer(node_id)
             self.let_time_pass(100)
-        assert self.production.is_quiet
+        assert self.batches.is_quiet
         self.every_record_waits_or_has_ended()
         self.logs_hold_each_record_once_and_in_order()
 

@@ -31,7 +31,7 @@ from tests.sim.scenario import TOPICS, ProducerPlan
 from tests.sim.trace import Trace, Violation
 from tests.sim.watch import Watch
 
-Wish = Callable[[int], c.Input]
+Wish = Callable[[int], c.Call]
 Script = Generator["int | Wish", "c.Finished | None", "KafkaSinkError | None"]
 CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
     "none": (0, bytes),
@@ -59,6 +59,7 @@ class Client(Host):
         self.unfinished: Counter[ProducerBatch] = Counter()
         self.open_wish: int | None = None
         self.open_wish_since_ms = 0
+        self._calls: list[c.Call] = []
         self._script: Script | None = None
         self._wishes = 0
         self._whole: dict[ProducerBatch, int] = {}
@@ -87,13 +88,18 @@ class Client(Host):
             self.open_wish, self.open_wish_since_ms = self._wishes, self.loop.now_ms
             wish = wanted(self._wishes)
             self.trace.note(self.loop.now_ms, f"{self.name} wishes {_title_of(wish)}")
-            self.post(wish)
+            self.call(wish)
+
+    def call(self, call: c.Call) -> None:
+        if self.is_alive:
+            self._calls.append(call)
+            self.plan_step(self.loop.now_ms)
 
     def send(self, topic: str) -> None:
         """Appends a batch of some records to one partition of the topic, if its partitions are known."""
         count = self.engine.cluster.partition_count(topic) or 0
         if count == 0:
-            self.post(c.WantTopic(topic))
+            self.call(c.WantTopic(topic))
         elif self.refusal is None and len(self.unfinished) < OPEN_BATCHES_MAX:
             self._append((topic, self.pick.randrange(count)), self.pick.randint(1, self.plan.batch_records_max))
 
@@ -101,7 +107,7 @@ class Client(Host):
         """Appends one record to every known partition; returns the records."""
         first = len(self.history.records)
         for topic in TOPICS:
-            self.post(c.WantTopic(topic))
+            self.call(c.WantTopic(topic))
             for partition in range(self.engine.cluster.partition_count(topic) or 0):
                 self._append((topic, partition), 1)
         return self.history.records[first:]
@@ -125,7 +131,7 @@ class Client(Host):
         self.unfinished[batch] += 1
         self._whole[batch] = len(records)
         self.trace.note(now_ms, f"{self.name} appends {records[0].number}+{len(records)} {topic_partition}")
-        self.post(c.Append([batch]))
+        self.call(c.Append([batch]))
 
     def kill(self, *, is_silent: bool) -> None:
         """The process is gone. Records without a result get the fate UNKNOWN."""
@@ -139,27 +145,27 @@ class Client(Host):
 
     def step(self) -> None:
         now_ms = self.loop.now_ms
-        step = self.engine.step(now_ms, self.take_inbox())
+        calls, self._calls = self._calls, []
+        step = self.engine.step(now_ms, self.take_inbox(), calls)
         self.refusal = self.engine.refusal
-        finished: list[c.Finished] = []
-        for command in step.commands:
-            if isinstance(command, c.Delivered):
-                for batch in command.batches:
+        for completion in step.completions:
+            if isinstance(completion, c.Delivered):
+                for batch in completion.batches:
                     self._on_result(batch, None)
-            elif isinstance(command, c.Failed):
-                self._on_result(command.batch, command.error)
-            elif isinstance(command, c.Finished):
-                finished.append(command)
+            else:
+                self._on_result(completion.batch, completion.error)
         for command in step.commands:
             if isinstance(command, NETWORK_COMMANDS):
                 connection = self.network.carry_out(self, command)
                 self.watch.on_network_command(now_ms, command, connection, self.transaction)
-            elif isinstance(command, (Notice, RequestObserved, c.Drained, c.BatchObserved)):
+            elif isinstance(command, (Notice, RequestObserved)):
                 self.watch.on_observation(now_ms, command)
+        for observation in step.observations:
+            self.watch.on_observation(now_ms, observation)
         self.watch.after_step()
         if step.wake_at_ms is not None:
             self.plan_step(step.wake_at_ms)
-        for result in finished:
+        for result in step.finished:
             self._on_finished(result)
 
     def _on_finished(self, result: c.Finished) -> None:
@@ -206,5 +212,5 @@ class Client(Host):
             self.trace.note(self.loop.now_ms, text)
 
 
-def _title_of(wish: c.Wish) -> str:
+def _title_of(wish: c.Call) -> str:
     return wish.event.value if isinstance(wish, c.TransactionStep) else type(wish).__name__

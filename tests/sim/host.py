@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from kafka_sink.producer.engine import commands as c
+from kafka_sink.kafka.client.commands import NetworkEvent
 from tests.sim.loop import Loop
 from tests.sim.network import Network
 from tests.sim.trace import Trace, Violation
@@ -22,7 +22,7 @@ class Host(ABC):
         self.trace = trace
         self.is_alive = True
         self.paused_until_ms = 0
-        self._inbox: list[c.Input] = []
+        self._inbox: list[NetworkEvent] = []
         self._planned_ms: int | None = None
         self._steps_at = (-1, 0)
 
@@ -30,15 +30,15 @@ class Host(ABC):
     def step(self) -> None:
         """Called when there may be something to do; takes the inbox."""
 
-    def on_network(self, event: c.Input) -> None:
+    def on_network(self, event: NetworkEvent) -> None:
         self.post(event)
 
-    def post(self, event: c.Input) -> None:
+    def post(self, event: NetworkEvent) -> None:
         if self.is_alive:
             self._inbox.append(event)
             self.plan_step(self.loop.now_ms)
 
-    def take_inbox(self) -> list[c.Input]:
+    def take_inbox(self) -> list[NetworkEvent]:
         now_ms, (last_ms, count) = self.loop.now_ms, self._steps_at
         self._steps_at = (now_ms, count + 1 if last_ms == now_ms else 1)
         if self._steps_at[1] > self.steps_per_ms_max:

@@ -42,7 +42,7 @@ def forget_to_tell_of_expiry(patch: pytest.MonkeyPatch) -> None:
     def silent(self: BatchSender, batch: ProducerBatch, *arguments: Any) -> None:
         give_up(self, batch, *arguments)
         if batch.attempts == 0:
-            self.commands.pop()
+            self.completions.pop()
 
     patch.setattr(BatchSender, "_give_up", silent)
 

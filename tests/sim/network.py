@@ -21,13 +21,14 @@ from kafka_sink.kafka.client.commands import (
     Connected,
     Disconnect,
     Disconnected,
+    NetworkCommand,
+    NetworkEvent,
     Received,
     Resolve,
     Resolved,
     Send,
     Written,
 )
-from kafka_sink.producer.engine import commands as c
 from kafka_sink.testing import BrokerCluster
 from tests.sim.dice import Dice, exponential_ms
 from tests.sim.loop import Loop
@@ -44,7 +45,7 @@ class Endpoint(Protocol):
 
     name: str
 
-    def on_network(self, event: c.Input) -> None: ...
+    def on_network(self, event: NetworkEvent) -> None: ...
 
 
 @dataclass(slots=True)
@@ -164,7 +165,7 @@ class Network:
 
     # ---- the host's side ----
 
-    def carry_out(self, host: Endpoint, command: c.Command) -> Connection | None:
+    def carry_out(self, host: Endpoint, command: NetworkCommand) -> Connection | None:
         """Returns the connection that a `Send` goes to, if it still exists."""
         if isinstance(command, Resolve):
             event = Resolved(command.node_id, ((2, (command.host, command.port)),))

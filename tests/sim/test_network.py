@@ -6,10 +6,9 @@ from random import Random
 
 import pytest
 
-from kafka_sink.kafka.client.commands import Connect, Connected, Disconnected, Received, Send
+from kafka_sink.kafka.client.commands import Connect, Connected, Disconnected, NetworkEvent, Received, Send
 from kafka_sink.kafka.wire import frames
 from kafka_sink.kafka.wire.apis import METADATA
-from kafka_sink.producer.engine import commands as c
 from kafka_sink.testing import BrokerCluster
 from kafka_sink.testing.topics import BrokerState
 from tests.sim import network_faults
@@ -31,10 +30,10 @@ class Host:
         self.network = Network(self.loop, self.core, Dice(1), Trace(), latency_ms=latency_ms)
         network_faults.attach(self.network)
         self.core.faults.interceptor = lambda *_: self.handled.append(self.loop.now_ms)
-        self.events: list[tuple[int, c.Input]] = []
+        self.events: list[tuple[int, NetworkEvent]] = []
         self.network.carry_out(self, Connect(1, 1, (2, ("b1", 9092))))
 
-    def on_network(self, event: c.Input) -> None:
+    def on_network(self, event: NetworkEvent) -> None:
         self.events.append((self.loop.now_ms, event))
 
     def ask(self) -> None:

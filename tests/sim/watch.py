@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kafka_sink.kafka.client.commands import Connect, Notice, RequestObserved, Send
+from kafka_sink.kafka.client.commands import Connect, NetworkCommand, Notice, RequestObserved, Send
 from kafka_sink.kafka.wire import frames
 from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS, END_TXN, PRODUCE
 from kafka_sink.options import ProducerOptions
@@ -42,7 +42,7 @@ class Watch:
         self._was_over = False
         self._epochs: dict[tuple[int, int], Transaction | None] = {}
         self._second = (-1, 0)
-        self._watch_back_offs(engine._production.accumulator)
+        self._watch_back_offs(engine._batches.accumulator)
 
     def _watch_back_offs(self, accumulator: Accumulator) -> None:
         """Checked when batches are drained, since one step can process the refusal of a batch, learn of a new leader
@@ -62,31 +62,31 @@ class Watch:
 
     def after_step(self) -> None:
         self._was_over = self._engine._end is not None
-        production = self._engine._production
-        queued = list(production.accumulator)
+        batches = self._engine._batches
+        queued = list(batches.accumulator)
         self._check_queues(queued)
-        on_wire = [batch for batch in production.incomplete if batch.is_on_wire]
-        if len(queued) + len(on_wire) != len(production.incomplete) or any(one.is_on_wire for one in queued):
+        on_wire = [batch for batch in batches.incomplete if batch.is_on_wire]
+        if len(queued) + len(on_wire) != len(batches.incomplete) or any(one.is_on_wire for one in queued):
             raise Violation(
                 "I7",
-                f"{self._name}: {len(queued)} queued and {len(on_wire)} on the wire, {len(production.incomplete)} open",
+                f"{self._name}: {len(queued)} queued and {len(on_wire)} on the wire, {len(batches.incomplete)} open",
             )
 
     def _check_queues(self, queued: list[ProducerBatch]) -> None:
         """The counts, updated as batches come and go, equal those of a walk through the queues."""
-        accumulator = self._engine._production.accumulator
+        accumulator = self._engine._batches.accumulator
         counted = {key: count for topic, each in accumulator.loads.items() for key, count in _keyed(topic, each)}
         found = Counter(batch.topic_partition for batch in queued)
         if accumulator.batch_count != len(queued) or counted != dict(found):
             raise Violation("I7", f"{self._name}: {counted} batches are counted, {dict(found)} are queued")
-        numbers = [batch.number for batch in self._engine._production.incomplete]
+        numbers = [batch.number for batch in self._engine._batches.incomplete]
         if numbers != sorted(numbers):
             raise Violation("I7", f"{self._name}: the oldest batch that is not done is not the first: {numbers}")
 
     def check_empty(self) -> None:
         """The producer is closed: nothing may be left in it."""
-        production = self._engine._production
-        left = (production.accumulator.batch_count, len(production.incomplete), production.requests_in_flight)
+        batches = self._engine._batches
+        left = (batches.accumulator.batch_count, len(batches.incomplete), batches.requests_in_flight)
         if any(left):
             raise Violation("I7", f"{self._name} is closed with (queued, open, flights) = {left}")
 
@@ -106,7 +106,7 @@ class Watch:
     # ---- at each send ----
 
     def on_network_command(
-        self, now_ms: int, command: c.Command, connection: Connection | None, transaction: Transaction | None
+        self, now_ms: int, command: NetworkCommand, connection: Connection | None, transaction: Transaction | None
     ) -> None:
         self._count(now_ms)
         if isinstance(command, Connect):
@@ -195,9 +195,9 @@ class Watch:
                 raise Violation("I8", f"{where}: the epoch was that of another transaction")
 
     def _on_end(self, body: dict[str, Any], transaction: Transaction | None) -> None:
-        production = self._engine._production
-        if production.requests_in_flight or production.incomplete:
-            raise Violation("I9", f"{self._name}: EndTxn with {len(production.incomplete)} batches open")
+        batches = self._engine._batches
+        if batches.requests_in_flight or batches.incomplete:
+            raise Violation("I9", f"{self._name}: EndTxn with {len(batches.incomplete)} batches open")
         if transaction is None:
             raise Violation("I10", f"{self._name}: EndTxn without a transaction")
         if transaction.is_prepared:

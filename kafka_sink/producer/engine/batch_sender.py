@@ -23,7 +23,7 @@ from kafka_sink.kafka.wire.produce import Acknowledgements
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.engine import failure
 from kafka_sink.producer.engine.accumulator import Accumulator
-from kafka_sink.producer.engine.commands import BatchObserved, Command, Delivered, Drained, Failed
+from kafka_sink.producer.engine.commands import BatchObserved, Completion, Delivered, Drained, Failed, Observation
 from kafka_sink.producer.engine.produce_request import ProduceRequest
 from kafka_sink.producer.engine.producer_batch import UNKNOWN_OFFSET, ProducerBatch, TopicPartition
 from kafka_sink.producer.engine.sequences import Sequences
@@ -41,7 +41,6 @@ class Retry(Enum):
 
     NONE = auto()
     AS_IT_IS = auto()
-    ELSEWHERE = auto()  # once the leader is known
     RENUMBERED = auto()  # with its partition, as soon as that is safe
 
 
@@ -52,13 +51,13 @@ class BatchSender:
         backoff: Backoff,
         sequences: Sequences | None,
         transaction: Transaction | None,
-        commands: list[Command],
         loads: dict[str, dict[int, int]],
     ) -> None:
-        """`commands`: the list to which it appends the ends of batches."""
         self._options = options
         self._backoff = backoff
-        self.commands = commands
+        # Until the engine takes them.
+        self.completions: list[Completion] = []
+        self.observations: list[Observation] = []
         self._sequences = sequences
         self._transaction = transaction
         # When the first batch expires; None if there is none.
@@ -86,11 +85,8 @@ class BatchSender:
         self._acked_ids: Mapping[str, bytes] = {}
         self.incomplete: dict[ProducerBatch, None] = {}
         self.requests_in_flight = 0
-        self.metadata_is_stale = False
         # Why this producer is unusable, from a response; the engine ends it.
         self.fatal_error: KafkaSinkError | None = None
-        # Responses that may contain new leaders (KIP-951).
-        self.answers_with_hints: list[Mapping[str, Any]] = []
 
     # ---- queries ----
 
@@ -109,7 +105,7 @@ class BatchSender:
             if refusal is not None:
                 # It was never part of the transaction, whose commit may be in flight: only the batch fails.
                 batch.finish()
-                self.commands.append(Failed(batch, failure.dropped_error(batch, refusal)))
+                self.completions.append(Failed(batch, failure.dropped_error(batch, refusal)))
                 continue
             self.incomplete[batch] = None
             self.accumulator.append(batch)
@@ -119,7 +115,9 @@ class BatchSender:
             if transaction is not None:
                 transaction.on_appended(batch.topic_partition)
 
-    def on_answer(self, now_ms: int, answer: Answer) -> None:
+    def on_answer(self, now_ms: int, answer: Answer) -> bool:
+        """True: a partition has another leader than was known."""
+        has_moved = False
         request = answer.request
         assert isinstance(request, ProduceRequest)
         self.requests_in_flight -= 1
@@ -136,12 +134,13 @@ class BatchSender:
             for batch in request.batches.values():  # acks=0: sent is all that can be known
                 self._deliver(batch, UNKNOWN_OFFSET, -1)
         else:
-            self._on_body(now_ms, request, answer.body)
+            has_moved = self._on_body(now_ms, request, answer.body)
         if self._delivered:
-            self.commands.append(Delivered(self._delivered))
+            self.completions.append(Delivered(self._delivered))
             self._delivered = []
         if self._busy is not None:
             self._busy.difference_update(request.batches)
+        return has_moved
 
     def expire(self, now_ms: int, trouble_of: Callable[[ProducerBatch], str]) -> None:
         """Expires batches older than delivery.timeout.ms, counted from the first record, in flight or not.
@@ -210,7 +209,7 @@ class BatchSender:
         if self._busy is not None:
             self._busy.update(batches)
         if new:
-            self.commands.append(Drained(new))
+            self.observations.append(Drained(new))
         if self._transaction is not None:
             if self._transaction.transaction_version == 1:
                 version_max = PRODUCE_LAST_V1
@@ -250,7 +249,8 @@ class BatchSender:
         if unanswered:
             self._on_left_out(now_ms, unanswered)
 
-    def _on_body(self, now_ms: int, request: ProduceRequest, body: Mapping[str, Any]) -> None:
+    def _on_body(self, now_ms: int, request: ProduceRequest, body: Mapping[str, Any]) -> bool:
+        has_moved = False
         unanswered = request.batches.copy()
         names = dict(zip(request.topic_ids.values(), request.topic_ids, strict=True))
         for topic in body["responses"]:
@@ -258,10 +258,9 @@ class BatchSender:
             for partition in topic["partition_responses"]:
                 batch = unanswered.pop((name, partition["index"]), None)
                 if batch is not None:
-                    self._on_partition(now_ms, batch, partition)
-        if body.get("node_endpoints"):
-            self.answers_with_hints.append(body)
+                    has_moved |= self._on_partition(now_ms, batch, partition)
         self._on_left_out(now_ms, unanswered)
+        return has_moved
 
     def _on_left_out(self, now_ms: int, unanswered: Mapping[TopicPartition, ProducerBatch]) -> None:
         for batch in unanswered.values():
@@ -269,29 +268,28 @@ class BatchSender:
             if not batch.is_done:
                 self._try_again(now_ms, batch, "the broker's answer left this partition out", None)
 
-    def _on_partition(self, now_ms: int, batch: ProducerBatch, answer: Mapping[str, Any]) -> None:
+    def _on_partition(self, now_ms: int, batch: ProducerBatch, answer: Mapping[str, Any]) -> bool:
         error_code: int = answer["error_code"]
         outcome = produce_outcome(error_code)
         if outcome is ProduceOutcome.ACKED:
             self._deliver(batch, answer["base_offset"], answer.get("log_append_time_ms", -1))
-            return
+            return False
         batch.on_answered(is_definite=is_definite(error_code))
         if batch.is_done:
-            return
+            return False
         if outcome is ProduceOutcome.SPLIT and batch.record_count > 1:
             self._split(batch)
-            return
+            return False
         if outcome is ProduceOutcome.OUT_OF_ORDER and self._sequences is not None:
             self._sequences.on_out_of_order(batch)
         retry = self._retry_of(batch, outcome, answer)
         if retry is Retry.NONE:
             self._on_refused(batch, outcome, answer)
-            return
-        if retry is Retry.ELSEWHERE:
-            self.metadata_is_stale = True
-        elif retry is Retry.RENUMBERED and self._sequences is not None:
+            return False
+        if retry is Retry.RENUMBERED and self._sequences is not None:
             self._sequences.mark_for_renumbering(batch.topic_partition)
         self._try_again(now_ms, batch, describe(error_code), error_code)
+        return outcome is ProduceOutcome.RETRY_ELSEWHERE
 
     def _retry_of(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> Retry:
         if outcome is ProduceOutcome.OUT_OF_ORDER and self._sequences is not None:
@@ -299,9 +297,8 @@ class BatchSender:
             return self._retry_with_new_number(batch) if self._sequences.is_gap_before(batch) else Retry.AS_IT_IS
         if outcome is ProduceOutcome.STATE_LOST and self._sequences is not None:
             return self._retry_without_state(batch, answer["log_start_offset"])
-        if outcome is ProduceOutcome.RETRY_ELSEWHERE:
-            return Retry.ELSEWHERE
-        return Retry.AS_IT_IS if outcome is ProduceOutcome.RETRY else Retry.NONE
+        is_retriable = outcome in (ProduceOutcome.RETRY, ProduceOutcome.RETRY_ELSEWHERE)
+        return Retry.AS_IT_IS if is_retriable else Retry.NONE
 
     def _retry_without_state(self, batch: ProducerBatch, log_start_offset: int) -> Retry:
         """UNKNOWN_PRODUCER_ID of old brokers and of other servers: they lost the state of this producer, with its
@@ -340,7 +337,7 @@ class BatchSender:
             batch.last_trouble = reason
             batch.retry_at_ms = now_ms + self._backoff.delay_ms(batch.attempts)
             self.accumulator.requeue(batch)
-            self.commands.append(BatchObserved("retried", batch, error_code))
+            self.observations.append(BatchObserved("retried", batch, error_code))
 
     def _split(self, batch: ProducerBatch) -> None:
         """Too large for the broker: splits it into parts of half the size, in order, with the same sequences."""
@@ -353,7 +350,7 @@ class BatchSender:
         self.incomplete = {each: None for one in self.incomplete for each in (parts if one is batch else (one,))}
         for part in reversed(parts):
             self.accumulator.requeue(part)
-        self.commands.append(BatchObserved("split", batch))
+        self.observations.append(BatchObserved("split", batch))
 
     def _deliver(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
         if batch.is_done:
@@ -384,4 +381,4 @@ class BatchSender:
                 self._sequences.mark_for_renumbering(batch.topic_partition)
         if self._transaction is not None:
             self._transaction.on_error(error)
-        self.commands.append(Failed(batch, error, record_errors or {}))
+        self.completions.append(Failed(batch, error, record_errors or {}))

@@ -1,7 +1,5 @@
-"""Inputs and outputs of `Engine.step`, besides network events and commands (kafka/client/commands.py).
-
-Requests of the application go in (append these batches, commit), results come out, in the order in which they must be
-reported. Nothing here has behaviour.
+"""Calls of the application, which go into `Engine.step`, and the results that come out, with the network events and
+commands of kafka/client/commands.py. Nothing here has behaviour.
 """
 
 from __future__ import annotations
@@ -12,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.frozen import frozen
-from kafka_sink.kafka.client.commands import NetworkCommand, NetworkEvent
+from kafka_sink.kafka.client.commands import NetworkCommand
 
 if TYPE_CHECKING:
     from kafka_sink.producer.engine.producer_batch import ProducerBatch
     from kafka_sink.producer.engine.transaction import TransactionEvent, TransactionReceipt
 
 
-# ---- inputs: the application -----------------------------------------------------------------------------------
-# Every request with a result has an `operation`; the engine answers it with exactly one `Finished`.
+# ---- calls of the application ----------------------------------------------------------------------------------
+# Every call with a result has an `operation`; the engine answers it with exactly one `Finished`.
 
 
 @dataclass(slots=True, eq=False)
@@ -118,13 +116,12 @@ class Abandon:
     reason: KafkaSinkError
 
 
-TransactionWish = TransactionStep | SendOffsets | ResumeTransaction
-OperationWish = Flush | TransactionWish | StartOver | Close
-Wish = Append | WantTopic | OperationWish | Abandon
-Input = NetworkEvent | Wish
+TransactionCall = TransactionStep | SendOffsets | ResumeTransaction
+OperationCall = Flush | TransactionCall | StartOver | Close
+Call = Append | WantTopic | OperationCall | Abandon
 
 
-# ---- commands: results -----------------------------------------------------------------------------------------
+# ---- results ---------------------------------------------------------------------------------------------------
 
 
 @frozen
@@ -166,16 +163,21 @@ class BatchObserved:
     error_code: int | None = None
 
 
-Command = NetworkCommand | Delivered | Failed | Finished | Drained | BatchObserved
+Completion = Delivered | Failed
+Observation = Drained | BatchObserved
 
 
 @frozen
 class Step:
-    """What one `Engine.step` decided. `wake_at_ms`: when to call again even if nothing happens; None: not needed.
+    """What one `Engine.step` decided, in the order in which it must be carried out.
 
-    `queued_count`: how many batches wait for their leader.
+    `finished`: the ends of calls, after the callbacks of `completions` have run. `wake_at_ms`: when to step again even
+    if nothing happens; None: not needed. `queued_count`: how many batches wait for their leader.
     """
 
-    commands: list[Command]
-    wake_at_ms: int | None
+    commands: Sequence[NetworkCommand] = ()
+    observations: Sequence[Observation] = ()
+    completions: Sequence[Completion] = ()
+    finished: Sequence[Finished] = ()
+    wake_at_ms: int | None = None
     queued_count: int = 0

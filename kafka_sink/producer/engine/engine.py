@@ -1,8 +1,8 @@
-"""The producer as one pure function: `step(now_ms, inputs) -> commands`. No I/O, no clock, no thread.
+"""The producer as one pure function: `step(now_ms, events, calls) -> Step`. No I/O, no clock, no thread.
 
 A step has a fixed order, so that each part sees the results of those before it:
 
- 1  inputs            requests of the application, events of connections
+ 1  inputs            events of connections, calls of the application
  2  time-outs         of connections and requests; they are answers too
  3  answers           to Produce, Metadata and coordinator requests
  4  expiry            batches older than delivery.timeout.ms, or of a partition that is gone
@@ -10,7 +10,7 @@ A step has a fixed order, so that each part sees the results of those before it:
  6  transaction       the next request to a coordinator
  7  batches           drained for every leader that can take a request
  8  metadata          if something above found it stale
- 9  results           flushes and closes that ended; completions go out last
+ 9  results           flushes and closes that ended
 
 Only the sender thread calls it. What other threads may read (`cluster`, `refusal`, `queue_loads`) is published by the
 sender (producer/sender.py) after each step.
@@ -25,7 +25,7 @@ from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAbo
 from kafka_sink.kafka.client.authentication import Authenticator
 from kafka_sink.kafka.client.backoff import Backoff
 from kafka_sink.kafka.client.cluster import ClusterView
-from kafka_sink.kafka.client.commands import Connected, Disconnected, Received, Resolved, Written
+from kafka_sink.kafka.client.commands import NetworkEvent
 from kafka_sink.kafka.client.metadata import Metadata
 from kafka_sink.kafka.client.nodes import NodeSet
 from kafka_sink.kafka.client.request import Answer, Request
@@ -54,8 +54,7 @@ class Engine:
         self.queue_loads: dict[str, dict[int, int]] = {}
         self._coordinators: dict[tuple[int, str], CoordinatorClient] = {}
         self._replaced_topics = ReplacedTopics(self.metadata)
-        # Results of this step: of batches, and of operations, which are told last.
-        self._completions: list[c.Command] = []
+        # The ends of calls in this step, besides those of the transaction.
         self._finished: list[c.Finished] = []
         self._reset_producer(options)
         # With the number of the last batch that it waits for.
@@ -72,18 +71,17 @@ class Engine:
         self._transaction_requests: TransactionRequests | None = None
         self._producer_ids: ProducerIdSource | None = None
         if options.transactional_id is not None:
-            self._transaction = Transaction(options.transactional_id, self._finished)
+            self._transaction = Transaction(options.transactional_id)
             self._transaction_requests = TransactionRequests(
                 self._transaction, options, self._backoff, self._coordinators, self.metadata
             )
         elif self._sequences is not None:
             self._producer_ids = ProducerIdSource(options.request_timeout_ms, self._backoff)
-        self._production = BatchSender(
+        self._batches = BatchSender(
             options,
             self._backoff,
             self._sequences,
             self._transaction,
-            self._completions,
             self.queue_loads,
         )
         # Of the metadata: what earlier ones say of topic ids may be from before this producer.
@@ -112,7 +110,7 @@ class Engine:
         requests, last_failure = self._transaction_requests, self.nodes.last_failure
         if requests is not None and requests.trouble:
             return requests.trouble
-        oldest = next(iter(self._production.incomplete), None)
+        oldest = next(iter(self._batches.incomplete), None)
         trouble = "" if oldest is None else self._trouble_of(oldest)
         return trouble or ("" if last_failure is None else str(last_failure))
 
@@ -135,37 +133,38 @@ class Engine:
 
     # ---- the step ----
 
-    def step(self, now_ms: int, inputs: Sequence[c.Input]) -> c.Step:
+    def step(self, now_ms: int, events: Sequence[NetworkEvent] = (), calls: Sequence[c.Call] = ()) -> c.Step:
         nodes = self.nodes
         nodes.moments.clear()
-        for event in inputs:
-            if isinstance(event, (Received, Written, Connected, Disconnected, Resolved)):
-                nodes.on_input(now_ms, event)
-            else:
-                self._on_wish(now_ms, event)
+        for event in events:
+            nodes.on_input(now_ms, event)
+        for call in calls:
+            self._on_call(now_ms, call)
         if nodes.due_ms is not None and nodes.due_ms <= now_ms:
             nodes.on_time(now_ms)
+        batches, has_moved = self._batches, False
         if nodes.answers:
             for answer in nodes.take_answers():
-                self._on_answer(now_ms, answer)
-        production = self._production
-        refusal = nodes.refusal or production.fatal_error
-        if refusal is not None and self._end is None:
-            self._finish_with(refusal)
-        if production.answers_with_hints:
-            for body in production.answers_with_hints:
-                self.metadata.on_leader_hints(body, now_ms)
-            production.answers_with_hints.clear()
-        if production.next_expiry_ms is not None and production.next_expiry_ms <= now_ms:
-            production.expire(now_ms, self._trouble_of)
-        if production.accumulator.leaderless and self._replaced_topics.found:
-            production.give_up_lost_partitions(self._replaced_topics.loss_of)
+                if isinstance(answer.request, ProduceRequest):
+                    has_moved |= batches.on_answer(now_ms, answer)
+                    if isinstance(answer.body, dict) and answer.body.get("node_endpoints"):
+                        self.metadata.on_leader_hints(answer.body, now_ms)
+                else:
+                    self._on_answer(now_ms, answer)
+        source = self._transaction or self._producer_ids
+        fatal_error = nodes.refusal or batches.fatal_error or (None if source is None else source.fatal_error)
+        if fatal_error is not None and self._end is None:
+            self._finish_with(fatal_error)
+        if batches.next_expiry_ms is not None and batches.next_expiry_ms <= now_ms:
+            batches.expire(now_ms, self._trouble_of)
+        if batches.accumulator.leaderless and self._replaced_topics.found:
+            batches.give_up_lost_partitions(self._replaced_topics.loss_of)
         # Before settling: a new epoch resolves all unknown sequences of the previous transaction.
         if self._transaction is not None:
             self._adopt_identity(self._transaction)
-        elif self._producer_ids is not None and self._producer_ids.error is not None and self._end is None:
-            self._finish_with(self._producer_ids.error)
-        production.settle()
+        batches.settle()
+        if has_moved:
+            self.metadata.request_news()
         if self._end is None:
             if self._transaction is not None and self._transaction_requests is not None:
                 self._advance_transaction(now_ms, self._transaction, self._transaction_requests)
@@ -175,43 +174,45 @@ class Engine:
                 and self._sequences.identity == NO_IDENTITY
             ):
                 self._ask_producer_id(now_ms, self._producer_ids)
-            if production.accumulator.batch_count:
+            if batches.accumulator.batch_count:
                 self._send_batches(now_ms)
-            if production.metadata_is_stale:
-                production.metadata_is_stale = False
-                self.metadata.request_news()
             self.metadata.ask(now_ms)
         if self._flushes or self._closes or self._end is not None:
             self._finish_flushes_and_closes()
-        return c.Step(self._take_commands(), self._wake_at_ms(now_ms), production.accumulator.batch_count)
+        return self._take_step(now_ms)
+
+    def _adopt_identity(self, transaction: Transaction) -> None:
+        assert self._sequences is not None
+        if transaction.identity not in (self._sequences.identity, NO_IDENTITY):
+            self._sequences.restart_all(transaction.identity)
 
     # ---- inputs ----
 
-    def _on_wish(self, now_ms: int, event: c.Wish) -> None:
-        if isinstance(event, c.Append):
-            for topic in {batch.topic for batch in event.batches}:
+    def _on_call(self, now_ms: int, call: c.Call) -> None:
+        if isinstance(call, c.Append):
+            for topic in {batch.topic for batch in call.batches}:
                 self.metadata.want_topic(topic, now_ms)
-            self._production.append(event.batches)
+            self._batches.append(call.batches)
             if self._end is not None:
-                self._production.fail_all(self._end)
-        elif isinstance(event, c.WantTopic):
-            self.metadata.want_topic(event.topic, now_ms)
-            if event.topic in self.cluster.topics:
+                self._batches.fail_all(self._end)
+        elif isinstance(call, c.WantTopic):
+            self.metadata.want_topic(call.topic, now_ms)
+            if call.topic in self.cluster.topics:
                 self.metadata.request_update()  # the caller has seen the current view and still waits
-        elif isinstance(event, c.Flush):
-            self._flushes.append((event.operation, self._production.appended_count))
-        elif isinstance(event, c.Close):
-            self._closes.append(event.operation)
+        elif isinstance(call, c.Flush):
+            self._flushes.append((call.operation, self._batches.appended_count))
+        elif isinstance(call, c.Close):
+            self._closes.append(call.operation)
             if self._transaction is not None:
                 self._transaction.abort_before_close()
-        elif isinstance(event, c.Abandon):
-            self._finish_with(event.reason)
-        elif isinstance(event, c.StartOver):
-            self._start_over(event)
+        elif isinstance(call, c.Abandon):
+            self._finish_with(call.reason)
+        elif isinstance(call, c.StartOver):
+            self._start_over(call)
         else:
-            self._on_transaction_wish(event)
+            self._on_transaction_call(call)
 
-    def _start_over(self, wish: c.StartOver) -> None:
+    def _start_over(self, call: c.StartOver) -> None:
         """Replaces this producer by a new one; it must have nothing pending."""
         error = self._end
         # A pending InitProducerId does not matter: it was for an earlier producer, and its id will not be used.
@@ -219,34 +220,38 @@ class Engine:
         if error is None and (is_asking or self._flushes or self._closes or not self._is_over()):
             error = LocalProtocolError("a producer with records or requests under way cannot start over")
         if error is None:
-            self._reset_producer(replace(self._options, transactional_id=wish.transactional_id))
-            # By the older rules Produce has no topic ids: only metadata tells whether a topic was replaced meanwhile.
-            self._production.metadata_is_stale = self._transaction is not None and self.nodes.transaction_version == 1
-        self._finished.append(c.Finished(wish.operation, error))
+            before, ends = self._batches, self._transaction.finished if self._transaction is not None else []
+            self._reset_producer(replace(self._options, transactional_id=call.transactional_id))
+            # What this step has done before.
+            self._batches.completions, self._batches.observations = before.completions, before.observations
+            self._finished += ends
+            if self._transaction is not None and self.nodes.transaction_version == 1:
+                # By the older rules Produce has no topic ids: only metadata tells whether a topic was replaced.
+                self.metadata.request_news()
+        self._finished.append(c.Finished(call.operation, error))
 
-    def _on_transaction_wish(self, wish: c.TransactionWish) -> None:
+    def _on_transaction_call(self, call: c.TransactionCall) -> None:
         transaction = self._transaction
         if self._end is not None or self._closes or transaction is None:
             error = self._end or LocalProtocolError(
                 "the producer is closed" if self._closes else "this producer has no transactional.id"
             )
-            self._finished.append(c.Finished(wish.operation, error))
-        elif isinstance(wish, c.SendOffsets):
-            transaction.send_offsets(wish)
-        elif isinstance(wish, c.ResumeTransaction):
-            transaction.resume(wish.operation, wish.receipt)
-        elif wish.event is TransactionEvent.BEGIN:
-            transaction.begin(wish.operation, self.nodes.transaction_version)
+            self._finished.append(c.Finished(call.operation, error))
+        elif isinstance(call, c.SendOffsets):
+            transaction.send_offsets(call)
+        elif isinstance(call, c.ResumeTransaction):
+            transaction.resume(call.operation, call.receipt)
+        elif call.event is TransactionEvent.BEGIN:
+            transaction.begin(call.operation, self.nodes.transaction_version)
         else:
-            transaction.start(wish.operation, wish.event)
+            transaction.start(call.operation, call.event)
 
     # ---- responses ----
 
     def _on_answer(self, now_ms: int, answer: Answer) -> None:
+        """To any request but Produce."""
         purpose = answer.request.purpose
-        if isinstance(answer.request, ProduceRequest):
-            self._production.on_answer(now_ms, answer)
-        elif isinstance(purpose, CoordinatorRequest):
+        if isinstance(purpose, CoordinatorRequest):
             assert self._transaction_requests is not None
             self._transaction_requests.on_answer(now_ms, answer)
         elif purpose is self._producer_ids and self._producer_ids is not None:
@@ -257,25 +262,16 @@ class Engine:
             before = self.cluster
             self.metadata.on_answer(now_ms, answer)
             self._replaced_topics.on_answer(before)
-            self._production.has_current_ids = self.metadata.has_answered(self._first_refresh)
+            self._batches.has_current_ids = self.metadata.has_answered(self._first_refresh)
             if self._sequences is not None:
                 self._sequences.on_topics(self.cluster.topic_ids())
-
-    def _adopt_identity(self, transaction: Transaction) -> None:
-        """Takes over its producer id and epoch, and its fatal error."""
-        assert self._sequences is not None
-        if transaction.state is TransactionState.FATAL and self._end is None:
-            assert transaction.error is not None
-            self._finish_with(transaction.error)
-        elif transaction.identity not in (self._sequences.identity, NO_IDENTITY):
-            self._sequences.restart_all(transaction.identity)
 
     def _finish_with(self, error: KafkaSinkError) -> None:
         """Nothing more will be sent: everything pending fails with this error."""
         self._end = error
         if self._transaction is not None:
             self._transaction.on_fatal(error)
-        self._production.fail_all(error)
+        self._batches.fail_all(error)
 
     # ---- requests ----
 
@@ -295,7 +291,7 @@ class Engine:
                 return
         if not requests.is_free(now_ms):
             return
-        step = requests.next_step(is_quiet=self._production.is_quiet)
+        step = requests.next_step(is_quiet=self._batches.is_quiet)
         if step is TransactionEvent.PREPARED:
             transaction.on_prepared()
         elif step is TransactionEvent.ENDED:
@@ -330,7 +326,7 @@ class Engine:
     def _needs_leaders(self, transaction: Transaction) -> bool:
         """Closing does not abort a transaction while one of its partitions has no leader: brokers from Kafka 4.3 on
         would not end it in that partition (KAFKA-20734). It stays open until it times out or another client ends it."""
-        is_aborting = transaction.state is TransactionState.ABORTING and self._production.is_quiet
+        is_aborting = transaction.state is TransactionState.ABORTING and self._batches.is_quiet
         return bool(self._closes) and is_aborting and bool(self._written_partitions)
 
     @property
@@ -354,7 +350,7 @@ class Engine:
             self.nodes.send(node_id, source.make_request(), now_ms)
 
     def _send_batches(self, now_ms: int) -> None:
-        accumulator = self._production.accumulator
+        accumulator = self._batches.accumulator
         if accumulator.cluster is not self.metadata.view:
             accumulator.regroup(self.metadata.view)
         node_ids, leaderless, ready_ms = accumulator.readiness(now_ms)
@@ -367,7 +363,7 @@ class Engine:
             self.nodes.moments.append(ready_ms)
         for node_id in node_ids:
             while self.nodes.is_ready(node_id, now_ms):
-                request = self._production.make_request(now_ms, node_id)
+                request = self._batches.make_request(now_ms, node_id)
                 if request is None:
                     break
                 self.nodes.send(node_id, request, now_ms)
@@ -381,7 +377,7 @@ class Engine:
 
     def _finish_flushes_and_closes(self) -> None:
         if self._flushes:
-            first = next(iter(self._production.incomplete), None)
+            first = next(iter(self._batches.incomplete), None)
             over = [flush for flush in self._flushes if first is None or first.number > flush[1]]
             self._finished.extend([c.Finished(operation) for operation, _ in over])
             self._flushes = self._flushes[len(over) :]
@@ -395,15 +391,25 @@ class Engine:
     def _is_over(self) -> bool:
         if self._end is not None:
             return True  # every batch has failed; requests in flight no longer matter
-        return self._production.is_quiet and (self._transaction is None or self._transaction.is_settled)
+        return self._batches.is_quiet and (self._transaction is None or self._transaction.is_settled)
 
-    def _take_commands(self) -> list[c.Command]:
-        """Network commands first, then results for the application."""
-        taken = [*self.nodes.commands, *self._completions, *self._finished]
-        self.nodes.commands.clear()
-        self._completions.clear()
-        self._finished.clear()
-        return taken
+    def _take_step(self, now_ms: int) -> c.Step:
+        nodes, batches, transaction = self.nodes, self._batches, self._transaction
+        finished, self._finished = self._finished, []
+        if transaction is not None and transaction.finished:
+            finished += transaction.finished
+            transaction.finished = []
+        step = c.Step(
+            nodes.commands.copy(),
+            batches.observations,
+            batches.completions,
+            finished,
+            self._wake_at_ms(now_ms),
+            batches.accumulator.batch_count,
+        )
+        nodes.commands.clear()  # the connections append to this list
+        batches.observations, batches.completions = [], []
+        return step
 
     def _wake_at_ms(self, now_ms: int) -> int | None:
         if self._end is not None:
@@ -412,7 +418,7 @@ class Engine:
         for moment in (
             self.nodes.update_deadline(now_ms),
             self.metadata.next_deadline_ms(now_ms),
-            self._production.next_expiry_ms,
+            self._batches.next_expiry_ms,
         ):
             if moment is not None:
                 moments.append(moment)

@@ -23,11 +23,11 @@ class ProducerIdSource:
         self._is_waiting = False
         self._failures = 0
         self.retry_at_ms = 0
-        # Set if the request is refused for good; the producer has failed.
-        self.error: KafkaSinkError | None = None
+        # Why the request is refused for good; the producer has failed.
+        self.fatal_error: KafkaSinkError | None = None
 
     def is_due(self, now_ms: int) -> bool:
-        return not self._is_waiting and now_ms >= self.retry_at_ms and self.error is None
+        return not self._is_waiting and now_ms >= self.retry_at_ms and self.fatal_error is None
 
     def make_request(self) -> Request:
         self._is_waiting = True
@@ -44,7 +44,7 @@ class ProducerIdSource:
             if isinstance(answer.failure, (TransportError, RemoteProtocolError)):
                 self._repeat_later(now_ms)
             else:
-                self.error = answer.failure
+                self.fatal_error = answer.failure
             return None
         assert answer.body is not None
         error_code = answer.body["error_code"]
@@ -54,12 +54,12 @@ class ProducerIdSource:
             return ProducerIdentity(answer.body["producer_id"], answer.body["producer_epoch"])
         text = f"no producer id: InitProducerId was answered with {describe(error_code)}"
         if verdict is CoordinatorVerdict.UNAUTHORIZED:
-            self.error = AuthorizationError(
+            self.fatal_error = AuthorizationError(
                 f"{text}. The principal needs IdempotentWrite on the cluster (brokers before 2.8) or Write on a topic, "
                 "or set enable.idempotence=false"
             )
         elif verdict in (CoordinatorVerdict.FATAL, CoordinatorVerdict.FENCED, CoordinatorVerdict.ABORT):
-            self.error = BrokerError(text, code=error_code, api=INIT_PRODUCER_ID.name)
+            self.fatal_error = BrokerError(text, code=error_code, api=INIT_PRODUCER_ID.name)
         else:
             self._repeat_later(now_ms)
         return None

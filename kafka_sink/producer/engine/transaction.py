@@ -147,13 +147,13 @@ class TransactionReceipt:
 class Transaction:
     """See the module. `transaction_requests.TransactionRequests` asks it what to send and passes it the responses."""
 
-    def __init__(self, transactional_id: str, finished: list[Finished]) -> None:
-        """`finished`: the list to which it appends the ends of operations."""
+    def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
         self.state = TransactionState.UNINITIALIZED
         self.transaction_version = 1
         self.identity = NO_IDENTITY
         self.error: KafkaSinkError | None = None
+        self.fatal_error: KafkaSinkError | None = None
 
         # Partitions of this transaction. `registered` matters only in version 1, `written` are acknowledged offsets.
         self.unregistered: dict[TopicPartition, None] = {}
@@ -175,7 +175,8 @@ class Transaction:
 
         self._waiting: dict[str, list[PendingOperation]] = {"init": [], "begin": [], "prepare": [], "end": []}
         self._version_to_begin = 1
-        self._finished = finished
+        # The ends of calls, until the engine takes them.
+        self.finished: list[Finished] = []
 
     # ---- queries ----
 
@@ -242,13 +243,13 @@ class Transaction:
         refusal = self._refusal_of(TransactionEvent.BEGIN)
         if refusal is None:
             self._move(TransactionEvent.BEGIN)
-        self._finished.append(Finished(operation, refusal))
+        self.finished.append(Finished(operation, refusal))
 
-    def send_offsets(self, wish: SendOffsets) -> None:
+    def send_offsets(self, call: SendOffsets) -> None:
         if self.state is not TransactionState.IN_TRANSACTION or self.offsets is not None:
-            self._refuse(wish.operation, self.refusal or LocalProtocolError("offsets are already being sent"))
+            self._refuse(call.operation, self.refusal or LocalProtocolError("offsets are already being sent"))
             return
-        self.offsets = wish
+        self.offsets = call
 
     def resume(self, operation: PendingOperation, receipt: TransactionReceipt) -> None:
         if receipt.transactional_id != self.transactional_id:
@@ -264,7 +265,7 @@ class Transaction:
         self.transaction_version = receipt.transaction_version
         self.is_started = receipt.is_started
         self.is_resumed = True
-        self._finished.append(Finished(operation))
+        self.finished.append(Finished(operation))
 
     def abort_before_close(self) -> None:
         """A graceful close aborts an open transaction; a prepared one belongs to the holder of the receipt."""
@@ -304,7 +305,7 @@ class Transaction:
         if self.commit_may_be_done:
             self._finish("end", failure.commit_unknown(error))
         self._move(TransactionEvent.FATAL_ERROR)
-        self.error = error
+        self.error = self.fatal_error = error
         self._finish_all(error)
 
     # ---- events of the coordinator, from TransactionRequests ----
@@ -365,11 +366,11 @@ class Transaction:
         return error
 
     def _refuse(self, operation: PendingOperation, error: KafkaSinkError) -> None:
-        self._finished.append(Finished(operation, error))
+        self.finished.append(Finished(operation, error))
 
     def _finish(self, kind: str, error: KafkaSinkError | None, result: object = None) -> None:
         waiting, self._waiting[kind] = self._waiting[kind], []
-        self._finished.extend(Finished(operation, error, result) for operation in waiting)
+        self.finished.extend(Finished(operation, error, result) for operation in waiting)
 
     def _finish_all(self, error: KafkaSinkError) -> None:
         for kind in self._waiting:
@@ -378,7 +379,7 @@ class Transaction:
 
     def finish_offsets(self, error: KafkaSinkError | None = None) -> None:
         if self.offsets is not None:
-            self._finished.append(Finished(self.offsets.operation, error))
+            self.finished.append(Finished(self.offsets.operation, error))
             self.offsets = None
 
     def _clear_touched(self) -> None:

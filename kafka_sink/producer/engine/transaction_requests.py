@@ -372,9 +372,9 @@ class TransactionRequests:
         self.retry_at_ms = now_ms + self._backoff.delay_ms(self._failures)
 
 
-def _offsets(wish: SendOffsets) -> dict[str, Any]:
+def _offsets(call: SendOffsets) -> dict[str, Any]:
     topics: dict[str, list[dict[str, Any]]] = {}
-    for (topic, partition), (offset, leader_epoch, metadata) in wish.offsets.items():
+    for (topic, partition), (offset, leader_epoch, metadata) in call.offsets.items():
         topics.setdefault(topic, []).append(
             {
                 "partition_index": partition,
@@ -384,10 +384,10 @@ def _offsets(wish: SendOffsets) -> dict[str, Any]:
             }
         )
     return {
-        "group_id": wish.group.group_id,
-        "generation_id": wish.group.generation_id,
-        "member_id": wish.group.member_id,
-        "group_instance_id": wish.group.group_instance_id,
+        "group_id": call.group.group_id,
+        "generation_id": call.group.generation_id,
+        "member_id": call.group.member_id,
+        "group_instance_id": call.group.group_instance_id,
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
     }
 

@@ -14,8 +14,8 @@ from kafka_sink.commit.phase import Phase
 from kafka_sink.commit.session import CommitResult
 from kafka_sink.kafka.client.admin_engine import AdminEngine
 from kafka_sink.kafka.client.admin_request import AdminRequest, AdminResponse, RequestKey, ResponseKind, match_responses
+from kafka_sink.kafka.client.commands import NetworkEvent
 from kafka_sink.options import ProducerOptions
-from kafka_sink.producer.engine import commands as c
 from tests.sim.host import Host
 from tests.sim.loop import Loop
 from tests.sim.network import NETWORK_COMMANDS, Network
@@ -63,7 +63,7 @@ class DriverHost(Host):
 
     # ---- events ----
 
-    def post(self, event: c.Input) -> None:
+    def post(self, event: NetworkEvent) -> None:
         if self.is_busy:
             super().post(event)
         elif self.is_alive:
@@ -110,9 +110,9 @@ class DriverHost(Host):
             self.trace.count("leader wait before a decision")
 
     def _step(
-        self, now_ms: int, events: list[c.Input], questions: tuple[AdminRequest, ...]
+        self, now_ms: int, events: list[NetworkEvent], questions: tuple[AdminRequest, ...]
     ) -> tuple[list[AdminResponse], int]:
-        step = self._engine.step(now_ms, events, questions)  # type: ignore[arg-type]  # the network sends no others
+        step = self._engine.step(now_ms, events, questions)
         for command in step.commands:
             if isinstance(command, NETWORK_COMMANDS):
                 self.network.carry_out(self, command)

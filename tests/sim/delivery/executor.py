@@ -158,7 +158,7 @@ def _send(executor: Executor, attempt: Attempt) -> Script:
         topic = batch.topic_of(rows[0]) if batch.has_fixed_topics else pick.choice(TOPICS)
         count = executor.engine.cluster.partition_count(topic) or 0
         if not count:
-            executor.post(c.WantTopic(topic))
+            executor.call(c.WantTopic(topic))
             if executor.loop.now_ms - since_ms > executor.plan.options.max_block_ms:
                 return None
             yield METADATA_POLL_MS

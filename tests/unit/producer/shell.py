@@ -10,6 +10,7 @@ from typing import Any
 
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.kafka.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
+from kafka_sink.kafka.client.commands import NetworkCommand, NetworkEvent
 from kafka_sink.kafka.client.node import Node
 from kafka_sink.kafka.io.clock import Clock
 from kafka_sink.options import ProducerOptions
@@ -21,6 +22,8 @@ from kafka_sink.producer.future import RecordFuture
 from kafka_sink.producer.mailbox import Mailbox
 from kafka_sink.producer.metrics import ProducerMetrics
 from kafka_sink.producer.sender import Sender
+
+Result = NetworkCommand | c.Observation | c.Completion | c.Finished
 
 
 def delivered(batch: ProducerBatch, base_offset: int) -> c.Delivered:
@@ -125,7 +128,7 @@ class Shell:
         return self.posted()
 
     def posted(self) -> list[ProducerBatch]:
-        appends = [each for each in self.mailbox.take_inputs() if isinstance(each, c.Append)]
+        appends = [each for each in self.mailbox.take_calls() if isinstance(each, c.Append)]
         return [batch for each in appends for batch in each.batches]
 
     def complete(self, batch: ProducerBatch, failed: c.Failed | None = None, *, base_offset: int = 100) -> None:
@@ -133,18 +136,18 @@ class Shell:
         with self.mailbox.lock:
             for share in batch.shares:
                 if failed is not None:
-                    share.token.on_failed(share, failed, self.mailbox.calls)
+                    share.token.on_failed(share, failed, self.mailbox.callbacks)
                 else:
                     batch.base_offset = base_offset
-                    share.token.on_delivered(share, batch, self.mailbox.calls)
+                    share.token.on_delivered(share, batch, self.mailbox.callbacks)
             self.mailbox.completed_bytes += batch.size
             self.mailbox.completed_records += batch.record_count
             self.mailbox.notify_change()
 
     def run_calls(self) -> None:
-        calls, self.mailbox.calls = self.mailbox.calls, []
-        for call in calls:
-            call()
+        callbacks, self.mailbox.callbacks = self.mailbox.callbacks, []
+        for callback in callbacks:
+            callback()
 
 
 class FakeNetwork:
@@ -191,26 +194,36 @@ class FakeMetadata:
 
 
 class FakeEngine:
-    """`answers` are the commands of the next steps."""
+    """`answers` are what the next steps say: commands, observations and results."""
 
     def __init__(self, cluster: ClusterView) -> None:
         self.cluster = cluster
         self.nodes = FakeNodes()
         self.metadata = FakeMetadata()
         self.refusal: KafkaSinkError | None = None
-        self.inputs: list[c.Input] = []
-        self.answers: list[list[c.Command]] = []
+        self.events: list[NetworkEvent] = []
+        self.calls: list[c.Call] = []
+        self.answers: list[list[Result]] = []
         self.wake_at_ms: int | None = None
         self.queue_loads: dict[str, dict[int, int]] = {}
         self.trouble = ""
         self.bug: BaseException | None = None
 
-    def step(self, now_ms: int, inputs: Sequence[c.Input]) -> c.Step:
+    def step(self, now_ms: int, events: Sequence[NetworkEvent], calls: Sequence[c.Call]) -> c.Step:
         if self.bug is not None:
             raise self.bug
-        self.inputs += inputs
+        self.events += events
+        self.calls += calls
         queued_count = sum(sum(of_topic.values()) for of_topic in self.queue_loads.values())
-        return c.Step(self.answers.pop(0) if self.answers else [], self.wake_at_ms, queued_count)
+        said = self.answers.pop(0) if self.answers else []
+        return c.Step(
+            [each for each in said if isinstance(each, NetworkCommand)],
+            [each for each in said if isinstance(each, c.Observation)],
+            [each for each in said if isinstance(each, c.Completion)],
+            [each for each in said if isinstance(each, c.Finished)],
+            self.wake_at_ms,
+            queued_count,
+        )
 
 
 class SenderShell(Shell):
@@ -228,5 +241,5 @@ class SenderShell(Shell):
         )
 
     def appended(self) -> list[ProducerBatch]:
-        appends = [each for each in self.engine.inputs if isinstance(each, c.Append)]
+        appends = [each for each in self.engine.calls if isinstance(each, c.Append)]
         return [batch for each in appends for batch in each.batches]

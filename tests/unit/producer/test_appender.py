@@ -248,7 +248,7 @@ def test_a_call_in_the_middle_of_another_one_of_its_thread_is_refused_and_not_a_
         with lock, pytest.raises(LocalProtocolError, match="Have a signal handler set a flag"):
             call()
     shell.send()
-    assert shell.mailbox.take_inputs() == []
+    assert shell.mailbox.take_calls() == []
 
 
 def test_a_wish_is_posted_behind_everything_sent_before() -> None:
@@ -256,7 +256,7 @@ def test_a_wish_is_posted_behind_everything_sent_before() -> None:
     shell.send(b"a")
     shell.send(b"b", topic="other")
     operation = shell.post_behind()
-    *appends, flush = shell.mailbox.take_inputs()
+    *appends, flush = shell.mailbox.take_calls()
     assert sum(batch.record_count for each in appends for batch in each.batches) == 2  # type: ignore[union-attr]
     assert flush == c.Flush(operation)
 
@@ -329,7 +329,7 @@ def test_rows_that_fail_before_the_sender_sees_them_are_told_by_it_at_once(monke
     shell = Shell(linger_ms=60_000, batch_size=1, partitioner=broken)
     shell.send(partition=None, on_delivery=print)
     wakes, changes = shell.wake_count, shell.mailbox.change_count
-    assert (len(shell.mailbox.calls), wakes, changes) == (1, 2, 1)
+    assert (len(shell.mailbox.callbacks), wakes, changes) == (1, 2, 1)
 
 
 def test_a_partitioner_that_raises_for_a_later_piece_fails_it_in_the_future_of_the_call() -> None:
@@ -372,7 +372,7 @@ def test_a_call_whose_accepted_pieces_are_done_when_the_next_one_fails_is_not_ke
     shell.appender.send_columns([(shell.collector(), columns(100, size=50))], future)
     assert future.done() and future.failure is not None
     assert future not in shell.mailbox.pending_records
-    assert (len(shell.mailbox.calls), shell.wake_count) == (1, wakes + 1), "the sender has a callback to run"
+    assert (len(shell.mailbox.callbacks), shell.wake_count) == (1, wakes + 1), "the sender has a callback to run"
 
 
 def test_rows_that_the_end_of_the_sender_has_failed_are_not_failed_again() -> None:

@@ -190,7 +190,7 @@ def test_rows_without_callbacks_cost_no_call() -> None:
         if not add:
             futures[3].add_done_callback(print)
         shell.complete(one_batch(shell))
-        assert len(shell.mailbox.calls) == 1
+        assert len(shell.mailbox.callbacks) == 1
 
 
 def share(future: ArrowFuture, first_row: int, count: int, first_record: int = 0) -> Share:
@@ -215,7 +215,7 @@ def test_an_arrow_future_ends_with_its_last_row_and_names_ranges() -> None:
     for partition, piece, offset in ((0, pieces[0], 50), (1, pieces[1], 0), (0, pieces[2], 90)):
         shell.run_calls()
         assert not future.done() and calls == []
-        future.on_delivered(piece, batch_of(partition, piece, base_offset=offset), shell.mailbox.calls)
+        future.on_delivered(piece, batch_of(partition, piece, base_offset=offset), shell.mailbox.callbacks)
     shell.run_calls()
     assert calls == [10]
     future.add_done_callback(lambda done: calls.append("late"))
@@ -267,11 +267,11 @@ def test_an_arrow_future_tells_a_failure_before_its_other_rows_are_done() -> Non
     assert future.failure is None
     ended: list[ArrowFuture] = []
     future.add_done_callback(ended.append)
-    future.fail(2, DeliveryError("no room"), shell.mailbox.calls)
+    future.fail(2, DeliveryError("no room"), shell.mailbox.callbacks)
     shell.run_calls()
     assert not future.done() and ended == []
     assert isinstance(future.failure, DeliveryError) and str(future.failure) == "2 of 5 rows failed, first: no room"
-    future.fail(3, LocalProtocolError("closed"), shell.mailbox.calls)
+    future.fail(3, LocalProtocolError("closed"), shell.mailbox.callbacks)
     shell.run_calls()
     assert ended == [future]
     assert str(future.exception()) == "5 of 5 rows failed, first: no room"

@@ -34,7 +34,7 @@ class Steps:
         """Lets a step time out; returns its operation."""
         with pytest.raises(OperationTimeout, match="may be called again"):
             self.call(name, subject)
-        (wish,) = self.mailbox.take_inputs()
+        (wish,) = self.mailbox.take_calls()
         assert isinstance(wish, c.StartOver)
         return wish.operation
 
@@ -50,7 +50,7 @@ def test_a_step_that_ran_out_of_time_is_waited_for_and_not_asked_for_again() -> 
     operation = steps.time_out(COMMIT)
     steps.end(operation, result="done")
     assert steps.call(COMMIT) == "done"
-    assert steps.mailbox.take_inputs() == []
+    assert steps.mailbox.take_calls() == []
 
 
 def test_the_outcome_of_a_step_whose_wait_was_interrupted_is_told_at_the_next_call(
@@ -64,14 +64,14 @@ def test_the_outcome_of_a_step_whose_wait_was_interrupted_is_told_at_the_next_ca
         patch.setattr(steps.mailbox, "wait_for", interrupted)
         with pytest.raises(KeyboardInterrupt):
             steps.call(COMMIT)
-    (wish,) = steps.mailbox.take_inputs()
+    (wish,) = steps.mailbox.take_calls()
     assert isinstance(wish, c.StartOver)
     steps.end(wish.operation, result="done")
     with pytest.raises(LocalProtocolError, match="call it again first"):
         steps.call("begin_transaction()")
     wakes = steps.shell.wake_count
     assert steps.call(COMMIT) == "done"
-    assert steps.mailbox.take_inputs() == []
+    assert steps.mailbox.take_calls() == []
     assert steps.shell.wake_count == wakes + 1, "the interrupt may have come before the sender was woken"
 
 
@@ -84,7 +84,7 @@ def test_an_outcome_that_comes_while_the_wait_for_it_fails_is_told_at_the_next_c
 
     def wait_for(_is_over: object, deadline_ms: int, _what: str) -> bool:
         assert deadline_ms == steps.shell.clock.now_ms + 700
-        (wish,) = steps.mailbox.take_inputs()
+        (wish,) = steps.mailbox.take_calls()
         assert isinstance(wish, c.TransactionStep)
         steps.end(wish.operation, result="done")
         if error is KeyboardInterrupt:
@@ -97,7 +97,7 @@ def test_an_outcome_that_comes_while_the_wait_for_it_fails_is_told_at_the_next_c
         with pytest.raises(error):
             operations.step(COMMIT, commit)
     assert operations.step(COMMIT, commit) == "done"
-    assert steps.mailbox.take_inputs() == []
+    assert steps.mailbox.take_calls() == []
 
 
 def test_infinity_waits_for_ever() -> None:
@@ -137,7 +137,7 @@ def test_an_outcome_is_not_told_to_the_same_step_about_something_else() -> None:
     steps.end(steps.time_out(OFFSETS, {"rows": 5}))
     with pytest.raises(LocalProtocolError, match="call again first, with the same arguments as before"):
         steps.call(OFFSETS, {"rows": 6})
-    assert steps.mailbox.take_inputs() == []
+    assert steps.mailbox.take_calls() == []
     steps.call(OFFSETS, {"rows": 5})
     steps.time_out(OFFSETS, {"rows": 6})
 

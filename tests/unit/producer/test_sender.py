@@ -28,7 +28,7 @@ from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine.transaction import TransactionEvent
 from kafka_sink.producer.mailbox import CLOSE, COMMIT
 
-from .shell import FakeLogger, SenderShell, cluster_of, delivered, held_by_another_thread
+from .shell import FakeLogger, Result, SenderShell, cluster_of, delivered, held_by_another_thread
 
 
 def test_a_turn_closes_what_is_due_steps_carries_out_and_publishes() -> None:
@@ -39,7 +39,7 @@ def test_a_turn_closes_what_is_due_steps_carries_out_and_publishes() -> None:
     shell.engine.answers = [[connect, Send(1, [b"bytes"])]]
     assert shell.sender.turn()
     assert shell.network.executed == [connect, Send(1, [b"bytes"])]
-    assert shell.engine.inputs[0] == Resolved(1, ())
+    assert shell.engine.events[0] == Resolved(1, ())
     (batch,) = shell.appended()
     shell.engine.answers = [[delivered(batch, 5)]]
     assert shell.sender.turn()
@@ -85,7 +85,7 @@ def test_a_batch_delivered_or_failed_gives_back_its_memory_and_is_forgotten_with
     (calls,) = {share.token for batch in (first, second) for share in batch.shares}
     pool, changes = shell.appender.buffer_pool, shell.mailbox.change_count
     left = first if is_failed_first else second
-    answers: list[list[c.Command]] = [[delivered(first, 5)], [c.Failed(second, DeliveryError("too late"))]]
+    answers: list[list[Result]] = [[delivered(first, 5)], [c.Failed(second, DeliveryError("too late"))]]
     shell.engine.answers = answers[::-1] if is_failed_first else answers
     shell.sender.turn()
     assert calls in shell.mailbox.pending_records
@@ -125,7 +125,7 @@ def test_the_room_of_a_split_batch_is_given_back_once_with_its_last_record() -> 
     first, second = parts
     quarters = first.split(split(first.encoded, codec))
     assert [part.record_count for part in (*quarters, second)] == [1, 1, 2]
-    observed: list[c.Command] = [c.BatchObserved("split", batch), c.BatchObserved("split", first)]
+    observed: list[Result] = [c.BatchObserved("split", batch), c.BatchObserved("split", first)]
     shell.engine.answers = [[*observed, delivered(quarters[0], 0), delivered(second, 2)]]
     shell.sender.turn()
     assert (shell.mailbox.completed_bytes, [future.done() for future in futures]) == (0, [True, False, True, True])
@@ -373,7 +373,7 @@ def test_records_in_doubt_after_an_interrupt_end_with_its_reason(logger: FakeLog
     shell.mailbox.break_down(LocalProtocolError("nobody knows which are in"))
     shell.sender.run()
     assert str(future.exception(0)).startswith("the producer stopped: nobody knows which are in. ")
-    assert shell.engine.inputs == []
+    assert shell.engine.calls == []
 
 
 def test_only_a_commit_that_the_engine_has_seen_is_in_doubt_after_a_bug(logger: FakeLogger) -> None:
@@ -392,7 +392,7 @@ def test_a_forgotten_producer_closes_itself() -> None:
     shell.mailbox.is_orphaned = True
     shell.sender.turn()
     shell.sender.turn()
-    assert [type(each) for each in shell.engine.inputs] == [c.Append, c.Close]
+    assert [type(each) for each in shell.engine.calls] == [c.Append, c.Close]
 
 
 def test_waiting_on_the_sender_thread_is_refused() -> None:

@@ -19,7 +19,6 @@ from kafka_sink.kafka.client.admin_engine import AdminEngine
 from kafka_sink.kafka.client.admin_request import AdminRequest, AdminResponse, Target
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR, Api
 from kafka_sink.options import ProducerOptions
-from kafka_sink.producer.engine.commands import Input
 
 START_MS = 1_000_000
 TIMEOUT_MS = 10_000
@@ -60,7 +59,7 @@ class AdminDriver:
         """Steps until the network is quiet at the current time."""
         events = self.cluster.deliver((), self.now_ms)
         for _ in range(STEPS_MAX):
-            step = self.asking.step(self.now_ms, _network(events), questions)
+            step = self.asking.step(self.now_ms, events, questions)
             questions = ()
             for reply in step.responses:
                 assert reply.request not in self.replies, "answered twice"
@@ -97,7 +96,3 @@ class AdminDriver:
         node_id = -1 if error_code else self.coordinators.get(key, 0)
         host, port = ("", -1) if error_code else self.cluster.brokers.get(node_id, ("elsewhere", 1))
         return {"error_code": error_code, "node_id": node_id, "host": host, "port": port}
-
-
-def _network(events: list[Input]) -> list[Any]:
-    return list(events)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fake_cluster import FakeCluster
+from fake_cluster import FakeCluster, Result
 
 from kafka_sink.kafka.client.authentication import Authenticator
 from kafka_sink.kafka.client.cluster import Endpoint
-from kafka_sink.kafka.client.commands import Connect, Notice, Resolve
+from kafka_sink.kafka.client.commands import Connect, NetworkEvent, Notice, Resolve
 from kafka_sink.kafka.client.metadata import Metadata, MetadataRequest
 from kafka_sink.kafka.client.nodes import NodeSet
 from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR, PRODUCE
 from kafka_sink.options import ProducerOptions
-from kafka_sink.producer.engine.commands import Command, Input, Step
+from kafka_sink.producer.engine.commands import Call, Step
 
 NO_JITTER = 0.5
 
@@ -63,10 +63,11 @@ class Driver:
                 self.now_ms, {node_id: Endpoint(*place) for node_id, place in self.cluster.brokers.items()}
             )
 
-    def step(self, now_ms: int, inputs: Sequence[Input]) -> Step:
+    def step(self, now_ms: int, events: Sequence[NetworkEvent], calls: Sequence[Call] = ()) -> Step:
+        assert not calls
         self.now_ms = now_ms
-        for event in inputs:
-            self.nodes.on_input(now_ms, event)  # type: ignore[arg-type]
+        for event in events:
+            self.nodes.on_input(now_ms, event)
         self.nodes.on_time(now_ms)
         for answer in self.nodes.take_answers():
             if isinstance(answer.request.purpose, MetadataRequest) and self.metadata is not None:
@@ -75,27 +76,27 @@ class Driver:
                 self.answers.append(answer)
         if self.metadata is not None:
             self.metadata.ask(now_ms)
-        return Step(self.nodes.take_commands(), self.nodes.update_deadline(now_ms))
+        return Step(self.nodes.take_commands(), wake_at_ms=self.nodes.update_deadline(now_ms))
 
     # ---- shorthands ----
 
-    def run(self, now_ms: int | None = None) -> list[Command]:
+    def run(self, now_ms: int | None = None) -> list[Result]:
         commands = self.cluster.run(self, self.now_ms if now_ms is None else now_ms)
         self.notices += [command for command in commands if isinstance(command, Notice)]
         return commands
 
-    def sleep(self, time_ms: int) -> list[Command]:
+    def sleep(self, time_ms: int) -> list[Result]:
         return self.run(self.now_ms + time_ms)
 
     def await_ready(self, node_id: int = 0) -> None:
         self.connect(node_id)
         assert self.nodes.is_ready(node_id, self.now_ms)
 
-    def connect(self, node_id: int = 0) -> list[Command]:
+    def connect(self, node_id: int = 0) -> list[Result]:
         self.nodes.connect(node_id, self.now_ms)
         return self.run()
 
-    def lose(self, node_id: int = 0) -> list[Command]:
+    def lose(self, node_id: int = 0) -> list[Result]:
         self.cluster.disconnect(node_id)
         return self.run()
 
@@ -121,5 +122,5 @@ class Driver:
         return 0 if until_ms is None else until_ms - self.now_ms
 
 
-def notices(commands: Sequence[Command]) -> list[str]:
+def notices(commands: Sequence[Result]) -> list[str]:
     return [command.text for command in commands if isinstance(command, Notice)]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from fake_cluster import Asked, FakeCluster
+from fake_cluster import Asked, FakeCluster, Result
 
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.formats.records.batch import EncodedBatch
@@ -28,12 +28,11 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.engine.commands import (
     Append,
     BatchObserved,
-    Command,
+    Call,
     Delivered,
     Drained,
     Failed,
     Finished,
-    Input,
     WantTopic,
 )
 from kafka_sink.producer.engine.engine import Engine
@@ -118,8 +117,8 @@ class EngineDriver:
 
     # ---- time ------------------------------------------------------------------------------------------------------
 
-    def run(self, *inputs: Input) -> list[Command]:
-        commands = self.cluster.run(self.engine, self.now_ms, inputs)
+    def run(self, *calls: Call) -> list[Result]:
+        commands = self.cluster.run(self.engine, self.now_ms, calls)
         for command in commands:
             if isinstance(command, Delivered):
                 for batch in command.batches:
@@ -137,15 +136,17 @@ class EngineDriver:
                 self.notices.append(command)
         return commands
 
-    def sleep(self, time_ms: int) -> list[Command]:
+    def sleep(self, time_ms: int) -> list[Result]:
         """Steps once, at the end of this time. Deadlines in between are noticed only then; see `sleep_until_due`."""
         self.now_ms += time_ms
         return self.run()
 
     def sleep_until_due(self) -> int:
         """Sleeps until the time at which the engine asked to be called again; returns the duration."""
-        step = self.engine.step(self.now_ms, ())
-        assert not step.commands, "a step did something although nothing had happened since the last one"
+        step = self.engine.step(self.now_ms)
+        assert not (step.commands or step.completions or step.finished), (
+            "a step did something although nothing had happened since the last one"
+        )
         assert step.wake_at_ms is not None and step.wake_at_ms > self.now_ms
         waited_ms = step.wake_at_ms - self.now_ms
         self.sleep(waited_ms)
@@ -206,7 +207,7 @@ class EngineDriver:
         endpoints: Sequence[Mapping[str, Any]] = (),
         throttle_time_ms: int = 0,
         **fields: Any,
-    ) -> list[Command]:
+    ) -> list[Result]:
         """Answers the oldest (or the given) Produce request: one code for all its partitions, or one for each."""
         request = request or self.produces[0]
         topics = []
@@ -223,7 +224,7 @@ class EngineDriver:
         self.cluster.answer(request, body)
         return self.run()
 
-    def disconnect(self, node_id: int = 0) -> list[Command]:
+    def disconnect(self, node_id: int = 0) -> list[Result]:
         self.cluster.disconnect(node_id)
         return self.run()
 

@@ -15,13 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_sink.errors import TransportError
+from kafka_sink.errors import AuthenticationError, TransportError
 from kafka_sink.kafka.client.commands import (
     Address,
     Connect,
     Connected,
     Disconnect,
     Disconnected,
+    NetworkCommand,
+    NetworkEvent,
     Received,
     Resolve,
     Resolved,
@@ -30,8 +32,10 @@ from kafka_sink.kafka.client.commands import (
 )
 from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS, INIT_PRODUCER_ID, METADATA, PRODUCE, Api
 from kafka_sink.kafka.wire.frames import FrameBuffer, decode_request_header, encode_response
-from kafka_sink.producer.engine.commands import Command, Input
+from kafka_sink.producer.engine.commands import Call, Completion, Finished, Observation
 
+# What a step says besides its commands for the network.
+Result = NetworkCommand | Observation | Completion | Finished
 NETWORK = (Resolve, Connect, Send, Disconnect)
 STEPS_MAX = 200
 
@@ -84,20 +88,20 @@ class FakeCluster:
         self.addresses: dict[str, tuple[Address, ...]] = {}
         # False: the resolver delays its answers.
         self.is_naming = True
-        self._named: list[Input] = []
+        self._named: list[NetworkEvent] = []
         self.requests: list[Asked] = []
         self.pending: list[Asked] = []
-        self.commands: list[Command] = []
+        self.commands: list[NetworkCommand] = []
         self.connections: dict[int, int] = {}
         self._frames: dict[int, FrameBuffer] = {}
         # Unanswered requests per connection: a broker answers in the order of the requests.
         self._owed: dict[int, list[Asked]] = {}
         self._made: dict[int, bytes] = {}
-        self._inputs: list[Input] = []
+        self._events: list[NetworkEvent] = []
 
     # ---- calls of the I/O layer ------------------------------------------------------------------------------------
 
-    def deliver(self, commands: Sequence[Command], now_ms: int) -> list[Input]:
+    def deliver(self, commands: Sequence[NetworkCommand], now_ms: int) -> list[NetworkEvent]:
         """Carries out the network commands; returns the events of the network, including the queued answers."""
         del now_ms  # a network without latency
         for command in commands:
@@ -113,18 +117,20 @@ class FakeCluster:
             elif isinstance(command, Disconnect):
                 self.connections.pop(command.connection_id, None)
         if self.is_naming:
-            self._inputs += self._named
+            self._events += self._named
             self._named.clear()
-        taken, self._inputs = self._inputs, []
+        taken, self._events = self._events, []
         return taken
 
-    def run(self, engine: Any, now_ms: int, inputs: Sequence[Input] = ()) -> list[Command]:
-        """Steps until the network is quiet; returns all commands except those for the network."""
-        others: list[Command] = []
-        waiting = [*inputs, *self.deliver((), now_ms)]
+    def run(self, engine: Any, now_ms: int, calls: Sequence[Call] = ()) -> list[Result]:
+        """Steps until the network is quiet; returns all results, and the commands that are not for the network."""
+        others: list[Result] = []
+        waiting = self.deliver((), now_ms)
         for _ in range(STEPS_MAX):
-            step = engine.step(now_ms, waiting)
+            step = engine.step(now_ms, waiting, calls)
+            calls = ()
             others += [command for command in step.commands if not isinstance(command, NETWORK)]
+            others += [*step.observations, *step.completions, *step.finished]
             waiting = self.deliver(step.commands, now_ms)
             if not waiting and (step.wake_at_ms is None or step.wake_at_ms > now_ms):
                 return others
@@ -147,19 +153,22 @@ class FakeCluster:
         self._made[id(request)] = encode_response(request.api, version, request.correlation_id, body)
         owed = self._owed[request.connection_id]
         while owed and id(owed[0]) in self._made:
-            self._inputs.append(Received(request.connection_id, self._made.pop(id(owed.pop(0)))))
+            self._events.append(Received(request.connection_id, self._made.pop(id(owed.pop(0)))))
 
     def inject(self, node_id: int, data: bytes) -> None:
         """Delivers these bytes on every connection of the broker."""
-        self._inputs += [Received(connection_id, data) for connection_id in self.connections_of(node_id)]
+        self._events += [Received(connection_id, data) for connection_id in self.connections_of(node_id)]
 
     def disconnect(self, node_id: int, reason: str = "connection reset by peer") -> None:
         for connection_id in self.connections_of(node_id):
             self.lose(connection_id, reason)
 
-    def lose(self, connection_id: int, reason: str = "connection reset by peer") -> None:
+    def lose(
+        self, connection_id: int, reason: str | TransportError | AuthenticationError = "connection reset by peer"
+    ) -> None:
         del self.connections[connection_id]
-        self._inputs.append(Disconnected(connection_id, TransportError(reason)))
+        error = TransportError(reason) if isinstance(reason, str) else reason
+        self._events.append(Disconnected(connection_id, error))
         self.pending = [request for request in self.pending if request.connection_id != connection_id]
 
     def connections_of(self, node_id: int) -> list[int]:
@@ -216,21 +225,21 @@ class FakeCluster:
         node_id = next((n for n, place in self.brokers.items() if place == tuple(address[:2])), None)
         if node_id is None or node_id in self.refusing:
             reason = TransportError("connection refused")
-            self._inputs.append(Disconnected(command.connection_id, reason))
+            self._events.append(Disconnected(command.connection_id, reason))
             return
         if node_id in self.deaf:
             return
         self.connections[command.connection_id] = node_id
         self._frames[command.connection_id] = FrameBuffer(2**30)
         self._owed[command.connection_id] = []
-        self._inputs.append(Connected(command.connection_id))
+        self._events.append(Connected(command.connection_id))
 
     def _receive(self, command: Send) -> None:
         node_id = self.connections.get(command.connection_id)
         if node_id is None:
             return  # the connection was closed while the bytes were in transit
         if command.tells_written:
-            self._inputs.append(Written(command.connection_id))
+            self._events.append(Written(command.connection_id))
         frames = self._frames[command.connection_id]
         for data in command.buffers:
             frames.feed(data)

@@ -158,7 +158,7 @@ class Stage:
         assert self.driver.sleep_until_due() == time_ms
 
     def _rest(self) -> None:
-        while self.driver.produces or self.driver.engine._production.incomplete:
+        while self.driver.produces or self.driver.engine._batches.incomplete:
             if self.driver.produces:
                 self.driver.answer()
             else:

@@ -6,7 +6,6 @@ import pytest
 from transaction_driver import PRODUCER_ID, TransactionDriver, started
 
 from kafka_sink.errors import AuthenticationError, TransactionAborted, TransportError
-from kafka_sink.kafka.client.commands import Disconnected
 from kafka_sink.kafka.wire.apis import END_TXN, PRODUCE
 from kafka_sink.producer.engine.commands import Abandon
 from kafka_sink.producer.engine.transaction import TransactionReceipt
@@ -20,7 +19,8 @@ def test_a_login_that_is_refused_while_a_commit_is_in_flight_leaves_it_in_doubt(
     driver.hold(END_TXN)
     commit = driver.commit()
     connection_id = driver.cluster.connections_of(node_id)[-1]
-    driver.run(Disconnected(connection_id, AuthenticationError("the password has changed")))
+    driver.cluster.lose(connection_id, AuthenticationError("the password has changed"))
+    driver.run()
     error = driver.refusal_of(commit)
     assert isinstance(error, AuthenticationError) and "the password has changed" in str(error)
     assert error.name == "PKS-5009" and "is not known" in str(error)
@@ -33,7 +33,8 @@ def test_a_login_that_is_refused_after_an_earlier_try_was_lost_leaves_the_commit
     driver = started(transaction_version, brokers=2, coordinator=1)
     driver.fail(END_TXN, -1)
     commit = driver.commit()
-    driver.run(Disconnected(driver.cluster.connections_of(0)[-1], AuthenticationError("the password has changed")))
+    driver.cluster.lose(driver.cluster.connections_of(0)[-1], AuthenticationError("the password has changed"))
+    driver.run()
     assert driver.refusal_of(commit).name == "PKS-5009"
 
 

@@ -32,7 +32,7 @@ def sent_then_recreated() -> EngineDriver:
 
 def test_a_batch_of_a_partition_that_is_gone_fails_as_soon_as_a_second_answer_shows_the_new_topic() -> None:
     driver = sent_then_recreated()
-    (batch,) = driver.engine._production.incomplete
+    (batch,) = driver.engine._batches.incomplete
     assert driver.is_open(batch), "one answer may be of a broker that lags behind"
     asked = len(driver.cluster.requests_of(METADATA))
     driver.sleep_until_due()
@@ -88,7 +88,7 @@ def test_a_broker_that_lags_behind_takes_no_partition_away() -> None:
 
 def test_a_topic_that_is_created_once_more_with_enough_partitions_gets_the_batch() -> None:
     driver = sent_then_recreated()
-    (batch,) = driver.engine._production.incomplete
+    (batch,) = driver.engine._batches.incomplete
     recreate(driver, 3, NEWEST_ID)
     for _ in range(3):
         driver.sleep(200)

@@ -221,7 +221,7 @@ def test_a_closed_producer_keeps_no_connection_and_no_deadline() -> None:
     driver.answer()
     driver.run(Close(1))
     assert driver.cluster.connections == {}
-    assert driver.engine.step(driver.now_ms, ()).wake_at_ms is None
+    assert driver.engine.step(driver.now_ms).wake_at_ms is None
 
 
 # ---- observations --------------------------------------------------------------------------------------------------

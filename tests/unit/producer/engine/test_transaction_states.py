@@ -71,7 +71,7 @@ HEARD: dict[str, dict[TransactionState, TransactionState]] = {
 
 
 def transaction_in(state: TransactionState) -> Transaction:
-    transaction = Transaction("id", [])
+    transaction = Transaction("id")
     transaction.state = state
     transaction.identity = ProducerIdentity(7, 3)
     if state in (TransactionState.ABORTABLE, TransactionState.FATAL):
@@ -135,7 +135,7 @@ def test_a_wish_is_heard_in_its_states_and_refused_in_all_others_without_a_trace
     transaction = transaction_in(state)
     before = facts_of(transaction)
     WISHES[name](transaction)
-    finished = transaction._finished
+    finished = transaction.finished
     if state in HEARD[name]:
         assert transaction.state is HEARD[name][state]
         assert all(item.error is None for item in finished)
@@ -155,14 +155,14 @@ def test_a_transaction_cannot_begin_before_the_producer_is_initialised(transacti
 def test_after_a_fatal_error_every_wish_is_answered_with_that_error(name: str) -> None:
     transaction = transaction_in(TransactionState.FATAL)
     WISHES[name](transaction)
-    assert [item.error for item in transaction._finished] == [CAUSE]
+    assert [item.error for item in transaction.finished] == [CAUSE]
 
 
 @pytest.mark.parametrize("name", ["begin", "commit", "prepare", "init", "send_offsets"])
 def test_in_a_doomed_transaction_a_wish_is_answered_with_the_reason(name: str) -> None:
     transaction = transaction_in(TransactionState.ABORTABLE)
     WISHES[name](transaction)
-    [finished] = transaction._finished
+    [finished] = transaction.finished
     assert isinstance(finished.error, TransactionAborted) and "somebody else" in str(finished.error)
     assert finished.error.__cause__ is CAUSE
 
@@ -218,7 +218,7 @@ def test_the_first_error_of_a_transaction_is_the_one_that_is_told() -> None:
     transaction.on_error(TransactionAborted("first"))
     transaction.on_error(TransactionAborted("second"))
     transaction.start(1, TransactionEvent.COMMIT)
-    [finished] = transaction._finished
+    [finished] = transaction.finished
     assert "first" in str(finished.error) and "second" not in str(finished.error)
 
 
@@ -230,9 +230,9 @@ def test_the_first_fatal_error_is_the_one_that_is_told() -> None:
 
 
 def test_a_receipt_of_another_id_is_refused_and_changes_nothing() -> None:
-    transaction = Transaction("mine", [])
+    transaction = Transaction("mine")
     transaction.resume(1, RECEIPT)
-    [finished] = transaction._finished
+    [finished] = transaction.finished
     assert isinstance(finished.error, LocalProtocolError) and "'id'" in str(finished.error)
     assert transaction.state is TransactionState.UNINITIALIZED
 
@@ -283,7 +283,7 @@ def test_every_call_is_answered_when_the_producer_is_given_up(state: str, transa
     calls.append(driver.close())
     driver.run(Abandon(OperationTimeout("close")))
     assert not [call for call in calls if driver.is_waiting(call)]
-    assert not driver.engine._production.incomplete
+    assert not driver.engine._batches.incomplete
     assert not driver.cluster.connections
 
 

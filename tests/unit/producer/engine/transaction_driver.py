@@ -135,7 +135,7 @@ class TransactionDriver(EngineDriver):
     def run_for(self, time_ms: int) -> None:
         """Lets time pass, with a step at every time at which the engine asked to be called."""
         end_ms = self.now_ms + time_ms
-        while (wake_at_ms := self.engine.step(self.now_ms, ()).wake_at_ms) is not None and wake_at_ms <= end_ms:
+        while (wake_at_ms := self.engine.step(self.now_ms).wake_at_ms) is not None and wake_at_ms <= end_ms:
             self.now_ms = wake_at_ms
             self.run()
         self.now_ms = end_ms
