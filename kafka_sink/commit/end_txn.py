@@ -39,11 +39,9 @@ from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenP
 from kafka_sink.commit.retry_queue import RetryQueue
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.kafka.client.admin_request import AdminResponse, Coordinator, Leader, RequestKey
+from kafka_sink.kafka.client.transaction_apis import versions_of
 from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, FETCH, LIST_OFFSETS, Api
 
-# The last EndTxn version with the rules of transaction version 1: the request's version selects them, not the cluster's
-# feature level (KIP-890).
-END_LAST_OF_VERSION_1 = 4
 WITHOUT_LEADER = (
     "{}, and time was up: the transaction of a decided batch was committed nevertheless. Brokers from Kafka 4.3 on may "
     'forget the partition, and its read_committed readers then stop (see "Readers stop at an offset" in '
@@ -75,15 +73,15 @@ def ask_end(
         "producer_epoch": ending.producer_epoch,
         "committed": commit,
     }
-    lowest, highest = (0, END_LAST_OF_VERSION_1) if ending.transaction_version == 1 else (END_LAST_OF_VERSION_1 + 1, 5)
+    version_min, version_max = versions_of(END_TXN, ending.transaction_version)
     queue.ask(
         now_ms,
         key,
         Coordinator(ending.transactional_id),
         END_TXN,
         body,
-        version_min=lowest,
-        version_max=highest,
+        version_min=version_min,
+        version_max=version_max,
         led_partitions=led_partitions,
         are_leaders_known=are_leaders_known,
     )

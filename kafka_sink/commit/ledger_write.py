@@ -32,6 +32,7 @@ from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.admin_request import AdminResponse, Coordinator, RequestKey
+from kafka_sink.kafka.client.transaction_apis import INIT_PRODUCER_ID_FIRST_WITH_IDENTITY, versions_of
 from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE, Api
 
 RENEW, ADD, WRITE, END = (
@@ -40,9 +41,6 @@ RENEW, ADD, WRITE, END = (
     RequestKey("write ledger record"),
     RequestKey("end ledger transaction"),
 )
-# The last versions with the rules of transaction version 1, and the first InitProducerId with producer id and epoch.
-ADD_PARTITIONS_LAST_CLIENT, PRODUCE_LAST_OF_VERSION_1 = 3, 11
-INIT_FIRST_WITH_IDENTITY = 3
 MESSAGE_TOO_LARGE = 10
 
 
@@ -142,14 +140,16 @@ class LedgerWrite(CommitStep):
     def _ask_renewal(self, now_ms: int) -> None:
         body = {**self._owner(), "transaction_timeout_ms": self._session.timeout_ms}
         target = Coordinator(self._session.transactional_id)
-        self.queue.ask(now_ms, RENEW, target, INIT_PRODUCER_ID, body, version_min=INIT_FIRST_WITH_IDENTITY)
+        version_min = INIT_PRODUCER_ID_FIRST_WITH_IDENTITY
+        self.queue.ask(now_ms, RENEW, target, INIT_PRODUCER_ID, body, version_min=version_min)
 
     def _ask_add(self, now_ms: int) -> None:
         body: dict[str, Any] = {f"v3_and_below_{name}": value for name, value in self._owner().items()}
         topic, partition = self.settings.ledger
         body["v3_and_below_topics"] = [{"name": topic, "partitions": [partition]}]
         target = Coordinator(self._session.transactional_id)
-        self.queue.ask(now_ms, ADD, target, ADD_PARTITIONS_TO_TXN, body, version_max=ADD_PARTITIONS_LAST_CLIENT)
+        _, version_max = versions_of(ADD_PARTITIONS_TO_TXN, self.settings.transaction_version)
+        self.queue.ask(now_ms, ADD, target, ADD_PARTITIONS_TO_TXN, body, version_max=version_max)
 
     def _ask_produce(self, now_ms: int) -> None:
         header = seal(
@@ -159,7 +159,7 @@ class LedgerWrite(CommitStep):
             base_sequence=0,
             is_transactional=True,
         )
-        is_first = self.settings.transaction_version == 1
+        version_min, version_max = versions_of(PRODUCE, self.settings.transaction_version)
         ask_append(
             self.queue,
             now_ms,
@@ -167,8 +167,8 @@ class LedgerWrite(CommitStep):
             self.settings,
             header + self._batch.payload,
             transactional_id=self._session.transactional_id,
-            version_min=PRODUCE.version_min if is_first else PRODUCE_LAST_OF_VERSION_1 + 1,
-            version_max=PRODUCE_LAST_OF_VERSION_1 if is_first else PRODUCE_LAST_BY_NAME,
+            version_min=version_min,
+            version_max=min(version_max, PRODUCE_LAST_BY_NAME),
         )
 
     def _ask_end(self, now_ms: int) -> None:
@@ -262,8 +262,7 @@ class LedgerWrite(CommitStep):
         self.state = WriteState.WRITTEN
         session = self._session
         session.ledger = session.ledger and session.ledger.with_record(self.record)
-        is_first = self.settings.transaction_version == 1
-        if is_first:
+        if self.settings.transaction_version == 1:
             session.identity = self._identity
         elif body.get("producer_id", -1) >= 0:
             # In version 2 the response to EndTxn has the epoch of the next transaction, for a retry as well.

@@ -31,6 +31,7 @@ from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.admin_request import AdminResponse, Coordinator, RequestKey
+from kafka_sink.kafka.client.transaction_apis import INVALID_TRANSACTION_TIMEOUT
 from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID, PRODUCE, Api
 
 FENCE, CLAIM = RequestKey("fence older drivers"), RequestKey("claim ledger")
@@ -39,7 +40,7 @@ CLAIM_OLDER = RequestKey("claim ledger for the release before")
 FENCE_OLDER = RequestKey("fence a driver of the release before")
 # The brokers' transaction.max.timeout.ms is lower than the requested timeout. Reading that setting needs a permission,
 # so the timeout is halved until it is accepted, down to what a record needs.
-INVALID_TRANSACTION_TIMEOUT, TIMEOUT_MS_MIN = 50, 1_000
+TIMEOUT_MS_MIN = 1_000
 
 
 class Fence(CommitStep):

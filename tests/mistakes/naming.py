@@ -65,8 +65,9 @@ def late_init_ignored(patch: pytest.MonkeyPatch) -> None:
     """a task keeps its id although an InitProducerId for it may still arrive"""
     initialized = Transaction.on_initialized
 
-    def changed(self: Transaction, identity: Any, *, is_alone: bool) -> None:
-        initialized(self, identity, is_alone=True)
+    def changed(self: Transaction, identity: Any) -> None:
+        self.is_alone = True
+        initialized(self, identity)
 
     patch.setattr(Transaction, "on_initialized", changed)
     _send_a_late_init(patch, 0)

@@ -18,6 +18,7 @@ from kafka_sink.kafka.client.backoff import Backoff
 from kafka_sink.kafka.client.cluster import NO_TOPIC_ID
 from kafka_sink.kafka.client.outcome import ProduceOutcome, describe, is_definite, produce_outcome
 from kafka_sink.kafka.client.request import Answer
+from kafka_sink.kafka.client.transaction_apis import versions_of
 from kafka_sink.kafka.wire.apis import PRODUCE
 from kafka_sink.kafka.wire.produce import Acknowledgements
 from kafka_sink.options import ProducerOptions
@@ -29,8 +30,8 @@ from kafka_sink.producer.engine.producer_batch import UNKNOWN_OFFSET, ProducerBa
 from kafka_sink.producer.engine.sequences import Sequences
 from kafka_sink.producer.engine.transaction import Transaction
 
-# The last Produce of transaction version 1 (the client registers partitions); from the next version on the leader does.
-PRODUCE_LAST_V1 = 11
+# By transaction version.
+PRODUCE_VERSIONS = {number: versions_of(PRODUCE, number) for number in (1, 2)}
 # From this version on requests contain topic ids.
 PRODUCE_FIRST_TOPIC_ID = 13
 REQUEST_OVERHEAD_BYTES = 512
@@ -211,10 +212,9 @@ class BatchSender:
         if new:
             self.observations.append(Drained(new))
         if self._transaction is not None:
-            if self._transaction.transaction_version == 1:
-                version_max = PRODUCE_LAST_V1
-            else:
-                version_min = PRODUCE_LAST_V1 + 1
+            version_min, last = PRODUCE_VERSIONS[self._transaction.transaction_version]
+            version_max = min(version_max, last)
+            if self._transaction.transaction_version == 2:
                 self._transaction.is_started = True
         self.requests_in_flight += 1
         return ProduceRequest(

@@ -32,13 +32,14 @@ from kafka_sink.kafka.client.request import Answer, Request
 from kafka_sink.options import ProducerOptions
 from kafka_sink.producer.engine import commands as c
 from kafka_sink.producer.engine.batch_sender import BatchSender
+from kafka_sink.producer.engine.coordinator_requests import CoordinatorRequest
 from kafka_sink.producer.engine.produce_request import ProduceRequest
 from kafka_sink.producer.engine.producer_batch import NO_IDENTITY, ProducerBatch, TopicPartition
 from kafka_sink.producer.engine.producer_id import ProducerIdSource
 from kafka_sink.producer.engine.replaced_topics import ReplacedTopics
 from kafka_sink.producer.engine.sequences import Sequences
 from kafka_sink.producer.engine.transaction import Transaction, TransactionEvent, TransactionState
-from kafka_sink.producer.engine.transaction_requests import CoordinatorClient, CoordinatorRequest, TransactionRequests
+from kafka_sink.producer.engine.transaction_requests import KnownCoordinator, TransactionRequests
 
 THROTTLED = "the broker throttles this client, because a quota of this client is used up"
 
@@ -52,7 +53,7 @@ class Engine:
         self.metadata = Metadata(options, self.nodes, jitter=jitter)
         # How many batches are queued, by topic and partition: one object, updated in place.
         self.queue_loads: dict[str, dict[int, int]] = {}
-        self._coordinators: dict[tuple[int, str], CoordinatorClient] = {}
+        self._coordinators: dict[tuple[int, str], KnownCoordinator] = {}
         self._replaced_topics = ReplacedTopics(self.metadata)
         # The ends of calls in this step, besides those of the transaction.
         self._finished: list[c.Finished] = []

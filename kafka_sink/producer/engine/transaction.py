@@ -170,6 +170,8 @@ class Transaction:
         # A request with this epoch may still arrive late; see the module on transaction version 1.
         self.epoch_is_stale = False
         self.is_resumed = False  # the epoch comes from a receipt
+        # No InitProducerId without a response can arrive late and fence this producer.
+        self.is_alone = True
         # An EndTxn that commits was sent and not refused for sure.
         self.commit_may_be_done = False
 
@@ -310,15 +312,20 @@ class Transaction:
 
     # ---- events of the coordinator, from TransactionRequests ----
 
-    def on_initialized(self, identity: ProducerIdentity, *, is_alone: bool) -> None:
+    def on_initialized(self, identity: ProducerIdentity) -> None:
         self._move(TransactionEvent.INITIALIZED)
         self.identity = identity
         self.epoch_is_stale = False
-        self._finish("init", None, is_alone)
+        self._finish("init", None, self.is_alone)
         if self._waiting["begin"]:
             self.transaction_version = self._version_to_begin
             self._move(TransactionEvent.BEGIN)
             self._finish("begin", None)
+
+    def on_begun(self) -> None:
+        """The coordinator has registered something."""
+        self.is_started = True
+        self.has_unknown_start = False
 
     def on_prepared(self) -> None:
         self._move(TransactionEvent.PREPARED)
