@@ -130,7 +130,7 @@ class PendingBatch:
     def is_done(self, row: int) -> bool:
         return self.error is not None or (self._outcome_of is not None and bool(self._outcome_of[row] >= 0))
 
-    def verdict(self, row: int) -> tuple[RecordMetadata | None, KafkaSinkError | None]:
+    def result_of(self, row: int) -> tuple[RecordMetadata | None, KafkaSinkError | None]:
         if self._outcome_of is not None and self._outcome_of[row] >= 0:
             outcome = self._outcomes[self._outcome_of[row]]
             return (self._metadata(row, outcome), None) if outcome.error is None else (None, outcome.error)
@@ -159,7 +159,7 @@ class PendingBatch:
 
     def _call_back(self, row: int) -> None:
         """Interceptors first, as in Java."""
-        metadata, error = self.verdict(row)
+        metadata, error = self.result_of(row)
         if self.interceptors is not None:
             run_callback(self.interceptors.on_acknowledgement, self.topic, metadata, error)
         on_delivery = self.on_delivery.pop(row, None)
@@ -183,30 +183,30 @@ class RecordFuture:
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Waits at most `timeout` seconds. Raises the record's error, or `OperationTimeout`."""
-        metadata, error = self._verdict(timeout)
+        metadata, error = self._wait_for_result(timeout)
         if error is not None:
             raise copy_error(error)
         assert metadata is not None
         return metadata
 
     def exception(self, timeout: float | None = None) -> KafkaSinkError | None:
-        return self._verdict(timeout)[1]
+        return self._wait_for_result(timeout)[1]
 
     def add_done_callback(self, callback: DoneCallback) -> None:
         """The sender thread calls it with this future; if it is done already, the caller does so at once."""
         if not self._pending.add_callback(self._row, callback):
             callback(self)
 
-    def _verdict(self, timeout: float | None) -> tuple[RecordMetadata | None, KafkaSinkError | None]:
+    def _wait_for_result(self, timeout: float | None) -> tuple[RecordMetadata | None, KafkaSinkError | None]:
         pending, row = self._pending, self._row
         if not pending.is_done(row):
             wait_until_done(pending.mailbox, self.done, timeout, f"the record for {pending.topic}")
-        return pending.verdict(row)
+        return pending.result_of(row)
 
     def __repr__(self) -> str:
         if not self.done():
             return f"<RecordFuture for {self._pending.topic} pending>"
-        metadata, error = self._pending.verdict(self._row)
+        metadata, error = self._pending.result_of(self._row)
         return f"<RecordFuture {metadata if error is None else repr(error)}>"
 
 

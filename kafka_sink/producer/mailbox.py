@@ -283,7 +283,7 @@ class Mailbox:
             self._calls.clear()
             for operation in list(self._operations):
                 is_done = is_closed and operation.name == CLOSE
-                # The engine has told the ends of all that it knew, unless it failed itself.
+                # The engine has reported the end of every call that it knew, unless it failed itself.
                 is_in_doubt = operation.name == COMMIT and operation not in unseen
                 end = failure.commit_unknown(error) if is_in_doubt else error
                 self.finish(operation, None if is_done else end, None)

@@ -138,8 +138,8 @@ class ProducerMetrics:
     # ---- from the sender -------------------------------------------------------------------------------------------
 
     def on_turn(self, now_ms: int, *, wait_ns: int = 0, io_ns: int = 0) -> None:
-        """A turn of the sender begins: all that is told until the next one came at this time. Before it the sender was
-        in select, and then it read and wrote."""
+        """A turn of the sender begins: what is reported until the next one happened at this time. Before it the sender
+        was in select, and then it read and wrote."""
         if now_ms >= self._settle_at_ms:
             self._settle(now_ms)
         self._turn_ms = now_ms

@@ -216,7 +216,7 @@ class Sender:
                 if not token.open_count:
                     mailbox.pending_records.discard(token)
             mailbox.completed_records += batch.record_count
-            mailbox.completed_bytes += batch.size if batch.split_from is None else self._bytes_to_release(batch)
+            mailbox.completed_bytes += batch.size if batch.split_from is None else self._release(batch)
 
     def _fail(self, failed: c.Failed) -> None:
         mailbox, batch = self._mailbox, failed.batch
@@ -227,9 +227,9 @@ class Sender:
                 mailbox.pending_records.discard(token)
         self._metrics.on_failed(batch)
         mailbox.completed_records += batch.record_count
-        mailbox.completed_bytes += self._bytes_to_release(batch)
+        mailbox.completed_bytes += self._release(batch)
 
-    def _bytes_to_release(self, batch: ProducerBatch) -> int:
+    def _release(self, batch: ProducerBatch) -> int:
         """The memory of a batch that was split is released as a whole, when the last of its records is done."""
         if batch.split_from is None:
             return batch.size

@@ -71,14 +71,14 @@ class Metadata:
         self._last_used_ms: dict[str, int] = {}
         self._new_topics: set[str] = set()
         self._is_full_wanted = True
-        self._question: MetadataRequest | None = None
+        self._in_flight: MetadataRequest | None = None
         self._succeeded_ms: int | None = None
         # Full refreshes: the last one that was sent, the newest one that was answered, and the first one wanted.
         self._asked_number = self._answered_number = self._wanted_number = 0
         self._answered_asked_ms = 0
         self._allowed_at_ms = 0
         self._failures = 0
-        self._answers_without_news = 0
+        self._unchanged_answers = 0
         # Since when a response is outstanding; None: the last request was answered.
         self._wanting_since_ms: int | None = None
         self._losses_seen = 0
@@ -124,7 +124,7 @@ class Metadata:
         """The view is in doubt, or its age unknown: returns the number of the refresh that will tell. An unchanged
         response does not increase the wait."""
         self._wanted_number = self.next_number
-        self._answers_without_news = 0
+        self._unchanged_answers = 0
         return self._wanted_number
 
     def is_just_learnt(self, now_ms: int) -> bool:
@@ -192,7 +192,7 @@ class Metadata:
             self._send(node_id, now_ms)
 
     def _is_due(self, now_ms: int) -> bool:
-        if self._question is not None or now_ms < self._allowed_at_ms:
+        if self._in_flight is not None or now_ms < self._allowed_at_ms:
             return False
         return self._wants_full or bool(self._new_topics) or self._is_expired(now_ms)
 
@@ -207,17 +207,17 @@ class Metadata:
         topics = tuple(sorted(self._new_topics if is_partial else self._last_used_ms))
         if not is_partial:
             self._asked_number += 1
-        self._question = MetadataRequest(topics, is_partial, self._asked_number, now_ms)
+        self._in_flight = MetadataRequest(topics, is_partial, self._asked_number, now_ms)
         body = {
             "topics": [{"name": topic} for topic in topics],
             "allow_auto_topic_creation": self._options.allow_auto_create_topics,
         }
-        request = Request(METADATA, body, self._question, self._options.request_timeout_ms)
+        request = Request(METADATA, body, self._in_flight, self._options.request_timeout_ms)
         self._nodes.send(node_id, request, now_ms)
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """When to call again without an event. While a request is in flight its timeout counts."""
-        if self._question is not None:
+        if self._in_flight is not None:
             return None
         if self._wants_full or self._new_topics or self._succeeded_ms is None:
             due_ms = self._allowed_at_ms
@@ -236,10 +236,10 @@ class Metadata:
     # ---- responses -------------------------------------------------------------------------------------------------
 
     def on_answer(self, now_ms: int, answer: Answer) -> None:
-        question: MetadataRequest = answer.request.purpose
-        if question is not self._question:
+        asked: MetadataRequest = answer.request.purpose
+        if asked is not self._in_flight:
             return
-        self._question = None
+        self._in_flight = None
         body = answer.body
         if body is None:
             self._on_failure(now_ms, answer.failure)
@@ -253,44 +253,44 @@ class Metadata:
             # A broker that has just started and knows no brokers yet, not even itself.
             self._on_failure(now_ms, RemoteProtocolError("a Metadata answer names no broker"))
         else:
-            self._on_body(now_ms, question, body, answer.request.version)
+            self._on_body(now_ms, asked, body, answer.request.version)
 
     def on_leader_hints(self, produce_body: Mapping[str, Any], now_ms: int) -> None:
         """Takes over the leaders that a Produce response names and that were not known yet (KIP-951)."""
         try:
             view = with_leader_hints(self.view, produce_body)
         except RemoteProtocolError as error:
-            self._nodes.tell("warning", f"leader hints are ignored: {error}")
+            self._nodes.log("warning", f"leader hints are ignored: {error}")
             return
         if view is not self.view:
             self.view = view
             self._nodes.set_brokers(now_ms, view.brokers)
 
-    def _on_body(self, now_ms: int, question: MetadataRequest, body: Mapping[str, Any], version: int) -> None:
+    def _on_body(self, now_ms: int, asked: MetadataRequest, body: Mapping[str, Any], version: int) -> None:
         # An expired refresh is not a failure: the back-off starts short again.
         if self._is_expired(now_ms):
-            self._answers_without_news = 0
+            self._unchanged_answers = 0
         try:
-            view = merge(self.view, body, asked=question.topics, has_reliable_epochs=version >= RELIABLE_EPOCHS_SINCE)
+            view = merge(self.view, body, asked=asked.topics, has_reliable_epochs=version >= RELIABLE_EPOCHS_SINCE)
         except RemoteProtocolError as error:
             self._on_failure(now_ms, error)
-            self._nodes.tell("warning", f"a Metadata answer is ignored: {error}")
+            self._nodes.log("warning", f"a Metadata answer is ignored: {error}")
             return
         self._report(self.view, view)
         if view.cluster_id != self.view.cluster_id:
             self._is_full_wanted = True  # nothing of what was known before holds in another cluster
-        self._answers_without_news = self._answers_without_news + 1 if view == self.view else 0
+        self._unchanged_answers = self._unchanged_answers + 1 if view == self.view else 0
         self._failures = 0
         self.last_failure = None
         self._wanting_since_ms = None
-        self._allowed_at_ms = now_ms + self._backoff.delay_ms(max(1, self._answers_without_news))
-        if not question.is_partial:
+        self._allowed_at_ms = now_ms + self._backoff.delay_ms(max(1, self._unchanged_answers))
+        if not asked.is_partial:
             self._is_full_wanted = False
             self._succeeded_ms = now_ms
-            self._answered_number, self._answered_asked_ms = question.number, question.asked_ms
-        self._is_full_wanted = self._is_full_wanted or _is_incomplete(body, view, question)
+            self._answered_number, self._answered_asked_ms = asked.number, asked.asked_ms
+        self._is_full_wanted = self._is_full_wanted or _is_incomplete(body, view, asked)
         self.view = self._without_unused(view, now_ms)
-        self._new_topics.difference_update(question.topics)
+        self._new_topics.difference_update(asked.topics)
         self._nodes.set_brokers(now_ms, self.view.brokers)
 
     def _on_failure(self, now_ms: int, failure: KafkaSinkError | None) -> None:
@@ -313,7 +313,7 @@ class Metadata:
         self._wanting_since_ms = now_ms
         if not self.view.brokers:
             return  # there already
-        self._nodes.tell("info", f"back to the bootstrap servers: {reason}")
+        self._nodes.log("info", f"back to the bootstrap servers: {reason}")
         self.view = without_brokers(self.view)
         self._nodes.rebootstrap(now_ms)
         self._is_full_wanted = True
@@ -321,18 +321,18 @@ class Metadata:
     def _report(self, old: ClusterView, new: ClusterView) -> None:
         if new.cluster_id != old.cluster_id and old.cluster_id is not None:
             text = f"the brokers now belong to cluster {new.cluster_id}, before it was {old.cluster_id}"
-            self._nodes.tell("warning", text)
+            self._nodes.log("warning", text)
         for topic, topic_view in new.topics.items():
             known = old.topics.get(topic)
             if topic_view.error_code and (known is None or known.error_code != topic_view.error_code):
                 row = code(topic_view.error_code)
                 level = "info" if row.number == UNKNOWN_TOPIC_OR_PARTITION else "warning"
-                self._nodes.tell(level, f"topic {topic}: {row.name} ({row.number}), {row.text}")
+                self._nodes.log(level, f"topic {topic}: {row.name} ({row.number}), {row.text}")
 
 
-def _is_incomplete(body: Mapping[str, Any], view: ClusterView, question: MetadataRequest) -> bool:
+def _is_incomplete(body: Mapping[str, Any], view: ClusterView, asked: MetadataRequest) -> bool:
     """Whether to request again soon, because a topic or a leader is missing that may appear."""
-    for topic in question.topics:
+    for topic in asked.topics:
         error_code = view.topics[topic].error_code
         if error_code and error_code not in FINAL_TOPIC_ERRORS:
             return True

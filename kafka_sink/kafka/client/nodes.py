@@ -309,7 +309,7 @@ class NodeSet:
                 self._disconnect(node)
             node.forget_connection()
 
-    def tell(self, level: str, text: str) -> None:
+    def log(self, level: str, text: str) -> None:
         """A log message for an operator, in order among the commands."""
         self.commands.append(Notice(level, text))
 
@@ -374,7 +374,7 @@ class NodeSet:
                 if now_ms >= connection.deadline_ms:
                     self._fail(node, now_ms, TransportError(connection.timeout_text(now_ms)))
             elif connection is not None and connection.is_idle(now_ms, self._options.connections_max_idle_ms):
-                self.tell("debug", f"connection to {node.title} was idle and is closed")
+                self.log("debug", f"connection to {node.title} was idle and is closed")
                 self._disconnect(node)
                 node.on_closed()
             self._note_availability(node, now_ms)
@@ -426,7 +426,7 @@ class NodeSet:
 
     def _on_negotiated(self, node: Node, connection: Connection) -> None:
         node.failures = node.setup_failures = 0
-        self.tell("debug", f"{'connected to' if connection.sessions == 1 else 'new session with'} {connection.title}")
+        self.log("debug", f"{'connected to' if connection.sessions == 1 else 'new session with'} {connection.title}")
         self.offered_apis |= connection.ranges.keys()
         # Brokers learn of a feature at different times; the highest epoch is the newest (KIP-584).
         if connection.finalized_features_epoch > self.finalized_features_epoch:
@@ -450,7 +450,7 @@ class NodeSet:
         self.refusal = self.refusal or (failure if _is_final(failure) else None)
         level = _notice_level(failure, was_ready=was_ready, failures=node.failures)
         hint = "" if _is_final(failure) else f" (next attempt in {node.retry_at_ms - now_ms} ms at the earliest)"
-        self.tell(level, f"{failure}{hint}")
+        self.log(level, f"{failure}{hint}")
         self._settle(node)
 
     def _disconnect(self, node: Node) -> None:
@@ -463,7 +463,7 @@ class NodeSet:
         if not node.is_outdated:
             return
         if node.connection is not None and node.connection.in_flight_count == 0:
-            self.tell("debug", f"connection to {node.connection.title} is out of date and is closed")
+            self.log("debug", f"connection to {node.connection.title} is out of date and is closed")
             self._disconnect(node)
             node.on_closed()
         if node.is_leaving and node.connection is None:

@@ -342,7 +342,7 @@ class Engine:
 
     def _leave_open(self, topic: str, partition: int) -> None:
         text = f"the transaction was left open: {topic}-{partition} has no leader now"
-        self.nodes.tell("warning", text)
+        self.nodes.log("warning", text)
         self._finish_with(TransactionAborted(text))
 
     def _ask_producer_id(self, now_ms: int, source: ProducerIdSource) -> None:

@@ -118,9 +118,9 @@ class Shell:
         byte_count = len(value or b"") if size is None else size
         return self.appender.collect(self.collector(topic), row, byte_count, on_delivery)
 
-    def post_behind(self, name: str = "flush()", wish: Any = c.Flush) -> c.PendingOperation:
+    def post_behind(self, name: str = "flush()", call: Any = c.Flush) -> c.PendingOperation:
         operation = c.PendingOperation(name)
-        self.appender.post_behind(wish(operation))
+        self.appender.post_behind(call(operation))
         return operation
 
     def close_due(self) -> list[ProducerBatch]:

@@ -118,7 +118,7 @@ def test_rows_of_arrow_wake_the_sender_so_that_their_linger_ends() -> None:
     assert (full.wake_count, full.appender.next_due_ms(0), len(full.posted())) == (1, None, 1)
 
 
-def test_a_wish_wakes_the_sender_even_if_there_is_no_row() -> None:
+def test_a_call_wakes_the_sender_even_if_there_is_no_row() -> None:
     shell = Shell()
     shell.post_behind()
     assert shell.wake_count == 1
@@ -251,7 +251,7 @@ def test_a_call_in_the_middle_of_another_one_of_its_thread_is_refused_and_not_a_
     assert shell.mailbox.take_calls() == []
 
 
-def test_a_wish_is_posted_behind_everything_sent_before() -> None:
+def test_a_call_is_posted_behind_everything_sent_before() -> None:
     shell = Shell(linger_ms=60_000)
     shell.send(b"a")
     shell.send(b"b", topic="other")

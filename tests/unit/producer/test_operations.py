@@ -34,9 +34,9 @@ class Steps:
         """Lets a step time out; returns its operation."""
         with pytest.raises(OperationTimeout, match="may be called again"):
             self.call(name, subject)
-        (wish,) = self.mailbox.take_calls()
-        assert isinstance(wish, c.StartOver)
-        return wish.operation
+        (call,) = self.mailbox.take_calls()
+        assert isinstance(call, c.StartOver)
+        return call.operation
 
     def end(
         self, operation: c.PendingOperation, error: TransactionAborted | None = None, result: object = None
@@ -64,9 +64,9 @@ def test_the_outcome_of_a_step_whose_wait_was_interrupted_is_told_at_the_next_ca
         patch.setattr(steps.mailbox, "wait_for", interrupted)
         with pytest.raises(KeyboardInterrupt):
             steps.call(COMMIT)
-    (wish,) = steps.mailbox.take_calls()
-    assert isinstance(wish, c.StartOver)
-    steps.end(wish.operation, result="done")
+    (call,) = steps.mailbox.take_calls()
+    assert isinstance(call, c.StartOver)
+    steps.end(call.operation, result="done")
     with pytest.raises(LocalProtocolError, match="call it again first"):
         steps.call("begin_transaction()")
     wakes = steps.shell.wake_count
@@ -84,9 +84,9 @@ def test_an_outcome_that_comes_while_the_wait_for_it_fails_is_told_at_the_next_c
 
     def wait_for(_is_over: object, deadline_ms: int, _what: str) -> bool:
         assert deadline_ms == steps.shell.clock.now_ms + 700
-        (wish,) = steps.mailbox.take_calls()
-        assert isinstance(wish, c.TransactionStep)
-        steps.end(wish.operation, result="done")
+        (call,) = steps.mailbox.take_calls()
+        assert isinstance(call, c.TransactionStep)
+        steps.end(call.operation, result="done")
         if error is KeyboardInterrupt:
             raise error
         return False

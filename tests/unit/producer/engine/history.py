@@ -187,14 +187,14 @@ class Stage:
         self.driver.run(Abandon(TransportError("enough")))
 
     def _flush(self) -> None:
-        self._wish(Flush(self.driver.operation_id()))
+        self._post(Flush(self.driver.operation_id()))
 
     def _close(self) -> None:
-        self._wish(Close(self.driver.operation_id()))
+        self._post(Close(self.driver.operation_id()))
 
-    def _wish(self, wish: Flush | Close) -> None:
-        self.driver.run(wish)
-        self.acts.append(wish.operation)
+    def _post(self, call: Flush | Close) -> None:
+        self.driver.run(call)
+        self.acts.append(call.operation)
 
     def _call(self, name: str) -> None:
         self.acts.append(getattr(self.driver, name)())

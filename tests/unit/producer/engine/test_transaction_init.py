@@ -223,7 +223,7 @@ def test_init_says_that_a_try_without_an_answer_may_still_arrive_and_another_id_
     driver.release(INIT_PRODUCER_ID)
     driver.run_for(1_000)
     assert driver.ok(init) and driver.finished[init].result is False
-    assert driver.ok(driver._wish(StartOver(driver.operation_id(), "another id")))
+    assert driver.ok(driver._call(StartOver(driver.operation_id(), "another id")))
     again = driver.init()
     assert driver.finished[again].result is True
 
@@ -456,9 +456,9 @@ NOT_COORDINATOR = 16
 
 
 def start_over(driver: TransactionDriver, transactional_id: str | None) -> int:
-    wish = StartOver(driver.operation_id(), transactional_id)
-    driver.run(wish)
-    return wish.operation
+    call = StartOver(driver.operation_id(), transactional_id)
+    driver.run(call)
+    return call.operation
 
 
 def test_the_next_producer_has_its_own_transaction_and_leaves_the_prepared_one_alone(transaction_version: int) -> None:

@@ -29,7 +29,7 @@ from kafka_sink.producer.engine.transaction import (
 RECEIPT = TransactionReceipt("id", 7, 3, 2, True, {("t", 0): 9})
 CAUSE = ProducerFenced("somebody else")
 
-WISHES: dict[str, Callable[[Transaction], None]] = {
+CALLS: dict[str, Callable[[Transaction], None]] = {
     "init": lambda transaction: transaction.start(1, TransactionEvent.INIT),
     "begin": lambda transaction: transaction.begin(1, 1),
     "send_offsets": lambda transaction: transaction.send_offsets(SendOffsets(1, ConsumerGroup("g"), {})),
@@ -128,13 +128,13 @@ def test_every_state_is_reached_from_the_first() -> None:
 
 
 @pytest.mark.parametrize("state", TransactionState, ids=lambda state: state.name.lower())
-@pytest.mark.parametrize("name", WISHES)
-def test_a_wish_is_heard_in_its_states_and_refused_in_all_others_without_a_trace(
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_is_heard_in_its_states_and_refused_in_all_others_without_a_trace(
     name: str, state: TransactionState
 ) -> None:
     transaction = transaction_in(state)
     before = facts_of(transaction)
-    WISHES[name](transaction)
+    CALLS[name](transaction)
     finished = transaction.finished
     if state in HEARD[name]:
         assert transaction.state is HEARD[name][state]
@@ -151,17 +151,17 @@ def test_a_transaction_cannot_begin_before_the_producer_is_initialised(transacti
     assert driver.ok(driver.init()) and driver.ok(driver.begin())
 
 
-@pytest.mark.parametrize("name", WISHES)
-def test_after_a_fatal_error_every_wish_is_answered_with_that_error(name: str) -> None:
+@pytest.mark.parametrize("name", CALLS)
+def test_after_a_fatal_error_every_call_is_answered_with_that_error(name: str) -> None:
     transaction = transaction_in(TransactionState.FATAL)
-    WISHES[name](transaction)
+    CALLS[name](transaction)
     assert [item.error for item in transaction.finished] == [CAUSE]
 
 
 @pytest.mark.parametrize("name", ["begin", "commit", "prepare", "init", "send_offsets"])
-def test_in_a_doomed_transaction_a_wish_is_answered_with_the_reason(name: str) -> None:
+def test_in_a_doomed_transaction_a_call_is_answered_with_the_reason(name: str) -> None:
     transaction = transaction_in(TransactionState.ABORTABLE)
-    WISHES[name](transaction)
+    CALLS[name](transaction)
     [finished] = transaction.finished
     assert isinstance(finished.error, TransactionAborted) and "somebody else" in str(finished.error)
     assert finished.error.__cause__ is CAUSE
@@ -264,8 +264,8 @@ def hanging(state: str, transaction_version: int) -> tuple[TransactionDriver, li
     if state == "abortable":
         driver.reply(PRODUCE, 87)
         return driver, []
-    wish = {"preparing": driver.prepare, "committing": driver.commit, "aborting": driver.abort}[state]
-    calls = [wish()]
+    call = {"preparing": driver.prepare, "committing": driver.commit, "aborting": driver.abort}[state]
+    calls = [call()]
     if state in ("committing", "aborting"):
         driver.reply(PRODUCE)
     return driver, calls

@@ -37,7 +37,7 @@ def test_a_transaction_whose_records_went_to_two_topics_of_one_name_has_to_be_ab
 
 
 def start_over(driver: TransactionDriver) -> None:
-    assert driver.ok(driver._wish(StartOver(driver.operation_id(), "another id")))
+    assert driver.ok(driver._call(StartOver(driver.operation_id(), "another id")))
     assert driver.ok(driver.init())
     driver.begin()
 
@@ -75,7 +75,7 @@ def test_a_receipt_has_no_id_from_an_answer_that_was_requested_before_its_produc
     (older,) = driver.cluster.pending_of(METADATA)
     body = answer(older)
     recreate(driver)
-    assert driver.ok(driver._wish(StartOver(driver.operation_id(), "another id")))
+    assert driver.ok(driver._call(StartOver(driver.operation_id(), "another id")))
     driver.cluster.answer(older, body)
     assert driver.ok(driver.init()) and driver.ok(driver.begin())
     assert ids_in_receipt(driver) == {}

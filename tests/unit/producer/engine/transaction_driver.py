@@ -87,32 +87,32 @@ class TransactionDriver(EngineDriver):
     # ---- user side -------------------------------------------------------------------------------------------------
 
     def init(self) -> int:
-        return self._wish(TransactionStep(self.operation_id(), TransactionEvent.INIT))
+        return self._call(TransactionStep(self.operation_id(), TransactionEvent.INIT))
 
     def begin(self) -> int:
-        return self._wish(TransactionStep(self.operation_id(), TransactionEvent.BEGIN))
+        return self._call(TransactionStep(self.operation_id(), TransactionEvent.BEGIN))
 
     def commit(self) -> int:
-        return self._wish(TransactionStep(self.operation_id(), TransactionEvent.COMMIT))
+        return self._call(TransactionStep(self.operation_id(), TransactionEvent.COMMIT))
 
     def abort(self) -> int:
-        return self._wish(TransactionStep(self.operation_id(), TransactionEvent.ABORT))
+        return self._call(TransactionStep(self.operation_id(), TransactionEvent.ABORT))
 
     def prepare(self) -> int:
-        return self._wish(TransactionStep(self.operation_id(), TransactionEvent.PREPARE))
+        return self._call(TransactionStep(self.operation_id(), TransactionEvent.PREPARE))
 
     def resume(self, receipt: TransactionReceipt) -> int:
-        return self._wish(ResumeTransaction(self.operation_id(), receipt))
+        return self._call(ResumeTransaction(self.operation_id(), receipt))
 
     def send_offsets(self, group_id: str = "readers", **fields: Any) -> int:
-        return self._wish(SendOffsets(self.operation_id(), ConsumerGroup(group_id, **fields), OFFSETS))
+        return self._call(SendOffsets(self.operation_id(), ConsumerGroup(group_id, **fields), OFFSETS))
 
     def close(self) -> int:
-        return self._wish(Close(self.operation_id()))
+        return self._call(Close(self.operation_id()))
 
-    def _wish(self, wish: Any) -> int:
-        self.run(wish)
-        return int(wish.operation)
+    def _call(self, call: Any) -> int:
+        self.run(call)
+        return int(call.operation)
 
     def is_waiting(self, operation_id: int) -> bool:
         return operation_id not in self.finished
