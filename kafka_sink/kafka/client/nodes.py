@@ -69,7 +69,7 @@ class NodeSet:
         self.answers: list[Answer] = []
         # Connections append theirs, too.
         self.commands: list[NetworkCommand] = []
-        # When something that is blocked now may proceed. The owner adds its own and collects them anew in each step.
+        # When nodes that were wanted in this step may be tried again; the owner clears it when a step begins.
         self.moments: list[int] = []
         # The next deadline of any node. Recomputed only after an event on a node.
         self.due_ms: int | None = None

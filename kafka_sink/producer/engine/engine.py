@@ -143,7 +143,7 @@ class Engine:
             self._on_call(now_ms, call)
         if nodes.due_ms is not None and nodes.due_ms <= now_ms:
             nodes.on_time(now_ms)
-        batches, has_moved = self._batches, False
+        batches, has_moved, retry_at_ms = self._batches, False, None
         if nodes.answers:
             for answer in nodes.take_answers():
                 if isinstance(answer.request, ProduceRequest):
@@ -176,11 +176,11 @@ class Engine:
             ):
                 self._ask_producer_id(now_ms, self._producer_ids)
             if batches.accumulator.batch_count:
-                self._send_batches(now_ms)
+                retry_at_ms = self._send_batches(now_ms)
             self.metadata.ask(now_ms)
         if self._flushes or self._closes or self._end is not None:
             self._finish_flushes_and_closes()
-        return self._take_step(now_ms)
+        return self._take_step(now_ms, retry_at_ms)
 
     def _adopt_identity(self, transaction: Transaction) -> None:
         assert self._sequences is not None
@@ -350,18 +350,17 @@ class Engine:
         if node_id is not None and source.is_due(now_ms):
             self.nodes.send(node_id, source.make_request(), now_ms)
 
-    def _send_batches(self, now_ms: int) -> None:
+    def _send_batches(self, now_ms: int) -> int | None:
+        """Returns when the next back-off of a batch ends."""
         accumulator = self._batches.accumulator
         if accumulator.cluster is not self.metadata.view:
             accumulator.regroup(self.metadata.view)
-        node_ids, leaderless, ready_ms = accumulator.readiness(now_ms)
+        node_ids, leaderless, retry_at_ms = accumulator.readiness(now_ms)
         if leaderless:
             for topic in leaderless:
                 # It is in use as long as batches wait for it: metadata.max.idle.ms may be shorter than that.
                 self.metadata.want_topic(topic, now_ms)
             self.metadata.request_update()
-        if ready_ms is not None:
-            self.nodes.moments.append(ready_ms)
         for node_id in node_ids:
             while self.nodes.is_ready(node_id, now_ms):
                 request = self._batches.make_request(now_ms, node_id)
@@ -369,10 +368,11 @@ class Engine:
                     break
                 self.nodes.send(node_id, request, now_ms)
                 if not accumulator.batch_count:
-                    return
+                    return retry_at_ms
             else:
                 if not self.nodes.is_full(node_id, now_ms):
                     self.nodes.prepare(node_id, now_ms)
+        return retry_at_ms
 
     # ---- results ----
 
@@ -394,7 +394,7 @@ class Engine:
             return True  # every batch has failed; requests in flight no longer matter
         return self._batches.is_quiet and (self._transaction is None or self._transaction.is_settled)
 
-    def _take_step(self, now_ms: int) -> c.Step:
+    def _take_step(self, now_ms: int, retry_at_ms: int | None) -> c.Step:
         nodes, batches, transaction = self.nodes, self._batches, self._transaction
         finished, self._finished = self._finished, []
         if transaction is not None and transaction.finished:
@@ -405,26 +405,26 @@ class Engine:
             batches.observations,
             batches.completions,
             finished,
-            self._wake_at_ms(now_ms),
+            self._wake_at_ms(now_ms, retry_at_ms),
             batches.accumulator.batch_count,
         )
         nodes.commands.clear()  # the connections append to this list
         batches.observations, batches.completions = [], []
         return step
 
-    def _wake_at_ms(self, now_ms: int) -> int | None:
+    def _wake_at_ms(self, now_ms: int, retry_at_ms: int | None) -> int | None:
         if self._end is not None:
             return None
-        moments = self.nodes.moments
+        wake_ms = self.nodes.moments.copy()
         for moment in (
             self.nodes.update_deadline(now_ms),
             self.metadata.next_deadline_ms(now_ms),
             self._batches.next_expiry_ms,
+            retry_at_ms,
         ):
             if moment is not None:
-                moments.append(moment)
-        if self._transaction_requests is not None and self._transaction_requests.retry_at_ms > now_ms:
-            moments.append(self._transaction_requests.retry_at_ms)
-        if self._producer_ids is not None and self._producer_ids.retry_at_ms > now_ms:
-            moments.append(self._producer_ids.retry_at_ms)
-        return min(moments, default=None)
+                wake_ms.append(moment)
+        asking = self._transaction_requests or self._producer_ids
+        if asking is not None and asking.retry_at_ms > now_ms:
+            wake_ms.append(asking.retry_at_ms)
+        return min(wake_ms, default=None)
