@@ -33,6 +33,11 @@ class Meaning(Enum):
     OUT_OF_RANGE = "out of range"
     REFUSED = "refused"
 
+    @property
+    def is_again(self) -> bool:
+        """Only to be asked again."""
+        return self in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN)
+
 
 _BY_COORDINATOR = {**dict.fromkeys((-1, 7, 13, 14, 15, 16), Meaning.FIND_AGAIN), 51: Meaning.REPEAT_SOON}
 _FENCED = dict.fromkeys((47, 49, 90), Meaning.FENCED)

@@ -20,7 +20,7 @@ from kafka_sink.commit.ledger import LedgerRecord, LedgerState
 from kafka_sink.commit.receipt import BatchKey, BatchSummary, TaskReceipt
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
-from kafka_sink.kafka.client.admin_request import Leader
+from kafka_sink.kafka.client.ask import Leader
 
 
 class OnMismatch(Enum):
