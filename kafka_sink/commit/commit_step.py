@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from kafka_sink.commit.asks import Asks
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.errors.table.commits import LEDGER_UNREADABLE, NOT_COMMITTED
 from kafka_sink.errors.table.entry import ErrorEntry
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import Ask, Reply, ReplyKind
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 
 MORE_TIME = (
     "Make batches shorter (maxOffsetsPerTrigger), or raise transaction.timeout.ms together with the brokers' "

@@ -34,11 +34,11 @@ from kafka_sink.commit.log_scan import (
     read_offset_answer,
 )
 from kafka_sink.commit.messages import NAMED_MAX
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.preflight import described_partitions
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Leader, Reply
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, FETCH
 
 # The last EndTxn version with the rules of transaction version 1: the request's version selects them, not the cluster's

@@ -72,11 +72,11 @@ from kafka_sink.commit.log_scan import (
     read_fetch_answer,
     read_offset_answer,
 )
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.errors.table.commits import LEDGER_UNREADABLE
 from kafka_sink.kafka.client.ask import Ask
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import FETCH
 
 LOG_START, LOG_STOP = "ledger start", "ledger stop"

@@ -25,13 +25,13 @@ from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionOutcome, led
 from kafka_sink.commit.ledger_codec import Unrecordable, encode_record
 from kafka_sink.commit.ledger_read import KEYS_MAX
 from kafka_sink.commit.log_scan import PRODUCE_LAST_BY_NAME, append_ask, read_append_answer
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
 from kafka_sink.commit.session import DeliverySettings, DriverIdentity, DriverSession
 from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Reply, ReplyKind
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE
 
 RENEW, ADD = "renew driver epoch", "add ledger partition"

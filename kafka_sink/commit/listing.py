@@ -22,12 +22,12 @@ from kafka_sink.commit.log_scan import (
     offsets_body,
 )
 from kafka_sink.commit.open_parts import producers_body
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.preflight import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Leaders, Reply
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS, LIST_OFFSETS, LIST_TRANSACTIONS
 
 LIST = "list transactions"

@@ -30,12 +30,12 @@ from kafka_sink.commit.commit_step import MORE_TIME, CommitStep
 from kafka_sink.commit.ledger import UNKNOWN_TIME
 from kafka_sink.commit.ledger_policy import CLEANUP, policy_problem
 from kafka_sink.commit.open_parts import CROWDED, NOT_SPOKEN, OpenParts
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import AnyBroker, Ask, Coordinators, Leaders, Reply, ReplyKind
 from kafka_sink.kafka.client.cluster import NO_LEADER, NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, METADATA, Api
 
 DESCRIBE, OPEN_PARTS = "describe transactions", "describe producers"

@@ -24,13 +24,13 @@ from kafka_sink.commit.identity import Line
 from kafka_sink.commit.ledger import claim_key
 from kafka_sink.commit.ledger_codec import encode_claim
 from kafka_sink.commit.log_scan import append_ask, read_append_answer
-from kafka_sink.commit.outcome import describe_answer
 from kafka_sink.commit.session import DeliverySettings, DriverIdentity, DriverSession
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Reply
+from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
 
 FENCE, CLAIM = "fence older drivers", "claim ledger"

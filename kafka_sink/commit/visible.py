@@ -16,10 +16,10 @@ from typing import Any
 from kafka_sink.commit.commit_step import CommitStep
 from kafka_sink.commit.log_scan import LATEST, LIST_OFFSETS_FIRST_ISOLATED, READ_COMMITTED, offsets_body
 from kafka_sink.commit.messages import some
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.receipt import WrittenPartition
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.kafka.client.ask import Ask, Leaders, Reply
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import LIST_OFFSETS
 
 STABLE = "last stable offsets"

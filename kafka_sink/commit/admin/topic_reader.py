@@ -20,10 +20,10 @@ from kafka_sink.commit.log_scan import (
     read_fetch_answer,
     read_offset_answer,
 )
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.errors import BrokerError, KafkaSinkError, OperationTimeout
 from kafka_sink.formats.records.scalar import Record
 from kafka_sink.kafka.client.ask import Leader, Repeat
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import FETCH, LIST_OFFSETS, Api
 
 WAIT_MS = 100

@@ -28,13 +28,13 @@ from kafka_sink.commit.ledger import Kind, LedgerRecord, line_of, line_of_key
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.listing import LedgerListing, Listed, LogEnds, TransactionListing
 from kafka_sink.commit.open_decisions import OpenDecision, Standing, describe_open, judge_open
-from kafka_sink.commit.outcome import describe_answer
 from kafka_sink.commit.preflight import ONGOING, DescribeTransactions, TransactionDescription
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.set_aside import SetAside
 from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.errors.table.commits import NO_LEDGER, NO_SUCH_SINK, NOT_HAD
+from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import METADATA
 from kafka_sink.operate.cli.brokers import given_brokers, producer_options
 from kafka_sink.options import ProducerOptions

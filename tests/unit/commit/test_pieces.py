@@ -15,12 +15,12 @@ from kafka_sink.commit.identity import (
     sink_id_of_checkpoint,
 )
 from kafka_sink.commit.log_scan import read_append_answer
-from kafka_sink.commit.outcome import Meaning, meaning
 from kafka_sink.commit.phase import TRANSITIONS, Phase
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import CommitAborted, CommitError, CommitLost, CommitPending, ConfigError, RemoteProtocolError
 from kafka_sink.kafka.client.ask import AllBrokers, Ask, Repeat, Reply, ReplyKind
+from kafka_sink.kafka.client.outcome import Meaning, meaning
 from kafka_sink.kafka.wire.apis import END_TXN
 from kafka_sink.kafka.wire.codes import CODES
 from kafka_sink.spark.task import IDENTITIES_MAX
