@@ -45,7 +45,6 @@ from kafka_sink.commit.session import (
     CommitResult,
     Conclusion,
     DeliverySettings,
-    DriverIdentity,
     DriverOperation,
     DriverSession,
     Job,
@@ -55,6 +54,7 @@ from kafka_sink.commit.takeover import Claim, Fence
 from kafka_sink.commit.visible import Visible
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.kafka.client.ask import Reply
+from kafka_sink.kafka.client.transactions import ProducerIdentity
 
 # How often one operation continues after it was fenced although no other run has appeared. Spark runs one commit of a
 # query at a time, so once is normal. But requests of a killed process may arrive late, and a former coordinator may
@@ -212,7 +212,7 @@ class Committer:
         self._move(Phase.CLAIMING)
         self._current = Claim(self._settings, self._session, self._job.wall_ms).begin(now_ms)
 
-    def _is_first_of_its_line(self, identity: DriverIdentity) -> bool:
+    def _is_first_of_its_line(self, identity: ProducerIdentity) -> bool:
         """The sink id of a write without a label is its own. Brokers give a new transactional id the epoch 0: no other
         driver has ever had it, so there is no decision to be read, and no claim is needed to prove that."""
         is_first = self._job.operation is DriverOperation.COMMIT and self._ledger is None

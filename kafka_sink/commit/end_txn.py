@@ -39,11 +39,9 @@ from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenP
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Leader, Reply
 from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.transactions import END_TXN_LAST_V1, end_txn_body
 from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, FETCH
 
-# The last EndTxn version with the rules of transaction version 1: the request's version selects them, not the cluster's
-# feature level (KIP-890).
-END_LAST_OF_VERSION_1 = 4
 WITHOUT_LEADER = (
     "{}, and time was up: the transaction of a decided batch was committed nevertheless. Brokers from Kafka 4.3 on may "
     'forget the partition, and its read_committed readers then stop (see "Readers stop at an offset" in '
@@ -68,14 +66,9 @@ def end_ask(
     are_leaders_known: bool = False,
 ) -> Ask:
     """Retries must use the same version: the other version's rules give a wrong answer for a committed transaction."""
-    body = {
-        "transactional_id": transaction.transactional_id,
-        "producer_id": transaction.producer_id,
-        "producer_epoch": transaction.producer_epoch,
-        "committed": commit,
-    }
+    body = end_txn_body(transaction.transactional_id, transaction.identity, commit=commit)
     is_first = transaction.transaction_version == 1
-    lowest, highest = (0, END_LAST_OF_VERSION_1) if is_first else (END_LAST_OF_VERSION_1 + 1, 5)
+    lowest, highest = (0, END_TXN_LAST_V1) if is_first else (END_TXN_LAST_V1 + 1, 5)
     return Ask(
         Coordinator(transaction.transactional_id),
         END_TXN,
@@ -198,11 +191,10 @@ class CommitTransactions(CommitStep):
 
     def _on_described(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         one = self._decided[ask.number]
-        own = one.transaction.producer_id, one.transaction.producer_epoch
         for state in body["transaction_states"]:
             if self.repeat_if_meant(now_ms, ask, state["error_code"]):
                 return
-            if state["error_code"] == 0 and (state["producer_id"], state["producer_epoch"]) == own:
+            if state["error_code"] == 0 and (state["producer_id"], state["producer_epoch"]) == one.transaction.identity:
                 one.partitions = described_partitions(state)
         self._go_on_to_end(now_ms, ask)
 

@@ -26,19 +26,22 @@ from kafka_sink.commit.ledger_codec import Unrecordable, encode_record
 from kafka_sink.commit.ledger_read import KEYS_MAX
 from kafka_sink.commit.log_scan import PRODUCE_LAST_BY_NAME, append_ask, read_append_answer
 from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
-from kafka_sink.commit.session import DeliverySettings, DriverIdentity, DriverSession
+from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Reply, ReplyKind
 from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.transactions import (
+    ADD_PARTITIONS_LAST_CLIENT,
+    INIT_PRODUCER_ID_FIRST_RENEWING,
+    PRODUCE_LAST_V1,
+    ProducerIdentity,
+)
 from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE
 
 RENEW, ADD = "renew driver epoch", "add ledger partition"
 WRITE, END = "write ledger record", "end ledger transaction"
-# The last versions with the rules of transaction version 1, and the first InitProducerId with producer id and epoch.
-ADD_PARTITIONS_LAST_CLIENT, PRODUCE_LAST_OF_VERSION_1 = 3, 11
-INIT_FIRST_WITH_IDENTITY = 3
 MESSAGE_TOO_LARGE = 10
 
 
@@ -139,7 +142,7 @@ class LedgerWrite(CommitStep):
     def _ask_renewal(self, now_ms: int) -> None:
         body = {**self._owner(), "transaction_timeout_ms": self._session.timeout_ms}
         target = Coordinator(self._session.transactional_id)
-        self.asks.add(now_ms, Ask(target, INIT_PRODUCER_ID, body, RENEW, version_min=INIT_FIRST_WITH_IDENTITY))
+        self.asks.add(now_ms, Ask(target, INIT_PRODUCER_ID, body, RENEW, version_min=INIT_PRODUCER_ID_FIRST_RENEWING))
 
     def _ask_add(self, now_ms: int) -> None:
         body: dict[str, Any] = {f"v3_and_below_{name}": value for name, value in self._owner().items()}
@@ -162,8 +165,8 @@ class LedgerWrite(CommitStep):
             self.settings,
             header + self._batch.payload,
             transactional_id=self._session.transactional_id,
-            version_min=PRODUCE.version_min if is_first else PRODUCE_LAST_OF_VERSION_1 + 1,
-            version_max=PRODUCE_LAST_OF_VERSION_1 if is_first else PRODUCE_LAST_BY_NAME,
+            version_min=PRODUCE.version_min if is_first else PRODUCE_LAST_V1 + 1,
+            version_max=PRODUCE_LAST_V1 if is_first else PRODUCE_LAST_BY_NAME,
         )
         self.asks.add(now_ms, append)
 
@@ -209,7 +212,7 @@ class LedgerWrite(CommitStep):
         if self.refuse_or_repeat(now_ms, ask, body["error_code"]):
             return
         self.asks.drop(ask)
-        renewed = DriverIdentity(body["producer_id"], body["producer_epoch"])
+        renewed = ProducerIdentity(body["producer_id"], body["producer_epoch"])
         if renewed.producer_id != self._identity.producer_id:
             # The unused transactional id has expired: the coordinator then assigns a new producer id to any request,
             # whatever its epoch. Another driver may have been active in between, so this process's view of the ledger
@@ -264,7 +267,7 @@ class LedgerWrite(CommitStep):
             session.identity = self._identity
         elif body.get("producer_id", -1) >= 0:
             # In version 2 the response to EndTxn has the epoch of the next transaction, for a retry as well.
-            session.identity = DriverIdentity(body["producer_id"], body["producer_epoch"])
+            session.identity = ProducerIdentity(body["producer_id"], body["producer_epoch"])
         else:
             session.forget_identity()
 

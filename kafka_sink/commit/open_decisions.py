@@ -63,8 +63,7 @@ def _judge(record: LedgerRecord, found: Mapping[str, TransactionDescription], wa
 
 
 def _is_open(transaction: PreparedTransaction, state: TransactionDescription) -> bool:
-    theirs = (state.producer_id, state.producer_epoch)
-    return state.state == ONGOING and theirs == (transaction.producer_id, transaction.producer_epoch)
+    return state.state == ONGOING and state.identity == transaction.identity
 
 
 def _is_committed(transaction: PreparedTransaction, state: TransactionDescription) -> bool:

@@ -36,6 +36,7 @@ from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import AnyBroker, Ask, Coordinators, Leaders, Reply, ReplyKind
 from kafka_sink.kafka.client.cluster import NO_LEADER, NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.transactions import ProducerIdentity
 from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, METADATA, Api
 
 DESCRIBE, OPEN_PARTS = "describe transactions", "describe producers"
@@ -64,6 +65,10 @@ class TransactionDescription:
     timeout_ms: int
     start_ms: int
     partitions: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        return ProducerIdentity(self.producer_id, self.producer_epoch)
 
 
 def described_partitions(state: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
@@ -337,9 +342,8 @@ def _problem(transaction: PreparedTransaction, state: TransactionDescription | N
         return f"{name} is not known to its coordinator"
     if state.state != ONGOING:
         return f"{name} is {state.state} instead of {ONGOING}: it was {who_ended_it}"
-    ours = (transaction.producer_id, transaction.producer_epoch)
-    theirs = (state.producer_id, state.producer_epoch)
-    if ours != theirs:
+    if state.identity != transaction.identity:
+        theirs, ours = tuple(state.identity), tuple(transaction.identity)
         return f"{name} is producer id and epoch {theirs} instead of {ours}: somebody else uses the id"
     return None
 

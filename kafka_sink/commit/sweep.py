@@ -207,9 +207,7 @@ class Sweep(StepChain):
             self._notes.append(f"dangling transactions could not be described: {described.failure}")
         version = self.settings.transaction_version
         written = {
-            PreparedTransaction(found.transactional_id, found.producer_id, found.producer_epoch, version): (
-                found.partitions
-            )
+            PreparedTransaction(found.transactional_id, *found.identity, version): found.partitions
             for found in described.found.values()
             if self._rule.is_dangling(found)
         }

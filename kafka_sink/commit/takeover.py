@@ -24,22 +24,23 @@ from kafka_sink.commit.identity import Line
 from kafka_sink.commit.ledger import claim_key
 from kafka_sink.commit.ledger_codec import encode_claim
 from kafka_sink.commit.log_scan import append_ask, read_append_answer
-from kafka_sink.commit.session import DeliverySettings, DriverIdentity, DriverSession
+from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Reply
 from kafka_sink.kafka.client.outcome import describe_answer
+from kafka_sink.kafka.client.transactions import INVALID_TRANSACTION_TIMEOUT, ProducerIdentity
 from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
 
 FENCE, CLAIM = "fence older drivers", "claim ledger"
 CLAIM_OLDER = "claim ledger for the release before"
 # Earlier releases had one driver for all labels of a sink, and before that for all queries under a name.
 FENCE_OLDER = "fence a driver of the release before"
-# The brokers' transaction.max.timeout.ms is lower than the requested timeout. Reading that setting needs a permission,
-# so the timeout is halved until it is accepted, down to what a record needs.
-INVALID_TRANSACTION_TIMEOUT, TIMEOUT_MS_MIN = 50, 1_000
+# Reading the longest timeout that brokers allow needs a permission, so the timeout is halved until it is accepted, down
+# to what a record needs.
+TIMEOUT_MS_MIN = 1_000
 
 
 class Fence(CommitStep):
@@ -51,7 +52,7 @@ class Fence(CommitStep):
 
     def __init__(self, settings: DeliverySettings, session: DriverSession) -> None:
         super().__init__(settings)
-        self.identity: DriverIdentity | None = None
+        self.identity: ProducerIdentity | None = None
         self._session = session
         self._ids = {FENCE: session.transactional_id}
         if session.older_sink_id:
@@ -74,7 +75,7 @@ class Fence(CommitStep):
         elif not self.refuse_or_repeat(now_ms, ask, error_code):
             self.asks.drop(ask)
             if ask.purpose == FENCE:
-                self.identity = DriverIdentity(body["producer_id"], body["producer_epoch"])
+                self.identity = ProducerIdentity(body["producer_id"], body["producer_epoch"])
 
     def error_text(self, ask: Ask, error_code: int) -> str:
         return f"{self._ids[ask.purpose]}: {describe_answer(ask.api.name, error_code)}"
