@@ -33,12 +33,12 @@ StepT = TypeVar("StepT", bound="CommitStep")
 
 @frozen
 class Progress(Generic[V_co]):
-    """What a state machine wants next: send `asks`; step again on any reply, or at `wake_at_ms`. With a verdict it is
+    """What a state machine wants next: send `asks`; step again on any reply, or at `wake_at_ms`. With a result it is
     done. `trouble` is why it still waits, for the log."""
 
     asks: Sequence[Ask]
     wake_at_ms: int | None = None
-    verdict: V_co | None = None
+    result: V_co | None = None
     trouble: str = ""
 
 
@@ -154,7 +154,7 @@ class CommitStep(ABC):
 
 
 class SingleStep(Generic[StepT]):
-    """One step as a state machine of its own. The verdict is the step: finished, failed or given up."""
+    """One step as a state machine of its own. The result is the step: finished, failed or given up."""
 
     def __init__(self, step: StepT, deadline_ms: int) -> None:
         self._single = step

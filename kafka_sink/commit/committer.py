@@ -1,6 +1,6 @@
-"""The driver's state machine: one operation on one batch, from receipts to verdict. Phases and their order: phase.py.
+"""The driver's state machine: one operation on one batch, from receipts to result. Phases and their order: phase.py.
 
-It is driven by `step`: replies in; asks out, when to call again, and finally a verdict. It does no I/O and reads no
+It is driven by `step`: replies in; asks out, when to call again, and finally a result. It does no I/O and reads no
 clock; the same code runs against Kafka, against a model of Kafka, and in tests.
 
 Each phase is a `CommitStep` that asks brokers, or writes a record. PHASES says how a phase is begun, what comes next
@@ -78,8 +78,8 @@ class Committer:
         # Steps in parallel: the intent as a draft while its batch is checked, then the list of open transactions.
         self._draft: LedgerWrite | None = None
         self._listing: OpenTransactions | None = None
-        self._verdict: CommitResult | None = None
-        # What the verdict will be if nothing more goes wrong; set before discarding and sweeping.
+        self._result: CommitResult | None = None
+        # What the result will be if nothing more goes wrong; set before discarding and sweeping.
         self._intended = CommitResult(Conclusion.NOTHING_TO_DO)
         self._notes: list[str] = []
         # The ledger as this operation knows it: the session's after fencing, its own copy when it was only read.
@@ -120,7 +120,7 @@ class Committer:
             PHASES[self.phase].late(self, now_ms, step)
             self._conclude(now_ms)
         if self._current is None:
-            return Progress((), None, self._verdict)
+            return Progress((), None, self._result)
         due = [ask for step in self.steps() for ask in step.asks.take_due(now_ms)]
         return Progress(due, self._wake_at_ms(now_ms), None, self._current.last_trouble)
 
@@ -146,7 +146,7 @@ class Committer:
     def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
         self._move(Phase.ENDED)
         ended = replace(self._intended, conclusion=conclusion, error=error, summary=self._summary)
-        self._verdict = replace(ended, notes=tuple(self._notes), others=self._others)
+        self._result = replace(ended, notes=tuple(self._notes), others=self._others)
 
     def _fail(self, error: KafkaSinkError) -> None:
         self._end(Conclusion.FAILED, error)

@@ -79,7 +79,7 @@ class Unanswered:
 
     def _step(self, now_ms: int, answers: Sequence[Reply]) -> Progress[CommitResult]:
         progress = self.committer.step(now_ms + self._late_ms, answers)
-        if self._late_ms and progress.verdict is None and not progress.asks:
+        if self._late_ms and progress.result is None and not progress.asks:
             progress = self.committer.step(now_ms + self._late_ms, ())
         return progress
 

@@ -578,7 +578,7 @@ class World:
             replies = _to_its_own(machine.committer, self._driver_answers[answer]) if answer >= 0 else ()
             progress = machine.committer.step(LATE_MS if answer == LATE else 0, replies)
             requests = [self._request_number(request) for request in progress.asks]
-            verdict = progress.verdict
+            verdict = progress.result
             is_replaced = verdict is not None and any(words in str(verdict.error) for words in TAKEN_OVER)
             is_lost = verdict is not None and isinstance(verdict.error, CommitLost)
             ended = None if verdict is None else (verdict.conclusion, is_lost, is_replaced)

@@ -23,7 +23,7 @@ def _lacks_nothing(_: Bodies) -> None:
 
 
 class Asking:
-    """The verdict: the last reply to each ask, and what it lacks. `delay_ms`: after so many failures. `try_ms`: for one
+    """The result: the last reply to each ask, and what it lacks. `delay_ms`: after so many failures. `try_ms`: for one
     try. Without `needs_all`, brokers that do not answer are left out if at least one does."""
 
     def __init__(

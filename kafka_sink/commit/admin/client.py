@@ -2,7 +2,7 @@
 
     with Client(options) as client:
         client.reach()
-        verdict = client.run(Committer(settings, session, job, client.now_ms()))
+        result = client.run(Committer(settings, session, job, client.now_ms()))
 
 `run` carries out the requests of a state machine such as `Committer`; the rest reads facts about the cluster and its
 topics. Waiting is limited by max.block.ms, and errors contain what the brokers answered.
@@ -185,7 +185,7 @@ class Client:
     # ---- state machines --------------------------------------------------------------------------------------------
 
     def run(self, machine: Machine[V_co]) -> V_co:
-        """Carries out the asks of the state machine until it has a verdict. Each has exactly one reply."""
+        """Carries out the asks of the state machine until it has a result. Each has exactly one reply."""
         self._begin()
         try:
             return self._carry_out(machine)
@@ -198,8 +198,8 @@ class Client:
         told_ms = self.now_ms()
         while True:
             progress = machine.step(self.now_ms(), replies)
-            if progress.verdict is not None:
-                return progress.verdict
+            if progress.result is not None:
+                return progress.result
             if progress.trouble and self.now_ms() - told_ms >= STILL_WAITING_MS:
                 told_ms = self.now_ms()
                 _LOGGER.warning("[%s] still waiting: %s", self.options.client_id, progress.trouble)
@@ -207,7 +207,7 @@ class Client:
             if until_ms is not None:
                 until_ms = max(until_ms, self.now_ms() + 1)  # it has just been stepped
             elif not progress.asks and not self._ensure_open()[1].is_asking:
-                raise LocalProtocolError(f"{type(machine).__name__} waits for nothing and has no verdict")
+                raise LocalProtocolError(f"{type(machine).__name__} waits for nothing and has no result")
             replies = self._send_and_wait(progress.asks, until_ms)
 
     def run_step(self, step: StepT) -> StepT:

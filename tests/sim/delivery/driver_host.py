@@ -82,8 +82,8 @@ class DriverHost(Host):
             self.on_decided(self._machine.phase)
             if not self.is_alive:
                 return
-            if progress.verdict is not None:
-                self._end(progress.verdict)
+            if progress.result is not None:
+                self._end(progress.result)
                 return
             if not progress.asks and not self._engine.is_asking and progress.wake_at_ms is None:
                 raise Violation("I12", f"{self.name} waits for nothing and has no verdict")

@@ -1,6 +1,6 @@
 """A test bench for the driver's machine: the tiny broker answers, unless the test has prepared another answer.
 
-`answers` maps the purpose of a request to the answers to its tries, one after the other: an error code, LOST,
+`answers` maps the purpose of an ask to the answers to its tries, one after the other: an error code, LOST, NOT_SENT,
 UNSUPPORTED, REFUSED, LEADERLESS or TOPIC_GONE (the broker does not see the request), or `after(x)`: the broker carries
 it out, and the driver gets x.
 """
@@ -26,9 +26,10 @@ from tests.model.tiny_broker import LEDGER, NEW, PREPARE, TIMEOUT_MS, TinyBroker
 
 SINK, QUERY = "sink", "query-1"
 LOST, UNSUPPORTED, REFUSED = ReplyKind.LOST, ReplyKind.UNSUPPORTED, ReplyKind.REFUSED
-LEADERLESS = ReplyKind.LEADERLESS
+LEADERLESS, NOT_SENT = ReplyKind.LEADERLESS, ReplyKind.NOT_SENT
 ERRORS = {
     LOST: TransportError("connection reset"),
+    NOT_SENT: TransportError("connection refused"),
     UNSUPPORTED: BrokerError("not offered", code=35),
     REFUSED: AuthorizationError("no Write on TransactionalId sink-driver"),
     LEADERLESS: TransportError("t-0 has no leader now"),
@@ -149,17 +150,17 @@ class Bench:
         """Answers the requests of any state machine until it has a verdict."""
         laid_out = {purpose: list(listed) for purpose, listed in (answers or {}).items()}
         progress = machine.step(self.now_ms, ())
-        while progress.verdict is None:
+        while progress.result is None:
             asked = [copy(ask) for ask in progress.asks]  # as it is now: the ask itself is used again
             answered = [self._answer(request, laid_out) for request in progress.asks]
             self.asked += asked
             if not answered:
                 assert progress.wake_at_ms is not None, "nothing is out and nothing is due"
-                assert progress.wake_at_ms < until_ms, "no verdict in time"
+                assert progress.wake_at_ms < until_ms, "no result in time"
                 self.now_ms = max(self.now_ms + 1, progress.wake_at_ms)
                 self.settle()
             progress = machine.step(self.now_ms, answered)
-        return progress.verdict
+        return progress.result
 
     def _answer(self, request: Ask, laid_out: dict[str, list[Any]]) -> Reply:
         if self.before is not None:

@@ -59,8 +59,8 @@ def test_the_ledger_is_looked_at_until_the_deadline_and_no_longer(bench: Bench) 
     progress = machine.step(bench.now_ms, ())
     assert len(progress.asks) == 2 and progress.wake_at_ms == bench.now_ms + 1_000
     progress = machine.step(bench.now_ms + 1_000, ())
-    assert progress.verdict is not None and progress.verdict.failure is not None
-    assert progress.verdict.failure == "no time left (no answer)"
+    assert progress.result is not None and progress.result.failure is not None
+    assert progress.result.failure == "no time left (no answer)"
 
 
 def listed(bench: Bench, *fetched: int | None) -> list[Listed]:

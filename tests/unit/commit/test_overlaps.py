@@ -119,7 +119,7 @@ def test_a_list_that_is_slow_holds_up_no_commit_for_long(bench: Bench) -> None:
         bench.settle()
         bench.now_ms += 20  # the wait of the driver while markers are written
         progress = committer.step(bench.now_ms, answers)
-    assert kept and progress.verdict is None and bench.ledger()["sink"].kind is Kind.DONE
-    verdict = committer.step(bench.now_ms + bench.settings.sweep_ms).verdict
+    assert kept and progress.result is None and bench.ledger()["sink"].kind is Kind.DONE
+    verdict = committer.step(bench.now_ms + bench.settings.sweep_ms).result
     assert verdict is not None and verdict.conclusion is Conclusion.DELIVERED
     assert any("took too long" in note for note in verdict.notes)

@@ -145,5 +145,5 @@ def test_an_answer_after_the_verdict_changes_nothing(bench: Bench) -> None:
     machine.step(0, [Reply(request, ReplyKind.REFUSED, (), ERRORS[ReplyKind.REFUSED])])
     told = part.outcome, part.reason
     assert told[0] is Aside.FAILED
-    assert machine.step(1, [Reply(request, ReplyKind.LOST, (), ERRORS[LOST])]).verdict is part
+    assert machine.step(1, [Reply(request, ReplyKind.LOST, (), ERRORS[LOST])]).result is part
     assert (part.outcome, part.reason) == told
