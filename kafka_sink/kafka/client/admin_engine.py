@@ -95,9 +95,10 @@ class AdminEngine:
         self.metadata.ask(now_ms)
         self._connect_ahead(now_ms)
         self._give_up(now_ms)
-        replies = [ask.reply() for ask in self._asks if ask.is_over]
-        self._asks = [ask for ask in self._asks if not ask.is_over]
-        return AdminStep(self.nodes.take_commands(), replies, self._wake_at_ms(now_ms))
+        over = [ask for ask in self._asks if ask.is_over]
+        if over:
+            self._asks = [ask for ask in self._asks if not ask.is_over]
+        return AdminStep(self.nodes.take_commands(), [ask.reply() for ask in over], self._wake_at_ms(now_ms))
 
     @property
     def is_asking(self) -> bool:
@@ -252,7 +253,7 @@ class AdminEngine:
         for ask in self._asks:
             is_overdue = now_ms >= ask.deadline_ms
             is_hopeless = refusal is not None or (is_alone and (ask.parts is None or bool(ask.unsent)))
-            if ask.is_over or not (is_overdue or is_hopeless):
+            if not (is_overdue or is_hopeless) or ask.is_over:
                 continue
             ask.is_given_up = True
             within = f"within {now_ms - ask.begun_ms} ms" if is_overdue else "and no broker can be reached"
