@@ -18,7 +18,7 @@ Bodies = tuple[Mapping[str, Any], ...]
 Lacks = Callable[[Bodies], KafkaSinkError | None]
 
 
-def _lacks_nothing(_: Bodies) -> None:
+def lacks_nothing(_: Bodies) -> None:
     return None
 
 
@@ -33,7 +33,7 @@ class Asking:
         deadline_ms: int,
         try_ms: int,
         delay_ms: Callable[[int], int],
-        lacks: Lacks = _lacks_nothing,
+        lacks: Lacks = lacks_nothing,
         needs_all: bool = True,
     ) -> None:
         self._asks = asks

@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from kafka_sink.commit.admin.asking import Asking, Bodies, Lacks
+from kafka_sink.commit.admin.asking import Asking, Bodies, Lacks, lacks_nothing
 from kafka_sink.commit.admin.configs import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
@@ -172,10 +172,6 @@ class Client:
         """The clock of this client, and of the state machines that it runs."""
         return self._clock.monotonic_ms()
 
-    def pause(self, wait_ms: int) -> None:
-        """Waits; reads what arrives meanwhile."""
-        self._wait_until(lambda: False, self.now_ms() + wait_ms)
-
     def __enter__(self) -> Client:
         return self
 
@@ -239,7 +235,7 @@ class Client:
         version_max: int = VERSION_MAX,
         find_again: bool = False,
         repeat: Repeat = Repeat.UNSENT,
-        lacks: Lacks | None = None,
+        lacks: Lacks = lacks_nothing,
         wait_ms: int | None = None,
         needs_all: bool = True,
     ) -> Bodies:
@@ -262,7 +258,7 @@ class Client:
         asks: Sequence[Ask],
         timeout_ms: int | None = None,
         *,
-        lacks: Lacks | None = None,
+        lacks: Lacks = lacks_nothing,
         wait_ms: int | None = None,
         needs_all: bool = True,
     ) -> list[tuple[Reply, KafkaSinkError | None]]:
@@ -273,8 +269,8 @@ class Client:
             deadline_ms=self.now_ms() + (try_ms if timeout_ms is None else timeout_ms),
             try_ms=try_ms,
             delay_ms=self._backoff.delay_ms if wait_ms is None else lambda _: wait_ms,
+            lacks=lacks,
             needs_all=needs_all,
-            **({} if lacks is None else {"lacks": lacks}),
         )
         return self._carry_out(asking)
 
