@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from kafka_sink import Producer
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout, TransactionAborted
-from kafka_sink.kafka.client.admin_engine import AnyBroker, Repeat
+from kafka_sink.kafka.client.ask import AnyBroker, Repeat
 from kafka_sink.kafka.wire.apis import API_VERSIONS, INIT_PRODUCER_ID
 from tests.conftest import NEWEST, or_without_kafka
 from tests.integration.asking import client_of
