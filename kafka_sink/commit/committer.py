@@ -54,7 +54,7 @@ from kafka_sink.commit.takeover import Claim, Fence
 from kafka_sink.commit.visible import Visible
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.kafka.client.ask import Reply
-from kafka_sink.kafka.client.transactions import ProducerIdentity
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 
 # How often one operation continues after it was fenced although no other run has appeared. Spark runs one commit of a
 # query at a time, so once is normal. But requests of a killed process may arrive late, and a former coordinator may

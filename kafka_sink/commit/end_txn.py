@@ -39,7 +39,7 @@ from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenP
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Leader, Reply
 from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
-from kafka_sink.kafka.client.transactions import END_TXN_LAST_V1, end_txn_body
+from kafka_sink.kafka.client.transaction_apis import versions_of
 from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, FETCH
 
 WITHOUT_LEADER = (
@@ -66,17 +66,21 @@ def end_ask(
     are_leaders_known: bool = False,
 ) -> Ask:
     """Retries must use the same version: the other version's rules give a wrong answer for a committed transaction."""
-    body = end_txn_body(transaction.transactional_id, transaction.identity, commit=commit)
-    is_first = transaction.transaction_version == 1
-    lowest, highest = (0, END_TXN_LAST_V1) if is_first else (END_TXN_LAST_V1 + 1, 5)
+    body = {
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
+        "committed": commit,
+    }
+    version_min, version_max = versions_of(END_TXN, transaction.transaction_version)
     return Ask(
         Coordinator(transaction.transactional_id),
         END_TXN,
         body,
         purpose,
         number,
-        version_min=lowest,
-        version_max=highest,
+        version_min=version_min,
+        version_max=version_max,
         led_partitions=led_partitions,
         are_leaders_known=are_leaders_known,
     )

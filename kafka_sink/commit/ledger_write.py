@@ -32,12 +32,8 @@ from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Reply, ReplyKind
 from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
-from kafka_sink.kafka.client.transactions import (
-    ADD_PARTITIONS_LAST_CLIENT,
-    INIT_PRODUCER_ID_FIRST_RENEWING,
-    PRODUCE_LAST_V1,
-    ProducerIdentity,
-)
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
+from kafka_sink.kafka.client.transaction_apis import INIT_PRODUCER_ID_FIRST_WITH_IDENTITY, versions_of
 from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE
 
 RENEW, ADD = "renew driver epoch", "add ledger partition"
@@ -142,14 +138,16 @@ class LedgerWrite(CommitStep):
     def _ask_renewal(self, now_ms: int) -> None:
         body = {**self._owner(), "transaction_timeout_ms": self._session.timeout_ms}
         target = Coordinator(self._session.transactional_id)
-        self.asks.add(now_ms, Ask(target, INIT_PRODUCER_ID, body, RENEW, version_min=INIT_PRODUCER_ID_FIRST_RENEWING))
+        version_min = INIT_PRODUCER_ID_FIRST_WITH_IDENTITY
+        self.asks.add(now_ms, Ask(target, INIT_PRODUCER_ID, body, RENEW, version_min=version_min))
 
     def _ask_add(self, now_ms: int) -> None:
         body: dict[str, Any] = {f"v3_and_below_{name}": value for name, value in self._owner().items()}
         topic, partition = self.settings.ledger
         body["v3_and_below_topics"] = [{"name": topic, "partitions": [partition]}]
         target = Coordinator(self._session.transactional_id)
-        self.asks.add(now_ms, Ask(target, ADD_PARTITIONS_TO_TXN, body, ADD, version_max=ADD_PARTITIONS_LAST_CLIENT))
+        _, version_max = versions_of(ADD_PARTITIONS_TO_TXN, self.settings.transaction_version)
+        self.asks.add(now_ms, Ask(target, ADD_PARTITIONS_TO_TXN, body, ADD, version_max=version_max))
 
     def _ask_produce(self, now_ms: int) -> None:
         header = seal(
@@ -159,14 +157,14 @@ class LedgerWrite(CommitStep):
             base_sequence=0,
             is_transactional=True,
         )
-        is_first = self.settings.transaction_version == 1
+        version_min, version_max = versions_of(PRODUCE, self.settings.transaction_version)
         append = append_ask(
             WRITE,
             self.settings,
             header + self._batch.payload,
             transactional_id=self._session.transactional_id,
-            version_min=PRODUCE.version_min if is_first else PRODUCE_LAST_V1 + 1,
-            version_max=PRODUCE_LAST_V1 if is_first else PRODUCE_LAST_BY_NAME,
+            version_min=version_min,
+            version_max=min(version_max, PRODUCE_LAST_BY_NAME),
         )
         self.asks.add(now_ms, append)
 
@@ -262,8 +260,7 @@ class LedgerWrite(CommitStep):
         self.state = WriteState.WRITTEN
         session = self._session
         session.ledger = session.ledger and session.ledger.with_record(self.record)
-        is_first = self.settings.transaction_version == 1
-        if is_first:
+        if self.settings.transaction_version == 1:
             session.identity = self._identity
         elif body.get("producer_id", -1) >= 0:
             # In version 2 the response to EndTxn has the epoch of the next transaction, for a retry as well.

@@ -36,7 +36,7 @@ from kafka_sink.frozen import frozen
 from kafka_sink.kafka.client.ask import AnyBroker, Ask, Coordinators, Leaders, Reply, ReplyKind
 from kafka_sink.kafka.client.cluster import NO_LEADER, NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
-from kafka_sink.kafka.client.transactions import ProducerIdentity
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, METADATA, Api
 
 DESCRIBE, OPEN_PARTS = "describe transactions", "describe producers"

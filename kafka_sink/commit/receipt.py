@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafka_sink.kafka.client.transactions import ProducerIdentity
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 
 # 63 bits: the ledger stores it as a number.
 DIGEST_MAX = 2**63 - 1

@@ -20,7 +20,7 @@ from kafka_sink.commit.receipt import BatchKey, BatchSummary, TaskReceipt
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
 from kafka_sink.kafka.client.ask import Leader
-from kafka_sink.kafka.client.transactions import ProducerIdentity
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 
 
 class OnMismatch(Enum):

@@ -31,15 +31,16 @@ from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
 from kafka_sink.kafka.client.ask import Ask, Coordinator, Reply
 from kafka_sink.kafka.client.outcome import describe_answer
-from kafka_sink.kafka.client.transactions import INVALID_TRANSACTION_TIMEOUT, ProducerIdentity
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
+from kafka_sink.kafka.client.transaction_apis import INVALID_TRANSACTION_TIMEOUT
 from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
 
 FENCE, CLAIM = "fence older drivers", "claim ledger"
 CLAIM_OLDER = "claim ledger for the release before"
 # Earlier releases had one driver for all labels of a sink, and before that for all queries under a name.
 FENCE_OLDER = "fence a driver of the release before"
-# Reading the longest timeout that brokers allow needs a permission, so the timeout is halved until it is accepted, down
-# to what a record needs.
+# The brokers' transaction.max.timeout.ms is lower than the requested timeout. Reading that setting needs a permission,
+# so the timeout is halved until it is accepted, down to what a record needs.
 TIMEOUT_MS_MIN = 1_000
 
 

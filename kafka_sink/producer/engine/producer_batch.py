@@ -12,7 +12,7 @@ from dataclasses import replace
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.formats.records.batch import HEADER_BYTES, EncodedBatch, Share
 from kafka_sink.kafka.client.cluster import PartitionLeader
-from kafka_sink.kafka.client.transactions import ProducerIdentity as ProducerIdentity
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity as ProducerIdentity
 
 TopicPartition = tuple[str, int]
 NO_SEQUENCE = -1

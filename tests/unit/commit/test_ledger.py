@@ -51,7 +51,7 @@ from kafka_sink.commit.session import (
 from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
 from kafka_sink.errors.table.commits import CHECKPOINT_SET_BACK, ROWS_LOST, SINK_UNKNOWN, TAKEN_OVER
 from kafka_sink.errors.table.entry import ErrorEntry
-from kafka_sink.kafka.client.transactions import ProducerIdentity
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 
 RUN, OLD_RUN = "b" * 16, "a" * 16
 ENTRY = TransactionEntry(0, 0, 4711, 3, 2, "t", 5, 1_000, 10)
