@@ -23,7 +23,7 @@ from kafka_sink.commit.committer import Committer, Progress
 from kafka_sink.commit.identity import TaskIdentity
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import DeliverySettings, DriverOperation, DriverSession, Job
-from kafka_sink.kafka.client.admin_request import AdminResponse
+from kafka_sink.kafka.client.ask import Reply
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.sink_options import TopicPlan
 from tools.kafka_cluster import KafkaCluster
@@ -47,15 +47,15 @@ class Clocked:
         self._asked_s: dict[str, float] = {}
         self._out: dict[str, int] = defaultdict(int)
 
-    def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress:
+    def step(self, now_ms: int, answers: Sequence[Reply]) -> Progress:
         for answer in answers:
-            purpose = answer.key.purpose
+            purpose = answer.ask.purpose
             self._out[purpose] -= 1
             if not self._out[purpose]:
                 self._times[purpose].append((time.perf_counter() - self._asked_s[purpose]) * 1000)
         progress = self._committer.step(now_ms, answers)
-        for request in progress.requests:
-            purpose = request.key.purpose
+        for request in progress.asks:
+            purpose = request.purpose
             if not self._out[purpose]:
                 self._asked_s[purpose] = time.perf_counter()
             self._out[purpose] += 1

@@ -1,7 +1,7 @@
 """Our sink and the null sink with time measurement, for bench.waterfall.
 
 In each Python process that Spark starts for the sink, the steps are recorded as spans: planning, a task and its steps,
-a commit and each of its requests. A span is one line of JSON in a file of the process, in the folder that an
+a commit and each of its asks. A span is one line of JSON in a file of the process, in the folder that an
 environment variable names. Times are from the machine's clock, which all processes share.
 """
 
@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from bench.spark_peers import FrozenNullSink
 from kafka_sink.commit.admin.client import Client, Machine
 from kafka_sink.commit.commit_step import Progress
-from kafka_sink.kafka.client.admin_request import AdminResponse, RequestKey
+from kafka_sink.kafka.client.ask import Ask, Reply
 from kafka_sink.spark.datasource import KafkaSinkDataSource
 
 FOLDER = "WATERFALL_FOLDER"
@@ -62,14 +62,14 @@ class Clocked:
 
     def __init__(self, machine: Machine[Any]) -> None:
         self._machine = machine
-        self._asked_ms: dict[RequestKey, float] = {}
+        self._asked_ms: dict[Ask, float] = {}
 
-    def step(self, at_ms: int, answers: Sequence[AdminResponse]) -> Progress[Any]:
-        for answer in answers:
-            NOTES.add(answer.key.purpose, self._asked_ms.pop(answer.key), is_request=True)
-        progress = self._machine.step(at_ms, answers)
-        for request in progress.requests:
-            self._asked_ms[request.key] = now_ms()
+    def step(self, at_ms: int, replies: Sequence[Reply]) -> Progress[Any]:
+        for reply in replies:
+            NOTES.add(reply.ask.purpose, self._asked_ms.pop(reply.ask), is_request=True)
+        progress = self._machine.step(at_ms, replies)
+        for ask in progress.asks:
+            self._asked_ms[ask] = now_ms()
         return progress
 
 

@@ -29,7 +29,7 @@ from bench.stream_of_ids import StreamOfIds
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.identity import belongs_to, parse_task_identity, run_hash, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
-from kafka_sink.kafka.client.admin_request import AllBrokers
+from kafka_sink.kafka.client.ask import AllBrokers, Repeat
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import choose_columns
@@ -145,7 +145,7 @@ def time_listing(client: Client) -> tuple[int, float]:
     times = []
     for _ in range(9):
         started_s = time.perf_counter()
-        answers = client.ask_all(AllBrokers(), LIST_TRANSACTIONS, body, changes_nothing=True)
+        answers = client.ask_all(AllBrokers(), LIST_TRANSACTIONS, body, repeat=Repeat.ALWAYS)
         times.append((time.perf_counter() - started_s) * 1000)
     names = [state["transactional_id"] for answer in answers for state in answer["transaction_states"]]
     identities = [identity for identity in map(parse_task_identity, names) if identity is not None]

@@ -33,7 +33,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.kafka.client.admin_request import AllBrokers
+from kafka_sink.kafka.client.ask import AllBrokers
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.options.parse import parse_producer_options
 from tools.demo_rows import Feed, Plan, Tally, table

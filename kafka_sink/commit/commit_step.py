@@ -1,7 +1,7 @@
-"""What the steps of the driver's state machine have in common: requests out, responses in, a result at the end.
+"""What the steps of the driver's state machine have in common: asks out, replies in, a result at the end.
 
-A step is given responses and asked for its result; it knows nothing of the other steps or of deadlines. The caller
-gives up on it when time is up, and `last_trouble` then says what it was waiting for.
+A step is begun, is given the replies to its asks, and is asked for its result; it knows nothing of the other steps or
+of deadlines. The caller gives up on it when time is up, and `last_trouble` then says what it was waiting for.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
-from kafka_sink.commit.retry_queue import RetryQueue
+from kafka_sink.commit.asks import Asks
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.errors.table.commits import LEDGER_UNREADABLE, NOT_COMMITTED
 from kafka_sink.errors.table.entry import ErrorEntry
 from kafka_sink.frozen import frozen
-from kafka_sink.kafka.client.admin_request import AdminRequest, AdminResponse, RequestKey, ResponseKind
-from kafka_sink.kafka.wire.apis import Api
+from kafka_sink.kafka.client.ask import Ask, Reply, ReplyKind
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 
 MORE_TIME = (
     "Make batches shorter (maxOffsetsPerTrigger), or raise transaction.timeout.ms together with the brokers' "
@@ -29,23 +28,24 @@ MORE_TIME = (
 GONE_MS = 5_000
 
 V_co = TypeVar("V_co", covariant=True)
+StepT = TypeVar("StepT", bound="CommitStep")
 
 
 @frozen
 class Progress(Generic[V_co]):
-    """What a state machine wants next: send `requests`; step again on any answer, or at `wake_at_ms`. With a verdict it
-    is done. `trouble` is why it still waits, for the log."""
+    """What a state machine wants next: send `asks`; step again on any reply, or at `wake_at_ms`. With a result it is
+    done. `trouble` is why it still waits, for the log."""
 
-    requests: Sequence[AdminRequest]
+    asks: Sequence[Ask]
     wake_at_ms: int | None = None
-    verdict: V_co | None = None
+    result: V_co | None = None
     trouble: str = ""
 
 
 class CommitStep(ABC):
     def __init__(self, settings: DeliverySettings) -> None:
         self.settings = settings
-        self.queue = RetryQueue(settings)
+        self.asks = Asks(settings)
         # Why it ended without a result, and what the error table says about that.
         self.failure: str | None = None
         self.entry: ErrorEntry = NOT_COMMITTED
@@ -55,8 +55,8 @@ class CommitStep(ABC):
 
     @property
     def is_finished(self) -> bool:
-        """Every request has been answered for good, or the step has failed."""
-        return self.queue.count == 0
+        """Once begun: every ask has been answered for good, or the step has failed."""
+        return not len(self.asks)
 
     @property
     def reason(self) -> str:
@@ -69,121 +69,140 @@ class CommitStep(ABC):
         heard = f"the last trouble was: {self.last_trouble}" if self.last_trouble else "no answer came"
         return f"too little time is left before its transactions time out ({heard}). {MORE_TIME}"
 
-    @abstractmethod
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        """Handles one response of one broker."""
+    def begin(self: StepT, now_ms: int) -> StepT:
+        """Asks the first questions; before that, nothing is sent."""
+        self.ask_first(now_ms)
+        return self
 
-    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
-        if not self.queue.accept(answer):
+    @abstractmethod
+    def ask_first(self, now_ms: int) -> None: ...
+
+    @abstractmethod
+    def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
+        """Handles the answer of one broker."""
+
+    def on_reply(self, now_ms: int, reply: Reply) -> None:
+        if not self.asks.accept(reply):
             return
-        if answer.kind is ResponseKind.LOST:
-            self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
-            self.on_lost(now_ms, answer)
-        elif answer.kind is ResponseKind.ANSWERED:
+        if reply.kind.is_unanswered:
+            self.last_trouble = f"{reply.ask.purpose}: {reply.error or 'no answer'}"
+            self.on_lost(now_ms, reply)
+        elif reply.kind is ReplyKind.ANSWERED:
             try:
-                self.on_bodies(now_ms, answer)
+                self.on_bodies(now_ms, reply)
             except RemoteProtocolError as error:
-                self.on_refused(now_ms, answer.key, str(error))
+                self.on_refused(now_ms, reply.ask, str(error))
                 if error.entry is LEDGER_UNREADABLE:
                     self.entry = error.entry
-        elif answer.kind is ResponseKind.LEADERLESS:
-            self.on_leaderless(now_ms, answer)
+        elif reply.kind is ReplyKind.LEADERLESS:
+            self.on_leaderless(now_ms, reply)
+        elif reply.kind is ReplyKind.UNSUPPORTED:
+            self.on_unsupported(now_ms, reply)
         else:
-            self.on_refused(now_ms, answer.key, str(answer.error or answer.kind.value))
+            self.on_refused(now_ms, reply.ask, str(reply.error or reply.kind.value))
 
-    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
-        for body in answer.bodies:
-            self.on_body(now_ms, answer.key, body)
+    def on_bodies(self, now_ms: int, reply: Reply) -> None:
+        for body in reply.bodies:
+            self.on_body(now_ms, reply.ask, body)
 
-    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
-        """It may have been carried out, so only the identical request may be sent again."""
-        self.queue.repeat(now_ms, answer.key, find_again=True)
+    def on_lost(self, now_ms: int, reply: Reply) -> None:
+        """Not sent, or it may have been carried out: then only the identical request may be sent again."""
+        self.asks.repeat(now_ms, reply.ask, find_again=True)
 
-    def on_leaderless(self, now_ms: int, answer: AdminResponse) -> None:
+    def on_leaderless(self, now_ms: int, reply: Reply) -> None:
         """It was not sent, because one of its `led_partitions` has no leader."""
-        self.on_refused(now_ms, answer.key, str(answer.error))
+        self.on_refused(now_ms, reply.ask, str(reply.error))
 
-    def on_refused(self, now_ms: int, key: RequestKey, reason: str, *, is_fenced: bool = False) -> None:
+    def on_unsupported(self, now_ms: int, reply: Reply) -> None:
+        self.on_refused(now_ms, reply.ask, str(reply.error or reply.kind.value))
+
+    def on_refused(self, now_ms: int, ask: Ask, reason: str, *, is_fenced: bool = False) -> None:
         self.fail(reason)
 
     def fail(self, reason: str) -> None:
-        self.queue.drop_all()
+        self.asks.drop_all()
         self.failure = reason
 
-    def is_gone_for_good(self, now_ms: int, *, is_gone: bool) -> bool:
-        """Brokers learn of a new topic one after the other, so a topic is believed to be gone only after a while."""
+    def note_topic(self, now_ms: int, *, is_gone: bool) -> None:
         if not is_gone:
             self._gone_since_ms = None
         elif self._gone_since_ms is None:
             self._gone_since_ms = now_ms
+
+    def is_gone_for_good(self, now_ms: int) -> bool:
+        """Brokers learn of a new topic one after the other, so a topic is believed to be gone only after a while."""
         return self._gone_since_ms is not None and now_ms - self._gone_since_ms >= GONE_MS
 
-    def is_done(self, now_ms: int, key: RequestKey, api: Api, error_code: int) -> bool:
-        """False: the request is repeated, or it was refused."""
-        found = meaning(api, error_code)
-        if found is not Meaning.DONE and not self.is_repeated(now_ms, key, api, error_code):
-            self.on_refused(now_ms, key, self.error_text(key, api, error_code), is_fenced=found is Meaning.FENCED)
-        return found is Meaning.DONE
+    def refuse_or_repeat(self, now_ms: int, ask: Ask, error_code: int) -> bool:
+        """False: there is no error, and nothing was done."""
+        found = meaning(ask.api, error_code)
+        if found is not Meaning.DONE and not self.repeat_if_meant(now_ms, ask, error_code):
+            self.on_refused(now_ms, ask, self.error_text(ask, error_code), is_fenced=found is Meaning.FENCED)
+        return found is not Meaning.DONE
 
-    def is_repeated(self, now_ms: int, key: RequestKey, api: Api, error_code: int) -> bool:
-        """True: the meaning is only "retry", and the retry is queued."""
-        found = meaning(api, error_code)
-        if found not in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN):
+    def repeat_if_meant(self, now_ms: int, ask: Ask, error_code: int) -> bool:
+        """False: the error means more than "ask again", or there is none; nothing was done."""
+        found = meaning(ask.api, error_code)
+        if not found.is_again:
             return False
-        self.last_trouble = self.error_text(key, api, error_code)
-        self.queue.repeat(now_ms, key, find_again=found is Meaning.FIND_AGAIN, soon=found is Meaning.REPEAT_SOON)
+        self.last_trouble = self.error_text(ask, error_code)
+        self.asks.repeat(now_ms, ask, find_again=found is Meaning.FIND_AGAIN, soon=found is Meaning.REPEAT_SOON)
         return True
 
-    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
-        return describe_answer(api.name, error_code)
+    def error_text(self, ask: Ask, error_code: int) -> str:
+        return describe_answer(ask.api.name, error_code)
 
 
-PartT = TypeVar("PartT", bound=CommitStep)
+class SingleStep(Generic[StepT]):
+    """One step as a state machine of its own. The result is the step: finished, failed or given up."""
 
-
-class SingleStep(Generic[PartT]):
-    """One step as a state machine of its own. The verdict is the step: finished, failed or given up."""
-
-    def __init__(self, part: PartT, deadline_ms: int) -> None:
-        self._part = part
+    def __init__(self, step: StepT, deadline_ms: int) -> None:
+        self._single = step
         self._deadline_ms = deadline_ms
+        self._has_begun = False
 
-    def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress[PartT]:
-        for answer in answers:
-            if not self._part.is_finished:
-                self._part.on_answer(now_ms, answer)
-        if not self._part.is_finished and now_ms >= self._deadline_ms:
-            self._part.fail(f"no time left ({self._part.last_trouble or 'no answer'})")
-        if self._part.is_finished:
-            return Progress((), None, self._part)
-        requests = self._part.queue.take_due(now_ms)
-        moments = (self._part.queue.wake_at_ms(), self._deadline_ms)
-        return Progress(requests, min(moment for moment in moments if moment is not None), None)
+    def step(self, now_ms: int, replies: Sequence[Reply]) -> Progress[StepT]:
+        if not self._has_begun:
+            self._has_begun = True
+            self._single.begin(now_ms)
+        for reply in replies:
+            if not self._single.is_finished:
+                self._single.on_reply(now_ms, reply)
+        if not self._single.is_finished and now_ms >= self._deadline_ms:
+            self._single.fail(f"no time left ({self._single.last_trouble or 'no answer'})")
+        if self._single.is_finished:
+            return Progress((), None, self._single)
+        due = self._single.asks.take_due(now_ms)
+        moments = (self._single.asks.wake_at_ms(), self._deadline_ms)
+        return Progress(due, min(moment for moment in moments if moment is not None), None)
 
 
 class StepChain(CommitStep):
-    """Steps one after the other; the chain has the requests of the current one."""
+    """Steps one after the other; the chain has the asks of the current one."""
 
     def __init__(self, settings: DeliverySettings, first: CommitStep) -> None:
         super().__init__(settings)
-        self.part = first
-        self.queue = first.queue
+        self.current = first
+
+    def ask_first(self, now_ms: int) -> None:
+        self.current.begin(now_ms)
+        self.go_on(now_ms)
 
     @abstractmethod
-    def after(self, now_ms: int, part: CommitStep) -> CommitStep | None:
-        """The step that follows `part`, which is finished; None: it was the last one."""
+    def after(self, now_ms: int, finished: CommitStep) -> CommitStep | None:
+        """The step that follows, begun; None: it was the last one."""
 
-    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
-        self.part.on_answer(now_ms, answer)
+    def on_reply(self, now_ms: int, reply: Reply) -> None:
+        self.current.on_reply(now_ms, reply)
         self.go_on(now_ms)
 
     def go_on(self, now_ms: int) -> None:
-        while self.part.is_finished:
-            following = self.after(now_ms, self.part)
+        while self.current.is_finished:
+            following = self.after(now_ms, self.current)
             if following is None:
                 break
-            self.part = following
-        self.queue, self.last_trouble = self.part.queue, self.part.last_trouble
+            self.current = following
+        self.asks, self.last_trouble = self.current.asks, self.current.last_trouble
 
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        raise AssertionError("answers go to the part that asked")
+    def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
+        raise AssertionError("answers go to the step that asked")

@@ -1,10 +1,10 @@
-"""The driver's state machine: one operation on one batch, from receipts to verdict. Phases and their order: phase.py.
+"""The driver's state machine: one operation on one batch, from receipts to result. Phases and their order: phase.py.
 
-It is driven by `step`: responses in; requests out, when to call again, and finally a verdict. It does no I/O and reads
-no clock; the same code runs against Kafka, against a model of Kafka, and in tests.
+It is driven by `step`: replies in; asks out, when to call again, and finally a result. It does no I/O and reads no
+clock; the same code runs against Kafka, against a model of Kafka, and in tests.
 
-Each phase is a `CommitStep` that sends requests, or writes a record. When a step is finished, its phase decides what
-comes next; when the deadline has passed, the phase defines what being late means. Before DECIDING it means that nothing
+Each phase is a `CommitStep` that asks brokers, or writes a record. PHASES says how a phase is begun, what comes next
+when its step is finished, and what it means that the deadline has passed. Before DECIDING it means that nothing
 happened. Once EndTxn for the intent has been sent, a decision may exist, and every transaction of the batch is left to
 the next driver.
 
@@ -14,10 +14,10 @@ decision, finish it and record its outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_sink.commit import messages
 from kafka_sink.commit.commit_step import CommitStep, Progress
@@ -45,7 +45,6 @@ from kafka_sink.commit.session import (
     CommitResult,
     Conclusion,
     DeliverySettings,
-    DriverIdentity,
     DriverOperation,
     DriverSession,
     Job,
@@ -54,7 +53,8 @@ from kafka_sink.commit.sweep import Sweep, open_transactions, sweep_rule
 from kafka_sink.commit.takeover import Claim, Fence
 from kafka_sink.commit.visible import Visible
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
-from kafka_sink.kafka.client.admin_request import AdminResponse
+from kafka_sink.kafka.client.ask import Reply
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 
 # How often one operation continues after it was fenced although no other run has appeared. Spark runs one commit of a
 # query at a time, so once is normal. But requests of a killed process may arrive late, and a former coordinator may
@@ -74,12 +74,12 @@ class Committer:
         self._summary = summarize_receipts(job.receipts)
         known = (session.sink_id, self._key, session.run, self._summary)
         self._batch = batch_at_hand(*known, wall_ms=job.wall_ms, cluster_id=settings.cluster_id, label=session.label)
-        self._part: CommitStep | None = None
+        self._current: CommitStep | None = None
         # Steps in parallel: the intent as a draft while its batch is checked, then the list of open transactions.
         self._draft: LedgerWrite | None = None
         self._listing: OpenTransactions | None = None
-        self._verdict: CommitResult | None = None
-        # What the verdict will be if nothing more goes wrong; set before discarding and sweeping.
+        self._result: CommitResult | None = None
+        # What the result will be if nothing more goes wrong; set before discarding and sweeping.
         self._intended = CommitResult(Conclusion.NOTHING_TO_DO)
         self._notes: list[str] = []
         # The ledger as this operation knows it: the session's after fencing, its own copy when it was only read.
@@ -102,7 +102,7 @@ class Committer:
         if job.operation is DriverOperation.COMMIT and self._receipts:
             self._deadline_ms = now_ms + min(one.remaining_ms for one in self._receipts) - settings.margin_ms
 
-    def step(self, now_ms: int, answers: Sequence[AdminResponse] = ()) -> Progress[CommitResult]:
+    def step(self, now_ms: int, replies: Sequence[Reply] = ()) -> Progress[CommitResult]:
         if self.phase is Phase.START:
             first = first_step(self._job, self._session)
             if first is None:
@@ -110,34 +110,33 @@ class Committer:
             else:
                 self._follow(now_ms, first)
             self._conclude(now_ms)
-        for answer in answers:
-            for part in self._parts():
-                if part.queue.is_out(answer.key):
-                    part.on_answer(now_ms, answer)
-                    break
+        for reply in replies:
+            asked = next((step for step in self.steps() if step.asks.is_out(reply.ask)), None)
+            if asked is not None:
+                asked.on_reply(now_ms, reply)
             self._conclude(now_ms)
-        if self._part is not None and now_ms >= self._deadline_ms:
-            part, self._part = self._part, None
-            _AT_DEADLINE[self.phase](self, now_ms, part)
+        if self._current is not None and now_ms >= self._deadline_ms:
+            step, self._current = self._current, None
+            PHASES[self.phase].late(self, now_ms, step)
             self._conclude(now_ms)
-        if self._part is None:
-            return Progress((), None, self._verdict)
-        requests = [request for part in self._parts() for request in part.queue.take_due(now_ms)]
-        return Progress(requests, self._wake_at_ms(now_ms), None, self._part.last_trouble)
+        if self._current is None:
+            return Progress((), None, self._result)
+        due = [ask for step in self.steps() for ask in step.asks.take_due(now_ms)]
+        return Progress(due, self._wake_at_ms(now_ms), None, self._current.last_trouble)
 
-    def _parts(self) -> list[CommitStep]:
+    def steps(self) -> Iterator[CommitStep]:
         """The step of the current phase and those that run in parallel."""
-        return [part for part in (self._part, self._draft, self._listing) if part is not None]
+        return (step for step in (self._current, self._draft, self._listing) if step is not None)
 
     def _wake_at_ms(self, now_ms: int) -> int | None:
-        times = [part.queue.wake_at_ms() for part in self._parts()]
+        times = [step.asks.wake_at_ms() for step in self.steps()]
         times.append(self._deadline_ms if self._deadline_ms > now_ms else None)
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def _conclude(self, now_ms: int) -> None:
-        while self._part is not None and self._part.is_finished:
-            part, self._part = self._part, None
-            _ON_FINISHED[self.phase](self, now_ms, part)
+        while self._current is not None and self._current.is_finished:
+            step, self._current = self._current, None
+            PHASES[self.phase].finished(self, now_ms, step)
 
     def _move(self, phase: Phase) -> None:
         if phase not in TRANSITIONS[self.phase]:
@@ -147,35 +146,31 @@ class Committer:
     def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
         self._move(Phase.ENDED)
         ended = replace(self._intended, conclusion=conclusion, error=error, summary=self._summary)
-        self._verdict = replace(ended, notes=tuple(self._notes), others=self._others)
+        self._result = replace(ended, notes=tuple(self._notes), others=self._others)
 
     def _fail(self, error: KafkaSinkError) -> None:
         self._end(Conclusion.FAILED, error)
 
     # ---- C1 ----
 
-    def _follow(self, now_ms: int, step: NextStep) -> None:
-        if step.note:
-            self._notes.append(step.note)
-        if step.error is not None:
-            self._intended = CommitResult(Conclusion.FAILED, step.error)
-        elif step.conclusion is not None:
-            self._intended = CommitResult(step.conclusion)
-        if step.phase in _WITHOUT_RECORD:
-            _WITHOUT_RECORD[step.phase](self, now_ms)
-        elif step.phase is Phase.FINISHING:
-            assert step.record is not None
-            self._finish(now_ms, step.record)
-        elif step.phase is Phase.RECORDING:
-            assert step.record is not None
-            self._write(now_ms, Phase.RECORDING, step.record)
-        else:
+    def _follow(self, now_ms: int, judged: NextStep) -> None:
+        if judged.note:
+            self._notes.append(judged.note)
+        if judged.error is not None:
+            self._intended = CommitResult(Conclusion.FAILED, judged.error)
+        elif judged.conclusion is not None:
+            self._intended = CommitResult(judged.conclusion)
+        if judged.phase is Phase.ENDED:
             self._end(self._intended.conclusion, self._intended.error)
+            return
+        begin = PHASES[judged.phase].begin
+        assert begin is not None, f"{judged.phase.value} follows from another phase only"
+        begin(self, now_ms, judged.record)
 
-    def _fence(self, now_ms: int) -> None:
+    def _fence(self, now_ms: int, _: LedgerRecord | None = None) -> None:
         self._move(Phase.FENCING)
         self._session.forget_identity()
-        self._part = Fence(self._settings, self._session, now_ms)
+        self._current = Fence(self._settings, self._session).begin(now_ms)
 
     def _judge(self, now_ms: int) -> None:
         assert self._ledger is not None
@@ -203,68 +198,68 @@ class Committer:
         else:
             self._fail(messages.lost_error(self._settings.commands, self._record, self._outcomes))
 
-    def _on_fenced(self, now_ms: int, part: Fence) -> None:
-        if part.identity is None or part.failure is not None:
-            self._fail_before_decision(part)
+    def _on_fenced(self, now_ms: int, step: Fence) -> None:
+        if step.identity is None or step.failure is not None:
+            self._fail_before_decision(step)
             return
-        self._session.identity = part.identity
+        self._session.identity = step.identity
         self._session.older_fenced = self._session.older_offset
-        if self._is_first_of_its_line(part.identity):
+        if self._is_first_of_its_line(step.identity):
             self._ledger = self._session.ledger = LedgerState(self._session.sink_id)
             self._is_remembered = False
             self._judge(now_ms)
             return
         self._move(Phase.CLAIMING)
-        self._part = Claim(self._settings, self._session, self._job.wall_ms, now_ms)
+        self._current = Claim(self._settings, self._session, self._job.wall_ms).begin(now_ms)
 
-    def _is_first_of_its_line(self, identity: DriverIdentity) -> bool:
+    def _is_first_of_its_line(self, identity: ProducerIdentity) -> bool:
         """The sink id of a write without a label is its own. Brokers give a new transactional id the epoch 0: no other
         driver has ever had it, so there is no decision to be read, and no claim is needed to prove that."""
         is_first = self._job.operation is DriverOperation.COMMIT and self._ledger is None
         return is_first and not self._key.is_named and identity.producer_epoch == 0
 
-    def _on_claimed(self, now_ms: int, part: Claim) -> None:
-        if part.offset is None:
-            self._fail_before_decision(part)
+    def _on_claimed(self, now_ms: int, step: Claim) -> None:
+        if step.offset is None:
+            self._fail_before_decision(step)
         else:
-            self._read(now_ms, part.offset)
+            self._read(now_ms, claim_offset=step.offset)
 
-    def _read(self, now_ms: int, claim_offset: int | None = None) -> None:
+    def _read(self, now_ms: int, _: LedgerRecord | None = None, *, claim_offset: int | None = None) -> None:
         self._move(Phase.READING)
         self._claim_offset = claim_offset
-        self._part = LedgerRead(
+        reading = LedgerRead(
             self._settings,
             self._session.sink_id,
-            now_ms,
             code=self._session.code,
             named_sink_id=self._session.named_sink_id,
             query_suffix=self._session.query_suffix,
             claim_offset=claim_offset,
             is_of_name=self._job.operation is DriverOperation.RECOVER,
         )
+        self._current = reading.begin(now_ms)
 
-    def _look_again(self, now_ms: int, part: LedgerWrite) -> bool:
+    def _may_look_again(self, step: LedgerWrite) -> bool:
         """The record was refused because another driver has fenced this one: another process of this run, or another
         run. False: the cause is different, or it has happened too often."""
-        if part.state is not WriteState.NOT_WRITTEN or not part.is_fenced or self._look_count == LOOKS_MAX:
-            return False
+        return step.state is WriteState.NOT_WRITTEN and step.is_fenced and self._look_count < LOOKS_MAX
+
+    def _look_again(self, now_ms: int) -> None:
         wait_ms = min(self._look_count * self._settings.retry_backoff_ms, self._settings.backoff_max_ms)
         self._look_count += 1
         self._read(now_ms + wait_ms)
-        return True
 
-    def _on_read(self, now_ms: int, part: LedgerRead) -> None:
-        if part.state is None:
-            self._fail_before_decision(part)
+    def _on_read(self, now_ms: int, step: LedgerRead) -> None:
+        if step.state is None:
+            self._fail_before_decision(step)
             return
-        self._ledger, self._others = part.state, part.state.others
+        self._ledger, self._others = step.state, step.state.others
         self._is_remembered = False
-        self._session.note_older(part.state)
+        self._session.note_older(step.state)
         if self._session.identity is not None:
             assert self._claim_offset is not None
-            self._session.ledger = part.state
-            self._session.note_claim(part.state, self._claim_offset)
-            if part.unmarked_offset > self._ended_offset:
+            self._session.ledger = step.state
+            self._session.note_claim(step.state, self._claim_offset)
+            if step.unmarked_offset > self._ended_offset:
                 # The record may be from a driver that fenced this one before this claim was written, and still be open.
                 # If it were believed now and aborted later, the ledger would not contain what Spark was told.
                 self._ended_offset = self._claim_offset
@@ -272,10 +267,10 @@ class Committer:
                 return
         self._judge(now_ms)
 
-    def _fail_before_decision(self, part: CommitStep) -> None:
+    def _fail_before_decision(self, step: CommitStep) -> None:
         is_commit = self._job.operation is DriverOperation.COMMIT
-        reason = part.lateness if is_commit and part.failure is None else part.reason
-        reason = messages.complete_reason(self._settings.commands, self._session.sink_id, reason, part.entry)
+        reason = step.lateness if is_commit and step.failure is None else step.reason
+        reason = messages.complete_reason(self._settings.commands, self._session.sink_id, reason, step.entry)
         if self._has_decided:
             self._fail_after_decision(reason)
         elif self._job.operation is DriverOperation.ABORT:
@@ -283,13 +278,14 @@ class Committer:
             self._notes.append(f"transactions were left to their time-out: {reason}")
             self._end(Conclusion.LEFT_ALONE)
         elif is_commit:
-            self._fail(messages.aborted_error(self._batch, reason, part.entry))
+            self._fail(messages.aborted_error(self._batch, reason, step.entry))
         else:
             self._fail(messages.not_started_error(self._session.sink_id, self._job.operation.value, reason))
 
     # ---- an open decision of an earlier driver ----
 
-    def _finish(self, now_ms: int, record: LedgerRecord) -> None:
+    def _finish(self, now_ms: int, record: LedgerRecord | None) -> None:
+        assert record is not None
         if record.is_of_another_cluster(self._settings.cluster_id):
             if not self._is_of_others(record):
                 self._fail(messages.other_cluster_error(record, self._settings))
@@ -305,16 +301,16 @@ class Committer:
         self._end_transactions(now_ms, record)
 
     def _end_transactions(self, now_ms: int, record: LedgerRecord, *, are_leaders_known: bool = False) -> None:
-        known = (self._settings, record.transactions, record.entries, now_ms, self._receipts)
-        self._part = CommitTransactions(*known, are_leaders_known=are_leaders_known)
+        known = (self._settings, record.transactions, record.entries, self._receipts)
+        self._current = CommitTransactions(*known, are_leaders_known=are_leaders_known).begin(now_ms)
 
-    def _on_finished(self, now_ms: int, part: CommitTransactions) -> None:
+    def _on_finished(self, now_ms: int, step: CommitTransactions) -> None:
         assert self._record is not None and self._ledger is not None
-        self._notes += part.notes
-        record, outcomes = self._record, part.outcomes
+        self._notes += step.notes
+        record, outcomes = self._record, step.outcomes
         if self._is_of_others(record):
             is_done = all(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
-            self._leave_to_others(now_ms, record, "" if is_done else part.reason)
+            self._leave_to_others(now_ms, record, "" if is_done else step.reason)
             return
         if self._ledger.is_unmarked(record) and all(outcome is TransactionOutcome.LOST for outcome in outcomes):
             # It was never decided: the transactions of a decision are retried until at least one of them is committed.
@@ -323,11 +319,11 @@ class Committer:
             return
         if None in outcomes:
             if self._job.key in (None, record.key):
-                self._fail(messages.pending_error(self._settings.commands, record, outcomes, part.reason))
+                self._fail(messages.pending_error(self._settings.commands, record, outcomes, step.reason))
             else:
-                self._fail(messages.other_pending_error(self._settings.commands, self._batch, record, part.reason))
+                self._fail(messages.other_pending_error(self._settings.commands, self._batch, record, step.reason))
             return
-        closing, self._outcomes = record.with_outcomes(part.outcomes, self._job.wall_ms), outcomes
+        closing, self._outcomes = record.with_outcomes(step.outcomes, self._job.wall_ms), outcomes
         if self._session.identity is not None:
             self._write(now_ms, Phase.CLOSING, closing)
             return
@@ -351,13 +347,14 @@ class Committer:
         self._ledger = self._ledger.without_other(record)
         self._judge(now_ms)
 
-    def _on_closed(self, now_ms: int, part: LedgerWrite) -> None:
-        if self._look_again(now_ms, part):
+    def _on_closed(self, now_ms: int, step: LedgerWrite) -> None:
+        if self._may_look_again(step):
+            self._look_again(now_ms)
             return
-        if part.record.outcomes:
-            self._fail(messages.lost_error(self._settings.commands, part.record, part.record.outcomes))
-        elif part.state is not WriteState.WRITTEN:
-            self._fail(messages.not_recorded_error(self._settings.commands, part.record, part.reason))
+        if step.record.outcomes:
+            self._fail(messages.lost_error(self._settings.commands, step.record, step.record.outcomes))
+        elif step.state is not WriteState.WRITTEN:
+            self._fail(messages.not_recorded_error(self._settings.commands, step.record, step.reason))
         elif self._session.identity is None:
             # Written, but the producer id and epoch for the next record are lost.
             self._fence(now_ms)
@@ -367,15 +364,15 @@ class Committer:
             self._judge(now_ms)
 
     def _write(self, now_ms: int, phase: Phase, record: LedgerRecord) -> None:
-        part, self._draft = self._draft, None
+        step, self._draft = self._draft, None
         try:
-            part = part or LedgerWrite(self._settings, self._session, record, now_ms)
+            step = step or LedgerWrite(self._settings, self._session, record).begin(now_ms)
         except Unrecordable as error:
             self._on_unrecordable(now_ms, phase, record, str(error))
             return
         self._move(phase)
-        self._part = part
-        part.release(now_ms)
+        self._current = step
+        step.release(now_ms)
 
     def _on_unrecordable(self, now_ms: int, phase: Phase, record: LedgerRecord, reason: str) -> None:
         """A closing record is smaller than its intent, so this only happens for new batches."""
@@ -388,9 +385,9 @@ class Committer:
 
     # ---- C2 ----
 
-    def _check(self, now_ms: int) -> None:
+    def _check(self, now_ms: int, _: LedgerRecord | None = None) -> None:
         self._move(Phase.CHECKING)
-        self._part = Preflight(self._settings, self._session, self._receipts, now_ms)
+        self._current = Preflight(self._settings, self._session, self._receipts).begin(now_ms)
         previous = self._previous()
         is_run_known = previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME
         # When its transactions began matters to other runs, and a write without a label has none.
@@ -399,17 +396,17 @@ class Committer:
             # it cannot be recorded, the decision says so.
             with suppress(Unrecordable):
                 record = intent_of(self._batch, self._receipts, previous)
-                self._draft = LedgerWrite(self._settings, self._session, record, now_ms, is_draft=True)
+                self._draft = LedgerWrite(self._settings, self._session, record, is_draft=True).begin(now_ms)
 
     def _previous(self) -> LedgerRecord | None:
         return None if self._ledger is None else self._ledger.find(self._key)
 
-    def _on_checked(self, now_ms: int, part: Preflight) -> None:
-        if part.failure is not None:
-            self._abandon(now_ms, part.failure)
+    def _on_checked(self, now_ms: int, step: Preflight) -> None:
+        if step.failure is not None:
+            self._abandon(now_ms, step.failure)
             return
-        self._notes += part.notes
-        found = part.check()
+        self._notes += step.notes
+        found = step.check()
         if found.problem is not None:
             self._abandon(now_ms, found.problem)
             return
@@ -431,17 +428,18 @@ class Committer:
 
     # ---- C3 ----
 
-    def _on_decided(self, now_ms: int, part: LedgerWrite) -> None:
-        if self._look_again(now_ms, part):
+    def _on_decided(self, now_ms: int, step: LedgerWrite) -> None:
+        if self._may_look_again(step):
+            self._look_again(now_ms)
             return
-        if part.state is WriteState.WRITTEN:
+        if step.state is WriteState.WRITTEN:
             self._ledger = self._session.ledger
             self._commit(now_ms)
-        elif part.state is not WriteState.NOT_WRITTEN:
-            self._fail(messages.in_doubt_error(self._settings.commands, part.record, part.reason))
+        elif step.state is not WriteState.NOT_WRITTEN:
+            self._fail(messages.in_doubt_error(self._settings.commands, step.record, step.reason))
         else:
             often = "its epoch was refused again and again, although no other run has claimed the ledger"
-            reason = f"{often} ({part.reason})" if part.is_fenced else part.reason
+            reason = f"{often} ({step.reason})" if step.is_fenced else step.reason
             self._fail(messages.aborted_error(self._batch, reason))
 
     # ---- C4 ----
@@ -454,15 +452,15 @@ class Committer:
         self._end_transactions(now_ms, self._record, are_leaders_known=True)
         self._listing = open_transactions(self._settings, now_ms)
 
-    def _on_committed(self, now_ms: int, part: CommitTransactions) -> None:
+    def _on_committed(self, now_ms: int, step: CommitTransactions) -> None:
         assert self._record is not None
-        self._notes += part.notes
+        self._notes += step.notes
         record = self._record
-        has_lost = any(outcome in (TransactionOutcome.LOST, TransactionOutcome.UNRESOLVED) for outcome in part.outcomes)
-        if None in part.outcomes:
-            self._fail(messages.pending_error(self._settings.commands, record, part.outcomes, part.reason))
+        has_lost = any(outcome in (TransactionOutcome.LOST, TransactionOutcome.UNRESOLVED) for outcome in step.outcomes)
+        if None in step.outcomes:
+            self._fail(messages.pending_error(self._settings.commands, record, step.outcomes, step.reason))
         else:
-            self._outcomes = part.outcomes
+            self._outcomes = step.outcomes
             self._has_committed = not has_lost
             self._record_outcome(now_ms, record)
 
@@ -475,15 +473,16 @@ class Committer:
 
     # ---- C5 ----
 
-    def _on_recorded(self, now_ms: int, part: LedgerWrite) -> None:
+    def _on_recorded(self, now_ms: int, step: LedgerWrite) -> None:
         is_choice = self._job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY)
-        if self._look_again(now_ms, part):
+        if self._may_look_again(step):
+            self._look_again(now_ms)
             return
-        if part.record.outcomes:
-            self._fail(messages.lost_error(self._settings.commands, part.record, part.record.outcomes))
-        elif part.state is not WriteState.WRITTEN:
+        if step.record.outcomes:
+            self._fail(messages.lost_error(self._settings.commands, step.record, step.record.outcomes))
+        elif step.state is not WriteState.WRITTEN:
             make_error = messages.choice_not_recorded_error if is_choice else messages.not_recorded_error
-            self._fail(make_error(self._settings.commands, part.record, part.reason))
+            self._fail(make_error(self._settings.commands, step.record, step.reason))
         elif is_choice:
             self._end(Conclusion.RESOLVED)
         else:
@@ -498,103 +497,102 @@ class Committer:
             return
         self._move(Phase.VERIFYING)
         self._deadline_ms = now_ms + self._settings.visible_ms
-        self._part = Visible(self._settings, self._summary.written, now_ms)
+        self._current = Visible(self._settings, self._summary.written).begin(now_ms)
 
-    def _on_verified(self, now_ms: int, part: Visible) -> None:
-        if part.note:
-            self._notes.append(part.note)
+    def _on_verified(self, now_ms: int, step: Visible) -> None:
+        if step.note:
+            self._notes.append(step.note)
         self._sweep(now_ms)
 
     # ---- transactions without a decision ----
 
-    def _discard(self, now_ms: int) -> None:
+    def _discard(self, now_ms: int, _: LedgerRecord | None = None) -> None:
         self._move(Phase.DISCARDING)
         self._deadline_ms = now_ms + self._settings.patience_ms
         # After the batch of a stream counts as delivered, tasks of the next one may use the same transactional ids.
         waits = self._intended.conclusion is Conclusion.ALREADY_DELIVERED and isinstance(self._key.batch_id, int)
         written = partitions_of(self._receipts)
-        self._part = AbortTransactions(self._settings, written, now_ms, waits_for_leaders=waits)
+        self._current = AbortTransactions(self._settings, written, waits_for_leaders=waits).begin(now_ms)
 
-    def _on_discarded(self, now_ms: int, part: AbortTransactions) -> None:
-        self._notes += part.notes
-        if part.leaderless:
-            error = messages.not_discarded_error(self._batch, min(part.leaderless.values()))
+    def _on_discarded(self, now_ms: int, step: AbortTransactions) -> None:
+        self._notes += step.notes
+        if step.leaderless:
+            error = messages.not_discarded_error(self._batch, min(step.leaderless.values()))
             self._intended = CommitResult(Conclusion.FAILED, error)
         may_be_decided = False
         if self._job.operation is DriverOperation.ABORT and self._ledger is not None:
             is_forgotten = not self._key.is_named  # once compaction has removed what closed it
             may_be_decided = is_forgotten or is_replaced(self._ledger, self._key, self._session.run)
-        if may_be_decided and len(part.aborted) < len(self._receipts):
+        if may_be_decided and len(step.aborted) < len(self._receipts):
             # One that was not aborted just now may have been committed: by a successor, or long ago.
             self._intended = CommitResult(Conclusion.LEFT_ALONE)
         self._sweep(now_ms)
 
-    def _sweep(self, now_ms: int) -> None:
+    def _sweep(self, now_ms: int, _: LedgerRecord | None = None) -> None:
         self._move(Phase.SWEEPING)
         late_ms = self._settings.late_tasks_ms if self._job.has_late_tasks else 0
         self._deadline_ms = now_ms + self._settings.sweep_ms + 2 * late_ms
         listing = self._listing or open_transactions(self._settings, now_ms)
         # A list that was requested while these were being committed may have them.
         ended = self._record.transactions if self._listing is not None and self._record is not None else ()
-        committed_ids, self._listing = {ending.transactional_id for ending in ended}, None
+        committed_ids, self._listing = {one.transactional_id for one in ended}, None
         rule = sweep_rule(self._session, self._previous(), self._job)
-        self._part = Sweep(self._settings, rule, listing, now_ms, committed_ids=committed_ids, late_ms=late_ms)
+        sweep = Sweep(self._settings, rule, listing, committed_ids=committed_ids, late_ms=late_ms)
+        self._current = sweep.begin(now_ms)
 
-    def _on_swept(self, now_ms: int, part: Sweep) -> None:
-        self._notes += part.notes
-        self._intended = replace(self._intended, swept=part.swept, is_swept=part.is_complete)
+    def _on_swept(self, now_ms: int, step: Sweep) -> None:
+        self._notes += step.notes
+        self._intended = replace(self._intended, swept=step.swept, is_swept=step.is_complete)
         self._end(self._intended.conclusion, self._intended.error)
 
     # ---- the deadline ----
 
-    def _late_before_decision(self, now_ms: int, part: CommitStep) -> None:
+    def _late_before_decision(self, now_ms: int, step: CommitStep) -> None:
         if self.phase is Phase.CHECKING:
-            self._abandon(now_ms, part.lateness)
+            self._abandon(now_ms, step.lateness)
         else:
-            self._fail_before_decision(part)
+            self._fail_before_decision(step)
 
-    def _late_write(self, now_ms: int, part: LedgerWrite) -> None:
-        part.give_up()
-        _ON_FINISHED[self.phase](self, now_ms, part)
+    def _late_write(self, now_ms: int, step: LedgerWrite) -> None:
+        step.give_up()
+        PHASES[self.phase].finished(self, now_ms, step)
 
-    def _late_commit(self, now_ms: int, part: CommitTransactions) -> None:
-        part.stop_retrying(now_ms)
-        self._part = part
+    def _late_commit(self, now_ms: int, step: CommitTransactions) -> None:
+        step.stop_retrying(now_ms)
+        self._current = step
 
-    def _late_courtesy(self, now_ms: int, part: CommitStep) -> None:
-        self._notes.append(f"{self.phase.value} took too long and was left: {part.last_trouble or 'no answer'}")
-        _ON_FINISHED[self.phase](self, now_ms, part)
+    def _late_courtesy(self, now_ms: int, step: CommitStep) -> None:
+        self._notes.append(f"{self.phase.value} took too long and was left: {step.last_trouble or 'no answer'}")
+        PHASES[self.phase].finished(self, now_ms, step)
+
+    def _record_choice(self, now_ms: int, record: LedgerRecord | None) -> None:
+        """Of an operator, or that a batch without rows was seen."""
+        assert record is not None
+        self._write(now_ms, Phase.RECORDING, record)
 
 
-_WITHOUT_RECORD: Mapping[Phase, Callable[[Committer, int], None]] = {
-    Phase.FENCING: Committer._fence,
-    Phase.READING: Committer._read,
-    Phase.CHECKING: Committer._check,
-    Phase.DISCARDING: Committer._discard,
-    Phase.SWEEPING: Committer._sweep,
-}
+Handler = Callable[[Committer, int, Any], None]
 
-_Handler = Callable[[Committer, int, Any], None]
 
-_ON_FINISHED: Mapping[Phase, _Handler] = {
-    Phase.FENCING: Committer._on_fenced,
-    Phase.CLAIMING: Committer._on_claimed,
-    Phase.READING: Committer._on_read,
-    Phase.FINISHING: Committer._on_finished,
-    Phase.CLOSING: Committer._on_closed,
-    Phase.CHECKING: Committer._on_checked,
-    Phase.DECIDING: Committer._on_decided,
-    Phase.COMMITTING: Committer._on_committed,
-    Phase.RECORDING: Committer._on_recorded,
-    Phase.DISCARDING: Committer._on_discarded,
-    Phase.VERIFYING: Committer._on_verified,
-    Phase.SWEEPING: Committer._on_swept,
-}
+class PhaseRow(NamedTuple):
+    """`begin` is for phases that the state of the ledger can lead to; the others are begun by the one before."""
 
-_AT_DEADLINE: Mapping[Phase, _Handler] = {
-    **dict.fromkeys((Phase.FENCING, Phase.CLAIMING, Phase.READING, Phase.CHECKING), Committer._late_before_decision),
-    **dict.fromkeys((Phase.CLOSING, Phase.DECIDING, Phase.RECORDING), Committer._late_write),
-    **dict.fromkeys((Phase.FINISHING, Phase.COMMITTING), Committer._late_commit),
-    **dict.fromkeys((Phase.DISCARDING, Phase.SWEEPING), Committer._late_courtesy),
-    Phase.VERIFYING: Committer._on_verified,
+    finished: Handler
+    late: Handler
+    begin: Handler | None = None
+
+
+PHASES: dict[Phase, PhaseRow] = {
+    Phase.FENCING: PhaseRow(Committer._on_fenced, Committer._late_before_decision, Committer._fence),
+    Phase.CLAIMING: PhaseRow(Committer._on_claimed, Committer._late_before_decision),
+    Phase.READING: PhaseRow(Committer._on_read, Committer._late_before_decision, Committer._read),
+    Phase.FINISHING: PhaseRow(Committer._on_finished, Committer._late_commit, Committer._finish),
+    Phase.CLOSING: PhaseRow(Committer._on_closed, Committer._late_write),
+    Phase.CHECKING: PhaseRow(Committer._on_checked, Committer._late_before_decision, Committer._check),
+    Phase.DECIDING: PhaseRow(Committer._on_decided, Committer._late_write),
+    Phase.COMMITTING: PhaseRow(Committer._on_committed, Committer._late_commit),
+    Phase.RECORDING: PhaseRow(Committer._on_recorded, Committer._late_write, Committer._record_choice),
+    Phase.DISCARDING: PhaseRow(Committer._on_discarded, Committer._late_courtesy, Committer._discard),
+    Phase.VERIFYING: PhaseRow(Committer._on_verified, Committer._on_verified),
+    Phase.SWEEPING: PhaseRow(Committer._on_swept, Committer._late_courtesy, Committer._sweep),
 }

@@ -19,6 +19,7 @@ id when it arrives.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kafka_sink.commit.commit_step import CommitStep
@@ -26,21 +27,20 @@ from kafka_sink.commit.ledger import TransactionEntry, TransactionOutcome
 from kafka_sink.commit.log_scan import (
     EARLIEST,
     RawBatch,
-    ask_fetch,
-    ask_offset,
+    fetch_ask,
+    offset_ask,
     raw_batches,
     read_fetch_answer,
     read_offset_answer,
 )
 from kafka_sink.commit.messages import NAMED_MAX
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.preflight import described_partitions
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
-from kafka_sink.commit.retry_queue import RetryQueue
 from kafka_sink.commit.session import DeliverySettings
-from kafka_sink.kafka.client.admin_request import AdminResponse, Coordinator, Leader, RequestKey
+from kafka_sink.kafka.client.ask import Ask, Coordinator, Leader, Reply
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.client.transaction_apis import versions_of
-from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, FETCH, LIST_OFFSETS, Api
+from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, FETCH
 
 WITHOUT_LEADER = (
     "{}, and time was up: the transaction of a decided batch was committed nevertheless. Brokers from Kafka 4.3 on may "
@@ -56,30 +56,29 @@ Witness = TransactionEntry | WrittenPartition
 Partitions = tuple[tuple[str, int], ...]
 
 
-def ask_end(
-    queue: RetryQueue,
-    now_ms: int,
-    key: RequestKey,
-    ending: PreparedTransaction,
+def end_ask(
+    purpose: str,
+    transaction: PreparedTransaction,
     *,
     commit: bool,
-    led_partitions: tuple[tuple[str, int], ...] = (),
+    number: int = 0,
+    led_partitions: Partitions = (),
     are_leaders_known: bool = False,
-) -> None:
+) -> Ask:
     """Retries must use the same version: the other version's rules give a wrong answer for a committed transaction."""
     body = {
-        "transactional_id": ending.transactional_id,
-        "producer_id": ending.producer_id,
-        "producer_epoch": ending.producer_epoch,
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
         "committed": commit,
     }
-    version_min, version_max = versions_of(END_TXN, ending.transaction_version)
-    queue.ask(
-        now_ms,
-        key,
-        Coordinator(ending.transactional_id),
+    version_min, version_max = versions_of(END_TXN, transaction.transaction_version)
+    return Ask(
+        Coordinator(transaction.transactional_id),
         END_TXN,
         body,
+        purpose,
+        number,
         version_min=version_min,
         version_max=version_max,
         led_partitions=led_partitions,
@@ -87,8 +86,46 @@ def ask_end(
     )
 
 
+@dataclass(slots=True)
+class DecidedTransaction:
+    """One transaction of a decision while it is committed. Its asks have its `number`."""
+
+    number: int
+    transaction: PreparedTransaction
+    witness: Witness
+    # Where it has written; None: not known yet. The ledger names one partition.
+    partitions: Partitions | None = None
+    outcome: TransactionOutcome | None = None
+    # Why it was given up without an outcome.
+    obstacle: str = ""
+    # Why its EndTxn waits: the partition without a leader.
+    leaderless: str = ""
+    # How far the log was searched for its marker, and since when the log has ended below the witness.
+    search_offset: int = 0
+    short_since_ms: int | None = None
+
+    @property
+    def log(self) -> Leader:
+        return Leader(self.witness.topic, self.witness.partition)
+
+    def find_outcome(self, records: bytes) -> TransactionOutcome | None:
+        """Searches on in these records."""
+        for raw in raw_batches(records):
+            if raw.next_offset <= self.search_offset:
+                continue
+            self.search_offset = raw.next_offset
+            if not raw.is_control or not _can_end(raw, self.transaction):
+                continue
+            marker = raw.decode()
+            if marker.is_commit_marker:
+                return TransactionOutcome.COMMITTED
+            if marker.is_abort_marker:
+                return TransactionOutcome.LOST
+        return None
+
+
 class CommitTransactions(CommitStep):
-    """`outcomes[i]` belongs to `endings[i]`; None if it is still unknown at the end.
+    """`outcomes[i]` belongs to `transactions[i]`; None if it is still unknown at the end.
 
     `are_leaders_known`: the partitions had leaders just now, so only retries look at them. The partitions are those of
     the receipt if it is at hand, else those that the coordinator names; the ledger names one. `is_ended`: the
@@ -98,218 +135,201 @@ class CommitTransactions(CommitStep):
     def __init__(
         self,
         settings: DeliverySettings,
-        endings: Sequence[PreparedTransaction],
+        transactions: Sequence[PreparedTransaction],
         witnesses: Sequence[Witness],
-        now_ms: int,
         receipts: Sequence[TaskReceipt] = (),
         *,
         are_leaders_known: bool = False,
         is_ended: bool = False,
     ) -> None:
         super().__init__(settings)
-        self.outcomes: list[TransactionOutcome | None] = [None] * len(endings)
         self.notes: list[str] = []
-        # Why some were given up without an outcome.
-        self.obstacles: dict[int, str] = {}
-        self._endings = endings
-        self._witnesses = witnesses
-        self._written = partitions_of(receipts)
-        self._search_offsets: dict[int, int] = {}
-        # Since when the log end has been below the witness offset.
-        self._short_since_ms: dict[int, int] = {}
+        written = partitions_of(receipts)
+        self._decided = [
+            DecidedTransaction(number, one, witness, written.get(one))
+            for number, (one, witness) in enumerate(zip(transactions, witnesses, strict=True))
+        ]
+        self._are_leaders_known = are_leaders_known
+        self._is_ended = is_ended
         self._stops_retrying = False
-        # Why EndTxn of a transaction waits: the partition without a leader.
-        self._leaderless: dict[int, str] = {}
-        for index, ending in enumerate(endings):
-            if is_ended:
-                self._begin_search(now_ms, index)
-            elif are_leaders_known or ending in self._written:
-                self._ask_end(now_ms, index, are_leaders_known=are_leaders_known)
+
+    def ask_first(self, now_ms: int) -> None:
+        for one in self._decided:
+            if self._is_ended:
+                self._begin_search(now_ms, one)
+            elif self._are_leaders_known or one.partitions is not None:
+                self._ask_end(now_ms, one, are_leaders_known=self._are_leaders_known)
             else:
-                self._ask_partitions(now_ms, index)
+                self._ask_partitions(now_ms, one)
+
+    @property
+    def outcomes(self) -> list[TransactionOutcome | None]:
+        return [one.outcome for one in self._decided]
+
+    @property
+    def obstacle(self) -> str:
+        """Why one of them was given up, or an empty text."""
+        return next((one.obstacle for one in self._decided if one.obstacle), "")
 
     @property
     def reason(self) -> str:
-        if self.obstacles:
-            return next(iter(self.obstacles.values()))
-        return super().reason
+        return self.obstacle or super().reason
 
     def stop_retrying(self, now_ms: int) -> None:
         """Time is up: every request is still sent and answered once, but not retried. Call it again after answers."""
         self._stops_retrying = True
-        for key in self.queue.waiting_for_retry():
-            self.queue.drop(key)
-            if key.purpose == COMMIT and key.number in self._leaderless:
-                self.notes.append(WITHOUT_LEADER.format(self._leaderless.pop(key.number)))
-                self._ask_end(now_ms, key.number, are_leaders_known=True)
-            elif key.purpose == PARTITIONS:
-                self._ask_end(now_ms, key.number, are_leaders_known=True)
+        for ask in self.asks.waiting_for_retry():
+            self.asks.drop(ask)
+            one = self._decided[ask.number]
+            if ask.purpose == COMMIT and one.leaderless:
+                self.notes.append(WITHOUT_LEADER.format(one.leaderless))
+                one.leaderless = ""
+                self._ask_end(now_ms, one, are_leaders_known=True)
+            elif ask.purpose == PARTITIONS:
+                self._ask_end(now_ms, one, are_leaders_known=True)
 
-    def _ask_partitions(self, now_ms: int, index: int) -> None:
-        ending = self._endings[index]
-        body = {"transactional_ids": [ending.transactional_id]}
-        target = Coordinator(ending.transactional_id)
-        self.queue.ask(now_ms, RequestKey(PARTITIONS, index), target, DESCRIBE_TRANSACTIONS, body)
+    def _ask_partitions(self, now_ms: int, one: DecidedTransaction) -> None:
+        name = one.transaction.transactional_id
+        body = {"transactional_ids": [name]}
+        self.asks.add(now_ms, Ask(Coordinator(name), DESCRIBE_TRANSACTIONS, body, PARTITIONS, one.number))
 
-    def _on_described(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        ending = self._endings[key.number]
+    def _on_described(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
+        one = self._decided[ask.number]
         for state in body["transaction_states"]:
-            error_code = state["error_code"]
-            if self.is_repeated(now_ms, key, DESCRIBE_TRANSACTIONS, error_code):
+            if self.repeat_if_meant(now_ms, ask, state["error_code"]):
                 return
-            is_its_own = (state["producer_id"], state["producer_epoch"]) == (ending.producer_id, ending.producer_epoch)
-            if error_code == 0 and is_its_own:
-                self._written[ending] = described_partitions(state)
-        self._go_on_to_end(now_ms, key)
+            if state["error_code"] == 0 and (state["producer_id"], state["producer_epoch"]) == one.transaction.identity:
+                one.partitions = described_partitions(state)
+        self._go_on_to_end(now_ms, ask)
 
-    def _go_on_to_end(self, now_ms: int, key: RequestKey) -> None:
-        self.queue.drop(key)
-        self._ask_end(now_ms, key.number, are_leaders_known=False)
+    def _go_on_to_end(self, now_ms: int, ask: Ask) -> None:
+        self.asks.drop(ask)
+        self._ask_end(now_ms, self._decided[ask.number], are_leaders_known=False)
 
-    def _ask_end(self, now_ms: int, index: int, *, are_leaders_known: bool) -> None:
-        ending, witness = self._endings[index], self._witnesses[index]
-        ask_end(
-            self.queue,
-            now_ms,
-            RequestKey(COMMIT, index),
-            ending,
+    def _ask_end(self, now_ms: int, one: DecidedTransaction, *, are_leaders_known: bool) -> Ask:
+        ask = end_ask(
+            COMMIT,
+            one.transaction,
             commit=True,
-            led_partitions=self._written.get(ending, ((witness.topic, witness.partition),)),
+            number=one.number,
+            led_partitions=(one.log,) if one.partitions is None else one.partitions,
             are_leaders_known=are_leaders_known or self._stops_retrying,
         )
+        self.asks.add(now_ms, ask)
+        return ask
 
-    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
-        self._leaderless.pop(answer.key.number, None)
-        super().on_answer(now_ms, answer)
+    def on_reply(self, now_ms: int, reply: Reply) -> None:
+        if self.asks.is_out(reply.ask):
+            self._decided[reply.ask.number].leaderless = ""
+        super().on_reply(now_ms, reply)
 
-    def on_leaderless(self, now_ms: int, answer: AdminResponse) -> None:
-        self.last_trouble = self._leaderless[answer.key.number] = str(answer.error)
-        self.queue.repeat(now_ms, answer.key)
+    def on_leaderless(self, now_ms: int, reply: Reply) -> None:
+        self.last_trouble = self._decided[reply.ask.number].leaderless = str(reply.error)
+        self.asks.repeat(now_ms, reply.ask)
 
-    def on_refused(self, now_ms: int, key: RequestKey, reason: str, *, is_fenced: bool = False) -> None:
+    def on_refused(self, now_ms: int, ask: Ask, reason: str, *, is_fenced: bool = False) -> None:
         """The decision stands; only further requests are pointless for now."""
-        if key.purpose == PARTITIONS:
-            self._go_on_to_end(now_ms, key)
+        if ask.purpose == PARTITIONS:
+            self._go_on_to_end(now_ms, ask)
             return
-        self.obstacles[key.number] = reason
-        self.queue.drop(key)
+        self._decided[ask.number].obstacle = reason
+        self.asks.drop(ask)
 
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        if key.purpose == PARTITIONS:
-            self._on_described(now_ms, key, body)
-        elif key.purpose == COMMIT:
-            self._on_ended(now_ms, key, body["error_code"])
-        elif key.purpose == MARKER:
-            self._on_fetched(now_ms, key, body)
+    def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
+        if ask.purpose == PARTITIONS:
+            self._on_described(now_ms, ask, body)
+        elif ask.purpose == COMMIT:
+            self._on_ended(now_ms, ask, body["error_code"])
+        elif ask.purpose == MARKER:
+            self._on_fetched(now_ms, ask, body)
         else:
-            self._on_log_start(now_ms, key, body)
+            self._on_log_start(now_ms, ask, body)
 
-    def _settle(self, key: RequestKey, outcome: TransactionOutcome) -> None:
-        self.outcomes[key.number] = outcome
-        self.queue.drop(key)
+    def _settle(self, ask: Ask, outcome: TransactionOutcome) -> None:
+        self._decided[ask.number].outcome = outcome
+        self.asks.drop(ask)
 
-    def _on_ended(self, now_ms: int, key: RequestKey, error_code: int) -> None:
+    def _on_ended(self, now_ms: int, ask: Ask, error_code: int) -> None:
         if meaning(END_TXN, error_code) is Meaning.SUPERSEDED:
-            self.last_trouble = self.error_text(key, END_TXN, error_code)
-            self.queue.drop(key)
-            self._begin_search(now_ms, key.number)
-        elif self.is_done(now_ms, key, END_TXN, error_code):
-            self._settle(key, TransactionOutcome.COMMITTED)
+            self.last_trouble = self.error_text(ask, error_code)
+            self.asks.drop(ask)
+            self._begin_search(now_ms, self._decided[ask.number])
+        elif not self.refuse_or_repeat(now_ms, ask, error_code):
+            self._settle(ask, TransactionOutcome.COMMITTED)
 
     # ---- the log, if the coordinator has forgotten ----
 
-    def _begin_search(self, now_ms: int, index: int) -> None:
-        self._search_offsets[index] = self._witnesses[index].last_offset + 1
-        self._search_on(now_ms, index)
+    def _begin_search(self, now_ms: int, one: DecidedTransaction) -> None:
+        one.search_offset = one.witness.last_offset + 1
+        self._search_on(now_ms, one)
 
-    def _search_on(self, now_ms: int, index: int) -> None:
-        ask_fetch(self.queue, now_ms, RequestKey(MARKER, index), self._log(index), self._search_offsets[index])
+    def _search_on(self, now_ms: int, one: DecidedTransaction) -> Ask:
+        ask = fetch_ask(MARKER, one.log, one.search_offset, number=one.number)
+        self.asks.add(now_ms, ask)
+        return ask
 
-    def _log(self, index: int) -> Leader:
-        return Leader(self._witnesses[index].topic, self._witnesses[index].partition)
+    def error_text(self, ask: Ask, error_code: int) -> str:
+        one, is_of_id = self._decided[ask.number], ask.api in (END_TXN, DESCRIBE_TRANSACTIONS)
+        where = one.transaction.transactional_id if is_of_id else f"{one.log.topic}-{one.log.partition}"
+        return f"{where}: {describe_answer(ask.api.name, error_code)}"
 
-    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
-        is_of_id = api in (END_TXN, DESCRIBE_TRANSACTIONS)
-        log = self._log(key.number)
-        where = self._endings[key.number].transactional_id if is_of_id else f"{log.topic}-{log.partition}"
-        return f"{where}: {describe_answer(api.name, error_code)}"
-
-    def _on_fetched(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        answer = read_fetch_answer(body)
-        index = key.number
+    def _on_fetched(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
+        answer, one = read_fetch_answer(body), self._decided[ask.number]
         if meaning(FETCH, answer.error_code) is Meaning.OUT_OF_RANGE:
-            self.queue.drop(key)
-            ask_offset(self.queue, now_ms, RequestKey(MARKER_START, index), self._log(index), EARLIEST)
+            self.asks.drop(ask)
+            self.asks.add(now_ms, offset_ask(MARKER_START, one.log, EARLIEST, number=one.number))
             return
-        if not self.is_done(now_ms, key, FETCH, answer.error_code):
+        if self.refuse_or_repeat(now_ms, ask, answer.error_code):
             return
-        before = self._search_offsets[index]
-        outcome = self._find_marker(index, answer.records)
+        before = one.search_offset
+        outcome = one.find_outcome(answer.records)
         if outcome is not None:
-            self._settle(key, outcome)
-        elif self._search_offsets[index] > before:
-            self.queue.drop(key)
-            self._search_on(now_ms, index)
-        elif answer.last_stable_offset > self._witnesses[index].last_offset >= 0:
+            self._settle(ask, outcome)
+        elif one.search_offset > before:
+            self.asks.drop(ask)
+            self._search_on(now_ms, one)
+        elif answer.last_stable_offset > one.witness.last_offset >= 0:
             # It is no longer open, and no marker is left that tells the outcome. With an unknown offset (-1) the last
             # stable offset says nothing about it.
-            self._settle(key, TransactionOutcome.UNRESOLVED)
+            self._settle(ask, TransactionOutcome.UNRESOLVED)
         else:
-            self._ask_again(now_ms, index)
+            # The log shows it open: the coordinator that said otherwise was wrong, or the marker is not written yet.
+            self.asks.drop(ask)
+            self.asks.repeat(now_ms, self._ask_end(now_ms, one, are_leaders_known=True), find_again=True)
 
-    def _ask_again(self, now_ms: int, index: int) -> None:
-        """The log shows it open: the coordinator that said otherwise was wrong, or the marker is not written yet."""
-        self.queue.drop(RequestKey(MARKER, index))
-        self._ask_end(now_ms, index, are_leaders_known=True)
-        self.queue.repeat(now_ms, RequestKey(COMMIT, index), find_again=True)
-
-    def _find_marker(self, index: int, records: bytes) -> TransactionOutcome | None:
-        for raw in raw_batches(records):
-            if raw.next_offset <= self._search_offsets[index]:
-                continue
-            self._search_offsets[index] = raw.next_offset
-            if not raw.is_control or not _can_end(raw, self._endings[index]):
-                continue
-            marker = raw.decode()
-            if marker.is_commit_marker:
-                return TransactionOutcome.COMMITTED
-            if marker.is_abort_marker:
-                return TransactionOutcome.LOST
-        return None
-
-    def _on_log_start(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+    def _on_log_start(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code, offset = read_offset_answer(body)
-        if not self.is_done(now_ms, key, LIST_OFFSETS, error_code):
+        if self.refuse_or_repeat(now_ms, ask, error_code):
             return
-        index = key.number
-        if offset > self._search_offsets[index]:
+        one = self._decided[ask.number]
+        if offset > one.search_offset:
             # Retention deleted the beginning of the range; the marker may be in what remains.
-            self._search_offsets[index] = offset
-            self.queue.drop(key)
-            self._search_on(now_ms, index)
+            one.search_offset = offset
+            self.asks.drop(ask)
+            self._search_on(now_ms, one)
         else:
-            self._on_short_log(now_ms, key)
+            self._on_short_log(now_ms, ask, one)
 
-    def _on_short_log(self, now_ms: int, key: RequestKey) -> None:
+    def _on_short_log(self, now_ms: int, ask: Ask, one: DecidedTransaction) -> None:
         """The log ends below an acknowledged record: the topic was created anew under the same name, or the answer is
         from a broker that was frozen or cut off and does not know yet that it is no longer the leader."""
-        since_ms = self._short_since_ms.setdefault(key.number, now_ms)
-        if now_ms - since_ms >= self.settings.short_log_ms:
-            self._settle(key, TransactionOutcome.UNRESOLVED)
+        if one.short_since_ms is None:
+            one.short_since_ms = now_ms
+        if now_ms - one.short_since_ms >= self.settings.short_log_ms:
+            self._settle(ask, TransactionOutcome.UNRESOLVED)
         else:
-            self.queue.drop(key)
-            self._search_on(now_ms, key.number)
-            self.queue.repeat(now_ms, RequestKey(MARKER, key.number), find_again=True)
+            self.asks.drop(ask)
+            self.asks.repeat(now_ms, self._search_on(now_ms, one), find_again=True)
 
 
-def _can_end(raw: RawBatch, ending: PreparedTransaction) -> bool:
+def _can_end(raw: RawBatch, transaction: PreparedTransaction) -> bool:
     """Is this marker the end of this transaction, and not that of a later one under the same id?
 
     Its epoch is that of the transaction or, after a time-out or a fence and always in transaction version 2, the next
     one. A later transaction begins with a new epoch: in version 2 its marker is at least two above. In version 1 it may
     be one above, but then it comes after the marker that is searched for.
     """
-    return raw.producer_id == ending.producer_id and 0 <= raw.producer_epoch - ending.producer_epoch <= 1
+    return raw.producer_id == transaction.producer_id and 0 <= raw.producer_epoch - transaction.producer_epoch <= 1
 
 
 class AbortTransactions(CommitStep):
@@ -321,7 +341,6 @@ class AbortTransactions(CommitStep):
         self,
         settings: DeliverySettings,
         written: Mapping[PreparedTransaction, Partitions],
-        now_ms: int,
         *,
         waits_for_leaders: bool = False,
     ) -> None:
@@ -330,38 +349,45 @@ class AbortTransactions(CommitStep):
         self.leaderless: dict[str, str] = {}
         self.aborted: list[str] = []
         self.left_open: dict[str, str] = {}
-        self._endings = list(written)
-        for index, ending in enumerate(self._endings):
-            key = RequestKey(ABORT, index)
-            ask_end(self.queue, now_ms, key, ending, commit=False, led_partitions=written[ending])
+        self._written = written
+
+    def ask_first(self, now_ms: int) -> None:
+        for number, (transaction, partitions) in enumerate(self._written.items()):
+            self.asks.add(now_ms, end_ask(ABORT, transaction, commit=False, number=number, led_partitions=partitions))
 
     @property
     def notes(self) -> list[str]:
         left = sorted(self.left_open.items())[:NAMED_MAX]
         return [f"transaction {name} could not be aborted and ends by its time-out: {reason}" for name, reason in left]
 
-    def on_leaderless(self, now_ms: int, answer: AdminResponse) -> None:
+    def on_leaderless(self, now_ms: int, reply: Reply) -> None:
         if not self._waits_for_leaders:
-            super().on_leaderless(now_ms, answer)
+            super().on_leaderless(now_ms, reply)
             return
-        self.last_trouble = self.leaderless[self._endings[answer.key.number].transactional_id] = str(answer.error)
-        self.queue.repeat(now_ms, answer.key)
+        self.last_trouble = self.leaderless[_id_of(reply.ask)] = str(reply.error)
+        self.asks.repeat(now_ms, reply.ask)
 
-    def on_refused(self, now_ms: int, key: RequestKey, reason: str, *, is_fenced: bool = False) -> None:
-        self.left_open[self._endings[key.number].transactional_id] = reason
-        self._drop(key)
+    def on_refused(self, now_ms: int, ask: Ask, reason: str, *, is_fenced: bool = False) -> None:
+        self.left_open[_id_of(ask)] = reason
+        self._drop(ask)
 
-    def _drop(self, key: RequestKey) -> None:
-        self.leaderless.pop(self._endings[key.number].transactional_id, None)
-        self.queue.drop(key)
+    def _drop(self, ask: Ask) -> None:
+        self.leaderless.pop(_id_of(ask), None)
+        self.asks.drop(ask)
 
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+    def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
         # A transaction that is no longer open need not be aborted, for whichever reason.
-        if meaning(END_TXN, error_code) is Meaning.SUPERSEDED or self.is_done(now_ms, key, END_TXN, error_code):
-            if error_code == 0:
-                self.aborted.append(self._endings[key.number].transactional_id)
-            self._drop(key)
+        if meaning(END_TXN, error_code) is Meaning.SUPERSEDED:
+            self._drop(ask)
+        elif not self.refuse_or_repeat(now_ms, ask, error_code):
+            self.aborted.append(_id_of(ask))
+            self._drop(ask)
+
+
+def _id_of(ask: Ask) -> str:
+    name: str = ask.body["transactional_id"]
+    return name
 
 
 def partitions_of(receipts: Iterable[TaskReceipt]) -> dict[PreparedTransaction, Partitions]:

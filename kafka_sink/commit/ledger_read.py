@@ -66,21 +66,21 @@ from kafka_sink.commit.log_scan import (
     FETCH_WAIT_MS,
     LATEST,
     RawBatch,
-    ask_fetch,
-    ask_offset,
+    fetch_ask,
+    offset_ask,
     raw_batches,
     read_fetch_answer,
     read_offset_answer,
 )
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.errors.table.commits import LEDGER_UNREADABLE
-from kafka_sink.kafka.client.admin_request import RequestKey
-from kafka_sink.kafka.wire.apis import FETCH, LIST_OFFSETS, Api
+from kafka_sink.kafka.client.ask import Ask
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.wire.apis import FETCH
 
-LOG_START, LOG_STOP = RequestKey("ledger start"), RequestKey("ledger stop")
-READ = RequestKey("read ledger")
+LOG_START, LOG_STOP = "ledger start", "ledger stop"
+READ = "read ledger"
 # Ledger keys of one sink: one for its stream and one per labelled batch write.
 KEYS_MAX = 100_000
 
@@ -117,7 +117,6 @@ class LedgerRead(CommitStep):
         self,
         settings: DeliverySettings,
         sink_id: str,
-        now_ms: int,
         *,
         code: str | None = None,
         named_sink_id: str = "",
@@ -143,9 +142,11 @@ class LedgerRead(CommitStep):
         # A look at open decisions, which fences nobody.
         self._is_planning = is_of_name and code is not None
         self._questions_left = MARKER_QUESTIONS if self.awaits_markers and claim_offset is None else 0
-        self._begin(now_ms, 0)
 
-    def _begin(self, now_ms: int, next_offset: int | None) -> None:
+    def ask_first(self, now_ms: int) -> None:
+        self._read_from(now_ms, 0)
+
+    def _read_from(self, now_ms: int, next_offset: int | None) -> None:
         """`next_offset` None: at the start of the log, which is requested first."""
         self._next_offset = next_offset
         # As told by the newest answer, with the high watermark.
@@ -162,37 +163,37 @@ class LedgerRead(CommitStep):
         self._claims: dict[str, int] = {}
         ledger = self.settings.ledger
         if self._stop_offset is None:
-            ask_offset(self.queue, now_ms, LOG_STOP, ledger, LATEST)
+            self.asks.add(now_ms, offset_ask(LOG_STOP, ledger, LATEST))
         if next_offset is None:
-            ask_offset(self.queue, now_ms, LOG_START, ledger, EARLIEST)
+            self.asks.add(now_ms, offset_ask(LOG_START, ledger, EARLIEST))
         else:
             # Without a claim the ledger may be empty, and the broker would wait in vain for records.
             wait_ms = 0 if self._stop_offset is None else FETCH_WAIT_MS
-            ask_fetch(self.queue, now_ms, READ, ledger, next_offset, wait_ms)
+            self.asks.add(now_ms, fetch_ask(READ, ledger, next_offset, wait_ms))
 
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        if key == READ:
-            self._on_fetched(now_ms, body)
+    def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
+        if ask.purpose == READ:
+            self._on_fetched(now_ms, ask, body)
             return
         error_code, offset = read_offset_answer(body)
-        if not self.is_done(now_ms, key, LIST_OFFSETS, error_code):
+        if self.refuse_or_repeat(now_ms, ask, error_code):
             return
-        self.queue.drop(key)
-        if key == LOG_START:
+        self.asks.drop(ask)
+        if ask.purpose == LOG_START:
             self._next_offset = offset
         else:
             # Never less than was told before: this answer may be from an outdated leader.
             self._stop_offset = max(offset, self._sought_offset, self._high_watermark)
         self._read_on(now_ms)
 
-    def _on_fetched(self, now_ms: int, body: Mapping[str, Any]) -> None:
+    def _on_fetched(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         answer = read_fetch_answer(body)
         if meaning(FETCH, answer.error_code) is Meaning.OUT_OF_RANGE:
             # Records at the start were deleted, before or during this read.
-            self.queue.drop_all()
-            self._begin(now_ms, None)
+            self.asks.drop_all()
+            self._read_from(now_ms, None)
             return
-        if not self.is_done(now_ms, READ, FETCH, answer.error_code):
+        if self.refuse_or_repeat(now_ms, ask, answer.error_code):
             return
         assert self._next_offset is not None
         before = self._next_offset
@@ -202,9 +203,9 @@ class LedgerRead(CommitStep):
             if answer.records:
                 raise RemoteProtocolError(self._about_ledger(f"no whole batch at offset {before}"), LEDGER_UNREADABLE)
             # There are more records: a broker that returns none is no longer the leader.
-            self.queue.repeat(now_ms, READ, find_again=True)
+            self.asks.repeat(now_ms, ask, find_again=True)
             return
-        self.queue.drop(READ)
+        self.asks.drop(ask)
         self._last_stable_offset, self._high_watermark = answer.last_stable_offset, answer.high_watermark
         self._read_on(now_ms)
 
@@ -292,20 +293,20 @@ class LedgerRead(CommitStep):
             self._newest[ledger_key] = found
 
     def _read_on(self, now_ms: int) -> None:
-        if self._next_offset is None or self._stop_offset is None or self.queue.has(READ):
+        if self._next_offset is None or self._stop_offset is None or self.asks.find(READ) is not None:
             return
         ledger = self.settings.ledger
         if self._next_offset < self._stop_offset:
-            ask_fetch(self.queue, now_ms, READ, ledger, self._next_offset)
+            self.asks.add(now_ms, fetch_ask(READ, ledger, self._next_offset))
             return
         self._ended_offset = max(self._ended_offset, self._sought_offset)
         if self._may_have_unread_marker():
             self._sought_offset = self._last_stable_offset
             self._stop_offset = None
-            ask_offset(self.queue, now_ms, LOG_STOP, ledger, LATEST)
+            self.asks.add(now_ms, offset_ask(LOG_STOP, ledger, LATEST))
         elif self._questions_left and self._is_marker_missing():
             self._questions_left -= 1
-            ask_fetch(self.queue, now_ms, READ, ledger, self._next_offset, MARKER_WAIT_MS)
+            self.asks.add(now_ms, fetch_ask(READ, ledger, self._next_offset, MARKER_WAIT_MS))
         else:
             self._conclude()
 
@@ -429,8 +430,8 @@ class LedgerRead(CommitStep):
             text = self._about_ledger(f"{error} (offset {found.offset})")
             raise RemoteProtocolError(text, LEDGER_UNREADABLE) from None
 
-    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
-        return self._about_ledger(describe_answer(api.name, error_code))
+    def error_text(self, ask: Ask, error_code: int) -> str:
+        return self._about_ledger(describe_answer(ask.api.name, error_code))
 
     def _about_ledger(self, text: str) -> str:
         return f"{self.settings.ledger_title}: {text}"

@@ -20,27 +20,24 @@ from enum import Enum
 from typing import Any
 
 from kafka_sink.commit.commit_step import CommitStep
-from kafka_sink.commit.end_txn import CommitTransactions, ask_end
+from kafka_sink.commit.end_txn import CommitTransactions, end_ask
 from kafka_sink.commit.ledger import Kind, LedgerRecord, TransactionOutcome, ledger_key
 from kafka_sink.commit.ledger_codec import Unrecordable, encode_record
 from kafka_sink.commit.ledger_read import KEYS_MAX
-from kafka_sink.commit.log_scan import PRODUCE_LAST_BY_NAME, ask_append, read_append_answer
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
+from kafka_sink.commit.log_scan import PRODUCE_LAST_BY_NAME, append_ask, read_append_answer
 from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
-from kafka_sink.commit.session import DeliverySettings, DriverIdentity, DriverSession
+from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
-from kafka_sink.kafka.client.admin_request import AdminResponse, Coordinator, RequestKey
+from kafka_sink.kafka.client.ask import Ask, Coordinator, Reply, ReplyKind
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.kafka.client.transaction_apis import INIT_PRODUCER_ID_FIRST_WITH_IDENTITY, versions_of
-from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE, Api
+from kafka_sink.kafka.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE
 
-RENEW, ADD, WRITE, END = (
-    RequestKey("renew driver epoch"),
-    RequestKey("add ledger partition"),
-    RequestKey("write ledger record"),
-    RequestKey("end ledger transaction"),
-)
+RENEW, ADD = "renew driver epoch", "add ledger partition"
+WRITE, END = "write ledger record", "end ledger transaction"
 MESSAGE_TOO_LARGE = 10
 
 
@@ -60,7 +57,6 @@ class LedgerWrite(CommitStep):
         settings: DeliverySettings,
         session: DriverSession,
         record: LedgerRecord,
-        now_ms: int,
         *,
         is_draft: bool = False,
     ) -> None:
@@ -79,13 +75,15 @@ class LedgerWrite(CommitStep):
         self._end_is_in_doubt = False
         # No timestamp: a broker rejects one that is far in the future, and the driver's clock may be wrong.
         self._batch = encode_batch([Record(NO_TIMESTAMP, *self._content())], make_compressor("none"))
-        if settings.transaction_version == 2:
+
+    def ask_first(self, now_ms: int) -> None:
+        if self.settings.transaction_version == 2:
             self._ask_produce(now_ms)
-        elif session.is_used:
+        elif self._session.is_used:
             self._ask_renewal(now_ms)
         else:
             self._ask_add(now_ms)
-        session.is_used = True
+        self._session.is_used = True
 
     def _content(self) -> tuple[bytes, bytes | None]:
         """Key and value, checked to be readable, before any request is sent."""
@@ -117,7 +115,7 @@ class LedgerWrite(CommitStep):
 
     def give_up(self) -> None:
         """Time is up. The state tells whether the record is committed; the epoch cannot be used again."""
-        self.queue.drop_all()
+        self.asks.drop_all()
         self._session.forget_identity()
         if self.is_finished:
             return
@@ -141,7 +139,7 @@ class LedgerWrite(CommitStep):
         body = {**self._owner(), "transaction_timeout_ms": self._session.timeout_ms}
         target = Coordinator(self._session.transactional_id)
         version_min = INIT_PRODUCER_ID_FIRST_WITH_IDENTITY
-        self.queue.ask(now_ms, RENEW, target, INIT_PRODUCER_ID, body, version_min=version_min)
+        self.asks.add(now_ms, Ask(target, INIT_PRODUCER_ID, body, RENEW, version_min=version_min))
 
     def _ask_add(self, now_ms: int) -> None:
         body: dict[str, Any] = {f"v3_and_below_{name}": value for name, value in self._owner().items()}
@@ -149,7 +147,7 @@ class LedgerWrite(CommitStep):
         body["v3_and_below_topics"] = [{"name": topic, "partitions": [partition]}]
         target = Coordinator(self._session.transactional_id)
         _, version_max = versions_of(ADD_PARTITIONS_TO_TXN, self.settings.transaction_version)
-        self.queue.ask(now_ms, ADD, target, ADD_PARTITIONS_TO_TXN, body, version_max=version_max)
+        self.asks.add(now_ms, Ask(target, ADD_PARTITIONS_TO_TXN, body, ADD, version_max=version_max))
 
     def _ask_produce(self, now_ms: int) -> None:
         header = seal(
@@ -160,9 +158,7 @@ class LedgerWrite(CommitStep):
             is_transactional=True,
         )
         version_min, version_max = versions_of(PRODUCE, self.settings.transaction_version)
-        ask_append(
-            self.queue,
-            now_ms,
+        append = append_ask(
             WRITE,
             self.settings,
             header + self._batch.payload,
@@ -170,50 +166,51 @@ class LedgerWrite(CommitStep):
             version_min=version_min,
             version_max=min(version_max, PRODUCE_LAST_BY_NAME),
         )
+        self.asks.add(now_ms, append)
 
     def _ask_end(self, now_ms: int) -> None:
-        ask_end(self.queue, now_ms, END, self._ending(), commit=True)
+        self.asks.add(now_ms, end_ask(END, self._transaction(), commit=True))
 
-    def _ending(self) -> PreparedTransaction:
+    def _transaction(self) -> PreparedTransaction:
         return PreparedTransaction(self._session.transactional_id, *self._identity, self.settings.transaction_version)
 
     # ---- responses ----
 
-    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
+    def on_reply(self, now_ms: int, reply: Reply) -> None:
         if self._search is None:
-            super().on_answer(now_ms, answer)
+            super().on_reply(now_ms, reply)
             return
-        self._search.on_answer(now_ms, answer)
+        self._search.on_reply(now_ms, reply)
         # Unless the search has trouble of its own, what it looks into is why the record is not written.
         self.last_trouble = self._search.last_trouble or self.last_trouble
         self._on_searched()
 
-    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
-        self._end_is_in_doubt = self._end_is_in_doubt or answer.key == END
-        super().on_lost(now_ms, answer)
+    def on_lost(self, now_ms: int, reply: Reply) -> None:
+        self._end_is_in_doubt |= reply.ask.purpose == END and reply.kind is ReplyKind.LOST
+        super().on_lost(now_ms, reply)
 
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        if key == RENEW:
-            self._on_renewed(now_ms, body)
-        elif key == ADD:
-            self._on_added(now_ms, body)
-        elif key == WRITE:
-            self._on_produced(now_ms, body)
+    def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
+        if ask.purpose == RENEW:
+            self._on_renewed(now_ms, ask, body)
+        elif ask.purpose == ADD:
+            self._on_added(now_ms, ask, body)
+        elif ask.purpose == WRITE:
+            self._on_produced(now_ms, ask, body)
         else:
-            self._on_ended(now_ms, body)
+            self._on_ended(now_ms, ask, body)
 
-    def on_refused(self, now_ms: int, key: RequestKey, reason: str, *, is_fenced: bool = False) -> None:
-        if key == END and self._end_is_in_doubt:
+    def on_refused(self, now_ms: int, ask: Ask, reason: str, *, is_fenced: bool = False) -> None:
+        if ask.purpose == END and self._end_is_in_doubt:
             self.last_trouble = reason
-            self.queue.repeat(now_ms, key)  # an earlier try may have been carried out: only a response tells
+            self.asks.repeat(now_ms, ask)  # an earlier try may have been carried out: only a response tells
         else:
             self._refuse(reason, is_fenced=is_fenced)
 
-    def _on_renewed(self, now_ms: int, body: Mapping[str, Any]) -> None:
-        if not self.is_done(now_ms, RENEW, INIT_PRODUCER_ID, body["error_code"]):
+    def _on_renewed(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
+        if self.refuse_or_repeat(now_ms, ask, body["error_code"]):
             return
-        self.queue.drop(RENEW)
-        renewed = DriverIdentity(body["producer_id"], body["producer_epoch"])
+        self.asks.drop(ask)
+        renewed = ProducerIdentity(body["producer_id"], body["producer_epoch"])
         if renewed.producer_id != self._identity.producer_id:
             # The unused transactional id has expired: the coordinator then assigns a new producer id to any request,
             # whatever its epoch. Another driver may have been active in between, so this process's view of the ledger
@@ -223,42 +220,43 @@ class LedgerWrite(CommitStep):
         self._identity = renewed
         self._ask_add(now_ms)
 
-    def _on_added(self, now_ms: int, body: Mapping[str, Any]) -> None:
+    def _on_added(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         codes = [
             partition["partition_error_code"]
             for topic in body["results_by_topic_v3_and_below"]
             for partition in topic["results_by_partition"]
         ]
         error_code = next((number for number in codes if number), 0)
-        if not self.is_done(now_ms, ADD, ADD_PARTITIONS_TO_TXN, error_code):
+        if self.refuse_or_repeat(now_ms, ask, error_code):
             return
-        self.queue.drop(ADD)
+        self.asks.drop(ask)
         self._ask_produce(now_ms)
 
-    def _on_produced(self, now_ms: int, body: Mapping[str, Any]) -> None:
+    def _on_produced(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code, offset = read_append_answer(body)
-        if not self.is_done(now_ms, WRITE, PRODUCE, error_code):
+        if self.refuse_or_repeat(now_ms, ask, error_code):
             return
-        self.queue.drop(WRITE)
+        self.asks.drop(ask)
         self.state = WriteState.HELD
         self._offset = offset
         if not self._is_draft:
             self.release(now_ms)
 
-    def _on_ended(self, now_ms: int, body: Mapping[str, Any]) -> None:
+    def _on_ended(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
         if meaning(END_TXN, error_code) is Meaning.SUPERSEDED:
+            reason = self.error_text(ask, error_code)
             if self._end_is_in_doubt:
-                self._begin_search(now_ms, error_code)
+                self._begin_search(now_ms, reason)
             else:
-                self._refuse(self.error_text(END, END_TXN, error_code), is_fenced=True)
-        elif self.is_done(now_ms, END, END_TXN, error_code):
-            self._on_committed(body)
-        else:
+                self._refuse(reason, is_fenced=True)
+        elif self.refuse_or_repeat(now_ms, ask, error_code):
             self._end_is_in_doubt = True
+        else:
+            self.asks.drop(ask)
+            self._on_committed(body)
 
     def _on_committed(self, body: Mapping[str, Any]) -> None:
-        self.queue.drop(END)
         self.state = WriteState.WRITTEN
         session = self._session
         session.ledger = session.ledger and session.ledger.with_record(self.record)
@@ -266,22 +264,23 @@ class LedgerWrite(CommitStep):
             session.identity = self._identity
         elif body.get("producer_id", -1) >= 0:
             # In version 2 the response to EndTxn has the epoch of the next transaction, for a retry as well.
-            session.identity = DriverIdentity(body["producer_id"], body["producer_epoch"])
+            session.identity = ProducerIdentity(body["producer_id"], body["producer_epoch"])
         else:
             session.forget_identity()
 
-    def _begin_search(self, now_ms: int, error_code: int) -> None:
+    def _begin_search(self, now_ms: int, reason: str) -> None:
         """Superseded after a try without a response. There is another driver now; was this record committed?"""
         self._session.forget_identity()
-        self.last_trouble = self.error_text(END, END_TXN, error_code)
+        self.last_trouble = reason
         if self._offset < 0:
             # Acknowledged as a duplicate, without an offset. A search from the start of the log would find the marker
             # of the record before: in version 2 that has the epoch of this transaction.
             self.fail(self.last_trouble)
             return
         witness = WrittenPartition(*self.settings.ledger, 1, self._offset, self._offset)
-        self._search = CommitTransactions(self.settings, [self._ending()], [witness], now_ms, is_ended=True)
-        self.queue = self._search.queue
+        search = CommitTransactions(self.settings, [self._transaction()], [witness], is_ended=True)
+        self._search = search.begin(now_ms)
+        self.asks = search.asks
 
     def _on_searched(self) -> None:
         assert self._search is not None
@@ -294,13 +293,12 @@ class LedgerWrite(CommitStep):
             self._refuse(self.last_trouble, is_fenced=True)
         else:
             # The outcome remains unknown.
-            self.fail(self._search.obstacles.get(0) or self.last_trouble)
+            self.fail(self._search.obstacle or self.last_trouble)
 
-    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
-        where = (
-            self.settings.ledger_title if api in (PRODUCE, ADD_PARTITIONS_TO_TXN) else self._session.transactional_id
-        )
-        text = f"{where}: {describe_answer(api.name, error_code)}"
+    def error_text(self, ask: Ask, error_code: int) -> str:
+        is_of_ledger = ask.api in (PRODUCE, ADD_PARTITIONS_TO_TXN)
+        where = self.settings.ledger_title if is_of_ledger else self._session.transactional_id
+        text = f"{where}: {describe_answer(ask.api.name, error_code)}"
         if error_code != MESSAGE_TOO_LARGE:
             return text
         return (

@@ -22,17 +22,17 @@ from kafka_sink.commit.log_scan import (
     offsets_body,
 )
 from kafka_sink.commit.open_parts import producers_body
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.preflight import DescribeTransactions, TransactionDescription
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.frozen import frozen
-from kafka_sink.kafka.client.admin_request import AdminResponse, AllBrokers, Leaders, RequestKey, ResponseKind
+from kafka_sink.kafka.client.ask import AllBrokers, Ask, Leaders, Reply
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS, LIST_OFFSETS, LIST_TRANSACTIONS
 
-LIST = RequestKey("list transactions")
-ENDS, STABLE = RequestKey("log ends"), RequestKey("stable offsets")
-MARKS = RequestKey("describe producers")
+LIST = "list transactions"
+ENDS, STABLE = "log ends", "stable offsets"
+MARKS = "describe producers"
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
@@ -62,12 +62,10 @@ class LedgerListing(LedgerRead):
 
     awaits_markers = True
 
-    def __init__(
-        self, settings: DeliverySettings, sink_id: str | None, now_ms: int, *, claim_offset: int | None = None
-    ) -> None:
+    def __init__(self, settings: DeliverySettings, sink_id: str | None, *, claim_offset: int | None = None) -> None:
+        super().__init__(settings, sink_id or "", claim_offset=claim_offset, is_of_name=True)
         self.listed: list[Listed] | None = None
         self._is_of_all = sink_id is None
-        super().__init__(settings, sink_id or "", now_ms, claim_offset=claim_offset, is_of_name=True)
 
     def _is_own(self, ledger_key: str) -> bool:
         if self._is_of_all:
@@ -92,31 +90,32 @@ class OpenTransactions(CommitStep):
     """The ids of tasks under which a transaction is open, as far as the brokers report them. `name`: of a sink, or
     of the sinks of queries under that name; None: of all."""
 
-    def __init__(
-        self, settings: DeliverySettings, name: str | None, now_ms: int, states: Sequence[str] = OPEN_STATES
-    ) -> None:
+    def __init__(self, settings: DeliverySettings, name: str | None, states: Sequence[str] = OPEN_STATES) -> None:
         super().__init__(settings)
         self.notes: list[str] = []
         self.ids: dict[str, None] = {}
         self.is_supported = True
         self._name = name
-        body = {"state_filters": list(states), "producer_id_filters": []}
-        self.queue.ask(now_ms, LIST, AllBrokers(), LIST_TRANSACTIONS, body)
+        self._states = states
 
-    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
-        self.is_supported = answer.kind is not ResponseKind.UNSUPPORTED
-        super().on_answer(now_ms, answer)
+    def ask_first(self, now_ms: int) -> None:
+        body = {"state_filters": list(self._states), "producer_id_filters": []}
+        self.asks.add(now_ms, Ask(AllBrokers(), LIST_TRANSACTIONS, body, LIST))
 
-    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
+    def on_unsupported(self, now_ms: int, reply: Reply) -> None:
+        self.is_supported = False
+        super().on_unsupported(now_ms, reply)
+
+    def on_lost(self, now_ms: int, reply: Reply) -> None:
         """An unreachable broker lists nothing; the transactions that it coordinates are missing here."""
-        self.notes.append(f"not every broker listed its transactions: {answer.error or 'no answer'}")
-        self.on_bodies(now_ms, answer)
+        self.notes.append(f"not every broker listed its transactions: {reply.error or 'no answer'}")
+        self.on_bodies(now_ms, reply)
 
-    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
-        super().on_bodies(now_ms, answer)
-        self.queue.drop_all()
+    def on_bodies(self, now_ms: int, reply: Reply) -> None:
+        super().on_bodies(now_ms, reply)
+        self.asks.drop_all()
 
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+    def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         if body["error_code"]:
             self.notes.append(describe_answer(LIST_TRANSACTIONS.name, body["error_code"]))
             return
@@ -130,21 +129,21 @@ class TransactionListing(StepChain):
     """`found`: open transactions of one sink, or (None) of all sinks that the brokers list, sorted by id. One that
     ended between the two requests is left out."""
 
-    def __init__(self, settings: DeliverySettings, sink_id: str | None, now_ms: int) -> None:
-        listing = OpenTransactions(settings, sink_id, now_ms)
+    def __init__(self, settings: DeliverySettings, sink_id: str | None) -> None:
+        listing = OpenTransactions(settings, sink_id)
         super().__init__(settings, listing)
         self.notes = listing.notes
         self.found: list[TransactionDescription] = []
 
-    def after(self, now_ms: int, part: CommitStep) -> CommitStep | None:
-        if part.failure is not None:
-            self.fail(part.failure)
-        elif isinstance(part, OpenTransactions) and part.ids:
-            return DescribeTransactions(self.settings, sorted(part.ids), now_ms)
-        elif isinstance(part, DescribeTransactions):
-            if not part.is_supported:
+    def after(self, now_ms: int, finished: CommitStep) -> CommitStep | None:
+        if finished.failure is not None:
+            self.fail(finished.failure)
+        elif isinstance(finished, OpenTransactions) and finished.ids:
+            return DescribeTransactions(self.settings, sorted(finished.ids)).begin(now_ms)
+        elif isinstance(finished, DescribeTransactions):
+            if not finished.is_supported:
                 self.fail("the brokers do not speak DescribeTransactions")
-            self.found = [part.found[one] for one in sorted(part.found) if part.found[one].state in OPEN_STATES]
+            self.found = [one for _, one in sorted(finished.found.items()) if one.state in OPEN_STATES]
         return None
 
 
@@ -152,21 +151,23 @@ class ProducerMarks(CommitStep):
     """The last sequence number of each producer id in each partition: two looks tell which producers write. What no
     leader tells (it is away, Read on the topic is missing, the API is not spoken) is left out."""
 
-    def __init__(self, settings: DeliverySettings, found: Sequence[TransactionDescription], now_ms: int) -> None:
+    def __init__(self, settings: DeliverySettings, found: Sequence[TransactionDescription]) -> None:
         super().__init__(settings)
         self.last: dict[tuple[str, int, int], int] = {}
         self._producer_ids = {one.producer_id for one in found}
-        partitions = sorted({where for one in found for where in one.partitions})
-        if partitions:
-            target, body = Leaders(tuple(partitions)), producers_body(partitions)
-            self.queue.ask(now_ms, MARKS, target, DESCRIBE_PRODUCERS, body)
+        self._partitions = sorted({where for one in found for where in one.partitions})
 
-    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
-        for body in answer.bodies:
-            self.on_body(now_ms, answer.key, body)
-        self.queue.drop_all()
+    def ask_first(self, now_ms: int) -> None:
+        if self._partitions:
+            target, body = Leaders(tuple(self._partitions)), producers_body(self._partitions)
+            self.asks.add(now_ms, Ask(target, DESCRIBE_PRODUCERS, body, MARKS))
 
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+    def on_reply(self, now_ms: int, reply: Reply) -> None:
+        for body in reply.bodies:
+            self.on_body(now_ms, reply.ask, body)
+        self.asks.drop_all()
+
+    def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         for topic in body["topics"]:
             for told in topic["partitions"]:
                 for one in told["active_producers"]:
@@ -180,26 +181,30 @@ class LogEnds(CommitStep):
     is between them is held back by open transactions, of whichever application. A partition without an answer is in
     neither, and `last_trouble` says why."""
 
-    def __init__(self, settings: DeliverySettings, partitions: Sequence[tuple[str, int]], now_ms: int) -> None:
+    def __init__(self, settings: DeliverySettings, partitions: Sequence[tuple[str, int]]) -> None:
         super().__init__(settings)
         self.end: dict[tuple[str, int], int] = {}
         self.stable: dict[tuple[str, int], int] = {}
-        # The stable one first: records written in between must not put it above the end.
-        for key, isolation in ((STABLE, READ_COMMITTED), (ENDS, READ_UNCOMMITTED)):
-            if partitions:
-                body, target = offsets_body(partitions, LATEST, isolation), Leaders(tuple(partitions))
-                self.queue.ask(now_ms, key, target, LIST_OFFSETS, body, version_min=LIST_OFFSETS_FIRST_ISOLATED)
+        self._partitions = tuple(partitions)
 
-    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
-        super().on_bodies(now_ms, answer)
+    def ask_first(self, now_ms: int) -> None:
+        # The stable one first: records written in between must not put it above the end.
+        for purpose, isolation in ((STABLE, READ_COMMITTED), (ENDS, READ_UNCOMMITTED)):
+            if self._partitions:
+                body = offsets_body(self._partitions, LATEST, isolation)
+                target, lowest = Leaders(self._partitions), LIST_OFFSETS_FIRST_ISOLATED
+                self.asks.add(now_ms, Ask(target, LIST_OFFSETS, body, purpose, version_min=lowest))
+
+    def on_bodies(self, now_ms: int, reply: Reply) -> None:
+        super().on_bodies(now_ms, reply)
         if self.failure is None:
-            self.queue.drop(answer.key)
+            self.asks.drop(reply.ask)
 
     # A leader that is away says nothing; the others are shown.
     on_lost = on_bodies
 
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        found = self.stable if key == STABLE else self.end
+    def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
+        found = self.stable if ask.purpose == STABLE else self.end
         for topic in body["topics"]:
             for told in topic["partitions"]:
                 if meaning(LIST_OFFSETS, told["error_code"]) is Meaning.DONE:

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kafka_sink.commit.ledger_codec import VALUE_BYTES_MAX
-from kafka_sink.commit.retry_queue import RetryQueue
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.formats.records import batch as layout
 from kafka_sink.formats.records.scalar import DecodedBatch, Record, decode_batch
 from kafka_sink.frozen import frozen
-from kafka_sink.kafka.client.admin_request import Leader, RequestKey
+from kafka_sink.kafka.client.ask import Ask, Leader
 from kafka_sink.kafka.wire.apis import FETCH, LIST_OFFSETS, PRODUCE
 
 EARLIEST, LATEST = -2, -1
@@ -123,17 +122,15 @@ def committed_records(
     return found, next_offset
 
 
-def ask_append(
-    queue: RetryQueue,
-    now_ms: int,
-    key: RequestKey,
+def append_ask(
+    purpose: str,
     settings: DeliverySettings,
     records: bytes,
     *,
     transactional_id: str | None = None,
     version_min: int = 0,
     version_max: int = PRODUCE_LAST_BY_NAME,
-) -> None:
+) -> Ask:
     """Appends one batch to the ledger, acknowledged by all in-sync replicas."""
     topic, partition = settings.ledger
     body = {
@@ -142,15 +139,13 @@ def ask_append(
         "timeout_ms": settings.request_timeout_ms,
         "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": records}]}],
     }
-    queue.ask(now_ms, key, settings.ledger, PRODUCE, body, version_min=version_min, version_max=version_max)
+    return Ask(settings.ledger, PRODUCE, body, purpose, version_min=version_min, version_max=version_max)
 
 
-def ask_fetch(
-    queue: RetryQueue, now_ms: int, key: RequestKey, log: Leader, offset: int, wait_ms: int = FETCH_WAIT_MS
-) -> None:
+def fetch_ask(purpose: str, log: Leader, offset: int, wait_ms: int = FETCH_WAIT_MS, *, number: int = 0) -> Ask:
     """`wait_ms`: how long a broker waits for records, well below any request timeout."""
     body = fetch_body(log.topic, log.partition, offset, READ_UNCOMMITTED, wait_ms)
-    queue.ask(now_ms, key, log, FETCH, body, version_max=FETCH_LAST_BY_NAME)
+    return Ask(log, FETCH, body, purpose, number, version_max=FETCH_LAST_BY_NAME)
 
 
 def fetch_body(
@@ -168,9 +163,9 @@ def fetch_body(
     }
 
 
-def ask_offset(queue: RetryQueue, now_ms: int, key: RequestKey, log: Leader, timestamp: int) -> None:
+def offset_ask(purpose: str, log: Leader, timestamp: int, *, number: int = 0) -> Ask:
     body = offsets_body([log], timestamp, READ_UNCOMMITTED)
-    queue.ask(now_ms, key, log, LIST_OFFSETS, body, version_min=LIST_OFFSETS_FIRST_ISOLATED)
+    return Ask(log, LIST_OFFSETS, body, purpose, number, version_min=LIST_OFFSETS_FIRST_ISOLATED)
 
 
 def offsets_body(partitions: Iterable[tuple[str, int]], timestamp: int, isolation_level: int) -> dict[str, Any]:

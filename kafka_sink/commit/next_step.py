@@ -40,7 +40,7 @@ from kafka_sink.errors import KafkaSinkError
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """`conclusion` is the verdict if all further steps succeed; with an `error` the operation fails in any case."""
+    """`conclusion` is the result if all further steps succeed; with an `error` the operation fails in any case."""
 
     phase: Phase
     record: LedgerRecord | None = None

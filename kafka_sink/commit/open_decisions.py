@@ -36,17 +36,17 @@ class OpenDecision:
     left_ms: int | None = None
 
 
-def describe_open(settings: DeliverySettings, records: Sequence[LedgerRecord], now_ms: int) -> DescribeTransactions:
+def describe_open(settings: DeliverySettings, records: Sequence[LedgerRecord]) -> DescribeTransactions:
     """The question about these decisions; `judge_open` understands what it has found."""
     ids = [one.transactional_id for record in records for one in record.transactions]
-    return DescribeTransactions(settings, ids, now_ms)
+    return DescribeTransactions(settings, ids)
 
 
-def judge_open(part: DescribeTransactions, records: Sequence[LedgerRecord], wall_ms: int) -> list[OpenDecision]:
+def judge_open(answered: DescribeTransactions, records: Sequence[LedgerRecord], wall_ms: int) -> list[OpenDecision]:
     """One for each of these records, which are intents."""
-    if part.failure is not None or not part.is_supported:
+    if answered.failure is not None or not answered.is_supported:
         return [OpenDecision(record, Standing.UNKNOWN) for record in records]
-    return [_judge(record, part.found, wall_ms) for record in records]
+    return [_judge(record, answered.found, wall_ms) for record in records]
 
 
 def _judge(record: LedgerRecord, found: Mapping[str, TransactionDescription], wall_ms: int) -> OpenDecision:
@@ -63,8 +63,7 @@ def _judge(record: LedgerRecord, found: Mapping[str, TransactionDescription], wa
 
 
 def _is_open(transaction: PreparedTransaction, state: TransactionDescription) -> bool:
-    theirs = (state.producer_id, state.producer_epoch)
-    return state.state == ONGOING and theirs == (transaction.producer_id, transaction.producer_epoch)
+    return state.state == ONGOING and state.identity == transaction.identity
 
 
 def _is_committed(transaction: PreparedTransaction, state: TransactionDescription) -> bool:

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS
 
 NOT_TOLD = (

@@ -30,25 +30,18 @@ from kafka_sink.commit.commit_step import MORE_TIME, CommitStep
 from kafka_sink.commit.ledger import UNKNOWN_TIME
 from kafka_sink.commit.ledger_policy import CLEANUP, policy_problem
 from kafka_sink.commit.open_parts import CROWDED, NOT_SPOKEN, OpenParts
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.frozen import frozen
-from kafka_sink.kafka.client.admin_request import (
-    AdminResponse,
-    AnyBroker,
-    Coordinators,
-    Leaders,
-    RequestKey,
-    ResponseKind,
-)
+from kafka_sink.kafka.client.ask import AnyBroker, Ask, Coordinators, Leaders, Reply, ReplyKind
 from kafka_sink.kafka.client.cluster import NO_LEADER, NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
-from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, METADATA
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
+from kafka_sink.kafka.wire.apis import DESCRIBE_CONFIGS, DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, METADATA, Api
 
-DESCRIBE, DESCRIBE_AGAIN = RequestKey("describe transactions"), RequestKey("describe transactions", 1)
-LEADERS = RequestKey("find partitions without a leader")
-OPEN_PARTS, OPEN_PARTS_AGAIN = RequestKey("describe producers"), RequestKey("describe producers", 1)
-POLICY = RequestKey("look at the ledger's policy")
+DESCRIBE, OPEN_PARTS = "describe transactions", "describe producers"
+LEADERS = "find partitions without a leader"
+POLICY = "look at the ledger's policy"
 RESOURCE_TOPIC = 2
 ONGOING = "Ongoing"
 NOT_DESCRIBED = "the brokers do not speak DescribeTransactions: only the time left to transactions was checked"
@@ -73,6 +66,10 @@ class TransactionDescription:
     start_ms: int
     partitions: tuple[tuple[str, int], ...] = ()
 
+    @property
+    def identity(self) -> ProducerIdentity:
+        return ProducerIdentity(self.producer_id, self.producer_epoch)
+
 
 def described_partitions(state: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
     """Those of one transaction in an answer to DescribeTransactions."""
@@ -82,44 +79,43 @@ def described_partitions(state: Mapping[str, Any]) -> tuple[tuple[str, int], ...
 class DescribeTransactions(CommitStep):
     """The state of many transactions. An id that no coordinator knows is not in `found`."""
 
-    def __init__(self, settings: DeliverySettings, transactional_ids: Sequence[str], now_ms: int) -> None:
+    def __init__(self, settings: DeliverySettings, transactional_ids: Sequence[str]) -> None:
         super().__init__(settings)
         self.found: dict[str, TransactionDescription] = {}
         self.is_supported = True
         self._missing = dict.fromkeys(transactional_ids)
-        self._ask(now_ms, DESCRIBE)
 
-    def _ask(self, now_ms: int, key: RequestKey) -> None:
+    def ask_first(self, now_ms: int) -> None:
+        self._describe(now_ms, 0)
+
+    def _describe(self, now_ms: int, number: int) -> None:
+        self.asks.add(now_ms, Ask(*self._question(), DESCRIBE, number))
+
+    def _question(self) -> tuple[Coordinators, Api, Mapping[str, Any]]:
         ids = tuple(self._missing)
-        self.queue.ask(now_ms, key, Coordinators(ids), DESCRIBE_TRANSACTIONS, {"transactional_ids": list(ids)})
+        return Coordinators(ids), DESCRIBE_TRANSACTIONS, {"transactional_ids": list(ids)}
 
-    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
-        if answer.kind is ResponseKind.UNSUPPORTED:
-            # Only this request: leaders and topics can still be looked at.
-            self.queue.drop(answer.key)
-            self.on_unsupported(answer.key)
-            return
-        super().on_answer(now_ms, answer)
-
-    def on_unsupported(self, key: RequestKey) -> None:
+    def on_unsupported(self, now_ms: int, reply: Reply) -> None:
+        """Only this ask is over: leaders and topics can still be looked at."""
+        self.asks.drop(reply.ask)
         self.is_supported = False
 
-    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
-        self.on_bodies(now_ms, answer)
+    def on_lost(self, now_ms: int, reply: Reply) -> None:
+        self.on_bodies(now_ms, reply)
 
-    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
+    def on_bodies(self, now_ms: int, reply: Reply) -> None:
         """Asks again for transactions whose coordinator has not answered."""
-        super().on_bodies(now_ms, answer)
+        super().on_bodies(now_ms, reply)
         if self.failure is not None:
             return
         if not self._missing:
-            self.queue.drop(answer.key)
+            self.asks.drop(reply.ask)
             return
-        ids = tuple(self._missing)
-        self.queue.replace(answer.key, Coordinators(ids), {"transactional_ids": list(ids)})
-        self.queue.repeat(now_ms, answer.key, find_again=True)
+        target, _, body = self._question()
+        self.asks.narrow(reply.ask, target, body)
+        self.asks.repeat(now_ms, reply.ask, find_again=True)
 
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+    def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         for state in body["transaction_states"]:
             transactional_id, error_code = state["transactional_id"], state["error_code"]
             found = meaning(DESCRIBE_TRANSACTIONS, error_code)
@@ -157,38 +153,39 @@ class Preflight(DescribeTransactions):
     """Describes the transactions of a batch and where they are open, and waits until each partition that they wrote to
     has a leader."""
 
-    def __init__(
-        self, settings: DeliverySettings, session: DriverSession, receipts: Sequence[TaskReceipt], now_ms: int
-    ) -> None:
-        self._session = session
+    def __init__(self, settings: DeliverySettings, session: DriverSession, receipts: Sequence[TaskReceipt]) -> None:
         self._checked = [(each.transaction, each) for each in receipts if each.transaction is not None]
         self._transactional_ids = [transaction.transactional_id for transaction, _ in self._checked]
-        super().__init__(settings, self._transactional_ids, now_ms)
+        super().__init__(settings, self._transactional_ids)
+        self._session = session
         self._partitions = {(each.topic, each.partition) for receipt in receipts for each in receipt.written}
         self.open_parts = self._new_open_parts()
-        if session.asks_leaders(now_ms):
-            self._ask_leaders(now_ms, OPEN_PARTS)
-        else:
-            self.open_parts.give_up(CROWDED)
         self._topic_ids = {(topic, one) for receipt in receipts for topic, one in receipt.topic_ids.items()}
         self._leaderless = ""
-        topics = [*sorted({topic for topic, _ in self._partitions}), settings.ledger_topic]
-        body = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
-        self.queue.ask(now_ms, LEADERS, AnyBroker(), METADATA, body)
-        if session.looks_at_ledger(settings, now_ms):
-            asked = {"resource_type": RESOURCE_TOPIC, "resource_name": settings.ledger_topic}
-            resources = [{**asked, "configuration_keys": [CLEANUP]}]
-            body = {"resources": resources, "include_synonyms": False}
-            self.queue.ask(now_ms, POLICY, AnyBroker(), DESCRIBE_CONFIGS, body)
 
-    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
-        if answer.key != POLICY:
-            super().on_answer(now_ms, answer)
-        elif self.queue.accept(answer):
+    def ask_first(self, now_ms: int) -> None:
+        super().ask_first(now_ms)
+        if self._session.asks_leaders(now_ms):
+            self._ask_leaders(now_ms, 0)
+        else:
+            self.open_parts.give_up(CROWDED)
+        ledger_topic = self.settings.ledger_topic
+        topics = [*sorted({topic for topic, _ in self._partitions}), ledger_topic]
+        body: dict[str, Any] = {"topics": [{"name": topic} for topic in topics], "allow_auto_topic_creation": False}
+        self.asks.add(now_ms, Ask(AnyBroker(), METADATA, body, LEADERS))
+        if self._session.looks_at_ledger(self.settings, now_ms):
+            asked = {"resource_type": RESOURCE_TOPIC, "resource_name": ledger_topic, "configuration_keys": [CLEANUP]}
+            body = {"resources": [asked], "include_synonyms": False}
+            self.asks.add(now_ms, Ask(AnyBroker(), DESCRIBE_CONFIGS, body, POLICY))
+
+    def on_reply(self, now_ms: int, reply: Reply) -> None:
+        if reply.ask.purpose != POLICY:
+            super().on_reply(now_ms, reply)
+        elif self.asks.accept(reply):
             # Without a permission, or an answer, the next batch asks again.
-            self.queue.drop(POLICY)
-            if answer.kind is ResponseKind.ANSWERED:
-                self._on_policy(now_ms, answer.bodies[0])
+            self.asks.drop(reply.ask)
+            if reply.kind is ReplyKind.ANSWERED:
+                self._on_policy(now_ms, reply.bodies[0])
 
     def _on_policy(self, now_ms: int, body: Mapping[str, Any]) -> None:
         told = {row["name"]: row["value"] for result in body["results"] for row in result["configs"] or ()}
@@ -201,9 +198,9 @@ class Preflight(DescribeTransactions):
     def _new_open_parts(self) -> OpenParts:
         return OpenParts(self._partitions, {transaction.producer_id for transaction, _ in self._checked})
 
-    def _ask_leaders(self, now_ms: int, key: RequestKey) -> None:
-        target = Leaders(tuple(self.open_parts.missing))
-        self.queue.ask(now_ms, key, target, DESCRIBE_PRODUCERS, self.open_parts.question())
+    def _ask_leaders(self, now_ms: int, number: int) -> None:
+        target, body = Leaders(tuple(self.open_parts.missing)), self.open_parts.question()
+        self.asks.add(now_ms, Ask(target, DESCRIBE_PRODUCERS, body, OPEN_PARTS, number))
 
     @property
     def notes(self) -> list[str]:
@@ -218,60 +215,64 @@ class Preflight(DescribeTransactions):
             return super().lateness
         return f"{self._leaderless}, and too little time is left before its transactions time out"
 
-    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
-        if answer.key == LEADERS:
-            CommitStep.on_lost(self, now_ms, answer)
+    def on_lost(self, now_ms: int, reply: Reply) -> None:
+        if reply.ask.purpose == LEADERS:
+            CommitStep.on_lost(self, now_ms, reply)
         else:
-            super().on_lost(now_ms, answer)
+            super().on_lost(now_ms, reply)
 
-    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
-        if answer.key == LEADERS:
-            self._on_metadata(now_ms, answer.bodies[0])
-        elif answer.key.purpose == OPEN_PARTS.purpose:
-            self._on_open_parts(now_ms, answer)
+    def on_bodies(self, now_ms: int, reply: Reply) -> None:
+        if reply.ask.purpose == LEADERS:
+            self._on_metadata(now_ms, reply.ask, reply.bodies[0])
+        elif reply.ask.purpose == OPEN_PARTS:
+            self._on_open_parts(now_ms, reply)
         else:
-            super().on_bodies(now_ms, answer)
+            super().on_bodies(now_ms, reply)
 
-    def on_unsupported(self, key: RequestKey) -> None:
-        if key.purpose == OPEN_PARTS.purpose:
+    def on_unsupported(self, now_ms: int, reply: Reply) -> None:
+        if reply.ask.purpose == OPEN_PARTS:
+            self.asks.drop(reply.ask)
             self.open_parts.give_up(NOT_SPOKEN)
         else:
-            super().on_unsupported(key)
+            super().on_unsupported(now_ms, reply)
 
-    def _on_open_parts(self, now_ms: int, answer: AdminResponse) -> None:
+    def _on_open_parts(self, now_ms: int, reply: Reply) -> None:
         """Some leaders may not have answered, or may not be leaders any more."""
-        for body in answer.bodies:
+        for body in reply.bodies:
             self.last_trouble = self.open_parts.on_body(body) or self.last_trouble
         # That a partition has no leader says more than that its leader did not answer.
         self.last_trouble = self._leaderless or self.last_trouble
         if self.open_parts.missing:
-            self.queue.replace(answer.key, Leaders(tuple(self.open_parts.missing)), self.open_parts.question())
-            self.queue.repeat(now_ms, answer.key, find_again=True)
+            self.asks.narrow(reply.ask, Leaders(tuple(self.open_parts.missing)), self.open_parts.question())
+            self.asks.repeat(now_ms, reply.ask, find_again=True)
         else:
-            self.queue.drop(answer.key)
+            self.asks.drop(reply.ask)
             if self.open_parts.is_crowded:
                 self._session.crowded_ms = now_ms
 
-    def _on_metadata(self, now_ms: int, metadata: Mapping[str, Any]) -> None:
-        if self._waits_for_topics(now_ms, metadata):
+    def _on_metadata(self, now_ms: int, ask: Ask, metadata: Mapping[str, Any]) -> None:
+        gone = self._find_gone(metadata)
+        self.note_topic(now_ms, is_gone=gone is not None)
+        if gone is not None:
+            self._wait_for_topic(now_ms, ask, gone)
             return
         leaderless = sorted(self._partitions.intersection(_leaderless_partitions(metadata)))
         if leaderless:
             topic, partition = leaderless[0]
             more = f" (and {len(leaderless) - 1} more partitions)" if len(leaderless) > 1 else ""
             self.last_trouble = self._leaderless = f"{topic}-{partition}{more} has no leader"
-            self.queue.repeat(now_ms, LEADERS)
+            self.asks.repeat(now_ms, ask)
             return
-        self.queue.drop(LEADERS)
+        self.asks.drop(ask)
         if self._leaderless:
             # The descriptions from before the wait may be out of date; so would be one that is still under way.
             self._leaderless = ""
-            self.queue.drop_all()
+            self.asks.drop_all()
             self.found.clear()
             self._missing = dict.fromkeys(self._transactional_ids)
-            self._ask(now_ms, DESCRIBE_AGAIN)
+            self._describe(now_ms, 1)
             self.open_parts = self._new_open_parts()
-            self._ask_leaders(now_ms, OPEN_PARTS_AGAIN)
+            self._ask_leaders(now_ms, 1)
 
     def check(self) -> PreflightResult:
         """What the descriptions say, when it is finished. If brokers do not describe transactions, it is unknown how
@@ -309,17 +310,12 @@ class Preflight(DescribeTransactions):
         closed = self.open_parts.closed_part(transaction, receipt.written)
         return None if closed is None else f"{name} {closed}: that part was {who_ended_it}"
 
-    def _waits_for_topics(self, now_ms: int, metadata: Mapping[str, Any]) -> bool:
-        gone = self._find_gone(metadata)
-        is_over = self.is_gone_for_good(now_ms, is_gone=gone is not None)
-        if gone is None:
-            return False
+    def _wait_for_topic(self, now_ms: int, ask: Ask, gone: str) -> None:
         self.last_trouble = gone
-        if is_over:
+        if self.is_gone_for_good(now_ms):
             self.fail(gone)
         else:
-            self.queue.repeat(now_ms, LEADERS)
-        return True
+            self.asks.repeat(now_ms, ask)
 
     def _find_gone(self, metadata: Mapping[str, Any]) -> str | None:
         for topic in metadata["topics"]:
@@ -346,9 +342,8 @@ def _problem(transaction: PreparedTransaction, state: TransactionDescription | N
         return f"{name} is not known to its coordinator"
     if state.state != ONGOING:
         return f"{name} is {state.state} instead of {ONGOING}: it was {who_ended_it}"
-    ours = (transaction.producer_id, transaction.producer_epoch)
-    theirs = (state.producer_id, state.producer_epoch)
-    if ours != theirs:
+    if state.identity != transaction.identity:
+        theirs, ours = tuple(state.identity), tuple(transaction.identity)
         return f"{name} is producer id and epoch {theirs} instead of {ours}: somebody else uses the id"
     return None
 

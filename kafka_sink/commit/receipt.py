@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
+
 # 63 bits: the ledger stores it as a number.
 DIGEST_MAX = 2**63 - 1
 BatchId = int | str
@@ -74,6 +76,10 @@ class PreparedTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     transaction_version: int
+
+    @property
+    def identity(self) -> ProducerIdentity:
+        return ProducerIdentity(self.producer_id, self.producer_epoch)
 
 
 @dataclass(frozen=True, slots=True)

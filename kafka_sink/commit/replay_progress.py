@@ -106,12 +106,12 @@ class ReplayListing(LedgerRead):
 
     awaits_markers = True
 
-    def __init__(self, settings: DeliverySettings, now_ms: int, *, claim_offset: int | None = None) -> None:
+    def __init__(self, settings: DeliverySettings, *, claim_offset: int | None = None) -> None:
         self.found: dict[str, ReplayProgress] | None = None
         self.unreadable: dict[str, str] = {}
         # Replays whose newest record has no marker: whether it was committed is unknown.
         self.in_doubt: frozenset[str] = frozenset()
-        super().__init__(settings, "", now_ms, claim_offset=claim_offset)
+        super().__init__(settings, "", claim_offset=claim_offset)
 
     def _is_own(self, ledger_key: str) -> bool:
         return ledger_key.startswith(KEY_PREFIX)

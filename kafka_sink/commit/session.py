@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
 
 from kafka_sink.commit.command_texts import LEDGER_TOPIC, UNKNOWN_BROKERS, BrokerArguments, CommandTexts
 from kafka_sink.commit.identity import Line
@@ -20,7 +19,8 @@ from kafka_sink.commit.ledger import LedgerRecord, LedgerState
 from kafka_sink.commit.receipt import BatchKey, BatchSummary, TaskReceipt
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.errors.table.writes import SPARK_UNEXPECTED
-from kafka_sink.kafka.client.admin_request import Leader
+from kafka_sink.kafka.client.ask import Leader
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 
 
 class OnMismatch(Enum):
@@ -97,11 +97,6 @@ class DriverOperation(Enum):
 CROWDED_MS = 600_000
 
 
-class DriverIdentity(NamedTuple):
-    producer_id: int
-    producer_epoch: int
-
-
 @dataclass(slots=True)
 class DriverSession:
     """State of one run of one line in one process. Plain values; picklable."""
@@ -116,7 +111,7 @@ class DriverSession:
     label: str = ""
     # Of a labelled write: the code of that label (`Line`).
     code: str = ""
-    identity: DriverIdentity | None = None
+    identity: ProducerIdentity | None = None
     # The epoch has been used: in transaction version 1 the next transaction requests a new one first.
     is_used: bool = False
     # Timeout of the driver's own transactions, of one record each; less where the brokers do not allow it.

@@ -32,10 +32,10 @@ class Aside(Enum):
 
 
 class LedgerTombstone(LedgerWrite):
-    def __init__(self, settings: DeliverySettings, session: DriverSession, ledger_key: str, now_ms: int) -> None:
+    def __init__(self, settings: DeliverySettings, session: DriverSession, ledger_key: str) -> None:
         self._ledger_key = ledger_key
         nothing = LedgerRecord(Kind.REPLAY, session.sink_id, UNNAMED_BATCH, session.run)
-        super().__init__(settings, session, nothing, now_ms)
+        super().__init__(settings, session, nothing)
 
     def _content(self) -> tuple[bytes, bytes | None]:
         return encode_key(self._ledger_key), None
@@ -44,41 +44,42 @@ class LedgerTombstone(LedgerWrite):
 class SetAside(StepChain):
     """`offset` is where the operator saw the record. `outcome` and `reason` are for when it is finished."""
 
-    def __init__(self, settings: DeliverySettings, ledger_key: str, offset: int, wall_ms: int, now_ms: int) -> None:
+    def __init__(self, settings: DeliverySettings, ledger_key: str, offset: int, wall_ms: int) -> None:
         self._ledger_key = ledger_key
         self._offset = offset
         self._wall_ms = wall_ms
         line = line_of_key(ledger_key)
         self._session = DriverSession(line.sink_id, code=line.code)
-        super().__init__(settings, Fence(settings, self._session, now_ms))
+        super().__init__(settings, Fence(settings, self._session))
 
-    def after(self, now_ms: int, part: CommitStep) -> CommitStep | None:
-        if isinstance(part, Fence) and part.identity is not None:
-            self._session.identity = part.identity
-            return Claim(self.settings, self._session, self._wall_ms, now_ms)
-        if isinstance(part, Claim) and part.offset is not None:
-            return LedgerListing(self.settings, self._session.sink_id, now_ms, claim_offset=part.offset)
-        if isinstance(part, LedgerListing) and part.listed is not None:
-            unreadable = [(each.ledger_key, each.offset) for each in part.listed if each.record is None]
+    def after(self, now_ms: int, finished: CommitStep) -> CommitStep | None:
+        if isinstance(finished, Fence) and finished.identity is not None:
+            self._session.identity = finished.identity
+            return Claim(self.settings, self._session, self._wall_ms).begin(now_ms)
+        if isinstance(finished, Claim) and finished.offset is not None:
+            reading = LedgerListing(self.settings, self._session.sink_id, claim_offset=finished.offset)
+            return reading.begin(now_ms)
+        if isinstance(finished, LedgerListing) and finished.listed is not None:
+            unreadable = [(each.ledger_key, each.offset) for each in finished.listed if each.record is None]
             if (self._ledger_key, self._offset) in unreadable:
-                return LedgerTombstone(self.settings, self._session, self._ledger_key, now_ms)
+                return LedgerTombstone(self.settings, self._session, self._ledger_key).begin(now_ms)
         return None
 
     def fail(self, reason: str) -> None:
         """Time is up."""
-        if isinstance(self.part, LedgerTombstone):
-            self.part.give_up()
+        if isinstance(self.current, LedgerTombstone):
+            self.current.give_up()
         super().fail(reason)
 
     @property
     def outcome(self) -> Aside:
         """What was written is known by the state of the tombstone; without one nothing was."""
-        if isinstance(self.part, LedgerTombstone):
+        if isinstance(self.current, LedgerTombstone):
             known = {WriteState.WRITTEN: Aside.DONE, WriteState.NOT_WRITTEN: Aside.FAILED}
-            return known.get(self.part.state, Aside.IN_DOUBT)
-        is_read = isinstance(self.part, LedgerListing) and self.part.listed is not None
+            return known.get(self.current.state, Aside.IN_DOUBT)
+        is_read = isinstance(self.current, LedgerListing) and self.current.listed is not None
         return Aside.CHANGED if is_read else Aside.FAILED
 
     @property
     def reason(self) -> str:
-        return self.failure or self.part.reason
+        return self.failure or self.current.reason

@@ -116,11 +116,11 @@ def sweep_rule(session: DriverSession, newest: LedgerRecord | None, job: Job) ->
 
 
 def open_transactions(settings: DeliverySettings, now_ms: int) -> OpenTransactions:
-    """Of every sink: the rule of the sweep selects."""
-    listing = OpenTransactions(settings, None, now_ms, [ONGOING])
-    if not _is_safe(settings):
-        listing.notes.append(NOT_VERIFIED)
-        listing.queue.drop_all()
+    """Begun, if what it lists could be aborted. Of every sink: the rule of the sweep selects."""
+    listing = OpenTransactions(settings, None, [ONGOING])
+    if _is_safe(settings):
+        return listing.begin(now_ms)
+    listing.notes.append(NOT_VERIFIED)
     return listing
 
 
@@ -129,15 +129,15 @@ def _is_safe(settings: DeliverySettings) -> bool:
 
 
 class Sweep(StepChain):
-    """Lists, describes and aborts; any failure is a note, never an error. `committed_ids`: transactions listed as open
-    under these ids are committed by now. `late_ms`: how long it is repeated after the last find."""
+    """Lists, describes and aborts; any failure is a note, never an error. `listing` has begun. `committed_ids`:
+    transactions listed as open under these ids are committed by now. `late_ms`: how long it is repeated after the last
+    find."""
 
     def __init__(
         self,
         settings: DeliverySettings,
         rule: SweepRule,
         listing: OpenTransactions,
-        now_ms: int,
         *,
         committed_ids: Collection[str] = (),
         late_ms: int = 0,
@@ -150,33 +150,35 @@ class Sweep(StepChain):
         self._notes = listing.notes
         self._swept: dict[str, None] = {}
         self._late_ms = late_ms
-        self._listed_ms = now_ms
-        self._quiet_at_ms = now_ms + late_ms
+        self._listed_ms = self._quiet_at_ms = 0
         # Brokers list transactions, and aborting them does no harm.
         self._can_find = _is_safe(settings)
+
+    def ask_first(self, now_ms: int) -> None:
+        self._listed_ms, self._quiet_at_ms = now_ms, now_ms + self._late_ms
         self.go_on(now_ms)
 
     @property
     def notes(self) -> list[str]:
-        left_open = self.part.left_open if isinstance(self.part, AbortTransactions) else {}
+        left_open = self.current.left_open if isinstance(self.current, AbortTransactions) else {}
         told = [f"transaction {name} was left open: {reason}" for name, reason in sorted(left_open.items())]
         return self._notes + told[:NAMED_MAX]
 
     @property
     def swept(self) -> tuple[str, ...]:
-        aborting = self.part.aborted if isinstance(self.part, AbortTransactions) else ()
+        aborting = self.current.aborted if isinstance(self.current, AbortTransactions) else ()
         return tuple(dict.fromkeys((*self._swept, *aborting)))
 
-    def after(self, now_ms: int, part: CommitStep) -> CommitStep | None:
-        if isinstance(part, OpenTransactions):
-            return self._describe(now_ms, part) or self._again(now_ms, part)
-        if isinstance(part, DescribeTransactions):
-            return self._abort(now_ms, part)
-        return self._again(now_ms, part)
+    def after(self, now_ms: int, finished: CommitStep) -> CommitStep | None:
+        if isinstance(finished, OpenTransactions):
+            return self._describe(now_ms, finished) or self._again(now_ms, finished)
+        if isinstance(finished, DescribeTransactions):
+            return self._abort(now_ms, finished)
+        return self._again(now_ms, finished)
 
-    def _again(self, now_ms: int, part: CommitStep) -> OpenTransactions | None:
+    def _again(self, now_ms: int, finished: CommitStep) -> OpenTransactions | None:
         """The next list, while a task may have begun a transaction after the last one."""
-        found = part.aborted if isinstance(part, AbortTransactions) else ()
+        found = finished.aborted if isinstance(finished, AbortTransactions) else ()
         self._swept.update(dict.fromkeys(found))
         if found and self._late_ms:
             self._quiet_at_ms = now_ms + self._late_ms
@@ -197,7 +199,7 @@ class Sweep(StepChain):
             self._can_find = False
             self._notes.append(f"dangling transactions could not be looked for: {listing.failure}")
         ids = [name for name in listing.ids if self._rule.is_candidate(name) and name not in self._committed_ids]
-        return DescribeTransactions(self.settings, ids, now_ms) if ids else None
+        return DescribeTransactions(self.settings, ids).begin(now_ms) if ids else None
 
     def _abort(self, now_ms: int, described: DescribeTransactions) -> AbortTransactions:
         if described.failure is not None:
@@ -205,10 +207,8 @@ class Sweep(StepChain):
             self._notes.append(f"dangling transactions could not be described: {described.failure}")
         version = self.settings.transaction_version
         written = {
-            PreparedTransaction(found.transactional_id, found.producer_id, found.producer_epoch, version): (
-                found.partitions
-            )
+            PreparedTransaction(found.transactional_id, *found.identity, version): found.partitions
             for found in described.found.values()
             if self._rule.is_dangling(found)
         }
-        return AbortTransactions(self.settings, written, now_ms)
+        return AbortTransactions(self.settings, written).begin(now_ms)

@@ -23,21 +23,22 @@ from kafka_sink.commit.commit_step import CommitStep
 from kafka_sink.commit.identity import Line
 from kafka_sink.commit.ledger import claim_key
 from kafka_sink.commit.ledger_codec import encode_claim
-from kafka_sink.commit.log_scan import ask_append, read_append_answer
-from kafka_sink.commit.outcome import describe_answer
-from kafka_sink.commit.session import DeliverySettings, DriverIdentity, DriverSession
+from kafka_sink.commit.log_scan import append_ask, read_append_answer
+from kafka_sink.commit.session import DeliverySettings, DriverSession
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
 from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
-from kafka_sink.kafka.client.admin_request import AdminResponse, Coordinator, RequestKey
+from kafka_sink.kafka.client.ask import Ask, Coordinator, Reply
+from kafka_sink.kafka.client.outcome import describe_answer
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 from kafka_sink.kafka.client.transaction_apis import INVALID_TRANSACTION_TIMEOUT
-from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID, PRODUCE, Api
+from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
 
-FENCE, CLAIM = RequestKey("fence older drivers"), RequestKey("claim ledger")
-CLAIM_OLDER = RequestKey("claim ledger for the release before")
+FENCE, CLAIM = "fence older drivers", "claim ledger"
+CLAIM_OLDER = "claim ledger for the release before"
 # Earlier releases had one driver for all labels of a sink, and before that for all queries under a name.
-FENCE_OLDER = RequestKey("fence a driver of the release before")
+FENCE_OLDER = "fence a driver of the release before"
 # The brokers' transaction.max.timeout.ms is lower than the requested timeout. Reading that setting needs a permission,
 # so the timeout is halved until it is accepted, down to what a record needs.
 TIMEOUT_MS_MIN = 1_000
@@ -50,32 +51,35 @@ class Fence(CommitStep):
     be a process that was frozen before the upgrade.
     """
 
-    def __init__(self, settings: DeliverySettings, session: DriverSession, now_ms: int) -> None:
+    def __init__(self, settings: DeliverySettings, session: DriverSession) -> None:
         super().__init__(settings)
-        self.identity: DriverIdentity | None = None
+        self.identity: ProducerIdentity | None = None
         self._session = session
         self._ids = {FENCE: session.transactional_id}
         if session.older_sink_id:
             self._ids[FENCE_OLDER] = Line(session.older_sink_id).driver_id
-        for key in self._ids:
-            self._ask(now_ms, key)
 
-    def _ask(self, now_ms: int, key: RequestKey) -> None:
-        body = {"transactional_id": self._ids[key], "transaction_timeout_ms": self._session.timeout_ms}
-        self.queue.ask(now_ms, key, Coordinator(self._ids[key]), INIT_PRODUCER_ID, body)
+    def ask_first(self, now_ms: int) -> None:
+        for purpose in self._ids:
+            self._ask(now_ms, purpose)
 
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+    def _ask(self, now_ms: int, purpose: str) -> None:
+        name = self._ids[purpose]
+        body = {"transactional_id": name, "transaction_timeout_ms": self._session.timeout_ms}
+        self.asks.add(now_ms, Ask(Coordinator(name), INIT_PRODUCER_ID, body, purpose))
+
+    def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
         if error_code == INVALID_TRANSACTION_TIMEOUT and self._session.timeout_ms > TIMEOUT_MS_MIN:
             self._session.timeout_ms = max(TIMEOUT_MS_MIN, self._session.timeout_ms // 2)
-            self._ask(now_ms, key)
-        elif self.is_done(now_ms, key, INIT_PRODUCER_ID, error_code):
-            self.queue.drop(key)
-            if key == FENCE:
-                self.identity = DriverIdentity(body["producer_id"], body["producer_epoch"])
+            self._ask(now_ms, ask.purpose)
+        elif not self.refuse_or_repeat(now_ms, ask, error_code):
+            self.asks.drop(ask)
+            if ask.purpose == FENCE:
+                self.identity = ProducerIdentity(body["producer_id"], body["producer_epoch"])
 
-    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
-        return f"{self._ids[key]}: {describe_answer(api.name, error_code)}"
+    def error_text(self, ask: Ask, error_code: int) -> str:
+        return f"{self._ids[ask.purpose]}: {describe_answer(ask.api.name, error_code)}"
 
 
 class Claim(CommitStep):
@@ -86,35 +90,39 @@ class Claim(CommitStep):
     first claims what that driver looks at. If that driver claims later it sees this and stops; if it has claimed since
     the fence, that is read here, and it is fenced again (`LedgerState.older_offset`)."""
 
-    def __init__(self, settings: DeliverySettings, session: DriverSession, wall_ms: int, now_ms: int) -> None:
+    def __init__(self, settings: DeliverySettings, session: DriverSession, wall_ms: int) -> None:
         super().__init__(settings)
         self.offset: int | None = None
         self._session = session
         self._value = encode_claim(session.line, session.run, wall_ms)
+
+    def ask_first(self, now_ms: int) -> None:
+        session = self._session
         if session.code and session.older_sink_id:
             self._ask(now_ms, CLAIM_OLDER, Line(session.older_sink_id))
         else:
             self._ask(now_ms, CLAIM, session.line)
 
-    def _ask(self, now_ms: int, key: RequestKey, line: Line) -> None:
+    def _ask(self, now_ms: int, purpose: str, line: Line) -> None:
         batch = encode_batch([Record(NO_TIMESTAMP, claim_key(line).encode(), self._value)], make_compressor("none"))
-        ask_append(self.queue, now_ms, key, self.settings, seal(batch) + batch.payload)
+        self.asks.add(now_ms, append_ask(purpose, self.settings, seal(batch) + batch.payload))
 
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+    def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         error_code, offset = read_append_answer(body)
-        if not self.is_done(now_ms, key, PRODUCE, error_code):
+        if self.refuse_or_repeat(now_ms, ask, error_code):
             return
-        self.queue.drop(key)
-        if key == CLAIM_OLDER:
+        self.asks.drop(ask)
+        if ask.purpose == CLAIM_OLDER:
             self._ask(now_ms, CLAIM, self._session.line)
         else:
             self.offset = offset
 
-    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
-        if self.is_gone_for_good(now_ms, is_gone=answer.error is not None and answer.error.entry is TOPIC_UNKNOWN):
-            self.fail(f"the ledger topic {self.settings.ledger_topic} is not there: {answer.error}")
+    def on_lost(self, now_ms: int, reply: Reply) -> None:
+        self.note_topic(now_ms, is_gone=reply.error is not None and reply.error.entry is TOPIC_UNKNOWN)
+        if self.is_gone_for_good(now_ms):
+            self.fail(f"the ledger topic {self.settings.ledger_topic} is not there: {reply.error}")
         else:
-            super().on_lost(now_ms, answer)
+            super().on_lost(now_ms, reply)
 
-    def error_text(self, key: RequestKey, api: Api, error_code: int) -> str:
-        return f"{self.settings.ledger_title}: {describe_answer(api.name, error_code)}"
+    def error_text(self, ask: Ask, error_code: int) -> str:
+        return f"{self.settings.ledger_title}: {describe_answer(ask.api.name, error_code)}"

@@ -16,25 +16,28 @@ from typing import Any
 from kafka_sink.commit.commit_step import CommitStep
 from kafka_sink.commit.log_scan import LATEST, LIST_OFFSETS_FIRST_ISOLATED, READ_COMMITTED, offsets_body
 from kafka_sink.commit.messages import some
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
 from kafka_sink.commit.receipt import WrittenPartition
 from kafka_sink.commit.session import DeliverySettings
-from kafka_sink.kafka.client.admin_request import AdminResponse, Leaders, RequestKey
+from kafka_sink.kafka.client.ask import Ask, Leaders, Reply
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import LIST_OFFSETS
 
-STABLE = RequestKey("last stable offsets")
+STABLE = "last stable offsets"
 
 
 class Visible(CommitStep):
-    def __init__(self, settings: DeliverySettings, written: Sequence[WrittenPartition], now_ms: int) -> None:
+    def __init__(self, settings: DeliverySettings, written: Sequence[WrittenPartition]) -> None:
         super().__init__(settings)
         # Last offset of the batch by partition, while the last stable offset is not above it.
         self._unseen = {(each.topic, each.partition): each.last_offset for each in written if each.last_offset >= 0}
         self._stable: dict[tuple[str, int], int] = {}
         self._is_stale = False
+
+    def ask_first(self, now_ms: int) -> None:
         if self._unseen:
             target, body = self._question()
-            self.queue.ask(now_ms, STABLE, target, LIST_OFFSETS, body, version_min=LIST_OFFSETS_FIRST_ISOLATED)
+            ask = Ask(target, LIST_OFFSETS, body, STABLE, version_min=LIST_OFFSETS_FIRST_ISOLATED)
+            self.asks.add(now_ms, ask)
 
     @property
     def note(self) -> str:
@@ -61,24 +64,23 @@ class Visible(CommitStep):
     def _question(self) -> tuple[Leaders, dict[str, Any]]:
         return Leaders(tuple(self._unseen)), offsets_body(self._unseen, LATEST, READ_COMMITTED)
 
-    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
+    def on_lost(self, now_ms: int, reply: Reply) -> None:
         self._is_stale = True
-        self.on_bodies(now_ms, answer)
+        self.on_bodies(now_ms, reply)
 
-    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
+    def on_bodies(self, now_ms: int, reply: Reply) -> None:
         """Asks again for partitions that are not visible yet, at once or after finding the leader."""
-        super().on_bodies(now_ms, answer)
+        super().on_bodies(now_ms, reply)
         if self.failure is not None:
             return
         if not self._unseen:
-            self.queue.drop(STABLE)
+            self.asks.drop(reply.ask)
             return
-        target, body = self._question()
-        self.queue.replace(STABLE, target, body)
-        self.queue.repeat(now_ms, STABLE, find_again=self._is_stale, soon=not self._is_stale)
+        self.asks.narrow(reply.ask, *self._question())
+        self.asks.repeat(now_ms, reply.ask, find_again=self._is_stale, soon=not self._is_stale)
         self._is_stale = False
 
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+    def on_body(self, now_ms: int, ask: Ask, body: Mapping[str, Any]) -> None:
         for topic in body["topics"]:
             for told in topic["partitions"]:
                 where = topic["name"], told["partition_index"]
@@ -91,7 +93,7 @@ class Visible(CommitStep):
             self._stable[where] = offset
             if offset > self._unseen[where]:
                 del self._unseen[where]
-        elif found in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN):
+        elif found.is_again:
             self._is_stale = True
             self.last_trouble = describe_answer(LIST_OFFSETS.name, error_code)
         else:

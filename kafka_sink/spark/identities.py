@@ -32,7 +32,7 @@ class Identities:
     def has_ended(self, options: ProducerOptions, transaction: PreparedTransaction) -> bool:
         """Asks the coordinator; False also if it is unknown."""
         from kafka_sink.commit.admin.client_pool import ClientPool
-        from kafka_sink.kafka.client.admin_request import Coordinator
+        from kafka_sink.kafka.client.ask import Coordinator, Repeat
         from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS
 
         target, body = Coordinator(transaction.transactional_id), {"transactional_ids": [transaction.transactional_id]}
@@ -41,7 +41,7 @@ class Identities:
         try:
             with self._clients.borrow(options) as client:
                 answer = client.ask(
-                    target, DESCRIBE_TRANSACTIONS, body, timeout_ms=ASK_TIMEOUT_MS, changes_nothing=True
+                    target, DESCRIBE_TRANSACTIONS, body, timeout_ms=ASK_TIMEOUT_MS, repeat=Repeat.ALWAYS
                 )
         except KafkaSinkError:
             return False

@@ -16,7 +16,7 @@ from typing import Any
 
 from kafka_sink.__main__ import main
 from kafka_sink.commit.admin.client import Client
-from kafka_sink.kafka.client.admin_request import AllBrokers, Coordinator, Coordinators, Leader
+from kafka_sink.kafka.client.ask import AllBrokers, Coordinator, Coordinators, Leader
 from kafka_sink.kafka.wire.apis import DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, END_TXN, LIST_TRANSACTIONS
 from kafka_sink.kafka.wire.schema import compile_fields, parse_fields
 from tests.integration.asking import answers_to, client_of, request

@@ -122,7 +122,7 @@ def label_is(label: str, verdict: str) -> Check:
     def check(sink: Sink, done: Done) -> None:
         assert done.returncode == 0, done
         with client_of(sink.servers) as client:
-            listed = client.run_step(LedgerListing(sink.settings(client), sink.sink_id, client.now_ms())).listed or []
+            listed = client.run_step(LedgerListing(sink.settings(client), sink.sink_id)).listed or []
         found = {each.record.key.batch_id: each.record for each in listed if each.record}
         record = found[label]
         assert (record.kind, record.is_accepted) == {

@@ -13,7 +13,7 @@ from kafka_sink import Producer, TransactionReceipt
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.commit_step import Progress
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.kafka.client.admin_request import AdminRequest, AdminResponse, RequestKey, Target
+from kafka_sink.kafka.client.ask import Ask, Reply, Target
 from kafka_sink.kafka.wire.apis import Api
 from kafka_sink.options.parse import parse_producer_options
 
@@ -35,34 +35,36 @@ def said(options: Mapping[str, Any], limit_ms: int = 90_000) -> KafkaSinkError:
         return caught.value
 
 
-def request(target: Target, api: Api, body: Mapping[str, Any], **more: Any) -> AdminRequest:
-    return AdminRequest(target, api, body, **{"timeout_ms": TIMEOUT_MS, "key": RequestKey("test", next(_keys)), **more})
+def request(target: Target, api: Api, body: Mapping[str, Any], **more: Any) -> Ask:
+    find_again = more.pop("find_again", False)
+    ask = Ask(target, api, body, **{"purpose": "test", "number": next(_keys), "timeout_ms": TIMEOUT_MS, **more})
+    ask.find_again = find_again
+    return ask
 
 
 @dataclass
 class Once:
     """Sends all requests at once. The verdict is the first `wanted_count` answers, or all, in order of arrival."""
 
-    requests: Sequence[AdminRequest]
+    asks: Sequence[Ask]
     wanted_count: int | None = None
-    answers: dict[RequestKey, AdminResponse] = field(default_factory=dict)
+    replies: dict[Ask, Reply] = field(default_factory=dict)
     has_asked: bool = False
 
-    def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress[dict[RequestKey, AdminResponse]]:
-        for answer in answers:
-            assert answer.key not in self.answers, "answered twice"
-            self.answers[answer.key] = answer
+    def step(self, now_ms: int, replies: Sequence[Reply]) -> Progress[dict[Ask, Reply]]:
+        for reply in replies:
+            assert reply.ask not in self.replies, "answered twice"
+            self.replies[reply.ask] = reply
         if not self.has_asked:
             self.has_asked = True
-            return Progress(self.requests)
-        return Progress(
-            (), None, self.answers if len(self.answers) == (self.wanted_count or len(self.requests)) else None
-        )
+            return Progress(self.asks)
+        is_over = len(self.replies) == (self.wanted_count or len(self.asks))
+        return Progress((), None, self.replies if is_over else None)
 
 
-def answers_to(client: Client, *requests: AdminRequest) -> list[AdminResponse]:
-    answers = client.run(Once(requests))
-    return [answers[one.key] for one in requests]
+def answers_to(client: Client, *asks: Ask) -> list[Reply]:
+    replies = client.run(Once(asks))
+    return [replies[one] for one in asks]
 
 
 def prepared(

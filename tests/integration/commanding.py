@@ -31,7 +31,7 @@ from kafka_sink.commit.session import (
     Job,
 )
 from kafka_sink.errors import TransportError
-from kafka_sink.kafka.client.admin_request import AdminResponse, ResponseKind
+from kafka_sink.kafka.client.ask import Reply, ReplyKind
 from kafka_sink.options.sink_options import TopicPlan
 from tests.integration.asking import client_of
 from tools.foreign_reader import read_topic
@@ -48,9 +48,9 @@ class Dying:
     committer: Committer
     commits: int = 0
 
-    def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress[CommitResult]:
+    def step(self, now_ms: int, answers: Sequence[Reply]) -> Progress[CommitResult]:
         progress = self.committer.step(now_ms, answers)
-        self.commits -= sum(each.key.purpose == "commit transaction" for each in answers)
+        self.commits -= sum(each.ask.purpose == "commit transaction" for each in answers)
         if self.commits <= 0 and self.committer.phase in (Phase.COMMITTING, Phase.RECORDING):
             return Progress((), None, CommitResult(Conclusion.FAILED))
         return progress
@@ -67,27 +67,27 @@ class Unanswered:
     is_sent: bool = False
     _late_ms: int = 0
 
-    def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress[CommitResult]:
+    def step(self, now_ms: int, answers: Sequence[Reply]) -> Progress[CommitResult]:
         is_there = self.committer.phase is self.phase
         progress = self._step(now_ms, [self._lose(each) if is_there else each for each in answers])
         while not self.is_sent and self.committer.phase is self.phase:
-            out = [each for each in progress.requests if self.purpose in each.key.purpose]
+            out = [each for each in progress.asks if self.purpose in each.purpose]
             if not out and not self._late_ms:
                 break
-            progress = self._step(now_ms, [self._lose(AdminResponse(each, ResponseKind.LOST)) for each in out])
+            progress = self._step(now_ms, [self._lose(Reply(each, ReplyKind.LOST)) for each in out])
         return progress
 
-    def _step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress[CommitResult]:
+    def _step(self, now_ms: int, answers: Sequence[Reply]) -> Progress[CommitResult]:
         progress = self.committer.step(now_ms + self._late_ms, answers)
-        if self._late_ms and progress.verdict is None and not progress.requests:
+        if self._late_ms and progress.result is None and not progress.asks:
             progress = self.committer.step(now_ms + self._late_ms, ())
         return progress
 
-    def _lose(self, answer: AdminResponse) -> AdminResponse:
-        if self.purpose not in answer.key.purpose:
+    def _lose(self, answer: Reply) -> Reply:
+        if self.purpose not in answer.ask.purpose:
             return answer
         self._late_ms = 10**9
-        return replace(answer, kind=ResponseKind.LOST, bodies=(), error=TransportError("connection reset"))
+        return replace(answer, kind=ReplyKind.LOST, bodies=(), error=TransportError("connection reset"))
 
 
 @dataclass

@@ -12,9 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,14 +30,15 @@ from kafka_sink.errors import (
     RemoteProtocolError,
     TransportError,
 )
-from kafka_sink.kafka.client.admin_request import (
-    AdminRequest,
+from kafka_sink.kafka.client.ask import (
     AllBrokers,
     AnyBroker,
+    Ask,
     Coordinator,
     Coordinators,
     Leader,
-    ResponseKind,
+    Reply,
+    ReplyKind,
 )
 from kafka_sink.kafka.wire.apis import (
     API_VERSIONS,
@@ -127,12 +127,10 @@ def test_prepared_transactions_are_ended_on_all_their_coordinators_at_once(relea
                 request(Coordinators(tuple(ids)), DESCRIBE_TRANSACTIONS, {"transactional_ids": ids}),
                 request(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY),
             )
-            assert states.kind is ResponseKind.ANSWERED and len(states.bodies) == 3
+            assert states.kind is ReplyKind.ANSWERED and len(states.bodies) == 3
             assert described(states.bodies) == dict.fromkeys(ids, "Ongoing")
             assert (
-                listed.kind is ResponseKind.ANSWERED
-                and len(listed.bodies) == 3
-                and listed_ids(listed.bodies) >= set(ids)
+                listed.kind is ReplyKind.ANSWERED and len(listed.bodies) == 3 and listed_ids(listed.bodies) >= set(ids)
             )
             ends = [
                 request(Coordinator(one.transactional_id), END_TXN, end_body(one), **end_versions(one))
@@ -162,7 +160,7 @@ def test_a_leader_is_found_without_creating_its_topic(kafka: EmbeddedBroker, cli
         request(Leader("t", 1), PRODUCE, body, version_max=12),
         request(Leader("not-there", 0), PRODUCE, body, version_max=12),
     )
-    assert known.kind is ResponseKind.ANSWERED and unknown.kind is ResponseKind.LOST
+    assert known.kind is ReplyKind.ANSWERED and unknown.kind is ReplyKind.NOT_SENT
     assert "not-there-0 has no leader" in str(unknown.error)
     assert "not-there" not in kafka.core.cluster.topics
 
@@ -173,13 +171,13 @@ def test_a_leader_is_found_without_creating_its_topic(kafka: EmbeddedBroker, cli
 def test_a_coordinator_that_moved_says_so_and_is_found_again(kafka: EmbeddedBroker, client: Client) -> None:
     receipt = prepared(kafka.bootstrap_servers, "tx", "t", b"v")
 
-    def end(**more: Any) -> AdminRequest:
+    def end(**more: Any) -> Ask:
         return request(Coordinator("tx"), END_TXN, end_body(receipt), **end_versions(receipt), **more)
 
     answers_to(client, request(Coordinators(("tx",)), DESCRIBE_TRANSACTIONS, {"transactional_ids": ["tx"]}))
     move_coordinator(kafka, "tx")
     (answer,) = answers_to(client, end())
-    assert answer.kind is ResponseKind.ANSWERED and answer.bodies[0]["error_code"] == NOT_COORDINATOR
+    assert answer.kind is ReplyKind.ANSWERED and answer.bodies[0]["error_code"] == NOT_COORDINATOR
     (answer,) = answers_to(client, end(find_again=True))
     assert answer.bodies[0]["error_code"] == 0
     assert values(kafka) == {b"v"}
@@ -192,7 +190,7 @@ def test_an_answer_that_got_lost_is_lost_although_the_end_was_carried_out(
     kafka.inject(Fault("EndTxn", disconnect=True, after_apply=True))
     end = request(Coordinator("tx"), END_TXN, end_body(receipt), **end_versions(receipt))
     (answer,) = answers_to(client, end)
-    assert answer.kind is ResponseKind.LOST and isinstance(answer.error, TransportError)
+    assert answer.kind is ReplyKind.LOST and isinstance(answer.error, TransportError)
     assert values(kafka) == {b"v"}
     (answer,) = answers_to(client, end)
     assert answer.bodies[0]["error_code"] == 0
@@ -221,10 +219,10 @@ def test_a_permission_that_is_missing_and_a_version_that_is_not_spoken_are_told_
     fault = kafka.inject(Fault("FindCoordinator", error_code=53))
     end = {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0, "committed": True}
     (answer,) = answers_to(client, request(Coordinator("tx"), END_TXN, end))
-    assert answer.kind is ResponseKind.REFUSED and isinstance(answer.error, AuthorizationError) and fault.times == 0
+    assert answer.kind is ReplyKind.REFUSED and isinstance(answer.error, AuthorizationError) and fault.times == 0
     with EmbeddedBroker(release="3.9") as old, client_of(old.bootstrap_servers) as other:
         (answer,) = answers_to(other, request(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY, version_min=2))
-        assert answer.kind is ResponseKind.UNSUPPORTED and isinstance(answer.error, BrokerError)
+        assert answer.kind is ReplyKind.UNSUPPORTED and isinstance(answer.error, BrokerError)
 
 
 def test_a_broker_that_is_silent_holds_up_nobody_else(kafka: EmbeddedBroker, client: Client) -> None:
@@ -235,14 +233,14 @@ def test_a_broker_that_is_silent_holds_up_nobody_else(kafka: EmbeddedBroker, cli
     requests = {node_id: describe(one, timeout_ms=FOR_EVER_MS) for node_id, one in ids.items()}
 
     answered = client.run(Once(list(requests.values()), wanted_count=2))
-    assert set(answered) == {requests[2].key, requests[3].key}
-    assert {answer.kind for answer in answered.values()} == {ResponseKind.ANSWERED}
+    assert set(answered) == {requests[2], requests[3]}
+    assert {answer.kind for answer in answered.values()} == {ReplyKind.ANSWERED}
     # The client no longer waits for the third broker, and still works.
     (answer,) = answers_to(client, describe(ids[2]))
-    assert answer.kind is ResponseKind.ANSWERED
+    assert answer.kind is ReplyKind.ANSWERED
 
 
-def describe(transactional_id: str, **more: Any) -> AdminRequest:
+def describe(transactional_id: str, **more: Any) -> Ask:
     body = {"transactional_ids": [transactional_id]}
     return request(Coordinators((transactional_id,)), DESCRIBE_TRANSACTIONS, body, **more)
 
@@ -252,12 +250,12 @@ def test_the_time_limit_of_a_request_ends_it_as_lost(kafka: EmbeddedBroker, clie
     kafka.inject(Fault("EndTxn", delay_before_ms=FOR_EVER_MS))
     end = request(Coordinator("tx"), END_TXN, end_body(receipt), **end_versions(receipt), timeout_ms=300)
     (answer,) = answers_to(client, end)
-    assert answer.kind is ResponseKind.LOST and "within" in str(answer.error)
+    assert answer.kind is ReplyKind.LOST and "within" in str(answer.error)
     # The connection was closed, and until the back-off of the next one is over the coordinator cannot be reached.
     again = request(Coordinator("tx"), END_TXN, end_body(receipt), **end_versions(receipt))
-    while answer.kind is ResponseKind.LOST:
+    while answer.kind.is_unanswered:
         (answer,) = answers_to(client, again)
-    assert answer.kind is ResponseKind.ANSWERED and answer.bodies[0]["error_code"] == 0
+    assert answer.kind is ReplyKind.ANSWERED and answer.bodies[0]["error_code"] == 0
 
 
 def test_a_dead_broker_leaves_the_answers_of_the_others_until_it_is_known_to_be_gone(
@@ -267,15 +265,15 @@ def test_a_dead_broker_leaves_the_answers_of_the_others_until_it_is_known_to_be_
     assert len(answers_to(client, everyone)[0].bodies) == 3
     kafka.inject(Fault("ListTransactions", disconnect=True, broker_id=2))
     (answer,) = answers_to(client, everyone)
-    assert answer.kind is ResponseKind.LOST and len(answer.bodies) == 2
+    assert answer.kind is ReplyKind.LOST and len(answer.bodies) == 2
     kafka.stop_broker(2, is_crash=True)
     (answer,) = answers_to(client, everyone)
-    assert answer.kind is ResponseKind.ANSWERED and len(answer.bodies) == 2
+    assert answer.kind is ReplyKind.ANSWERED and len(answer.bodies) == 2
     kafka.start_broker(2)
     # Not at once: metadata that is younger than retry.backoff.ms is not requested again.
     while len(answer.bodies) < 3:
         (answer,) = answers_to(client, everyone)
-    assert answer.kind is ResponseKind.ANSWERED
+    assert answer.kind is ReplyKind.ANSWERED
 
 
 def test_a_coordinator_that_died_is_replaced(kafka: EmbeddedBroker, client: Client) -> None:
@@ -506,27 +504,31 @@ def test_a_forked_child_has_connections_of_its_own(kafka: EmbeddedBroker) -> Non
     assert (done.stdout.strip(), done.stderr) == ("both", "")
 
 
-def test_requests_are_answered_once_even_if_the_machine_reuses_a_key(kafka: EmbeddedBroker, client: Client) -> None:
-    """A machine gives up a request and sends another under the same key: the late answer must not count for it."""
+def test_a_reply_belongs_to_its_ask_and_not_to_another_of_the_same_name(kafka: EmbeddedBroker, client: Client) -> None:
+    """A machine gives up an ask and makes another of the same purpose and number: the late reply is the older one's."""
     ids = ids_on_every_broker(kafka, client)
     second_id = second_id_on(kafka, 1, ids[1])
     answers_to(client, *[describe(one) for one in [*ids.values(), second_id]])
     kafka.inject(Fault("DescribeTransactions", delay_after_ms=200, broker_id=1))
     first, second = describe(ids[1]), describe(second_id)
 
+    second.number = first.number
+
     class Impatient:
         stepped = 0
+        replies: list[Reply] = []
 
-        def step(self, now_ms: int, answers: Any) -> Progress[Any]:
+        def step(self, now_ms: int, replies: Sequence[Reply]) -> Progress[list[Reply]]:
             self.stepped += 1
+            self.replies += replies
             if self.stepped == 1:
                 return Progress((first,), now_ms + 1)
             if self.stepped == 2:
-                return Progress((replace(second, key=first.key),))
-            return Progress((), None, {answer.key: answer for answer in answers} or None)
+                return Progress((second,))
+            return Progress((), None, self.replies if len(self.replies) == 2 else None)
 
-    (answer,) = client.run(Impatient()).values()
-    assert [set(described([body])) for body in answer.bodies] == [{second_id}]
+    replies = {reply.ask: reply for reply in client.run(Impatient())}
+    assert [set(described(replies[ask].bodies)) for ask in (first, second)] == [{ids[1]}, {second_id}]
     assert kafka.core.faults.fired == 1
 
 

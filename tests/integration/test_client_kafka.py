@@ -19,7 +19,7 @@ from kafka_sink.commit.session import (
     Job,
 )
 from kafka_sink.errors import OperationTimeout
-from kafka_sink.kafka.client.admin_request import AllBrokers, Coordinator, Coordinators, Leader, ResponseKind
+from kafka_sink.kafka.client.ask import AllBrokers, Coordinator, Coordinators, Leader, ReplyKind
 from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_OFFSETS, LIST_TRANSACTIONS
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.testing import EmbeddedBroker
@@ -89,12 +89,12 @@ def test_transactions_of_several_coordinators_are_ended_although_one_is_killed(
         places = {one: kafka.leader_of(TRANSACTION_TOPIC, place_of(client, one)) for one in ids}
         states = request(Coordinators(ids), DESCRIBE_TRANSACTIONS, {"transactional_ids": list(ids)})
         (first, listed) = answers_to(client, states, request(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY))
-        assert first.kind is ResponseKind.ANSWERED and described(first.bodies) == dict.fromkeys(ids, "Ongoing")
+        assert first.kind is ReplyKind.ANSWERED and described(first.bodies) == dict.fromkeys(ids, "Ongoing")
         assert len(first.bodies) == len(set(places.values())) > 1
         assert len(listed.bodies) == 3 and listed_ids(listed.bodies) >= set(ids)
 
         kafka.kill(places[ids[0]])
-        kinds: set[ResponseKind] = set()
+        kinds: set[ReplyKind] = set()
         find_again = False
         while receipts:
             asked = [
@@ -105,14 +105,14 @@ def test_transactions_of_several_coordinators_are_ended_although_one_is_killed(
                 if not find_again:
                     # Live coordinators answer without delay, and the results for the dead one are unknown.
                     is_dead = places[one] == places[ids[0]]
-                    assert answer.kind is (ResponseKind.LOST if is_dead else ResponseKind.ANSWERED), answer.error
+                    assert answer.kind.is_unanswered if is_dead else answer.kind is ReplyKind.ANSWERED, answer.error
                 kinds.add(answer.kind)
-                if answer.kind is ResponseKind.ANSWERED and answer.bodies[0]["error_code"] == 0:
+                if answer.kind is ReplyKind.ANSWERED and answer.bodies[0]["error_code"] == 0:
                     del receipts[one]
             find_again = True
             time.sleep(0.05)
         (again,) = answers_to(client, request(states.target, states.api, states.body, find_again=True))
-        assert again.kind is ResponseKind.ANSWERED and set(described(again.bodies)) == set(ids)
+        assert again.kind is ReplyKind.ANSWERED and set(described(again.bodies)) == set(ids)
     assert {record.value for record in read_topic(servers, topic_name)} == {one.encode() for one in ids}
 
 

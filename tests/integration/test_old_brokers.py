@@ -21,7 +21,7 @@ from kafka_sink.commit.sweep import NOT_VERIFIED
 from kafka_sink.formats.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
-from kafka_sink.kafka.client.admin_request import Coordinator, Leader
+from kafka_sink.kafka.client.ask import Coordinator, Leader
 from kafka_sink.kafka.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_OFFSETS, PRODUCE
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.driver import Driver

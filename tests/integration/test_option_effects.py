@@ -107,7 +107,7 @@ def export(stream: Stream, values: list[bytes], **options: str) -> None:
 
 def records_of(stream: Stream) -> list[Any]:
     with client_of(stream.servers) as client:
-        found = client.run_step(LedgerListing(DeliverySettings(), None, client.now_ms())).listed
+        found = client.run_step(LedgerListing(DeliverySettings(), None)).listed
     return [each.record for each in found or []]
 
 

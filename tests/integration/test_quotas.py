@@ -13,7 +13,7 @@ from kafka_sink.commit.log_scan import (
     fetch_body,
     read_fetch_answer,
 )
-from kafka_sink.kafka.client.admin_request import Leader
+from kafka_sink.kafka.client.ask import Leader
 from kafka_sink.kafka.wire.apis import FETCH
 from tests.integration.asking import client_of
 from tools.foreign_reader import read_topic

@@ -15,7 +15,7 @@ import pytest
 from kafka_sink import AuthenticationError, ConfigError, OperationTimeout, Producer
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.commit_step import Progress
-from kafka_sink.kafka.client.admin_request import AdminRequest, AdminResponse, Leader, RequestKey
+from kafka_sink.kafka.client.ask import Ask, Leader, Reply
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR
 from kafka_sink.options.parse import parse_producer_options
 from tests.certificates import Authority
@@ -291,17 +291,17 @@ def test_a_commit_whose_credentials_are_refused_tries_them_once_whatever_it_has_
         """Sends five requests, repeats refused ones, and ends after twenty answers."""
 
         def __init__(self) -> None:
-            self.heard: list[AdminResponse] = []
+            self.heard: list[Reply] = []
             self.asked = 0
 
-        def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress[bool]:
+        def step(self, now_ms: int, answers: Sequence[Reply]) -> Progress[bool]:
             self.heard += answers
             wanted = 5 if not self.asked else len(answers)
-            keys = [RequestKey("curious", number) for number in range(self.asked, self.asked + wanted)]
+            numbers = range(self.asked, self.asked + wanted)
             self.asked += wanted
             body = {"key_type": 1, "coordinator_keys": ["x"]}
-            requests = [AdminRequest(Leader("t", 0), FIND_COORDINATOR, body, 5_000, key=key) for key in keys]
-            return Progress(requests, None, True if len(self.heard) >= 20 else None)
+            asks = [Ask(Leader("t", 0), FIND_COORDINATOR, body, "curious", one, timeout_ms=5_000) for one in numbers]
+            return Progress(asks, None, True if len(self.heard) >= 20 else None)
 
     before = attempts(secured)
     machine = Curious()

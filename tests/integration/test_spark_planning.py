@@ -19,7 +19,7 @@ from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.identity import Line
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import CommitAborted, ConfigError
-from kafka_sink.kafka.client.admin_request import Controller
+from kafka_sink.kafka.client.ask import Controller
 from kafka_sink.kafka.client.metadata import Metadata
 from kafka_sink.kafka.client.request import Answer
 from kafka_sink.kafka.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS, Api

@@ -17,7 +17,7 @@ from kafka_sink.commit.identity import run_hash, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import Conclusion
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.kafka.client.admin_request import AllBrokers
+from kafka_sink.kafka.client.ask import AllBrokers
 from kafka_sink.kafka.wire.apis import LIST_TRANSACTIONS
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions

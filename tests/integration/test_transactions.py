@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from kafka_sink import Producer
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout, TransactionAborted
-from kafka_sink.kafka.client.admin_engine import AnyBroker
+from kafka_sink.kafka.client.ask import AnyBroker, Repeat
 from kafka_sink.kafka.wire.apis import API_VERSIONS, INIT_PRODUCER_ID
 from tests.conftest import NEWEST, or_without_kafka
 from tests.integration.asking import client_of
@@ -78,7 +78,7 @@ def test_a_broker_that_offers_unstable_versions_is_spoken_to_in_stable_ones(topi
         kafka.create_topic(topic_name)
         said = {"client_software_name": "test", "client_software_version": "1"}
         with client_of(kafka.bootstrap_servers) as client:
-            offered = client.ask(AnyBroker(), API_VERSIONS, said, timeout_ms=20_000, changes_nothing=True)
+            offered = client.ask(AnyBroker(), API_VERSIONS, said, timeout_ms=20_000, repeat=Repeat.ALWAYS)
         newest = {row["api_key"]: row["max_version"] for row in offered["api_keys"]}
         if newest[INIT_PRODUCER_ID.key] < 6:
             pytest.skip(f"Apache Kafka {NEWEST} does not know InitProducerId 6")

@@ -26,6 +26,10 @@ from tests.sim.delivery import query
 BEYOND_EVERYTHING = 1 << 40
 
 
+def _finish_with(patch: pytest.MonkeyPatch, phase: Phase, finished: committer.Handler) -> None:
+    patch.setitem(committer.PHASES, phase, committer.PHASES[phase]._replace(finished=finished))
+
+
 def no_intent(patch: pytest.MonkeyPatch) -> None:
     """transactions are committed without a durable decision"""
     write = Committer._write
@@ -43,8 +47,8 @@ def no_intent(patch: pytest.MonkeyPatch) -> None:
 def decision_not_durable(patch: pytest.MonkeyPatch) -> None:
     """the intent's own transaction is not committed before the others are"""
 
-    def produced(self: LedgerWrite, now_ms: int, body: Any) -> None:
-        self.queue.drop_all()
+    def produced(self: LedgerWrite, now_ms: int, ask: Any, body: Any) -> None:
+        self.asks.drop_all()
         self.state = WriteState.WRITTEN
         self._session.forget_identity()
 
@@ -59,19 +63,19 @@ def recorded_before_committed(patch: pytest.MonkeyPatch) -> None:
         commit(self, now_ms)
         if self._job.operation is not DriverOperation.COMMIT:
             return
-        self.commits_left, self._part = self._part, None
+        self.commits_left, self._current = self._current, None
         self._outcomes, self._has_committed = [TransactionOutcome.COMMITTED] * len(self._record.entries), True
         self._record_outcome(now_ms, self._record)
 
-    def then_committed(self: Any, now_ms: int, part: Any) -> None:
+    def then_committed(self: Any, now_ms: int, step: Any) -> None:
         left = getattr(self, "commits_left", None)
-        if left is None or part.state is not WriteState.WRITTEN:
-            recorded(self, now_ms, part)
+        if left is None or step.state is not WriteState.WRITTEN:
+            recorded(self, now_ms, step)
             return
-        self.phase, self._part, self.commits_left = Phase.COMMITTING, left, None
+        self.phase, self._current, self.commits_left = Phase.COMMITTING, left, None
 
     patch.setattr(Committer, "_commit", changed)
-    patch.setitem(committer._ON_FINISHED, Phase.RECORDING, then_committed)
+    _finish_with(patch, Phase.RECORDING, then_committed)
 
 
 def doubt_is_no(patch: pytest.MonkeyPatch) -> None:
@@ -90,15 +94,15 @@ def nameless_not_decided(patch: pytest.MonkeyPatch) -> None:
         else:
             write(self, now_ms, phase, record)
 
-    def then_delivered(self: Any, now_ms: int, part: Any) -> None:
-        if not self._record.key.is_named and all(one is TransactionOutcome.COMMITTED for one in part.outcomes):
+    def then_delivered(self: Any, now_ms: int, step: Any) -> None:
+        if not self._record.key.is_named and all(one is TransactionOutcome.COMMITTED for one in step.outcomes):
             self._move(Phase.RECORDING)
             self._on_delivered(now_ms)
         else:
-            committed(self, now_ms, part)
+            committed(self, now_ms, step)
 
     patch.setattr(Committer, "_write", changed)
-    patch.setitem(committer._ON_FINISHED, Phase.COMMITTING, then_delivered)
+    _finish_with(patch, Phase.COMMITTING, then_delivered)
 
 
 def nameless_abort_without_ledger(patch: pytest.MonkeyPatch) -> None:
@@ -153,54 +157,54 @@ def no_fencing(patch: pytest.MonkeyPatch) -> None:
 
     on_read, on_fenced = Committer._on_read, Committer._on_fenced
 
-    def read(self: Any, now_ms: int, part: Any) -> None:
-        if self._session.identity is None and part.state is not None and self._job.operation.value == "commit":
-            self._ledger = part.state
+    def read(self: Any, now_ms: int, step: Any) -> None:
+        if self._session.identity is None and step.state is not None and self._job.operation.value == "commit":
+            self._ledger = step.state
             self.phase = type(self.phase).CLOSING
             follow(self, now_ms, NextStep(Phase.FENCING))
         else:
-            on_read(self, now_ms, part)
+            on_read(self, now_ms, step)
 
-    def fenced(self: Any, now_ms: int, part: Any) -> None:
-        if self._ledger is not None and part.identity is not None:
-            self._session.identity, self._session.ledger = part.identity, self._ledger
+    def fenced(self: Any, now_ms: int, step: Any) -> None:
+        if self._ledger is not None and step.identity is not None:
+            self._session.identity, self._session.ledger = step.identity, self._ledger
             self.phase = type(self.phase).READING
             self._judge(now_ms)
         else:
-            on_fenced(self, now_ms, part)
+            on_fenced(self, now_ms, step)
 
     patch.setattr(Committer, "_follow", changed)
-    patch.setitem(committer._ON_FINISHED, Phase.READING, read)
-    patch.setitem(committer._ON_FINISHED, Phase.FENCING, fenced)
+    _finish_with(patch, Phase.READING, read)
+    _finish_with(patch, Phase.FENCING, fenced)
 
 
 def no_claim(patch: pytest.MonkeyPatch) -> None:
     """the ledger is read without a claim, up to the end that its leader reports"""
 
-    def fenced(self: Any, now_ms: int, part: Any) -> None:
-        self._session.identity = part.identity
+    def fenced(self: Any, now_ms: int, step: Any) -> None:
+        self._session.identity = step.identity
         self.phase = Phase.CLAIMING
         self._read(now_ms, None)
         # Everything that was read counts as below a claim.
         self._claim_offset = BEYOND_EVERYTHING
 
-    patch.setitem(committer._ON_FINISHED, Phase.FENCING, fenced)
+    _finish_with(patch, Phase.FENCING, fenced)
 
 
 def stale_identity_believed(patch: pytest.MonkeyPatch) -> None:
     """a fenced driver ends, even if another process of its own run fenced it"""
-    patch.setattr(Committer, "_look_again", lambda *_: False)
+    patch.setattr(Committer, "_may_look_again", lambda *_: False)
 
 
 def expiry_is_a_rival(patch: pytest.MonkeyPatch) -> None:
     """a driver whose id has expired assumes that another driver has taken over"""
-    look_again = Committer._look_again
+    may_look_again = Committer._may_look_again
 
-    def changed(self: Any, now_ms: int, part: Any) -> bool:
-        has_expired = part.failure is not None and "INVALID_PRODUCER_ID_MAPPING" in part.failure
-        return not has_expired and look_again(self, now_ms, part)
+    def changed(self: Any, step: Any) -> bool:
+        has_expired = step.failure is not None and "INVALID_PRODUCER_ID_MAPPING" in step.failure
+        return not has_expired and may_look_again(self, step)
 
-    patch.setattr(Committer, "_look_again", changed)
+    patch.setattr(Committer, "_may_look_again", changed)
 
 
 def claim_of_another_run_ignored(patch: pytest.MonkeyPatch) -> None:

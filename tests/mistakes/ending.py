@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from kafka_sink.commit import commit_step, end_txn, ledger_write, next_step, preflight
+from kafka_sink.commit.asks import Asks
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.commit.ledger_read import LedgerRead
@@ -16,13 +16,13 @@ from kafka_sink.commit.listing import OpenTransactions
 from kafka_sink.commit.log_scan import RawBatch
 from kafka_sink.commit.next_step import NextStep
 from kafka_sink.commit.open_parts import OpenParts
-from kafka_sink.commit.outcome import Meaning, meaning
 from kafka_sink.commit.phase import Phase
 from kafka_sink.commit.preflight import ONGOING
 from kafka_sink.commit.receipt import PreparedTransaction, WrittenPartition
-from kafka_sink.commit.retry_queue import RetryQueue
 from kafka_sink.commit.session import Conclusion, DriverSession
 from kafka_sink.commit.sweep import Sweep, SweepRule
+from kafka_sink.kafka.client.ask import Ask, Reply
+from kafka_sink.kafka.client.outcome import Meaning, meaning
 from kafka_sink.kafka.wire.apis import Api
 from kafka_sink.producer.engine.engine import Engine
 from tests.sim.delivery.executor import Executor
@@ -41,15 +41,14 @@ def abort_after_intent(patch: pytest.MonkeyPatch) -> None:
 
 def wrong_version_on_repeat(patch: pytest.MonkeyPatch) -> None:
     """a repeated EndTxn uses transaction version 2, whatever version the first try used"""
-    repeat = RetryQueue.repeat
+    repeat = Asks.repeat
 
-    def changed(self: Any, now_ms: int, key: Any, **how: Any) -> None:
-        repeat(self, now_ms, key, **how)
-        question = self._open[key]
-        if question.request.api.name == "EndTxn":
-            question.request = replace(question.request, version_min=5, version_max=5)
+    def changed(self: Asks, now_ms: int, ask: Ask, **how: Any) -> None:
+        repeat(self, now_ms, ask, **how)
+        if ask.api.name == "EndTxn":
+            ask.version_min = ask.version_max = 5
 
-    patch.setattr(RetryQueue, "repeat", changed)
+    patch.setattr(Asks, "repeat", changed)
 
 
 def fenced_is_success(patch: pytest.MonkeyPatch) -> None:
@@ -77,11 +76,11 @@ def never_is_done(patch: pytest.MonkeyPatch) -> None:
 def silence_is_consent(patch: pytest.MonkeyPatch) -> None:
     """an EndTxn(commit) without an answer counts as carried out"""
 
-    def lost(self: end_txn.CommitTransactions, now_ms: int, answer: Any) -> None:
-        if answer.key.purpose == end_txn.COMMIT:
-            self._settle(answer.key, TransactionOutcome.COMMITTED)
+    def lost(self: end_txn.CommitTransactions, now_ms: int, reply: Reply) -> None:
+        if reply.ask.purpose == end_txn.COMMIT:
+            self._settle(reply.ask, TransactionOutcome.COMMITTED)
         else:
-            super(end_txn.CommitTransactions, self).on_lost(now_ms, answer)
+            super(end_txn.CommitTransactions, self).on_lost(now_ms, reply)
 
     patch.setattr(end_txn.CommitTransactions, "on_lost", lost, raising=False)
 
@@ -90,11 +89,11 @@ def no_is_believed(patch: pytest.MonkeyPatch) -> None:
     """a coordinator's INVALID_TXN_STATE is not checked against the log"""
     on_ended = end_txn.CommitTransactions._on_ended
 
-    def changed(self: end_txn.CommitTransactions, now_ms: int, key: Any, error_code: int) -> None:
+    def changed(self: end_txn.CommitTransactions, now_ms: int, ask: Ask, error_code: int) -> None:
         if error_code == INVALID_TXN_STATE:
-            self._settle(key, TransactionOutcome.LOST)
+            self._settle(ask, TransactionOutcome.LOST)
         else:
-            on_ended(self, now_ms, key, error_code)
+            on_ended(self, now_ms, ask, error_code)
 
     patch.setattr(end_txn.CommitTransactions, "_on_ended", changed)
 
@@ -157,13 +156,13 @@ def leaders_not_awaited(patch: pytest.MonkeyPatch) -> None:
 
 def repeated_without_leader(patch: pytest.MonkeyPatch) -> None:
     """an EndTxn is repeated although its partition may have lost its leader"""
-    ask = RetryQueue.ask
+    add = Asks.add
 
-    def changed(self: RetryQueue, *request: Any, **how: Any) -> None:
-        is_known = how.get("are_leaders_known", False)
-        ask(self, *request, **{**how, "led_partitions": () if is_known else how.get("led_partitions", ())})
+    def changed(self: Asks, now_ms: int, ask: Ask) -> None:
+        ask.led_partitions = ask.led_now
+        add(self, now_ms, ask)
 
-    patch.setattr(RetryQueue, "ask", changed)
+    patch.setattr(Asks, "add", changed)
 
 
 def finished_without_leader(patch: pytest.MonkeyPatch) -> None:
@@ -178,12 +177,12 @@ def finished_without_leader(patch: pytest.MonkeyPatch) -> None:
 
 def aborted_without_leader(patch: pytest.MonkeyPatch) -> None:
     """a transaction is aborted although one of its partitions has no leader"""
-    ask_end = end_txn.ask_end
+    end_ask = end_txn.end_ask
 
-    def changed(*request: Any, commit: bool, **how: Any) -> None:
-        ask_end(*request, commit=commit, **(how if commit else {}))
+    def changed(*request: Any, commit: bool, **how: Any) -> Ask:
+        return end_ask(*request, commit=commit, **{**how, **({} if commit else {"led_partitions": ()})})
 
-    patch.setattr(end_txn, "ask_end", changed)
+    patch.setattr(end_txn, "end_ask", changed)
 
 
 def closed_without_leader(patch: pytest.MonkeyPatch) -> None:
@@ -195,9 +194,9 @@ def swept_once(patch: pytest.MonkeyPatch) -> None:
     """after a cancelled job the open transactions are listed once, although its tasks live on"""
     again = Sweep._again
 
-    def once(self: Sweep, now_ms: int, part: commit_step.CommitStep) -> OpenTransactions | None:
+    def once(self: Sweep, now_ms: int, finished: commit_step.CommitStep) -> OpenTransactions | None:
         self._late_ms = 0
-        return again(self, now_ms, part)
+        return again(self, now_ms, finished)
 
     patch.setattr(Sweep, "_again", once)
 

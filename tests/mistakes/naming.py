@@ -9,7 +9,7 @@ import pytest
 from kafka_sink.commit.identity import TaskIdentity
 from kafka_sink.commit.identity_pool import IdentityPool, Used
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction
-from kafka_sink.kafka.client.admin_request import AdminRequest, Coordinator, RequestKey
+from kafka_sink.kafka.client.ask import Ask, Coordinator
 from kafka_sink.kafka.wire.apis import INIT_PRODUCER_ID
 from kafka_sink.producer.engine.transaction import Transaction
 from tests.model.world import World
@@ -53,8 +53,7 @@ def _send_a_late_init(patch: pytest.MonkeyPatch, first_batch: int) -> None:
             return task(self, state, driver, number)
         name = self._task_identity(driver, number).transactional_id
         body = {"transactional_id": name, "transaction_timeout_ms": 1_000}
-        key = RequestKey("init of a task", number)
-        late = AdminRequest(Coordinator(name), INIT_PRODUCER_ID, body, 1, 0, 5, key=key)
+        late = Ask(Coordinator(name), INIT_PRODUCER_ID, body, "init of a task", number, version_max=5)
         orphans = tuple(sorted((*state.orphans, self._request_number(late))))
         return task(self, state._replace(orphans=orphans), driver, number)
 

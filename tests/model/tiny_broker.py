@@ -19,7 +19,7 @@ from kafka_sink.formats.records import batch as layout
 from kafka_sink.formats.records.batch import seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch, encode_records
-from kafka_sink.kafka.client.admin_request import AdminRequest
+from kafka_sink.kafka.client.ask import Ask
 
 LEDGER = "ledger"
 # Producer id, epoch, state, partitions, and the clock when the transaction began.
@@ -116,11 +116,11 @@ class TinyBroker:
 
     # ---- requests of the driver ----
 
-    def answer(self, request: AdminRequest) -> dict[str, Any]:
+    def answer(self, request: Ask) -> dict[str, Any]:
         answered: dict[str, Any] = getattr(self, f"_on_{request.api.name}")(request.body, request)
         return answered
 
-    def _on_InitProducerId(self, body: Any, request: AdminRequest) -> dict[str, Any]:
+    def _on_InitProducerId(self, body: Any, request: Ask) -> dict[str, Any]:
         given = (body["producer_id"], body["producer_epoch"]) if "producer_id" in body else None
         code, producer_id, epoch = self.init(body["transactional_id"], given)
         return {"error_code": code, "producer_id": producer_id, "producer_epoch": epoch}
@@ -144,7 +144,7 @@ class TinyBroker:
         self.transactions[transactional_id] = (producer_id, epoch + 1, EMPTY, (), 0)
         return 0, producer_id, epoch + 1
 
-    def _on_AddPartitionsToTxn(self, body: Any, request: AdminRequest) -> dict[str, Any]:
+    def _on_AddPartitionsToTxn(self, body: Any, request: Ask) -> dict[str, Any]:
         code = self._check_owner(
             body["v3_and_below_transactional_id"],
             body["v3_and_below_producer_id"],
@@ -164,7 +164,7 @@ class TinyBroker:
             return 90
         return 51 if known[2] in COMPLETE else 0
 
-    def _on_Produce(self, body: Any, request: AdminRequest) -> dict[str, Any]:
+    def _on_Produce(self, body: Any, request: Ask) -> dict[str, Any]:
         topic = body["topic_data"][0]
         sent = topic["partition_data"][0]
         partition = (topic["name"], sent["index"])
@@ -196,7 +196,7 @@ class TinyBroker:
         entries.append(entry)
         return len(entries) - 1
 
-    def _on_EndTxn(self, body: Any, request: AdminRequest) -> dict[str, Any]:
+    def _on_EndTxn(self, body: Any, request: Ask) -> dict[str, Any]:
         is_first = request.version_max <= 4
         owner = body["transactional_id"], body["producer_id"], body["producer_epoch"]
         code = self.end(*owner, commit=body["committed"], is_first=is_first)
@@ -226,7 +226,7 @@ class TinyBroker:
             return 51
         return 0 if state == COMPLETE[PREPARE[commit]] else 48
 
-    def _on_ListOffsets(self, body: Any, request: AdminRequest) -> dict[str, Any]:
+    def _on_ListOffsets(self, body: Any, request: Ask) -> dict[str, Any]:
         topics = []
         for topic in body["topics"]:
             answered = []
@@ -239,14 +239,14 @@ class TinyBroker:
             topics.append({"name": topic["name"], "partitions": answered})
         return {"topics": topics}
 
-    def _on_DescribeConfigs(self, body: Any, request: AdminRequest) -> dict[str, Any]:
+    def _on_DescribeConfigs(self, body: Any, request: Ask) -> dict[str, Any]:
         name = body["resources"][0]["resource_name"]
         configs = [] if self.cleanup_policy is None else [{"name": "cleanup.policy", "value": self.cleanup_policy}]
         error_code = 29 if self.cleanup_policy is None else 0
         result = {"resource_type": 2, "resource_name": name, "error_code": error_code, "configs": configs}
         return {"results": [result]}
 
-    def _on_Fetch(self, body: Any, request: AdminRequest) -> dict[str, Any]:
+    def _on_Fetch(self, body: Any, request: Ask) -> dict[str, Any]:
         topic = body["topics"][0]
         asked = topic["partitions"][0]
         partition = (topic["topic"], asked["partition"])
@@ -280,7 +280,7 @@ class TinyBroker:
                 open_since.setdefault(entry[0], offset)
         return open_since
 
-    def _on_DescribeProducers(self, body: Any, request: AdminRequest) -> dict[str, Any]:
+    def _on_DescribeProducers(self, body: Any, request: Ask) -> dict[str, Any]:
         topics = []
         for topic in body["topics"]:
             answered = []
@@ -291,7 +291,7 @@ class TinyBroker:
             topics.append({"name": topic["name"], "partitions": answered})
         return {"topics": topics}
 
-    def _on_DescribeTransactions(self, body: Any, request: AdminRequest) -> dict[str, Any]:
+    def _on_DescribeTransactions(self, body: Any, request: Ask) -> dict[str, Any]:
         states = []
         for transactional_id in body["transactional_ids"]:
             known = self.transactions.get(transactional_id)
@@ -310,7 +310,7 @@ class TinyBroker:
             )
         return {"transaction_states": states}
 
-    def _on_Metadata(self, body: Any, request: AdminRequest) -> dict[str, Any]:
+    def _on_Metadata(self, body: Any, request: Ask) -> dict[str, Any]:
         topics = []
         for asked in body["topics"]:
             numbers = sorted(partition[1] for partition in self.logs if partition[0] == asked["name"])
@@ -327,7 +327,7 @@ class TinyBroker:
             topics.append({**told, "name": asked["name"], "partitions": partitions if topic_id else []})
         return {"brokers": [], "topics": topics}
 
-    def _on_ListTransactions(self, body: Any, request: AdminRequest) -> dict[str, Any]:
+    def _on_ListTransactions(self, body: Any, request: Ask) -> dict[str, Any]:
         listed = [
             {"transactional_id": name, "producer_id": known[0], "transaction_state": known[2]}
             for name, known in sorted(self.transactions.items())

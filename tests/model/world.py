@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from kafka_sink.commit.preflight import LEADERS
 from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.commit.session import Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.errors import CommitLost, TransportError
-from kafka_sink.kafka.client.admin_request import AdminRequest, AdminResponse, AllBrokers, Leader, ResponseKind
+from kafka_sink.kafka.client.ask import AllBrokers, Ask, Leader, Reply, ReplyKind
 from tests.model import tiny_broker
 from tests.model.tiny_broker import COMPLETE, LEDGER, ONGOING, PREPARE, TIMEOUT_MS, TinyBroker
 
@@ -149,9 +149,9 @@ class World:
         self.initial = WorldState(self._broker_number(tiny_broker.NEW), (first, *others), (), budget)
         self._machines: list[bytes] = []
         self._machine_numbers: dict[Any, int] = {}
-        self._requests: list[AdminRequest] = []
+        self._requests: list[Ask] = []
         self._request_numbers: dict[Any, int] = {}
-        self._driver_answers: list[AdminResponse] = []
+        self._driver_answers: list[Reply] = []
         self._answer_numbers: dict[Any, int] = {}
         self._steps: dict[Any, Any] = {}
         self._answers: dict[Any, Any] = {}
@@ -281,11 +281,11 @@ class World:
         """The list of open transactions is requested together with a decision's commits, and what it says about them
         is ignored. So it is answered before all of them, or alone; any order in between gives the same result. Every
         partition has a leader, so the request for leaders is answered first."""
-        if any(self._requests[other].key == LEADERS for other in out if other != request):
+        if any(self._requests[other].purpose == LEADERS for other in out if other != request):
             return False
-        if self._requests[request].key != LIST:
+        if self._requests[request].purpose != LIST:
             return True
-        others = [self._requests[other].key.purpose for other in out if other != request]
+        others = [self._requests[other].purpose for other in out if other != request]
         return not others or others == [COMMIT] * TASKS
 
     # ---- Spark ----
@@ -487,7 +487,7 @@ class World:
 
     def _title(self, request: int) -> str:
         asked = self._requests[request]
-        return f"{asked.key.purpose} {asked.key.number}"
+        return f"{asked.purpose} {asked.number}"
 
     def _opened(self, number: int) -> TinyBroker:
         return TinyBroker(self._brokers[number], self.transaction_version)
@@ -534,9 +534,9 @@ class World:
             number = self._answer_numbers[key] = len(self._driver_answers)
             asked = self._requests[request]
             if body is None:
-                answer = AdminResponse(asked, ResponseKind.LOST, (), TransportError("lost"))
+                answer = Reply(asked, ReplyKind.LOST, (), TransportError("lost"))
             else:
-                answer = AdminResponse(asked, ResponseKind.ANSWERED, (body,))
+                answer = Reply(asked, ReplyKind.ANSWERED, (body,))
             self._driver_answers.append(answer)
         return number
 
@@ -555,8 +555,15 @@ class World:
             self._machines.append(pickle.dumps(machine))
         return number
 
-    def _request_number(self, request: AdminRequest) -> int:
-        key = (request.key, request.target, request.version_max, request.find_again, repr(request.body))
+    def _request_number(self, request: Ask) -> int:
+        key = (
+            request.purpose,
+            request.number,
+            request.target,
+            request.version_max,
+            request.find_again,
+            repr(request.body),
+        )
         number = self._request_numbers.get(key)
         if number is None:
             number = self._request_numbers[key] = len(self._requests)
@@ -568,10 +575,10 @@ class World:
         found = self._steps.get(key)
         if found is None:
             machine = self._machine(number)
-            answers = (self._driver_answers[answer],) if answer >= 0 else ()
-            progress = machine.committer.step(LATE_MS if answer == LATE else 0, answers)
-            requests = [self._request_number(request) for request in progress.requests]
-            verdict = progress.verdict
+            replies = _to_its_own(machine.committer, self._driver_answers[answer]) if answer >= 0 else ()
+            progress = machine.committer.step(LATE_MS if answer == LATE else 0, replies)
+            requests = [self._request_number(request) for request in progress.asks]
+            verdict = progress.result
             is_replaced = verdict is not None and any(words in str(verdict.error) for words in TAKEN_OVER)
             is_lost = verdict is not None and isinstance(verdict.error, CommitLost)
             ended = None if verdict is None else (verdict.conclusion, is_lost, is_replaced)
@@ -595,15 +602,22 @@ def doubled_row(fates_of: Mapping[bytes, list[str]]) -> str:
     return ""
 
 
+def _to_its_own(committer: Committer, reply: Reply) -> tuple[Reply, ...]:
+    """The reply to the ask of this copy of the machine; none if it does not wait for one."""
+    asked = reply.ask.purpose, reply.ask.number
+    found = (ask for step in committer.steps() if (ask := step.asks.find(*asked)) is not None and ask.is_out)
+    return tuple(replace(reply, ask=ask) for ask in found)[:1]
+
+
 def _forget_tries(committer: Committer) -> None:
     """Resets the numbers of retries: as a part of the state they would make the world infinite."""
-    part, draft = committer._part, committer._draft
-    for owner in (part, getattr(part, "_search", None), draft, committer._listing):
-        if owner is not None:
-            owner.last_trouble = ""
-            for question in owner.queue._open.values():
-                question.failures = min(question.failures, 1)
-                question.due_ms = 0
+    for step in committer.steps():
+        for owner in (step, getattr(step, "_search", None)):
+            if owner is not None:
+                owner.last_trouble = ""
+                for ask in owner.asks:
+                    ask.failures = min(ask.failures, 1)
+                    ask.due_ms = 0
 
 
 def canonical(value: Any) -> Any:

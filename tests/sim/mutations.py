@@ -180,7 +180,7 @@ def commit_with_an_expired_batch(patch: pytest.MonkeyPatch) -> None:
 
 def fenced_is_success(patch: pytest.MonkeyPatch) -> None:
     for code in (47, 90):
-        patch.setitem(outcome._COORDINATOR, code, CoordinatorVerdict.DONE)
+        patch.setitem(outcome._COORDINATOR, code, outcome.Row(CoordinatorVerdict.DONE))
 
 
 def end_with_batches_on_the_wire(patch: pytest.MonkeyPatch) -> None:
@@ -227,7 +227,7 @@ def commit_is_not_repeated(patch: pytest.MonkeyPatch) -> None:
 
 def coordinator_is_never_looked_for_again(patch: pytest.MonkeyPatch) -> None:
     for code in (15, 16):
-        patch.setitem(outcome._COORDINATOR, code, CoordinatorVerdict.REPEAT)
+        patch.setitem(outcome._COORDINATOR, code, outcome.Row(CoordinatorVerdict.REPEAT))
 
 
 def throttling_is_ignored(patch: pytest.MonkeyPatch) -> None:

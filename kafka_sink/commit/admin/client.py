@@ -2,7 +2,7 @@
 
     with Client(options) as client:
         client.reach()
-        verdict = client.run(Committer(settings, session, job, client.now_ms()))
+        result = client.run(Committer(settings, session, job, client.now_ms()))
 
 `run` carries out the requests of a state machine such as `Committer`; the rest reads facts about the cluster and its
 topics. Waiting is limited by max.block.ms, and errors contain what the brokers answered.
@@ -26,6 +26,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
+from kafka_sink.commit.admin.asking import Asking, Bodies, Lacks, lacks_nothing
 from kafka_sink.commit.admin.configs import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
@@ -37,7 +38,7 @@ from kafka_sink.commit.admin.configs import (
     read_configs,
 )
 from kafka_sink.commit.admin.support import TRANSACTION_APIS, TransactionSupport
-from kafka_sink.commit.commit_step import PartT, Progress, SingleStep
+from kafka_sink.commit.commit_step import Progress, SingleStep, StepT
 from kafka_sink.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -53,18 +54,7 @@ from kafka_sink.errors import (
 from kafka_sink.errors.table.brokers import NO_BROKER, TOPIC_NOT_CREATED, TOPIC_UNKNOWN
 from kafka_sink.kafka.auth.secured import authenticator, tls_contexts
 from kafka_sink.kafka.client.admin_engine import AdminEngine
-from kafka_sink.kafka.client.admin_request import (
-    AdminRequest,
-    AdminResponse,
-    AllBrokers,
-    AnyBroker,
-    Controller,
-    OneBroker,
-    RequestKey,
-    ResponseKind,
-    Target,
-    match_responses,
-)
+from kafka_sink.kafka.client.ask import AllBrokers, AnyBroker, Ask, Controller, OneBroker, Repeat, Reply, Target
 from kafka_sink.kafka.client.backoff import Backoff
 from kafka_sink.kafka.client.cluster import ClusterView, PartitionInfo
 from kafka_sink.kafka.client.commands import Connect, Disconnect, Notice, Resolve, Send
@@ -110,9 +100,9 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class Machine(Protocol[V_co]):
-    """A `Committer`, or another state machine of requests and responses."""
+    """A `Committer`, or another state machine of asks and replies."""
 
-    def step(self, now_ms: int, responses: Sequence[AdminResponse]) -> Progress[V_co]: ...
+    def step(self, now_ms: int, replies: Sequence[Reply]) -> Progress[V_co]: ...
 
 
 def topic_row(api: Api, answer: Mapping[str, Any], topic: str) -> Mapping[str, Any]:
@@ -135,6 +125,21 @@ def new_topic_row(name: str, plan: TopicPlan) -> dict[str, Any]:
         "assignments": [],
         "configs": [{"name": key, "value": value} for key, value in plan.configs],
     }
+
+
+def _creation_trouble(name: str, answer: Mapping[str, Any]) -> KafkaSinkError | None:
+    """Raised at once unless it may pass."""
+    result = topic_row(CREATE_TOPICS, answer, name)
+    error_code = result["error_code"]
+    if error_code in (0, TOPIC_ALREADY_EXISTS):
+        return None
+    text = f"topic {name} was not created: {describe(error_code, result['error_message'])}"
+    if error_code in UNAUTHORIZED:
+        raise AuthorizationError(f"{text}. The principal needs Create on topic {name!r} or on the cluster")
+    error = BrokerError(text, TOPIC_NOT_CREATED, code=error_code, api=CREATE_TOPICS.name, topic=name)
+    if not code(error_code).retriable:
+        raise error
+    return error
 
 
 class Client:
@@ -180,33 +185,34 @@ class Client:
     # ---- state machines --------------------------------------------------------------------------------------------
 
     def run(self, machine: Machine[V_co]) -> V_co:
-        """Carries out the requests of the state machine until it has a verdict. Each is answered exactly once."""
+        """Carries out the asks of the state machine until it has a result. Each has exactly one reply."""
         self._begin()
-        out: dict[RequestKey, AdminRequest] = {}
-        responses: list[AdminResponse] = []
-        told_ms = self.now_ms()
         try:
-            while True:
-                progress = machine.step(self.now_ms(), responses)
-                if progress.verdict is not None:
-                    return progress.verdict
-                if progress.trouble and self.now_ms() - told_ms >= STILL_WAITING_MS:
-                    told_ms = self.now_ms()
-                    _LOGGER.warning("[%s] still waiting: %s", self.options.client_id, progress.trouble)
-                out.update((request.key, request) for request in progress.requests)
-                until_ms = progress.wake_at_ms
-                if not out and until_ms is None:
-                    raise LocalProtocolError(f"{type(machine).__name__} waits for nothing and has no verdict")
-                if until_ms is not None:
-                    until_ms = max(until_ms, self.now_ms() + 1)  # it has just been stepped
-                responses = match_responses(out, self._send_and_wait(progress.requests, until_ms))
+            return self._carry_out(machine)
         finally:
             if self._engine is not None:
-                self._engine.forget_requests()
+                self._engine.forget_asks()
 
-    def run_step(self, part: PartT) -> PartT:
+    def _carry_out(self, machine: Machine[V_co]) -> V_co:
+        replies: list[Reply] = []
+        told_ms = self.now_ms()
+        while True:
+            progress = machine.step(self.now_ms(), replies)
+            if progress.result is not None:
+                return progress.result
+            if progress.trouble and self.now_ms() - told_ms >= STILL_WAITING_MS:
+                told_ms = self.now_ms()
+                _LOGGER.warning("[%s] still waiting: %s", self.options.client_id, progress.trouble)
+            until_ms = progress.wake_at_ms
+            if until_ms is not None:
+                until_ms = max(until_ms, self.now_ms() + 1)  # it has just been stepped
+            elif not progress.asks and not self._ensure_open()[1].is_asking:
+                raise LocalProtocolError(f"{type(machine).__name__} waits for nothing and has no result")
+            replies = self._send_and_wait(progress.asks, until_ms)
+
+    def run_step(self, step: StepT) -> StepT:
         """Runs one step alone, for at most max.block.ms, and returns it."""
-        return self.run(SingleStep(part, self.now_ms() + self.options.max_block_ms))
+        return self.run(SingleStep(step, self.now_ms() + self.options.max_block_ms))
 
     def forget_topics(self, kept: Collection[str]) -> None:
         """Forgets the topics of earlier operations except `kept`: they are not requested with those of the next one."""
@@ -232,31 +238,45 @@ class Client:
         version_min: int = 0,
         version_max: int = VERSION_MAX,
         find_again: bool = False,
-        changes_nothing: bool = False,
+        repeat: Repeat = Repeat.UNSENT,
+        lacks: Lacks = lacks_nothing,
+        wait_ms: int | None = None,
         needs_all: bool = True,
-    ) -> tuple[Mapping[str, Any], ...]:
-        """The responses of all brokers of the target; the caller checks their error codes.
+    ) -> Bodies:
+        """The answers of all brokers of the target; the caller checks their error codes.
 
-        If the request was not sent, it is retried within the time (`request.timeout.ms` by default). Once it may have
-        arrived a failure is raised, unless the request `changes_nothing`; so is a failure that a retry does not fix.
-        Without `needs_all`, brokers that do not answer are left out if at least one does.
+        It is repeated within the time (`request.timeout.ms` by default) as far as `repeat` allows, and while the
+        answers lack something (`Asking`), after `wait_ms` or the usual back-off. Then the failure is raised; so is one
+        that a retry does not fix. Without `needs_all`, brokers that do not answer are left out if at least one does.
         """
         self._begin()
-        limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
-        deadline_ms = self.now_ms() + limit_ms
-        attempt = 0
-        while True:
-            attempt += 1
-            left_ms = max(0, deadline_ms - self.now_ms())
-            request = AdminRequest(target, api, body, left_ms, version_min, version_max, find_again or attempt > 1)
-            (response,) = self._send_and_wait((request,))
-            if response.error is None or (response.bodies and not needs_all):
-                return response.bodies
-            retry_at_ms = self.now_ms() + self._backoff.delay_ms(attempt)
-            is_final = response.kind is not ResponseKind.LOST or (response.was_sent and not changes_nothing)
-            if is_final or retry_at_ms >= deadline_ms:
-                raise response.error
-            self._wait_until(lambda: False, retry_at_ms)
+        ask = Ask(target, api, body, version_min=version_min, version_max=version_max, repeat=repeat)
+        ask.find_again = find_again
+        ((reply, trouble),) = self._ask_each([ask], timeout_ms, lacks=lacks, wait_ms=wait_ms, needs_all=needs_all)
+        if trouble is not None:
+            raise trouble
+        return reply.bodies
+
+    def _ask_each(
+        self,
+        asks: Sequence[Ask],
+        timeout_ms: int | None = None,
+        *,
+        lacks: Lacks = lacks_nothing,
+        wait_ms: int | None = None,
+        needs_all: bool = True,
+    ) -> list[tuple[Reply, KafkaSinkError | None]]:
+        """Unlike `run` this leaves alone what was announced by `look_ahead`."""
+        try_ms = self.options.request_timeout_ms
+        asking = Asking(
+            asks,
+            deadline_ms=self.now_ms() + (try_ms if timeout_ms is None else timeout_ms),
+            try_ms=try_ms,
+            delay_ms=self._backoff.delay_ms if wait_ms is None else lambda _: wait_ms,
+            lacks=lacks,
+            needs_all=needs_all,
+        )
+        return self._carry_out(asking)
 
     # ---- the cluster -----------------------------------------------------------------------------------------------
 
@@ -289,25 +309,22 @@ class Client:
     def list_apis(self) -> frozenset[int]:
         """API keys that one of the brokers supports."""
         limit_ms = self.options.max_block_ms
-        answer = self.ask(AnyBroker(), API_VERSIONS, ABOUT_US, timeout_ms=limit_ms, changes_nothing=True)
+        answer = self.ask(AnyBroker(), API_VERSIONS, ABOUT_US, timeout_ms=limit_ms, repeat=Repeat.ALWAYS)
         return frozenset(row["api_key"] for row in answer["api_keys"])
 
     def answers_of_all(self, api: Api, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
         """The responses of all reachable brokers, to a request that changes nothing."""
-        return self.ask_all(AllBrokers(), api, body, changes_nothing=True, needs_all=False)
+        return self.ask_all(AllBrokers(), api, body, repeat=Repeat.ALWAYS, needs_all=False)
 
     def answers_by_broker(self, api: Api, body: Mapping[str, Any]) -> dict[int, Mapping[str, Any] | KafkaSinkError]:
         """For every broker of the cluster its response, or why there is none."""
         self.reach()
-        limit_ms = self.options.request_timeout_ms
-        requests = {AdminRequest(OneBroker(node), api, body, limit_ms): node for node in self.cluster.brokers}
-        return {
-            requests[response.request]: response.bodies[0] if response.error is None else response.error
-            for response in self._send_and_wait(tuple(requests), count=len(requests))
-        }
+        nodes = tuple(self.cluster.brokers)
+        asked = self._ask_each([Ask(OneBroker(node), api, body, repeat=Repeat.NEVER) for node in nodes])
+        return {node: trouble or reply.bodies[0] for node, (reply, trouble) in zip(nodes, asked, strict=True)}
 
     def ask_metadata(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        return self.ask(AnyBroker(), METADATA, body, changes_nothing=True)
+        return self.ask(AnyBroker(), METADATA, body, repeat=Repeat.ALWAYS)
 
     def transaction_support(self, *, is_sweeping: bool = True) -> TransactionSupport:
         """Read from the ApiVersions responses of existing connections. All brokers are asked only if these do not show
@@ -387,18 +404,17 @@ class Client:
         """Returns its partitions once all have a leader. An existing topic is used as it is."""
         deadline_ms = self.now_ms() + self.options.max_block_ms
         row = new_topic_row(name, plan)
-        for attempt in itertools.count(1):
-            error = self._try_create(row, is_first=attempt == 1, left_ms=max(0, deadline_ms - self.now_ms()))
-            if error is None:
-                break
-            retry_at_ms = self.now_ms() + self._backoff.delay_ms(attempt)
-            # A lost request may have created it: then the retry is told that the topic exists.
-            is_final = isinstance(error, BrokerError) and not code(error.code).retriable
-            if isinstance(error, TransportError) and retry_at_ms >= deadline_ms:
-                raise OperationTimeout(f"topic {name} was not created within {self._limit_text(None)}: {error}")
-            if is_final or not isinstance(error, (BrokerError, TransportError)) or retry_at_ms >= deadline_ms:
-                raise error
-            self._wait_until(lambda: False, retry_at_ms)
+        body = {"topics": [row], "timeout_ms": min(self.options.max_block_ms, self.options.request_timeout_ms)}
+        has_defaults = -1 in (plan.partitions, plan.replication_factor)
+        try:
+            self.ask(
+                Controller(), CREATE_TOPICS, body, timeout_ms=self.options.max_block_ms,
+                version_min=CREATE_TOPICS_FIRST_WITH_DEFAULTS if has_defaults else 0,
+                # A lost request may have created it: then the next one is told that the topic exists.
+                repeat=Repeat.ALWAYS, lacks=lambda bodies: _creation_trouble(name, bodies[0]),
+            )  # fmt: skip
+        except TransportError as error:
+            raise OperationTimeout(f"topic {name} was not created within {self._limit_text(None)}: {error}") from None
         while True:
             infos = self.describe_topic(name, timeout_ms=max(0, deadline_ms - self.now_ms()))
             if all(info.leader_id is not None for info in infos):
@@ -449,42 +465,19 @@ class Client:
 
     def _ask_to_create(self, topic: str, left_ms: int) -> None:
         body = {"topics": [{"name": topic}], "allow_auto_topic_creation": True}
-        timeout_ms = min(left_ms, self.options.request_timeout_ms)
-        (response,) = self._send_and_wait((AdminRequest(AnyBroker(), METADATA, body, timeout_ms),))
-        if isinstance(response.error, (AuthenticationError, ConfigError)):
-            raise response.error
-        for answer in response.bodies:
+        ((reply, trouble),) = self._ask_each([Ask(AnyBroker(), METADATA, body, repeat=Repeat.NEVER)], left_ms)
+        if isinstance(trouble, (AuthenticationError, ConfigError)):
+            raise trouble
+        for answer in reply.bodies:
             if topic_row(METADATA, answer, topic)["error_code"] == TOPIC_AUTHORIZATION_FAILED:
                 raise AuthorizationError(
                     f"not authorized to describe topic {topic} (operation Describe, which Read and Write imply), or to "
                     "create it (Create)"
                 )
 
-    def _try_create(self, row: Mapping[str, Any], *, is_first: bool, left_ms: int) -> KafkaSinkError | None:
-        name = row["name"]
-        has_defaults = -1 in (row["num_partitions"], row["replication_factor"])
-        timeout_ms = min(left_ms, self.options.request_timeout_ms)
-        body = {"topics": [row], "timeout_ms": timeout_ms}
-        version_min = CREATE_TOPICS_FIRST_WITH_DEFAULTS if has_defaults else 0
-        try:
-            answer = self.ask(
-                Controller(), CREATE_TOPICS, body, timeout_ms=timeout_ms, version_min=version_min,
-                find_again=not is_first,
-            )  # fmt: skip
-        except KafkaSinkError as error:
-            return error
-        result = topic_row(CREATE_TOPICS, answer, name)
-        error_code = result["error_code"]
-        if error_code in (0, TOPIC_ALREADY_EXISTS):
-            return None
-        text = f"topic {name} was not created: {describe(error_code, result['error_message'])}"
-        if error_code in UNAUTHORIZED:
-            return AuthorizationError(f"{text}. The principal needs Create on topic {name!r} or on the cluster")
-        return BrokerError(text, TOPIC_NOT_CREATED, code=error_code, api=CREATE_TOPICS.name, topic=name)
-
     def _describe_configs(self, target: Target, wanted: Sequence[ConfigResource]) -> list[ConfigAnswer]:
         try:
-            body = self.ask(target, DESCRIBE_CONFIGS, configs_body(wanted), changes_nothing=True)
+            body = self.ask(target, DESCRIBE_CONFIGS, configs_body(wanted), repeat=Repeat.ALWAYS)
         except BrokerError as error:
             if error.code == UNSUPPORTED_VERSION:
                 return [None] * len(wanted)
@@ -493,17 +486,15 @@ class Client:
 
     # ---- polling ---------------------------------------------------------------------------------------------------
 
-    def _send_and_wait(
-        self, requests: Sequence[AdminRequest], until_ms: int | None = None, count: int = 1
-    ) -> list[AdminResponse]:
-        """Sends the requests and steps until there are `count` responses, to these or earlier ones, or until then."""
+    def _send_and_wait(self, asks: Sequence[Ask], until_ms: int | None) -> list[Reply]:
+        """Sends the asks and steps until there is a reply, to one of these or an earlier one, or until then."""
         try:
-            responses = self._turn(requests, 0)
-            while len(responses) < count and (until_ms is None or self.now_ms() < until_ms):
-                responses += self._turn((), until_ms)
-            return responses
+            replies = self._turn(asks, 0)
+            while not replies and (until_ms is None or self.now_ms() < until_ms):
+                replies = self._turn((), until_ms)
+            return replies
         except BaseException:
-            self._drop()  # also if it comes between two turns: nobody waits for the responses any more
+            self._drop()  # also if it comes between two turns: nobody waits for the replies any more
             raise
 
     def _wait_until(self, is_true: Callable[[], bool], deadline_ms: int) -> bool:
@@ -518,21 +509,21 @@ class Client:
                 raise copy_error(refusal)
         return True
 
-    def _turn(self, requests: Sequence[AdminRequest], until_ms: int | None) -> list[AdminResponse]:
+    def _turn(self, asks: Sequence[Ask], until_ms: int | None) -> list[Reply]:
         """One poll and one step."""
         network, engine = self._ensure_open()
         try:
             now_ms = self.now_ms()
             moments = (self._wake_at_ms, until_ms, now_ms + WAIT_MS_MAX)
             events = network.poll(max(0, min(moment for moment in moments if moment is not None) - now_ms))
-            step = engine.step(self.now_ms(), events, requests)
+            step = engine.step(self.now_ms(), events, asks)
             self._wake_at_ms = step.wake_at_ms
             for command in step.commands:
                 if isinstance(command, (Send, Connect, Disconnect, Resolve)):
                     network.execute(command)
                 elif isinstance(command, Notice):
                     _LOGGER.log(_LEVELS[command.level], "[%s] %s", self.options.client_id, command.text)
-            return step.responses
+            return step.replies
         except BaseException:
             self._drop()
             raise

@@ -3,9 +3,10 @@ read a topic once. Leaders that move are found again; no answer in time is an er
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from kafka_sink.commit.admin.asking import Bodies, Lacks
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.log_scan import (
     EARLIEST,
@@ -19,14 +20,13 @@ from kafka_sink.commit.log_scan import (
     read_fetch_answer,
     read_offset_answer,
 )
-from kafka_sink.commit.outcome import Meaning, describe_answer, meaning
-from kafka_sink.errors import BrokerError, OperationTimeout
+from kafka_sink.errors import BrokerError, KafkaSinkError, OperationTimeout
 from kafka_sink.formats.records.scalar import Record
-from kafka_sink.kafka.client.admin_request import Leader
+from kafka_sink.kafka.client.ask import Leader, Repeat
+from kafka_sink.kafka.client.outcome import Meaning, describe_answer, meaning
 from kafka_sink.kafka.wire.apis import FETCH, LIST_OFFSETS, Api
 
-AGAIN = (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN)
-WAIT_S = 0.1
+WAIT_MS = 100
 
 
 class PartitionReader:
@@ -43,60 +43,65 @@ class PartitionReader:
 
     def read(self, offset: int, end: int) -> Iterator[tuple[list[tuple[int, Record]], int]]:
         """Records below `end`, fetch by fetch, each with the next offset to fetch."""
-        give_up_ms = self._client.now_ms() + self._patience_ms
-        find_again = False
+        is_there = False
         while offset < end:
-            body = self._client.ask(
-                self._leader, FETCH, fetch_body(self.topic, self.partition, offset, READ_COMMITTED),
-                version_max=FETCH_LAST_BY_NAME, find_again=find_again, changes_nothing=True,
-            )  # fmt: skip
-            answer = read_fetch_answer(body)
-            found = meaning(FETCH, answer.error_code)
-            if found is Meaning.OUT_OF_RANGE:
-                first = self._offset(EARLIEST)
-                if first > offset:
-                    # Retention has deleted the records meanwhile.
-                    offset = first
-                    yield [], min(offset, end)
-                    continue
+            records, next_offset = self._fetch(offset, is_there=is_there)
+            if next_offset > offset:
+                yield [each for each in records if each[0] < end], min(next_offset, end)
+                offset, is_there = next_offset, False
+            elif (first := self._offset(EARLIEST)) > offset:
+                # Retention has deleted the records meanwhile.
+                yield [], min(first, end)
+                offset = first
+            else:
                 # Records that are there must not be skipped: this leader may be behind, too.
-                found = Meaning.REPEAT
-            find_again = found is not Meaning.DONE
-            if find_again:
-                self._wait_or_raise(found, FETCH, answer.error_code, give_up_ms, offset)
-                continue
+                is_there = True
+
+    def _fetch(self, offset: int, *, is_there: bool) -> tuple[list[tuple[int, Record]], int]:
+        """Records, and the next offset: the same one if it is out of range. `is_there`: then it is asked for again."""
+
+        def read_records(body: Mapping[str, Any]) -> tuple[list[tuple[int, Record]], int]:
             (partition,) = (each for topic in body["responses"] for each in topic["partitions"])
-            records, next_offset = committed_records(answer.records, partition["aborted_transactions"], offset)
-            if next_offset == offset:
-                # This leader is behind the one that returned the end.
-                find_again = True
-                self._wait_or_raise(Meaning.REPEAT, FETCH, 0, give_up_ms)
-                continue
-            give_up_ms = self._client.now_ms() + self._patience_ms
-            yield [each for each in records if each[0] < end], min(next_offset, end)
-            offset = next_offset
+            return committed_records(bytes(partition["records"] or b""), partition["aborted_transactions"], offset)
+
+        def lacks(bodies: Bodies) -> KafkaSinkError | None:
+            error_code = read_fetch_answer(bodies[0]).error_code
+            if meaning(FETCH, error_code) is Meaning.OUT_OF_RANGE:
+                return self._trouble(FETCH, error_code, offset) if is_there else None
+            # A leader without the records is behind the one that returned the end.
+            is_behind = not error_code and read_records(bodies[0])[1] == offset
+            return self._trouble(FETCH, 0) if is_behind else self._trouble_of(FETCH, error_code)
+
+        body = self._ask(
+            FETCH, fetch_body(self.topic, self.partition, offset, READ_COMMITTED), lacks,
+            version_max=FETCH_LAST_BY_NAME, find_again=is_there,
+        )  # fmt: skip
+        return ([], offset) if read_fetch_answer(body).error_code else read_records(body)
 
     def _offset(self, timestamp: int) -> int:
-        give_up_ms = self._client.now_ms() + self._patience_ms
-        find_again = False
-        while True:
-            body = self._client.ask(
-                self._leader, LIST_OFFSETS, offsets_body([(self.topic, self.partition)], timestamp, READ_COMMITTED),
-                version_min=LIST_OFFSETS_FIRST_ISOLATED, find_again=find_again, changes_nothing=True,
-            )  # fmt: skip
-            error_code, offset = read_offset_answer(body)
-            found = meaning(LIST_OFFSETS, error_code)
-            if found is Meaning.DONE:
-                return offset
-            find_again = True
-            self._wait_or_raise(found, LIST_OFFSETS, error_code, give_up_ms)
+        body = self._ask(
+            LIST_OFFSETS, offsets_body([(self.topic, self.partition)], timestamp, READ_COMMITTED),
+            lambda bodies: self._trouble_of(LIST_OFFSETS, read_offset_answer(bodies[0])[0]),
+            version_min=LIST_OFFSETS_FIRST_ISOLATED,
+        )  # fmt: skip
+        return read_offset_answer(body)[1]
 
-    def _wait_or_raise(self, found: Meaning, api: Api, error_code: int, give_up_ms: int, offset: int = -1) -> None:
+    def _ask(self, api: Api, body: Mapping[str, Any], lacks: Lacks, **more: Any) -> Mapping[str, Any]:
+        how = {"repeat": Repeat.ALWAYS, "timeout_ms": self._patience_ms, "wait_ms": WAIT_MS}
+        return self._client.ask(self._leader, api, body, lacks=lacks, **how, **more)
+
+    def _trouble_of(self, api: Api, error_code: int) -> KafkaSinkError | None:
+        """Raised at once unless it may pass."""
+        found = meaning(api, error_code)
+        if found is Meaning.DONE:
+            return None
+        trouble = self._trouble(api, error_code)
+        if not found.is_again:
+            raise BrokerError(str(trouble), code=error_code, api=api.name, topic=self.topic)
+        return trouble
+
+    def _trouble(self, api: Api, error_code: int, offset: int = -1) -> OperationTimeout:
         text = f"{self.topic}-{self.partition}: {describe_answer(api.name, error_code)}"
-        if meaning(api, error_code) is Meaning.OUT_OF_RANGE:
+        if offset >= 0:
             text += f". It ends before offset {offset}: it was created again meanwhile, or has lost records"
-        if found not in AGAIN:
-            raise BrokerError(text, code=error_code, api=api.name, topic=self.topic)
-        if self._client.now_ms() >= give_up_ms:
-            raise OperationTimeout(text)
-        time.sleep(WAIT_S)
+        return OperationTimeout(text)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from kafka_sink.commit.admin.asking import Bodies
 from kafka_sink.commit.admin.client import Client, topic_query, topic_row
 from kafka_sink.commit.admin.configs import found_or_raise
-from kafka_sink.errors import AuthorizationError, BrokerError, ConfigError, OperationTimeout
+from kafka_sink.errors import AuthorizationError, BrokerError, ConfigError, KafkaSinkError, OperationTimeout
 from kafka_sink.errors.table.brokers import TOPIC_NOT_CREATED, TOPIC_NOT_EVERYWHERE
+from kafka_sink.kafka.client.ask import AllBrokers, Repeat
 from kafka_sink.kafka.client.cluster import NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.kafka.client.metadata import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.kafka.client.outcome import describe
@@ -99,18 +101,18 @@ def differences(state: TopicState, plan: TopicPlan) -> Iterator[str]:
 
 def wait_on_all_brokers(client: Client, name: str, partitions: int) -> None:
     """Tasks may ask any broker. An unreachable one is not waited for."""
-    deadline_ms = client.now_ms() + client.options.max_block_ms
-    while True:
-        rows = [topic_row(METADATA, body, name) for body in client.answers_of_all(METADATA, topic_query(name))]
-        if all(len(row["partitions"]) >= partitions and _is_led(row) for row in rows):
-            return
-        if client.now_ms() >= deadline_ms:
-            raise OperationTimeout(
-                f"topic {name} was created, and after max.block.ms={client.options.max_block_ms} not every broker "
-                "knows it",
-                TOPIC_NOT_EVERYWHERE,
-            )
-        client.pause(LOOK_AGAIN_MS)
+    limit_ms = client.options.max_block_ms
+    text = f"topic {name} was created, and after max.block.ms={limit_ms} not every broker knows it"
+
+    def lacks(bodies: Bodies) -> KafkaSinkError | None:
+        rows = [topic_row(METADATA, body, name) for body in bodies]
+        is_known = all(len(row["partitions"]) >= partitions and _is_led(row) for row in rows)
+        return None if is_known else OperationTimeout(text, TOPIC_NOT_EVERYWHERE)
+
+    client.ask_all(
+        AllBrokers(), METADATA, topic_query(name), timeout_ms=limit_ms, repeat=Repeat.ALWAYS, lacks=lacks,
+        wait_ms=LOOK_AGAIN_MS, needs_all=False,
+    )  # fmt: skip
 
 
 def _is_led(row: Mapping[str, Any]) -> bool:

@@ -1,28 +1,39 @@
-"""What a response to a producer means: the only place where an error code decides what the engine does next.
+"""What an error code means, by the request that was answered: the only place where it decides what happens next.
 
 `kafka/wire/codes.py` gives facts about a code (its name, whether Java calls it retriable). The meaning depends on the
-request: the same INVALID_PRODUCER_EPOCH is abortable when it comes from a partition leader and final when it comes from
-the transaction coordinator. So there are two tables here, one for Produce and one for the transactional requests. Table
-rows follow the Java client; where they differ the row says why.
+request, and on who asks: a row has one column for the producer and one for the driver of a commit. For a producer
+"fenced" is final; to a driver that repeats EndTxn it only says that another producer has taken over, and nothing about
+commit or abort. An empty cell is decided by the facts of the code. The producer's column follows the Java client; where
+it differs the row says why.
 
 The engine compares codes with numbers elsewhere only to choose what an error says (`producer/engine/failure.py`,
 `transaction_requests.py`). Answers to other requests are read where these are made: ApiVersions in `connection.py`,
-logins in `authentication.py`, Metadata in `metadata.py`, those of a commit in `commit/outcome.py`, single
-requests in `commit/admin`, `operate/checks` and `operate/cli`.
+logins in `authentication.py`, Metadata in `metadata.py`, single requests in `commit/admin`, `operate/checks` and
+`operate/cli`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum, auto
+from typing import Generic, TypeVar
 
 from kafka_sink.errors import foreign_text
+from kafka_sink.frozen import frozen
 from kafka_sink.kafka.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
+    DESCRIBE_PRODUCERS,
+    DESCRIBE_TRANSACTIONS,
     END_TXN,
+    FETCH,
     FIND_COORDINATOR,
     INIT_PRODUCER_ID,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
     TXN_OFFSET_COMMIT,
+    Api,
 )
 from kafka_sink.kafka.wire.codes import ErrorCode, code
 
@@ -39,50 +50,6 @@ class ProduceOutcome(Enum):
     FATAL = auto()  # this producer is unusable
 
 
-# Codes of Produce with a meaning other than "retry" or "this batch is refused".
-_PRODUCE = {
-    0: ProduceOutcome.ACKED,
-    46: ProduceOutcome.ACKED,  # DUPLICATE_SEQUENCE_NUMBER: it is in the log, only the offset is unknown
-    10: ProduceOutcome.SPLIT,
-    45: ProduceOutcome.OUT_OF_ORDER,
-    59: ProduceOutcome.STATE_LOST,
-    # A stale epoch from a leader ends the transaction, not the producer: the transaction may only have timed out.
-    47: ProduceOutcome.ABORT,
-    48: ProduceOutcome.ABORT,
-    120: ProduceOutcome.ABORT,
-    31: ProduceOutcome.FATAL,
-    35: ProduceOutcome.FATAL,
-    49: ProduceOutcome.FATAL,
-    53: ProduceOutcome.FATAL,
-    90: ProduceOutcome.FATAL,
-    # A coordinator error that the leader passes on (KIP-890); the leader itself is right.
-    14: ProduceOutcome.RETRY,
-    15: ProduceOutcome.RETRY,
-    16: ProduceOutcome.RETRY,
-    51: ProduceOutcome.RETRY,
-}
-
-# After these the batch may have been appended: REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND say so; an
-# UNKNOWN_SERVER_ERROR or KAFKA_STORAGE_ERROR can come after the append as well as before it; and a leader that is
-# demoted while it waits for the replicas answers NOT_LEADER_OR_FOLLOWER, though they may have the batch by then.
-_INDEFINITE = frozenset({-1, 6, 7, 20, 56})
-
-
-def produce_outcome(error_code: int) -> ProduceOutcome:
-    listed = _PRODUCE.get(error_code)
-    if listed is not None:
-        return listed
-    facts = code(error_code)
-    if facts.stale_metadata:
-        return ProduceOutcome.RETRY_ELSEWHERE
-    return ProduceOutcome.RETRY if facts.retriable else ProduceOutcome.REFUSED
-
-
-def is_definite(error_code: int) -> bool:
-    """Whether this error code of Produce says for certain if this send appended the batch to the log."""
-    return error_code not in _INDEFINITE
-
-
 class CoordinatorVerdict(Enum):
     """What a response to a transactional request requires."""
 
@@ -96,49 +63,149 @@ class CoordinatorVerdict(Enum):
     FATAL = auto()
 
 
-_COORDINATOR = {
-    0: CoordinatorVerdict.DONE,
-    14: CoordinatorVerdict.REPEAT,
-    15: CoordinatorVerdict.FIND_COORDINATOR,
-    16: CoordinatorVerdict.FIND_COORDINATOR,
-    51: CoordinatorVerdict.REPEAT_SOON,
-    47: CoordinatorVerdict.FENCED,
-    90: CoordinatorVerdict.FENCED,
-    120: CoordinatorVerdict.ABORT,
-    31: CoordinatorVerdict.UNAUTHORIZED,
-    53: CoordinatorVerdict.UNAUTHORIZED,
-    # The coordinator's state does not match the producer's: no request can fix that.
-    48: CoordinatorVerdict.FATAL,
-    49: CoordinatorVerdict.FATAL,
-    # Java gives up on UNKNOWN_SERVER_ERROR. The coordinator may have carried out the request, and a retry is harmless
-    # and tells.
-    -1: CoordinatorVerdict.REPEAT,
+class Meaning(Enum):
+    """What a response requires of the driver of a commit."""
+
+    DONE = "done"
+    REPEAT = "repeat"
+    # Markers of the previous transaction are being written: a short wait.
+    REPEAT_SOON = "repeat soon"
+    FIND_AGAIN = "find the broker again and repeat"
+    # DescribeTransactions: no such transactional id.
+    NEVER = "never"
+    # EndTxn: the transaction is not open, according to this coordinator; only the markers in the log tell whether and
+    # how it ended. A former coordinator that was frozen or does not know about its replacement yet answers the same
+    # for seconds.
+    SUPERSEDED = "superseded"
+    FENCED = "fenced"
+    # Fetch: the log start offset is above the requested one.
+    OUT_OF_RANGE = "out of range"
+    REFUSED = "refused"
+
+    @property
+    def is_again(self) -> bool:
+        """Only to be asked again."""
+        return self in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN)
+
+
+_Verdict = TypeVar("_Verdict", ProduceOutcome, CoordinatorVerdict)
+
+
+@frozen
+class Row(Generic[_Verdict]):
+    """What to do: the producer, the driver of a commit. None: by the facts of the code."""
+
+    producer: _Verdict | None = None
+    driver: Meaning | None = None
+
+
+_P, _C, _D = ProduceOutcome, CoordinatorVerdict, Meaning
+
+# Leaders that are asked to append.
+_PRODUCE: Mapping[int, Row[ProduceOutcome]] = {
+    0: Row(_P.ACKED, _D.DONE),
+    46: Row(_P.ACKED, _D.DONE),  # DUPLICATE_SEQUENCE_NUMBER: it is in the log, only the offset is unknown
+    10: Row(_P.SPLIT),
+    45: Row(_P.OUT_OF_ORDER),
+    59: Row(_P.STATE_LOST),
+    # A stale epoch from a leader ends the transaction, not the producer: the transaction may only have timed out.
+    47: Row(_P.ABORT, _D.FENCED),
+    48: Row(_P.ABORT),
+    120: Row(_P.ABORT),
+    31: Row(_P.FATAL),
+    35: Row(_P.FATAL),
+    49: Row(_P.FATAL, _D.FENCED),
+    53: Row(_P.FATAL),
+    90: Row(_P.FATAL, _D.FENCED),
+    # A coordinator error that the leader passes on (KIP-890); the leader itself is right.
+    14: Row(_P.RETRY, _D.REPEAT),
+    15: Row(_P.RETRY, _D.REPEAT),
+    16: Row(_P.RETRY, _D.REPEAT),
+    51: Row(_P.RETRY, _D.REPEAT_SOON),
+    # The driver has one batch, and its sequence is recognised.
+    -1: Row(None, _D.REPEAT),
 }
 
-# Rows for requests that differ from the rest.
-_PER_API = {
-    (FIND_COORDINATOR.key, 30): CoordinatorVerdict.ABORT,  # GROUP_AUTHORIZATION_FAILED
-    (ADD_PARTITIONS_TO_TXN.key, 29): CoordinatorVerdict.ABORT,  # TOPIC_AUTHORIZATION_FAILED
-    (ADD_PARTITIONS_TO_TXN.key, 55): CoordinatorVerdict.ABORT,  # OPERATION_NOT_ATTEMPTED: another partition was refused
-    (ADD_PARTITIONS_TO_TXN.key, 31): CoordinatorVerdict.ABORT,
-    (ADD_PARTITIONS_TO_TXN.key, 59): CoordinatorVerdict.ABORT,
-    (ADD_OFFSETS_TO_TXN.key, 30): CoordinatorVerdict.ABORT,  # GROUP_AUTHORIZATION_FAILED
-    (ADD_OFFSETS_TO_TXN.key, 59): CoordinatorVerdict.ABORT,
-    (TXN_OFFSET_COMMIT.key, 30): CoordinatorVerdict.ABORT,
-    (TXN_OFFSET_COMMIT.key, 29): CoordinatorVerdict.ABORT,
-    (TXN_OFFSET_COMMIT.key, 59): CoordinatorVerdict.ABORT,
-    (TXN_OFFSET_COMMIT.key, 12): CoordinatorVerdict.ABORT,  # OFFSET_METADATA_TOO_LARGE
-    (TXN_OFFSET_COMMIT.key, 22): CoordinatorVerdict.ABORT,  # the consumer group has rebalanced (KIP-447)
-    (TXN_OFFSET_COMMIT.key, 25): CoordinatorVerdict.ABORT,
-    (TXN_OFFSET_COMMIT.key, 82): CoordinatorVerdict.ABORT,
-    (TXN_OFFSET_COMMIT.key, 113): CoordinatorVerdict.ABORT,
-    (TXN_OFFSET_COMMIT.key, 7): CoordinatorVerdict.FIND_COORDINATOR,
+# Coordinators, whatever they are asked.
+_COORDINATOR: Mapping[int, Row[CoordinatorVerdict]] = {
+    0: Row(_C.DONE, _D.DONE),
+    # A driver repeats with a fresh look for the coordinator: an answer is believed only if it is clear.
+    7: Row(None, _D.FIND_AGAIN),
+    13: Row(None, _D.FIND_AGAIN),
+    14: Row(_C.REPEAT, _D.FIND_AGAIN),
+    15: Row(_C.FIND_COORDINATOR, _D.FIND_AGAIN),
+    16: Row(_C.FIND_COORDINATOR, _D.FIND_AGAIN),
+    51: Row(_C.REPEAT_SOON, _D.REPEAT_SOON),
+    47: Row(_C.FENCED),
+    90: Row(_C.FENCED),
+    120: Row(_C.ABORT),
+    31: Row(_C.UNAUTHORIZED),
+    53: Row(_C.UNAUTHORIZED),
+    # The coordinator's state does not match the producer's: no request can fix that.
+    48: Row(_C.FATAL),
+    49: Row(_C.FATAL),
+    # Java gives up on UNKNOWN_SERVER_ERROR. The coordinator may have carried out the request, and a retry is harmless
+    # and tells.
+    -1: Row(_C.REPEAT, _D.FIND_AGAIN),
+}
+
+# Rows for requests that differ from the rest; an empty cell is as above.
+_PER_API: Mapping[tuple[int, int], Row[CoordinatorVerdict]] = {
+    (FIND_COORDINATOR.key, 30): Row(_C.ABORT),  # GROUP_AUTHORIZATION_FAILED
+    (INIT_PRODUCER_ID.key, 47): Row(None, _D.FENCED),
+    (INIT_PRODUCER_ID.key, 90): Row(None, _D.FENCED),
     # Java calls it abortable; but during InitProducerId there is no transaction to abort.
-    (INIT_PRODUCER_ID.key, 120): CoordinatorVerdict.REPEAT,
+    (INIT_PRODUCER_ID.key, 120): Row(_C.REPEAT, _D.REPEAT),
     # Here Java is right: a coordinator that has assigned the last epoch of a producer id fails like this at every retry
     # of a request whose response was lost; only a new producer gets a new id.
-    (INIT_PRODUCER_ID.key, -1): CoordinatorVerdict.FATAL,
+    (INIT_PRODUCER_ID.key, -1): Row(_C.FATAL),
+    (ADD_PARTITIONS_TO_TXN.key, 3): Row(None, _D.REPEAT),
+    (ADD_PARTITIONS_TO_TXN.key, 29): Row(_C.ABORT),  # TOPIC_AUTHORIZATION_FAILED
+    (ADD_PARTITIONS_TO_TXN.key, 55): Row(_C.ABORT),  # OPERATION_NOT_ATTEMPTED: another partition was refused
+    (ADD_PARTITIONS_TO_TXN.key, 31): Row(_C.ABORT),
+    (ADD_PARTITIONS_TO_TXN.key, 59): Row(_C.ABORT),
+    **dict.fromkeys([(ADD_PARTITIONS_TO_TXN.key, one) for one in (47, 49, 90)], Row(None, _D.FENCED)),
+    # Newer brokers send 120 instead of 48. It means "abort it", but only the log proves that it was not committed.
+    **dict.fromkeys([(END_TXN.key, one) for one in (47, 48, 49, 90, 120)], Row(None, _D.SUPERSEDED)),
+    (END_TXN.key, 31): Row(None, _D.REFUSED),
+    (END_TXN.key, 53): Row(None, _D.REFUSED),
+    (ADD_OFFSETS_TO_TXN.key, 30): Row(_C.ABORT),  # GROUP_AUTHORIZATION_FAILED
+    (ADD_OFFSETS_TO_TXN.key, 59): Row(_C.ABORT),
+    (TXN_OFFSET_COMMIT.key, 30): Row(_C.ABORT),
+    (TXN_OFFSET_COMMIT.key, 29): Row(_C.ABORT),
+    (TXN_OFFSET_COMMIT.key, 59): Row(_C.ABORT),
+    (TXN_OFFSET_COMMIT.key, 12): Row(_C.ABORT),  # OFFSET_METADATA_TOO_LARGE
+    (TXN_OFFSET_COMMIT.key, 22): Row(_C.ABORT),  # the consumer group has rebalanced (KIP-447)
+    (TXN_OFFSET_COMMIT.key, 25): Row(_C.ABORT),
+    (TXN_OFFSET_COMMIT.key, 82): Row(_C.ABORT),
+    (TXN_OFFSET_COMMIT.key, 113): Row(_C.ABORT),
+    (TXN_OFFSET_COMMIT.key, 7): Row(_C.FIND_COORDINATOR),
+    (DESCRIBE_TRANSACTIONS.key, 105): Row(None, _D.NEVER),  # TRANSACTIONAL_ID_NOT_FOUND
 }
+
+# Leaders that are asked something, by the driver only.
+_READ = {0: Meaning.DONE, 1: Meaning.OUT_OF_RANGE, -1: Meaning.REPEAT}
+_DESCRIBE = {0: Meaning.DONE, -1: Meaning.REPEAT}
+
+# After these the batch may have been appended: REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND say so; an
+# UNKNOWN_SERVER_ERROR or KAFKA_STORAGE_ERROR can come after the append as well as before it; and a leader that is
+# demoted while it waits for the replicas answers NOT_LEADER_OR_FOLLOWER, though they may have the batch by then.
+_INDEFINITE = frozenset({-1, 6, 7, 20, 56})
+
+
+def produce_outcome(error_code: int) -> ProduceOutcome:
+    row = _PRODUCE.get(error_code)
+    if row is not None and row.producer is not None:
+        return row.producer
+    facts = code(error_code)
+    if facts.stale_metadata:
+        return ProduceOutcome.RETRY_ELSEWHERE
+    return ProduceOutcome.RETRY if facts.retriable else ProduceOutcome.REFUSED
+
+
+def is_definite(error_code: int) -> bool:
+    """Whether this error code of Produce says for certain if this send appended the batch to the log."""
+    return error_code not in _INDEFINITE
 
 
 def coordinator_verdict(
@@ -150,14 +217,38 @@ def coordinator_verdict(
     if api_key == END_TXN.key and error_code == 48 and may_not_have_begun and not committing:
         # INVALID_TXN_STATE: the registration with an unknown outcome has not arrived, so there is nothing to abort.
         return CoordinatorVerdict.DONE
-    listed = _PER_API.get((api_key, error_code)) or _COORDINATOR.get(error_code)
-    if listed is not None:
-        return listed
+    for row in (_PER_API.get((api_key, error_code)), _COORDINATOR.get(error_code)):
+        if row is not None and row.producer is not None:
+            return row.producer
     if code(error_code).retriable:
         return CoordinatorVerdict.REPEAT
     if api_key == ADD_PARTITIONS_TO_TXN.key:
         return CoordinatorVerdict.ABORT
     return CoordinatorVerdict.FATAL
+
+
+def meaning(api: Api, error_code: int) -> Meaning:
+    """For the driver. A code in no row is repeated where the outcome of a transaction is in question (the decision
+    stays open, and a later response may be clearer), and is a refusal elsewhere."""
+    listed = _listed_meaning(api, error_code)
+    if listed is not None:
+        return listed
+    facts = code(error_code)
+    if facts.stale_metadata and api is not END_TXN:
+        return Meaning.FIND_AGAIN
+    return Meaning.REPEAT if facts.retriable or api is END_TXN else Meaning.REFUSED
+
+
+def _listed_meaning(api: Api, error_code: int) -> Meaning | None:
+    if api in (FETCH, LIST_OFFSETS):
+        return _READ.get(error_code)
+    if api is DESCRIBE_PRODUCERS:
+        return _DESCRIBE.get(error_code)
+    if api is PRODUCE:
+        appended = _PRODUCE.get(error_code)
+        return None if appended is None else appended.driver
+    rows = (_PER_API.get((api.key, error_code)), _COORDINATOR.get(error_code))
+    return next((row.driver for row in rows if row is not None and row.driver is not None), None)
 
 
 def describe(error_code: int, told: str | None = None) -> str:
@@ -166,3 +257,23 @@ def describe(error_code: int, told: str | None = None) -> str:
     meaning = f": {facts.text}" if facts.text else ""
     said = f"; the broker says: {foreign_text(told)}" if told else ""
     return f"{facts.name} ({facts.number}){meaning}{said}"
+
+
+# The missing permission, by code and request; by default Write, for topics and transactional ids.
+_NEEDED: Mapping[int, str] = {29: "topic", 53: "transactional id"}
+_LESS_NEEDED: Mapping[str, str] = {
+    FETCH.name: "Read",
+    METADATA.name: "Describe, Read or Write",
+    LIST_OFFSETS.name: "Describe or Read",
+    DESCRIBE_TRANSACTIONS.name: "Describe or Write",
+    DESCRIBE_PRODUCERS.name: "Read",
+}
+
+
+def describe_answer(api_name: str, error_code: int) -> str:
+    """A code of an answer to the driver, for an error text."""
+    facts = code(error_code)
+    text = f"{api_name} was answered with {facts.name} ({facts.number}): {facts.text}"
+    if error_code not in _NEEDED:
+        return text
+    return f"{text}. The principal needs {_LESS_NEEDED.get(api_name, 'Write')} on this {_NEEDED[error_code]}"

@@ -9,7 +9,7 @@ from functools import partial
 
 from kafka_sink.commit.admin.client import ABOUT_US, Client
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.kafka.client.admin_request import Controller
+from kafka_sink.kafka.client.ask import Controller, Repeat
 from kafka_sink.kafka.io.side_by_side import call_side_by_side
 from kafka_sink.kafka.wire.apis import API_VERSIONS, DESCRIBE_QUORUM
 from kafka_sink.operate.checks.finding import FAIL, WARN, ProbeResult, fail, ok, warn
@@ -125,7 +125,7 @@ def clock(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     answer. The job needs none."""
     before_ms = time.time() * 1000
     try:
-        answer = client.ask(Controller(), DESCRIBE_QUORUM, _QUORUM, changes_nothing=True)
+        answer = client.ask(Controller(), DESCRIBE_QUORUM, _QUORUM, repeat=Repeat.ALWAYS)
     except KafkaSinkError:
         return
     after_ms = time.time() * 1000

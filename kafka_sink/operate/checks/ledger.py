@@ -56,7 +56,7 @@ def ledger(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 
 
 def decisions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
-    listing = LedgerListing(settings_of(job, client), job.sink_id, client.now_ms())
+    listing = LedgerListing(settings_of(job, client), job.sink_id)
     found = client.run_step(listing)
     if found.failure is not None or found.listed is None:
         why = found.failure or "no answer"
@@ -84,7 +84,7 @@ def _open_decisions(job: CheckedJob, client: Client, records: Sequence[LedgerRec
     if not records:
         return
     settings = settings_of(job, client)
-    answer = client.run_step(describe_open(settings, records, client.now_ms()))
+    answer = client.run_step(describe_open(settings, records))
     for each in judge_open(answer, records, int(time.time() * 1000)):
         text, commands = f"{each.record.key} of sink {each.record.sink_id} is decided", settings.commands
         recover = f"`{commands.recover(each.record.sink_id)}`"

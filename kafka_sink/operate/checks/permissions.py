@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.configs import CLUSTER_AUTHORIZATION_FAILED
 from kafka_sink.errors import AuthorizationError, KafkaSinkError
-from kafka_sink.kafka.client.admin_request import Coordinator
+from kafka_sink.kafka.client.ask import Coordinator
 from kafka_sink.kafka.client.cluster import UNKNOWN_TOPIC_OR_PARTITION
 from kafka_sink.kafka.client.metadata import TOPIC_AUTHORIZATION_FAILED
 from kafka_sink.kafka.client.outcome import describe

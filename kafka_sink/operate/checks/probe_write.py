@@ -64,7 +64,7 @@ def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
 
 def _ask_start_ms(job: CheckedJob, client: Client) -> int | None:
     """The transaction's start time by the coordinator's clock."""
-    describe = DescribeTransactions(settings_of(job, client), (job.probing_id,), client.now_ms())
+    describe = DescribeTransactions(settings_of(job, client), (job.probing_id,))
     found = client.run_step(describe).found
     state = found.get(job.probing_id)
     return state.start_ms if state is not None and state.start_ms > 0 else None

@@ -12,7 +12,7 @@ from kafka_sink.commit.admin.ledger_topic import IN_SYNC, MESSAGE_BYTES, REPLICA
 from kafka_sink.commit.admin.topics import TopicState, differences, topic_state
 from kafka_sink.commit.ledger_policy import CLEANUP, alter_command
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.kafka.client.admin_request import Controller
+from kafka_sink.kafka.client.ask import Controller, Repeat
 from kafka_sink.kafka.client.outcome import describe
 from kafka_sink.kafka.wire.apis import CREATE_TOPICS, METADATA
 from kafka_sink.operate.checks.finding import ProbeResult, fail, ok, warn
@@ -141,7 +141,7 @@ def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:
         "validate_only": True,
     }
     try:
-        (answer,) = client.ask(Controller(), CREATE_TOPICS, body, changes_nothing=True)["topics"]
+        (answer,) = client.ask(Controller(), CREATE_TOPICS, body, repeat=Repeat.ALWAYS)["topics"]
     except KafkaSinkError as error:
         return str(error)
     return describe(answer["error_code"], answer["error_message"]) if answer["error_code"] else None

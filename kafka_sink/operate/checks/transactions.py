@@ -77,7 +77,7 @@ def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         state for body in client.answers_of_all(LIST_TRANSACTIONS, _EVERY) for state in body["transaction_states"]
     ]
     mine = [state for state in states if _is_of_sink(state["transactional_id"], sink_id)]
-    listing = TransactionListing(settings_of(job, client), sink_id, client.now_ms())
+    listing = TransactionListing(settings_of(job, client), sink_id)
     found = client.run_step(listing)
     if found.failure is not None:
         yield warn("ids", f"open transactions were not listed: {found.failure}", "see the other lines")

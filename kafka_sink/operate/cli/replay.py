@@ -132,7 +132,7 @@ class ReplaySession(ClusterSession):
     def list_replays(self, claim_offset: int | None = None) -> dict[str, ReplayProgress]:
         """The progress of every replay in the ledger, by name."""
         settings = DeliverySettings(ledger_topic=self.ledger_topic, request_timeout_ms=self.options.request_timeout_ms)
-        listing = ReplayListing(settings, self.client.now_ms(), claim_offset=claim_offset)
+        listing = ReplayListing(settings, claim_offset=claim_offset)
         read = self.run_step(listing, "the ledger")
         assert read.found is not None
         if claim_offset is not None and self.name in read.in_doubt:

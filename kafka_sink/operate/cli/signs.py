@@ -125,9 +125,7 @@ def look_for_signs(sink: SinkClient) -> list[Signs]:
             by_sink.setdefault(identity.sink_id, []).append(one)
     found = []
     for sink_id, transactions in sorted(by_sink.items()):
-        ledger = sink.run_step(
-            LedgerWithClaims(sink.settings(), sink_id, sink.client.now_ms(), code=None), "the ledger"
-        )
+        ledger = sink.run_step(LedgerWithClaims(sink.settings(), sink_id, code=None), "the ledger")
         records = list(ledger.state.newest.values()) if ledger.state is not None else []
         is_moving = any(
             one.producer_id in moved or (one.transactional_id, one.producer_epoch, one.partitions) not in known
@@ -138,4 +136,4 @@ def look_for_signs(sink: SinkClient) -> list[Signs]:
 
 
 def _marks(sink: SinkClient, found: Sequence[TransactionDescription]) -> Mapping[tuple[str, int, int], int]:
-    return sink.run_step(ProducerMarks(sink.settings(), found, sink.client.now_ms()), "the producers").last
+    return sink.run_step(ProducerMarks(sink.settings(), found), "the producers").last

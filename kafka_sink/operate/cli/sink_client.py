@@ -15,7 +15,7 @@ from dataclasses import replace
 from kafka_sink.commit.admin.client import Client, topic_query
 from kafka_sink.commit.admin.topics import topic_state
 from kafka_sink.commit.command_texts import CommandTexts
-from kafka_sink.commit.commit_step import PartT, SingleStep
+from kafka_sink.commit.commit_step import SingleStep, StepT
 from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.identity import (
     Line,
@@ -28,13 +28,13 @@ from kafka_sink.commit.ledger import Kind, LedgerRecord, line_of, line_of_key
 from kafka_sink.commit.ledger_read import LedgerRead
 from kafka_sink.commit.listing import LedgerListing, Listed, LogEnds, TransactionListing
 from kafka_sink.commit.open_decisions import OpenDecision, Standing, describe_open, judge_open
-from kafka_sink.commit.outcome import describe_answer
 from kafka_sink.commit.preflight import ONGOING, DescribeTransactions, TransactionDescription
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.commit.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.commit.set_aside import SetAside
 from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.errors.table.commits import NO_LEDGER, NO_SUCH_SINK, NOT_HAD
+from kafka_sink.kafka.client.outcome import describe_answer
 from kafka_sink.kafka.wire.apis import METADATA
 from kafka_sink.operate.cli.brokers import given_brokers, producer_options
 from kafka_sink.options import ProducerOptions
@@ -63,8 +63,8 @@ class ClusterSession:
     def close(self) -> None:
         self.client.close()
 
-    def run_step(self, part: PartT, what: str) -> PartT:
-        finished = self.client.run_step(part)
+    def run_step(self, step: StepT, what: str) -> StepT:
+        finished = self.client.run_step(step)
         if finished.failure is not None:
             raise NotAnswered(f"{what} was not available: {finished.failure}")
         return finished
@@ -116,7 +116,7 @@ class SinkClient(ClusterSession):
         return self._list_decisions_of(self.sink_id)
 
     def _list_decisions_of(self, sink_id: str | None) -> list[Listed]:
-        listing = self.run_step(LedgerListing(self.settings(), sink_id, self.client.now_ms()), "the ledger")
+        listing = self.run_step(LedgerListing(self.settings(), sink_id), "the ledger")
         assert listing.listed is not None
         return listing.listed
 
@@ -138,7 +138,7 @@ class SinkClient(ClusterSession):
 
     def _has_driver(self, sink_id: str) -> bool:
         """A driver claims its ledger before it decides anything."""
-        state = self.run_step(LedgerRead(self.settings(), sink_id, self.client.now_ms()), "the ledger").state
+        state = self.run_step(LedgerRead(self.settings(), sink_id), "the ledger").state
         return state is not None and bool(state.claims)
 
     def check_ledger_is_theirs(self) -> None:
@@ -147,13 +147,13 @@ class SinkClient(ClusterSession):
         not to this ledger has another one. A sink that never had a driver has no decisions."""
         lines = _lines_of(self.list_open_transactions().found)
         for sink_id in sorted({line.sink_id for line in lines}):
-            state = self.run_step(LedgerRead(self.settings(), sink_id, self.client.now_ms()), "the ledger").state
+            state = self.run_step(LedgerRead(self.settings(), sink_id), "the ledger").state
             if state is not None and (state.newest or state.claims or state.closed):
                 continue
             # That of the sink, too: earlier releases had no other one.
             own = {Line(sink_id), *(line for line in lines if line.sink_id == sink_id)}
             ids = [line.driver_id for line in sorted(own)]
-            drivers = DescribeTransactions(self.settings(), ids, self.client.now_ms())
+            drivers = DescribeTransactions(self.settings(), ids)
             if self.run_step(drivers, "the ids of the sink's drivers").found:
                 raise ConfigError(
                     f"the ledger {self.ledger_topic} has no record of sink {sink_id}, but the brokers know a driver of "
@@ -178,14 +178,14 @@ class SinkClient(ClusterSession):
         own = [(key, record) for key, record in intents if key not in judged]
         if own:
             records = [record for _, record in own]
-            question = describe_open(self.settings(), records, self.client.now_ms())
+            question = describe_open(self.settings(), records)
             limit_ms = min(self._patience_ms, OPEN_LIMIT_MS)
             answer = self.client.run(SingleStep(question, self.client.now_ms() + limit_ms))
             judged |= zip((key for key, _ in own), judge_open(answer, records, self.wall_ms), strict=True)
         return judged
 
     def list_open_transactions(self) -> TransactionListing:
-        listing = TransactionListing(self.settings(), self.sink_id, self.client.now_ms())
+        listing = TransactionListing(self.settings(), self.sink_id)
         return self.run_step(listing, "the list of transactions")
 
     def list_log_ends(self, topics: Sequence[str]) -> tuple[dict[tuple[str, int], tuple[int, int]], str]:
@@ -199,7 +199,7 @@ class SinkClient(ClusterSession):
         ]
         if not partitions:
             return {}, "; ".join(troubles[:1])
-        found = self.run_step(LogEnds(self.settings(), partitions, self.client.now_ms()), "the ends of the logs")
+        found = self.run_step(LogEnds(self.settings(), partitions), "the ends of the logs")
         ends = {where: (found.end[where], found.stable[where]) for where in found.end if where in found.stable}
         return ends, "; ".join(filter(None, (*troubles[:1], found.last_trouble)))
 
@@ -251,7 +251,7 @@ class SinkClient(ClusterSession):
         return verdicts
 
     def set_aside(self, ledger_key: str, offset: int) -> SetAside:
-        return self.client.run_step(SetAside(self.settings(), ledger_key, offset, self.wall_ms, self.client.now_ms()))
+        return self.client.run_step(SetAside(self.settings(), ledger_key, offset, self.wall_ms))
 
     def settings(self) -> DeliverySettings:
         if self._known_settings is None:

@@ -8,22 +8,15 @@ counts the sends without a definite response. As long as it is not zero, the bat
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.formats.records.batch import HEADER_BYTES, EncodedBatch, Share
 from kafka_sink.kafka.client.cluster import PartitionLeader
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity as ProducerIdentity
 
 TopicPartition = tuple[str, int]
 NO_SEQUENCE = -1
 UNKNOWN_OFFSET = -1
-
-
-class ProducerIdentity(NamedTuple):
-    """Producer id and epoch; sequences are counted per identity."""
-
-    producer_id: int
-    producer_epoch: int
 
 
 NO_IDENTITY = ProducerIdentity(-1, -1)

@@ -13,7 +13,7 @@ from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.phase import Phase
 from kafka_sink.commit.session import CommitResult
 from kafka_sink.kafka.client.admin_engine import AdminEngine
-from kafka_sink.kafka.client.admin_request import AdminRequest, AdminResponse, RequestKey, ResponseKind, match_responses
+from kafka_sink.kafka.client.ask import Ask, Reply, ReplyKind
 from kafka_sink.kafka.client.commands import NetworkEvent
 from kafka_sink.options import ProducerOptions
 from tests.sim.host import Host
@@ -47,9 +47,8 @@ class DriverHost(Host):
         self._machine: Committer | None = None
         self._on_verdict: Callable[[CommitResult], None] = lambda _verdict: None
         self._machine_wake_ms = 0
-        self._out: dict[RequestKey, AdminRequest] = {}
         # Requests that the machine has decided on, but which were not sent because the process was paused.
-        self._held: tuple[AdminRequest, ...] = ()
+        self._held: tuple[Ask, ...] = ()
         self._waits_for_leader = False
 
     @property
@@ -83,18 +82,17 @@ class DriverHost(Host):
             self.on_decided(self._machine.phase)
             if not self.is_alive:
                 return
-            if progress.verdict is not None:
-                self._end(progress.verdict)
+            if progress.result is not None:
+                self._end(progress.result)
                 return
-            self._out.update((request.key, request) for request in progress.requests)
-            if not self._out and progress.wake_at_ms is None:
+            if not progress.asks and not self._engine.is_asking and progress.wake_at_ms is None:
                 raise Violation("I12", f"{self.name} waits for nothing and has no verdict")
             self._machine_wake_ms = max(progress.wake_at_ms or 1 << 60, now_ms + 1)
             if now_ms < self.paused_until_ms:
-                self._held = tuple(progress.requests)
+                self._held = tuple(progress.asks)
                 self.plan_step(self.paused_until_ms)
                 return
-            answers, wake_ms = self._step(now_ms, [], tuple(progress.requests))
+            answers, wake_ms = self._step(now_ms, [], tuple(progress.asks))
         self.plan_step(min(self._machine_wake_ms, wake_ms))
 
     @property
@@ -109,20 +107,17 @@ class DriverHost(Host):
             self._waits_for_leader = True
             self.trace.count("leader wait before a decision")
 
-    def _step(
-        self, now_ms: int, events: list[NetworkEvent], questions: tuple[AdminRequest, ...]
-    ) -> tuple[list[AdminResponse], int]:
+    def _step(self, now_ms: int, events: list[NetworkEvent], questions: tuple[Ask, ...]) -> tuple[list[Reply], int]:
         step = self._engine.step(now_ms, events, questions)
         for command in step.commands:
             if isinstance(command, NETWORK_COMMANDS):
                 self.network.carry_out(self, command)
-        for response in step.responses:
-            if response.kind is ResponseKind.LEADERLESS:
-                self.trace.count(f"leader wait: {response.key.purpose}")
-        return match_responses(self._out, step.responses), 1 << 60 if step.wake_at_ms is None else step.wake_at_ms
+        for reply in step.replies:
+            if reply.kind is ReplyKind.LEADERLESS:
+                self.trace.count(f"leader wait: {reply.ask.purpose}")
+        return step.replies, 1 << 60 if step.wake_at_ms is None else step.wake_at_ms
 
     def _end(self, verdict: CommitResult) -> None:
         self._machine = None
-        self._engine.forget_requests()
-        self._out.clear()
+        self._engine.forget_asks()
         self._on_verdict(verdict)

@@ -299,5 +299,5 @@ def _is_led_by_the_newest(told: Sequence[tuple[int, bool, int]]) -> bool:
 
 
 def _excuse_of_driver(host: DriverHost) -> str | None:
-    part = None if host.machine is None else host.machine._part
-    return DEADLINE if isinstance(part, CommitTransactions) and part._stops_retrying else None
+    step = None if host.machine is None else host.machine._current
+    return DEADLINE if isinstance(step, CommitTransactions) and step._stops_retrying else None

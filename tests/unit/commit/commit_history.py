@@ -47,7 +47,7 @@ from kafka_sink.commit.identity import code_of_run, run_of_label
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, DriverSession
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
-from kafka_sink.kafka.client.admin_request import AdminRequest
+from kafka_sink.kafka.client.ask import Ask
 from tests.model.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import LOST, QUERY, REFUSED, SINK, UNSUPPORTED, Bench, after
 
@@ -142,8 +142,8 @@ class Stage:
             self.answers.setdefault(purpose, []).extend([told] * (FOR_EVER if answer != name else 1))
 
     def fenced(self, _: str, purpose: str, behind: str = "") -> None:
-        def rival(request: AdminRequest) -> None:
-            if self.bench.purposes().count(purpose) == int(behind) if behind else request.key.purpose == purpose:
+        def rival(request: Ask) -> None:
+            if self.bench.purposes().count(purpose) == int(behind) if behind else request.purpose == purpose:
                 self.bench.before = None
                 self.bench.take_the_drivers_id()
 

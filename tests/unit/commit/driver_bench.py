@@ -1,6 +1,6 @@
 """A test bench for the driver's machine: the tiny broker answers, unless the test has prepared another answer.
 
-`answers` maps the purpose of a request to the answers to its tries, one after the other: an error code, LOST,
+`answers` maps the purpose of an ask to the answers to its tries, one after the other: an error code, LOST, NOT_SENT,
 UNSUPPORTED, REFUSED, LEADERLESS or TOPIC_GONE (the broker does not see the request), or `after(x)`: the broker carries
 it out, and the driver gets x.
 """
@@ -8,6 +8,7 @@ it out, and the driver gets x.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,14 +21,15 @@ from kafka_sink.commit.receipt import BatchKey, PreparedTransaction, TaskReceipt
 from kafka_sink.commit.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.errors import AuthorizationError, BrokerError, CommitPending, TransportError
 from kafka_sink.errors.table.brokers import TOPIC_UNKNOWN
-from kafka_sink.kafka.client.admin_request import AdminRequest, AdminResponse, Leader, ResponseKind
+from kafka_sink.kafka.client.ask import Ask, Leader, Reply, ReplyKind
 from tests.model.tiny_broker import LEDGER, NEW, PREPARE, TIMEOUT_MS, TinyBroker
 
 SINK, QUERY = "sink", "query-1"
-LOST, UNSUPPORTED, REFUSED = ResponseKind.LOST, ResponseKind.UNSUPPORTED, ResponseKind.REFUSED
-LEADERLESS = ResponseKind.LEADERLESS
+LOST, UNSUPPORTED, REFUSED = ReplyKind.LOST, ReplyKind.UNSUPPORTED, ReplyKind.REFUSED
+LEADERLESS, NOT_SENT = ReplyKind.LEADERLESS, ReplyKind.NOT_SENT
 ERRORS = {
     LOST: TransportError("connection reset"),
+    NOT_SENT: TransportError("connection refused"),
     UNSUPPORTED: BrokerError("not offered", code=35),
     REFUSED: AuthorizationError("no Write on TransactionalId sink-driver"),
     LEADERLESS: TransportError("t-0 has no leader now"),
@@ -51,9 +53,9 @@ class Bench:
     broker: TinyBroker = field(init=False)
     settings: DeliverySettings = field(init=False)
     now_ms: int = 5_000
-    asked: list[AdminRequest] = field(default_factory=list)
+    asked: list[Ask] = field(default_factory=list)
     # Called before each request reaches the broker.
-    before: Callable[[AdminRequest], None] | None = None
+    before: Callable[[Ask], None] | None = None
     # Partition, length, end time: until then an outdated leader shows readers only so many entries of the partition.
     outdated: tuple[tuple[str, int], int, int] | None = None
 
@@ -148,36 +150,37 @@ class Bench:
         """Answers the requests of any state machine until it has a verdict."""
         laid_out = {purpose: list(listed) for purpose, listed in (answers or {}).items()}
         progress = machine.step(self.now_ms, ())
-        while progress.verdict is None:
-            answered = [self._answer(request, laid_out) for request in progress.requests]
-            self.asked += progress.requests
+        while progress.result is None:
+            asked = [copy(ask) for ask in progress.asks]  # as it is now: the ask itself is used again
+            answered = [self._answer(request, laid_out) for request in progress.asks]
+            self.asked += asked
             if not answered:
                 assert progress.wake_at_ms is not None, "nothing is out and nothing is due"
-                assert progress.wake_at_ms < until_ms, "no verdict in time"
+                assert progress.wake_at_ms < until_ms, "no result in time"
                 self.now_ms = max(self.now_ms + 1, progress.wake_at_ms)
                 self.settle()
             progress = machine.step(self.now_ms, answered)
-        return progress.verdict
+        return progress.result
 
-    def _answer(self, request: AdminRequest, laid_out: dict[str, list[Any]]) -> AdminResponse:
+    def _answer(self, request: Ask, laid_out: dict[str, list[Any]]) -> Reply:
         if self.before is not None:
             self.before(request)
-        listed = laid_out.get(request.key.purpose)
+        listed = laid_out.get(request.purpose)
         told = listed.pop(0) if listed else None
-        if told is None and not self.broker.leaderless.isdisjoint(request.led_partitions):
+        if told is None and not self.broker.leaderless.isdisjoint(request.led_now):
             told = LEADERLESS
         if told is None:
-            return AdminResponse(request, ResponseKind.ANSWERED, (self._answering_broker(request).answer(request),))
+            return Reply(request, ReplyKind.ANSWERED, (self._answering_broker(request).answer(request),))
         if isinstance(told, after):
             self.broker.answer(request)
             told = told.answer
         if isinstance(told, TransportError):
-            return AdminResponse(request, LOST, (), told)
-        if isinstance(told, ResponseKind):
-            return AdminResponse(request, told, (), ERRORS[told])
-        return AdminResponse(request, ResponseKind.ANSWERED, (_with_code(self.broker, request, told),))
+            return Reply(request, LOST, (), told)
+        if isinstance(told, ReplyKind):
+            return Reply(request, told, (), ERRORS[told])
+        return Reply(request, ReplyKind.ANSWERED, (_with_code(self.broker, request, told),))
 
-    def _answering_broker(self, request: AdminRequest) -> TinyBroker:
+    def _answering_broker(self, request: Ask) -> TinyBroker:
         if self.outdated is None or self.now_ms >= self.outdated[2] or request.api.name not in ("ListOffsets", "Fetch"):
             return self.broker
         partition, length, _ = self.outdated
@@ -202,9 +205,9 @@ class Bench:
         """Calls `act` just before the next such request, or the second (`which=2`), reaches the broker."""
         left = which
 
-        def hook(request: AdminRequest) -> None:
+        def hook(request: Ask) -> None:
             nonlocal left
-            left -= request.key.purpose == purpose
+            left -= request.purpose == purpose
             if not left:
                 self.before = None
                 act()
@@ -254,20 +257,18 @@ class Bench:
     def ledger(self) -> dict[str, LedgerRecord]:
         """The newest records of every query under the name."""
         self.settle()
-        read = LedgerRead(self.settings, SINK, self.now_ms, is_of_name=True)
+        read = LedgerRead(self.settings, SINK, is_of_name=True).begin(self.now_ms)
         while not read.is_finished:
-            for request in read.queue.take_due(self.now_ms):
-                read.on_answer(
-                    self.now_ms, AdminResponse(request, ResponseKind.ANSWERED, (self.broker.answer(request),))
-                )
+            for request in read.asks.take_due(self.now_ms):
+                read.on_reply(self.now_ms, Reply(request, ReplyKind.ANSWERED, (self.broker.answer(request),)))
         assert read.state is not None, read.failure
         return dict(read.state.newest)
 
     def purposes(self) -> list[str]:
-        return [request.key.purpose for request in self.asked]
+        return [request.purpose for request in self.asked]
 
 
-def _with_code(broker: TinyBroker, request: AdminRequest, code: int) -> dict[str, Any]:
+def _with_code(broker: TinyBroker, request: Ask, code: int) -> dict[str, Any]:
     """An answer to this request that contains only the error code."""
     name = request.api.name
     if name == "Produce":

@@ -12,7 +12,7 @@ from kafka_sink.errors import CommitAborted, CommitLost, CommitPending, LocalPro
 from kafka_sink.formats.records.batch import seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
-from kafka_sink.kafka.client.admin_request import AdminRequest, Leader
+from kafka_sink.kafka.client.ask import Ask, Leader
 from tests.unit.commit.driver_bench import LOST, QUERY, Bench, after
 
 COMMIT, END = "commit transaction", "end ledger transaction"
@@ -148,7 +148,7 @@ def test_c4_an_unknown_answer_is_repeated_as_the_same_request_of_the_same_versio
     verdict = bench.run(DriverOperation.COMMIT, bench.receipts(), answers={COMMIT: [unknown, unknown, unknown]})
     assert verdict.conclusion is Conclusion.DELIVERED
     check_delivered(bench)
-    tries = [request for request in bench.asked if request.key.purpose == COMMIT and request.key.number == 0]
+    tries = [request for request in bench.asked if request.purpose == COMMIT and request.number == 0]
     assert len(tries) >= 2
     assert all(one.body == tries[0].body and one.version_max == tries[0].version_max for one in tries)
     assert tries[0].version_max == (4 if bench.transaction_version == 1 else 5)
@@ -180,7 +180,7 @@ def test_c4_a_coordinator_that_says_it_is_over_is_asked_again_while_the_log_show
     verdict = bench.run(DriverOperation.COMMIT, bench.receipts(), answers={COMMIT: [wrong] * 30})
     assert verdict.conclusion is Conclusion.DELIVERED
     check_delivered(bench)
-    tries = [request for request in bench.asked if request.key.purpose == COMMIT and request.key.number == 0]
+    tries = [request for request in bench.asked if request.purpose == COMMIT and request.number == 0]
     assert len(tries) > 2 and all(request.find_again for request in tries[1:])
 
 
@@ -191,13 +191,13 @@ def test_c4_a_marker_is_found_behind_what_retention_has_deleted(bench: Bench, mo
         broker.write_in_task(f"another application {number}", first, b"another")
     fetch, list_offsets = broker._on_Fetch, broker._on_ListOffsets
 
-    def fetch_what_is_left(body: Any, request: AdminRequest) -> dict[str, Any]:
+    def fetch_what_is_left(body: Any, request: Ask) -> dict[str, Any]:
         answer = fetch(body, request)
         if request.target == first and body["topics"][0]["partitions"][0]["fetch_offset"] < start:
             answer["responses"][0]["partitions"][0].update(error_code=1, records=b"")
         return answer
 
-    def list_start(body: Any, request: AdminRequest) -> dict[str, Any]:
+    def list_start(body: Any, request: Ask) -> dict[str, Any]:
         answer = list_offsets(body, request)
         if request.target == first:
             answer["topics"][0]["partitions"][0]["offset"] = start
@@ -218,7 +218,7 @@ def test_c4_the_marker_of_a_later_transaction_under_the_same_id_is_not_taken_for
     before = bench.before
     assert before is not None
 
-    def later(request: AdminRequest) -> None:
+    def later(request: Ask) -> None:
         before(request)
         if bench.before is None:
             log = bench.broker.logs["t", 0]
@@ -262,8 +262,8 @@ def test_c4_an_answer_that_says_nothing_sends_the_driver_to_the_marker(
 def test_c4_without_any_marker_left_the_fate_is_unresolved_and_said_so(bench: Bench) -> None:
     receipts = bench.receipts()
 
-    def cleaned(request: AdminRequest) -> None:
-        if request.key.purpose == "look for marker":
+    def cleaned(request: Ask) -> None:
+        if request.purpose == "look for marker":
             bench.broker.logs["t", 0] = [(1, 0, None, True)] * 3
 
     bench.before = cleaned
@@ -277,5 +277,5 @@ def test_c4_the_deadline_ends_the_repeating_but_every_transaction_was_asked_for(
     assert isinstance(verdict.error, CommitPending) and verdict.error.name == "PKS-6011"
     assert "runs before they time out" in str(verdict.error)
     assert bench.now_ms >= TIME - bench.settings.margin_ms
-    assert {request.key.number for request in bench.asked if request.key.purpose == COMMIT} == {0, 1}
+    assert {request.number for request in bench.asked if request.purpose == COMMIT} == {0, 1}
     assert bench.run(DriverOperation.ABORT, receipts).conclusion is Conclusion.LEFT_ALONE

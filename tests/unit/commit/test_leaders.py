@@ -12,7 +12,7 @@ import pytest
 from kafka_sink.commit.preflight import ONGOING, Preflight
 from kafka_sink.commit.session import Conclusion, DriverOperation
 from kafka_sink.errors import CommitAborted, CommitPending
-from kafka_sink.kafka.client.admin_request import AdminRequest, AdminResponse, ResponseKind
+from kafka_sink.kafka.client.ask import Ask, Reply, ReplyKind
 from tests.unit.commit.driver_bench import LEADERLESS, LOST, Bench
 from tests.unit.commit.test_commit import without_rows
 
@@ -28,7 +28,7 @@ def lose_leader(bench: Bench, task: int, *, back_after_ms: int) -> None:
     back_at_ms = bench.now_ms + back_after_ms
     bench.broker.leaderless.add(("t", task))
 
-    def bring_back(_: AdminRequest) -> None:
+    def bring_back(_: Ask) -> None:
         if bench.now_ms >= back_at_ms:
             bench.broker.leaderless.clear()
 
@@ -65,7 +65,7 @@ def test_a_wait_that_outlives_the_drivers_open_transaction_delivers_the_batch_on
     restored = bench.before
     assert restored is not None
 
-    def time_out_the_draft(request: AdminRequest) -> None:
+    def time_out_the_draft(request: Ask) -> None:
         restored(request)
         if not bench.broker.leaderless and bench.broker.transactions["sink-driver"][2] == "Ongoing":
             bench.before = None
@@ -92,7 +92,7 @@ def test_a_batch_whose_transaction_ended_during_the_wait_is_not_decided(bench: B
     restored = bench.before
     assert restored is not None
 
-    def time_out(request: AdminRequest) -> None:
+    def time_out(request: Ask) -> None:
         restored(request)
         if not bench.broker.leaderless:
             bench.before = None
@@ -106,23 +106,23 @@ def test_a_batch_whose_transaction_ended_during_the_wait_is_not_decided(bench: B
 
 def test_a_description_that_was_under_way_during_the_whole_wait_is_not_believed(bench: Bench) -> None:
     receipts = bench.receipts(0)
-    check = Preflight(bench.settings, bench.session(), receipts, bench.now_ms)
+    check = Preflight(bench.settings, bench.session(), receipts).begin(bench.now_ms)
 
-    def answers() -> list[AdminResponse]:
-        due = check.queue.take_due(bench.now_ms)
-        return [AdminResponse(each, ResponseKind.ANSWERED, (bench.broker.answer(each),)) for each in due]
+    def answers() -> list[Reply]:
+        due = check.asks.take_due(bench.now_ms)
+        return [Reply(each, ReplyKind.ANSWERED, (bench.broker.answer(each),)) for each in due]
 
     bench.broker.leaderless.add(("t", 0))
     *late, leaders = answers()
-    check.on_answer(bench.now_ms, leaders)
+    check.on_reply(bench.now_ms, leaders)
     bench.broker.leaderless.clear()
     bench.now_ms += 10_000
-    check.on_answer(bench.now_ms, *answers())
+    check.on_reply(bench.now_ms, *answers())
     bench.time_out(receipts[0])
     for answer in (*late, *answers()):
-        check.on_answer(bench.now_ms, answer)
+        check.on_reply(bench.now_ms, answer)
     for answer in answers():
-        check.on_answer(bench.now_ms, answer)
+        check.on_reply(bench.now_ms, answer)
     assert check.is_finished and receipts[0].transaction is not None
     assert check.found[receipts[0].transaction.transactional_id].state != ONGOING
 
@@ -134,7 +134,7 @@ def test_a_transaction_that_its_coordinator_forgot_during_the_wait_is_not_decide
     assert restored is not None and receipts[0].transaction is not None
     name = receipts[0].transaction.transactional_id
 
-    def forget(request: AdminRequest) -> None:
+    def forget(request: Ask) -> None:
         restored(request)
         if not bench.broker.leaderless:
             bench.before = None
@@ -181,7 +181,7 @@ def test_a_decision_of_an_earlier_driver_is_finished_when_its_partitions_have_le
 
 
 def looked_at(bench: Bench) -> list[tuple[tuple[str, int], ...]]:
-    return [request.led_partitions for request in bench.asked if request.key.purpose == COMMIT]
+    return [request.led_now for request in bench.asked if request.purpose == COMMIT]
 
 
 def decide_about_two_partitions(bench: Bench) -> None:
@@ -201,7 +201,7 @@ def test_an_earlier_decision_looks_at_every_partition_that_coordinators_name(ben
     assert sorted(looked_at(bench)) == [(("t", 0), ("t", 1)), (("t", 1),)]
 
 
-@pytest.mark.parametrize("answer", [ResponseKind.UNSUPPORTED, UNAUTHORIZED, NOT_KNOWN])
+@pytest.mark.parametrize("answer", [ReplyKind.UNSUPPORTED, UNAUTHORIZED, NOT_KNOWN])
 def test_an_earlier_decision_is_finished_with_what_the_ledger_names_if_a_coordinator_names_nothing(
     bench: Bench, answer: Any
 ) -> None:

@@ -44,7 +44,6 @@ from kafka_sink.commit.receipt import (
 from kafka_sink.commit.session import (
     Conclusion,
     DeliverySettings,
-    DriverIdentity,
     DriverOperation,
     DriverSession,
     Job,
@@ -52,6 +51,7 @@ from kafka_sink.commit.session import (
 from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
 from kafka_sink.errors.table.commits import CHECKPOINT_SET_BACK, ROWS_LOST, SINK_UNKNOWN, TAKEN_OVER
 from kafka_sink.errors.table.entry import ErrorEntry
+from kafka_sink.kafka.client.producer_identity import ProducerIdentity
 
 RUN, OLD_RUN = "b" * 16, "a" * 16
 ENTRY = TransactionEntry(0, 0, 4711, 3, 2, "t", 5, 1_000, 10)
@@ -78,7 +78,7 @@ def state(*records: LedgerRecord) -> LedgerState:
 
 def judge(ledger: LedgerState, key: BatchKey, *, accept_unknown_sink: bool = False) -> NextStep:
     """The next step of a commit that has fenced all others."""
-    session = DriverSession("sink", RUN, identity=DriverIdentity(1, 1), ledger=ledger)
+    session = DriverSession("sink", RUN, identity=ProducerIdentity(1, 1), ledger=ledger)
     prepared = PreparedTransaction(TaskIdentity("sink", RUN, 0, 0).transactional_id, 1, 1, 2)
     receipt = TaskReceipt(key, RUN, 0, 0, prepared, written=(WrittenPartition("t", 0, 10, 0, 9),), row_count=10)
     batch = batch_at_hand("sink", key, RUN, summarize_receipts([receipt]))

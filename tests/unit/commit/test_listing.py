@@ -9,15 +9,15 @@ from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.ledger_read import MARKER_QUESTIONS
 from kafka_sink.commit.listing import LedgerListing, Listed, TransactionListing
 from kafka_sink.commit.log_scan import THROTTLED
-from kafka_sink.kafka.client.admin_request import ResponseKind
+from kafka_sink.kafka.client.ask import ReplyKind
 from tests.model.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import LOST, REFUSED, SINK, UNSUPPORTED, Bench
 
 
-def transactions(bench: Bench, sink_id: str | None = SINK, **told: ResponseKind) -> TransactionListing:
+def transactions(bench: Bench, sink_id: str | None = SINK, **told: ReplyKind) -> TransactionListing:
     """`told`: the answer that such requests always get instead of that of the broker."""
     answers = {purpose.replace("_", " "): [kind] * 1_000 for purpose, kind in told.items()}
-    machine = SingleStep(TransactionListing(bench.settings, sink_id, bench.now_ms), bench.now_ms + 1_000)
+    machine = SingleStep(TransactionListing(bench.settings, sink_id), bench.now_ms + 1_000)
     listing: TransactionListing = bench.drive(machine, answers)
     return listing
 
@@ -42,9 +42,7 @@ def test_open_transactions_of_one_sink_or_of_all_are_found_and_left_as_they_are(
         ({"describe_transactions": LOST}, "no time left"),
     ],
 )
-def test_a_list_that_is_not_to_be_had_is_no_empty_list(
-    told: dict[str, ResponseKind], reason: str, bench: Bench
-) -> None:
+def test_a_list_that_is_not_to_be_had_is_no_empty_list(told: dict[str, ReplyKind], reason: str, bench: Bench) -> None:
     bench.receipts()
     listing = transactions(bench, **told)
     assert listing.failure is not None and reason in listing.failure
@@ -57,17 +55,17 @@ def test_a_broker_that_did_not_answer_is_mentioned(bench: Bench) -> None:
 
 
 def test_the_ledger_is_looked_at_until_the_deadline_and_no_longer(bench: Bench) -> None:
-    machine = SingleStep(LedgerListing(bench.settings, None, bench.now_ms), bench.now_ms + 1_000)
+    machine = SingleStep(LedgerListing(bench.settings, None), bench.now_ms + 1_000)
     progress = machine.step(bench.now_ms, ())
-    assert len(progress.requests) == 2 and progress.wake_at_ms == bench.now_ms + 1_000
+    assert len(progress.asks) == 2 and progress.wake_at_ms == bench.now_ms + 1_000
     progress = machine.step(bench.now_ms + 1_000, ())
-    assert progress.verdict is not None and progress.verdict.failure is not None
-    assert progress.verdict.failure == "no time left (no answer)"
+    assert progress.result is not None and progress.result.failure is not None
+    assert progress.result.failure == "no time left (no answer)"
 
 
 def listed(bench: Bench, *fetched: int | None) -> list[Listed]:
     """`fetched`: the answers to the reads of the ledger, one for each try; None is the broker's answer."""
-    machine = SingleStep(LedgerListing(bench.settings, SINK, bench.now_ms), bench.now_ms + 60_000)
+    machine = SingleStep(LedgerListing(bench.settings, SINK), bench.now_ms + 60_000)
     listing: LedgerListing = bench.drive(machine, {"read ledger": [*fetched]})
     assert listing.listed is not None, listing.failure
     return listing.listed

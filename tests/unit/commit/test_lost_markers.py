@@ -11,7 +11,7 @@ from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.errors import CommitLost, CommitPending
-from kafka_sink.kafka.client.admin_request import AdminResponse, ResponseKind
+from kafka_sink.kafka.client.ask import Reply, ReplyKind
 from tests.model.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import LOST, SINK, Bench, after
 from tests.unit.commit.test_commit import without_rows
@@ -40,11 +40,8 @@ def stop_before(bench: Bench, purpose: str, receipts: list[TaskReceipt], session
     """Runs a commit up to the first request with this purpose, which is not sent."""
     committer = Committer(bench.settings, session, Job(DriverOperation.COMMIT, receipts[0].key, receipts), bench.now_ms)
     progress = committer.step(bench.now_ms)
-    while progress.requests[0].key.purpose != purpose:
-        answers = [
-            AdminResponse(request, ResponseKind.ANSWERED, (bench.broker.answer(request),))
-            for request in progress.requests
-        ]
+    while progress.asks[0].purpose != purpose:
+        answers = [Reply(request, ReplyKind.ANSWERED, (bench.broker.answer(request),)) for request in progress.asks]
         progress = committer.step(bench.now_ms, answers)
 
 

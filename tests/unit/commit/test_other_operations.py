@@ -36,7 +36,7 @@ def lost(bench: Bench) -> list[TaskReceipt]:
 def test_abort_fences_before_it_aborts_so_that_no_decision_can_arrive_late(bench: Bench) -> None:
     receipts = bench.receipts()
     bench.run(DriverOperation.COMMIT, receipts, answers={END: [LOST] * 100_000})
-    late = next(request for request in bench.asked if request.key.purpose == END)
+    late = next(request for request in bench.asked if request.purpose == END)
     bench.before_next(ABORT, lambda: bench.broker.answer(late))
     assert bench.run(DriverOperation.ABORT, receipts).conclusion is Conclusion.ABORTED
     bench.settle()
@@ -91,7 +91,7 @@ def test_a_late_abort_of_the_sweep_does_not_touch_the_next_transaction_of_the_sa
     receipts = bench.receipts(0)
     loser = bench.receipt(0, 1, attempt=1)
     bench.commit(receipts, session)
-    sweeping = [request for request in bench.asked if request.key.purpose == "abort transaction"]
+    sweeping = [request for request in bench.asked if request.purpose == "abort transaction"]
     bench.settle()
     following = bench.receipt(1, 1, attempt=1)
     answered = [bench.broker.answer(request)["error_code"] for request in sweeping]
@@ -111,7 +111,7 @@ def test_the_sweep_leaves_a_transaction_open_until_its_partitions_have_leaders(b
     assert failed.transaction is not None
     name = failed.transaction.transactional_id
     verdict = bench.commit(bench.receipts(0), session, answers={ABORT: [LEADERLESS]})
-    (aborting,) = [request for request in bench.asked if request.key.purpose == ABORT]
+    (aborting,) = [request for request in bench.asked if request.purpose == ABORT]
     assert aborting.led_partitions == (("t", 0),)
     assert verdict.conclusion is Conclusion.DELIVERED and verdict.swept == ()
     assert verdict.notes == (f"transaction {name} was left open: t-0 has no leader now",)
@@ -122,7 +122,7 @@ def test_the_sweep_leaves_a_transaction_open_until_its_partitions_have_leaders(b
 def test_abort_leaves_a_transaction_open_while_a_partition_of_it_has_no_leader(bench: Bench) -> None:
     receipts = bench.receipts(0)
     verdict = bench.run(DriverOperation.ABORT, receipts, answers={ABORT: [LEADERLESS] * 2})
-    assert [request.led_partitions for request in bench.asked if request.key.purpose == ABORT][:2] == [
+    assert [request.led_now for request in bench.asked if request.purpose == ABORT][:2] == [
         (("t", 0),), (("t", 1),)
     ]  # fmt: skip
     assert verdict.conclusion is Conclusion.ABORTED and "t-0 has no leader now" in verdict.notes[0]

@@ -6,7 +6,7 @@ from kafka_sink.commit.committer import Committer
 from kafka_sink.commit.ledger import Kind
 from kafka_sink.commit.session import Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.errors import CommitAborted
-from kafka_sink.kafka.client.admin_request import AdminRequest
+from kafka_sink.kafka.client.ask import Ask
 from tests.unit.commit.driver_bench import LOST, Bench
 
 LEADERS, DESCRIBE = "find partitions without a leader", "describe transactions"
@@ -27,7 +27,7 @@ def first_requests(bench: Bench, session: DriverSession) -> set[str]:
     """The purposes of the requests that the commit of the next batch sends before it has an answer."""
     receipts = bench.receipts(1)
     committer = Committer(bench.settings, session, Job(DriverOperation.COMMIT, receipts[0].key, receipts), bench.now_ms)
-    return {request.key.purpose for request in committer.step(bench.now_ms).requests}
+    return {request.purpose for request in committer.step(bench.now_ms).asks}
 
 
 def test_the_intent_is_appended_while_the_transactions_are_looked_at(bench: Bench) -> None:
@@ -93,7 +93,7 @@ def test_open_transactions_are_listed_while_those_of_the_decision_are_committed_
     dangling = bench.receipt(1, 0, attempt=7)  # a task that was killed
     receipts = bench.receipts(1)
     asked_before: list[str] = []
-    bench.before = lambda request: asked_before.append(request.key.purpose)
+    bench.before = lambda request: asked_before.append(request.purpose)
     # The broker answers the list normally while both commits have no answer yet.
     verdict = bench.commit(receipts, session, answers={COMMIT: [LOST, LOST]})
     assert verdict.conclusion is Conclusion.DELIVERED
@@ -101,7 +101,7 @@ def test_open_transactions_are_listed_while_those_of_the_decision_are_committed_
     assert verdict.swept == (dangling.transaction.transactional_id,)
     assert asked_before.index(LIST) < asked_before.index(END, asked_before.index(COMMIT))
     # Only the transaction that was not decided is described.
-    described = [request for request in bench.asked if request.key.purpose == DESCRIBE]
+    described = [request for request in bench.asked if request.purpose == DESCRIBE]
     assert described[-1].body["transactional_ids"] == [dangling.transaction.transactional_id]
     bench.settle()
     assert bench.state_of(dangling) == "CompleteAbort"
@@ -112,14 +112,14 @@ def test_a_list_that_is_slow_holds_up_no_commit_for_long(bench: Bench) -> None:
     receipts = bench.receipts(1)
     committer = Committer(bench.settings, session, Job(DriverOperation.COMMIT, receipts[0].key, receipts), bench.now_ms)
     progress = committer.step(bench.now_ms)
-    kept: list[AdminRequest] = []
+    kept: list[Ask] = []
     for _ in range(20):
-        kept += [request for request in progress.requests if request.key.purpose == LIST]
-        answers = [bench._answer(request, {}) for request in progress.requests if request.key.purpose != LIST]
+        kept += [request for request in progress.asks if request.purpose == LIST]
+        answers = [bench._answer(request, {}) for request in progress.asks if request.purpose != LIST]
         bench.settle()
         bench.now_ms += 20  # the wait of the driver while markers are written
         progress = committer.step(bench.now_ms, answers)
-    assert kept and progress.verdict is None and bench.ledger()["sink"].kind is Kind.DONE
-    verdict = committer.step(bench.now_ms + bench.settings.sweep_ms).verdict
+    assert kept and progress.result is None and bench.ledger()["sink"].kind is Kind.DONE
+    verdict = committer.step(bench.now_ms + bench.settings.sweep_ms).result
     assert verdict is not None and verdict.conclusion is Conclusion.DELIVERED
     assert any("took too long" in note for note in verdict.notes)

@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from kafka_sink.commit.asks import Asks
 from kafka_sink.commit.identity import (
     NUMBER_MAX,
     Line,
@@ -14,13 +15,12 @@ from kafka_sink.commit.identity import (
     sink_id_of_checkpoint,
 )
 from kafka_sink.commit.log_scan import read_append_answer
-from kafka_sink.commit.outcome import Meaning, meaning
 from kafka_sink.commit.phase import TRANSITIONS, Phase
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
-from kafka_sink.commit.retry_queue import RetryQueue
 from kafka_sink.commit.session import DeliverySettings
 from kafka_sink.errors import CommitAborted, CommitError, CommitLost, CommitPending, ConfigError, RemoteProtocolError
-from kafka_sink.kafka.client.admin_request import AdminResponse, AllBrokers, RequestKey, ResponseKind
+from kafka_sink.kafka.client.ask import AllBrokers, Ask, Repeat, Reply, ReplyKind
+from kafka_sink.kafka.client.outcome import Meaning, meaning
 from kafka_sink.kafka.wire.apis import END_TXN
 from kafka_sink.kafka.wire.codes import CODES
 from kafka_sink.spark.task import IDENTITIES_MAX
@@ -54,20 +54,37 @@ def test_no_code_makes_the_driver_take_a_commit_for_done_but_zero_and_none_for_l
 
 
 def test_requests_beyond_the_limit_wait_for_those_in_flight() -> None:
-    queue = RetryQueue(DeliverySettings(parallel_requests=2))
+    asks = Asks(DeliverySettings(parallel_requests=2))
     for number in range(4):
-        queue.ask(0, RequestKey("x", number), AllBrokers(), END_TXN, {})
-    out = queue.take_due(0)
-    assert [request.key.number for request in out] == [0, 1] and queue.take_due(0) == []
-    assert queue.wake_at_ms() is None
-    assert queue.accept(AdminResponse(out[1], ResponseKind.LOST)) and not queue.accept(
-        AdminResponse(out[1], ResponseKind.LOST)
-    )
-    queue.repeat(0, out[1].key)
-    queue.drop(out[0].key)
-    assert [request.key.number for request in queue.take_due(0)] == [2, 3]
-    queue.drop_all()
-    assert queue.count == 0 and not queue.is_out(RequestKey("x", 2))
+        asks.add(0, Ask(AllBrokers(), END_TXN, {}, "x", number))
+    out = asks.take_due(0)
+    assert [ask.number for ask in out] == [0, 1] and asks.take_due(0) == []
+    assert asks.wake_at_ms() is None
+    lost = Reply(out[1], ReplyKind.LOST)
+    assert asks.accept(lost) and not asks.accept(lost)
+    asks.repeat(0, out[1])
+    asks.drop(out[0])
+    last = asks.take_due(0)
+    assert [ask.number for ask in last] == [2, 3]
+    asks.drop_all()
+    assert not len(asks) and not asks.is_out(last[0])
+
+
+def test_a_reply_to_an_ask_that_was_replaced_counts_for_nothing() -> None:
+    asks = Asks(DeliverySettings())
+    asks.add(0, Ask(AllBrokers(), END_TXN, {}, "x"))
+    (older,) = asks.take_due(0)
+    asks.add(0, Ask(AllBrokers(), END_TXN, {}, "x"))
+    assert not asks.accept(Reply(older, ReplyKind.ANSWERED))
+    (younger,) = asks.take_due(0)
+    assert not asks.accept(Reply(older, ReplyKind.ANSWERED)) and asks.accept(Reply(younger, ReplyKind.ANSWERED))
+
+
+@pytest.mark.parametrize("kind", ReplyKind)
+def test_what_may_have_arrived_is_repeated_only_if_that_is_harmless(kind: ReplyKind) -> None:
+    allowed = {how for how in Repeat if Ask(AllBrokers(), END_TXN, {}, repeat=how).may_repeat(kind)}
+    expected = {ReplyKind.NOT_SENT: {Repeat.UNSENT, Repeat.ALWAYS}, ReplyKind.LOST: {Repeat.ALWAYS}}
+    assert allowed == expected.get(kind, set())
 
 
 @pytest.mark.parametrize("location", ["/a/b", "/a//b/", "file:/a/b", "file:///a/b/", " /a/b", "FILE:/a/b"])

@@ -47,7 +47,7 @@ def value_of(cluster_id: str = "", sink_id: str = SINK, batch: int = 0) -> bytes
 
 def listed(bench: Bench, sink_id: str | None = SINK) -> list[Listed]:
     bench.settle()
-    step = bench.drive(SingleStep(LedgerListing(bench.settings, sink_id, bench.now_ms), bench.now_ms + 10_000))
+    step = bench.drive(SingleStep(LedgerListing(bench.settings, sink_id), bench.now_ms + 10_000))
     assert step.listed is not None
     found: list[Listed] = step.listed
     return found

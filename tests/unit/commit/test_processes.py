@@ -11,8 +11,8 @@ from kafka_sink.commit.commit_step import SingleStep
 from kafka_sink.commit.ledger_write import LedgerWrite, WriteState
 from kafka_sink.commit.session import Conclusion, DriverSession
 from kafka_sink.errors import CommitAborted, CommitLost
-from kafka_sink.kafka.client.admin_request import AdminRequest
-from tests.unit.commit.driver_bench import LOST, REFUSED, Bench, after
+from kafka_sink.kafka.client.ask import Ask, ReplyKind
+from tests.unit.commit.driver_bench import LOST, NOT_SENT, REFUSED, Bench, after
 
 CLAIM, WRITE = "claim ledger", "write ledger record"
 SECOND = "2" * 16
@@ -36,8 +36,8 @@ def test_batches_that_move_between_processes_of_one_run_are_delivered(bench: Ben
 def test_a_driver_that_is_fenced_again_and_again_gives_up_and_nothing_is_visible(bench: Bench) -> None:
     session = bench.session()
 
-    def rival(request: AdminRequest) -> None:
-        if request.key.purpose == WRITE:
+    def rival(request: Ask) -> None:
+        if request.purpose == WRITE:
             bench.take_the_drivers_id()
 
     bench.before = rival
@@ -87,8 +87,23 @@ def test_a_record_that_the_log_shows_as_aborted_tells_who_ended_it(bench: Bench)
     session = bench.session()
     bench.commit(bench.receipts(0), session)
     (record,) = bench.ledger().values()
-    write = LedgerWrite(bench.settings, session, record, bench.now_ms)
+    write = LedgerWrite(bench.settings, session, record)
     bench.before_next("end ledger transaction", bench.take_the_drivers_id, which=2)
     bench.drive(SingleStep(write, bench.now_ms + 60_000), {"end ledger transaction": [LOST]})
     assert write.state is WriteState.NOT_WRITTEN and write.is_fenced
     assert write.reason.startswith("sink-driver: EndTxn was answered with PRODUCER_FENCED")
+
+
+@pytest.mark.parametrize(("first", "is_searched"), [(NOT_SENT, False), (LOST, True)])
+def test_only_an_end_that_may_have_arrived_puts_a_record_in_doubt(
+    first: ReplyKind, is_searched: bool, bench: Bench
+) -> None:
+    """Fenced after a try of which no byte was sent: the record is certainly not written, and no log has to tell."""
+    session = bench.session()
+    bench.commit(bench.receipts(0), session)
+    (record,) = bench.ledger().values()
+    write = LedgerWrite(bench.settings, session, record)
+    bench.before_next("end ledger transaction", bench.take_the_drivers_id, which=2)
+    bench.drive(SingleStep(write, bench.now_ms + 60_000), {"end ledger transaction": [first]})
+    assert write.state is WriteState.NOT_WRITTEN and write.is_fenced
+    assert ("look for marker" in bench.purposes()) is is_searched

@@ -14,7 +14,7 @@ from kafka_sink.commit.commit_step import GONE_MS
 from kafka_sink.commit.receipt import TaskReceipt
 from kafka_sink.commit.session import Conclusion
 from kafka_sink.errors import CommitAborted
-from kafka_sink.kafka.client.admin_request import AdminRequest
+from kafka_sink.kafka.client.ask import Ask
 from tests.model.tiny_broker import LEDGER
 from tests.unit.commit.driver_bench import TOPIC_GONE, UNSUPPORTED, Bench
 
@@ -87,7 +87,7 @@ def test_a_broker_that_has_not_heard_of_the_topic_yet_only_delays_the_batch(benc
     bench.broker.topic_ids["t"] = told
     hears_at_ms = bench.now_ms + GONE_MS // 2
 
-    def hear(_: AdminRequest) -> None:
+    def hear(_: Ask) -> None:
         if bench.now_ms >= hears_at_ms:
             bench.broker.topic_ids["t"] = WRITTEN
 

@@ -15,7 +15,7 @@ from kafka_sink.errors import CommitAborted
 from kafka_sink.formats.records.batch import seal
 from kafka_sink.formats.records.compression import make_compressor
 from kafka_sink.formats.records.scalar import Record, encode_batch
-from kafka_sink.kafka.client.admin_request import AdminResponse, ResponseKind
+from kafka_sink.kafka.client.ask import Reply, ReplyKind
 from tests.unit.commit.driver_bench import ERRORS, LOST, QUERY, REFUSED, SINK, Bench
 
 POISON = b"pykafka-sink-ledger 9 json\n{}"
@@ -33,7 +33,7 @@ def put(bench: Bench, key: str, value: bytes | None) -> int:
 
 
 def set_aside(bench: Bench, key: str, offset: int, answers: dict[str, list[Any]] | None = None) -> SetAside:
-    part = SetAside(bench.settings, key, offset, 0, bench.now_ms)
+    part = SetAside(bench.settings, key, offset, 0)
     bench.drive(SingleStep(part, bench.now_ms + bench.settings.patience_ms), answers)
     return part
 
@@ -139,11 +139,11 @@ def test_a_record_of_more_bytes_than_are_read_stops_its_own_key_only(bench: Benc
 
 
 def test_an_answer_after_the_verdict_changes_nothing(bench: Bench) -> None:
-    part = SetAside(bench.settings, SINK, 0, 0, 0)
+    part = SetAside(bench.settings, SINK, 0, 0)
     machine = SingleStep(part, bench.settings.patience_ms)
-    (request,) = machine.step(0, ()).requests
-    machine.step(0, [AdminResponse(request, ResponseKind.REFUSED, (), ERRORS[ResponseKind.REFUSED])])
+    (request,) = machine.step(0, ()).asks
+    machine.step(0, [Reply(request, ReplyKind.REFUSED, (), ERRORS[ReplyKind.REFUSED])])
     told = part.outcome, part.reason
     assert told[0] is Aside.FAILED
-    assert machine.step(1, [AdminResponse(request, ResponseKind.LOST, (), ERRORS[LOST])]).verdict is part
+    assert machine.step(1, [Reply(request, ReplyKind.LOST, (), ERRORS[LOST])]).result is part
     assert (part.outcome, part.reason) == told

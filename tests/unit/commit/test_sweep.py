@@ -13,7 +13,7 @@ from kafka_sink.commit.preflight import ONGOING, TransactionDescription
 from kafka_sink.commit.receipt import BatchKey, TaskReceipt
 from kafka_sink.commit.session import CommitResult, Conclusion, DriverOperation, DriverSession, Job
 from kafka_sink.commit.sweep import LIST_AGAIN_MS, NOT_VERIFIED, sweep_rule
-from kafka_sink.kafka.client.admin_request import AdminRequest
+from kafka_sink.kafka.client.ask import Ask
 from tests.unit.commit.driver_bench import LEADERLESS, LOST, REFUSED, UNSUPPORTED, Bench
 
 SINK, NAMED, SINCE_MS = "sink-query", "sink", 1_000
@@ -165,8 +165,8 @@ def test_a_batch_of_which_every_task_has_ended_is_swept_once_and_waits_for_nothi
 def test_tasks_that_never_stop_beginning_transactions_hold_the_driver_up_no_longer_than_its_bound(bench: Bench) -> None:
     began_ms = bench.now_ms
 
-    def begin(request: AdminRequest) -> None:
-        if request.key.purpose == LIST:
+    def begin(request: Ask) -> None:
+        if request.purpose == LIST:
             bench.receipt(0, 1, attempt=bench.purposes().count(LIST) + 1)
 
     bench.before = begin

@@ -22,7 +22,7 @@ def test_a_commit_waits_until_the_stable_offset_has_passed_each_partition(asking
     assert verdict.conclusion is Conclusion.DELIVERED and not verdict.notes
     # This is true when the commit returns; the test has not waited for the markers.
     assert [asking.broker.last_stable_offset(("t", task)) for task in (0, 1)] == [2, 2]
-    question = next(request for request in asking.asked if request.key.purpose == STABLE)
+    question = next(request for request in asking.asked if request.purpose == STABLE)
     assert question.body["isolation_level"] == 1
     assert [asked["partition_index"] for asked in question.body["topics"][0]["partitions"]] == [0, 1]
     order = asking.purposes()
@@ -62,6 +62,6 @@ def test_only_what_was_not_seen_is_asked_about_again(asking: Bench) -> None:
     asked = [
         [each["partition_index"] for each in request.body["topics"][0]["partitions"]]
         for request in asking.asked
-        if request.key.purpose == STABLE
+        if request.purpose == STABLE
     ]
     assert len(asked) > 2 and asked[-1] == [0]

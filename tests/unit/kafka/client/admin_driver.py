@@ -16,7 +16,7 @@ from typing import Any
 from fake_cluster import NETWORK, Asked, FakeCluster
 
 from kafka_sink.kafka.client.admin_engine import AdminEngine
-from kafka_sink.kafka.client.admin_request import AdminRequest, AdminResponse, Target
+from kafka_sink.kafka.client.ask import Ask, Reply, Target
 from kafka_sink.kafka.wire.apis import FIND_COORDINATOR, Api
 from kafka_sink.options import ProducerOptions
 
@@ -43,27 +43,29 @@ class AdminDriver:
         options.setdefault("max_in_flight_requests_per_connection", 100)
         self.asking = AdminEngine(ProducerOptions(**options), jitter=lambda: 0.0)
         self.now_ms = START_MS
-        self.replies: dict[AdminRequest, AdminResponse] = {}
+        self.replies: dict[Ask, Reply] = {}
         self.wake_at_ms: int | None = None
 
-    def ask(self, target: Target, api: Api, body: Mapping[str, Any] | None = None, **fields: Any) -> AdminRequest:
+    def ask(self, target: Target, api: Api, body: Mapping[str, Any] | None = None, **fields: Any) -> Ask:
         fields.setdefault("timeout_ms", TIMEOUT_MS)
-        question = AdminRequest(target, api, body or {}, **fields)
+        question = Ask(target, api, body or {})
+        for name, value in fields.items():
+            setattr(question, name, value)
         self.run(question)
         return question
 
-    def reply_to(self, question: AdminRequest) -> AdminResponse:
+    def reply_to(self, question: Ask) -> Reply:
         return self.replies[question]
 
-    def run(self, *questions: AdminRequest) -> None:
+    def run(self, *questions: Ask) -> None:
         """Steps until the network is quiet at the current time."""
         events = self.cluster.deliver((), self.now_ms)
         for _ in range(STEPS_MAX):
             step = self.asking.step(self.now_ms, events, questions)
             questions = ()
-            for reply in step.responses:
-                assert reply.request not in self.replies, "answered twice"
-                self.replies[reply.request] = reply
+            for reply in step.replies:
+                assert reply.ask not in self.replies, "answered twice"
+                self.replies[reply.ask] = reply
             self.wake_at_ms = step.wake_at_ms
             events = self.cluster.deliver([one for one in step.commands if isinstance(one, NETWORK)], self.now_ms)
             if not events and (step.wake_at_ms is None or step.wake_at_ms > self.now_ms):

@@ -13,18 +13,18 @@ from fake_cluster import Asked
 from kafka_sink.errors import AuthenticationError, AuthorizationError, BrokerError, KafkaSinkError, TransportError
 from kafka_sink.kafka.client import coordinator_lookup
 from kafka_sink.kafka.client.admin_engine import ENDS_IN_FLIGHT
-from kafka_sink.kafka.client.admin_request import (
-    AdminRequest,
+from kafka_sink.kafka.client.ask import (
     AllBrokers,
     AnyBroker,
+    Ask,
     Controller,
     Coordinator,
     Coordinators,
     Leader,
     Leaders,
     OneBroker,
-    ResponseKind,
-    response_kind,
+    ReplyKind,
+    failure_kind,
 )
 from kafka_sink.kafka.client.commands import Disconnected
 from kafka_sink.kafka.client.nodes import LANES_MAX
@@ -82,7 +82,7 @@ def driver() -> AdminDriver:
 
 def test_a_question_reaches_the_coordinator_of_its_id(driver: AdminDriver) -> None:
     reply = driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY))
-    assert (reply.kind, reply.error, reply.was_sent) == (ResponseKind.ANSWERED, None, True)
+    assert (reply.kind, reply.error) == (ReplyKind.ANSWERED, None)
     assert [body["producer_id"] for body in reply.bodies] == [1]
 
 
@@ -94,7 +94,7 @@ def test_coordinators_are_remembered_until_they_are_to_be_found_again(driver: Ad
     reply = driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY, find_again=True))
     assert driver.count(FIND_COORDINATOR) == 2
     assert [node_id for node_id, _ in driver.asked(END_TXN)] == [1, 1, 2]
-    assert reply.kind is ResponseKind.ANSWERED
+    assert reply.kind is ReplyKind.ANSWERED
 
 
 def test_many_ids_are_looked_up_together_and_each_coordinator_is_asked_for_its_own(driver: AdminDriver) -> None:
@@ -104,7 +104,7 @@ def test_many_ids_are_looked_up_together_and_each_coordinator_is_asked_for_its_o
         0: ["a"], 1: ["b", "d"], 2: ["c"]
     }  # fmt: skip
     found = {row["transactional_id"]: row["producer_id"] for body in reply.bodies for row in body["transaction_states"]}
-    assert found == driver.coordinators and reply.kind is ResponseKind.ANSWERED
+    assert found == driver.coordinators and reply.kind is ReplyKind.ANSWERED
 
 
 def test_brokers_that_find_one_coordinator_at_a_time_are_asked_for_one_at_a_time() -> None:
@@ -113,7 +113,7 @@ def test_brokers_that_find_one_coordinator_at_a_time_are_asked_for_one_at_a_time
     driver.coordinators = {"a": 0, "b": 1, "c": 1}
     reply = driver.reply_to(driver.ask(Coordinators(("a", "b", "c")), DESCRIBE_TRANSACTIONS))
     assert sorted(body["key"] for _, body in driver.asked(FIND_COORDINATOR)) == ["a", "b", "c"]
-    assert reply.kind is ResponseKind.ANSWERED and len(reply.bodies) == 2
+    assert reply.kind is ReplyKind.ANSWERED and len(reply.bodies) == 2
 
 
 def test_ids_of_a_thousand_are_asked_for_in_parts(driver: AdminDriver) -> None:
@@ -151,7 +151,7 @@ def test_each_leader_is_asked_once_for_all_of_its_partitions() -> None:
     driver.cluster.scripts[LIST_OFFSETS.key] = offsets_told
     partitions = (("t", 0), ("t", 1), ("t", 2), ("u", 0))
     reply = driver.reply_to(driver.ask(Leaders(partitions), LIST_OFFSETS, offsets_body(partitions), version_min=2))
-    assert reply.kind is ResponseKind.ANSWERED
+    assert reply.kind is ReplyKind.ANSWERED
     told = {
         (topic["name"], row["partition_index"]): row["offset"]
         for body in reply.bodies
@@ -169,7 +169,7 @@ def test_a_partition_without_a_leader_is_lost_and_the_others_are_asked_all_the_s
     question = driver.ask(Leaders(partitions), LIST_OFFSETS, offsets_body(partitions), version_min=2)
     driver.sleep(1_000)
     reply = driver.reply_to(question)
-    assert reply.kind is ResponseKind.LOST and "t-1 has no leader" in str(reply.error)
+    assert reply.kind is ReplyKind.LOST and "t-1 has no leader" in str(reply.error)
     assert [len(body["topics"][0]["partitions"]) for body in reply.bodies] == [1]
 
 
@@ -177,19 +177,19 @@ def test_what_needs_leaders_is_not_sent_while_one_is_missing(driver: AdminDriver
     """Fresh metadata decides: an earlier leader may be gone."""
     partitions = (("t", 0), ("t", 1))
     first = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=partitions)
-    assert driver.reply_to(first).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(first).kind is ReplyKind.ANSWERED
     driver.sleep(500)
     driver.cluster.move_leader("t", 1, -1)
     second = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=partitions)
     reply = driver.reply_to(second)
-    assert (reply.kind, reply.was_sent) == (ResponseKind.LEADERLESS, False) and "t-1 has no leader" in str(reply.error)
+    assert reply.kind is ReplyKind.LEADERLESS and "t-1 has no leader" in str(reply.error)
     others = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 0), ("not there", 0)))
     driver.sleep(2_000)
-    assert driver.reply_to(others).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(others).kind is ReplyKind.ANSWERED
     driver.cluster.move_leader("t", 1, 2)
     third = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=partitions)
     driver.sleep(2_000)
-    assert driver.reply_to(third).kind is ResponseKind.ANSWERED and driver.count(END_TXN) == 3
+    assert driver.reply_to(third).kind is ReplyKind.ANSWERED and driver.count(END_TXN) == 3
 
 
 def older_answer(driver: AdminDriver) -> Callable[[], None]:
@@ -211,26 +211,26 @@ def older_answer(driver: AdminDriver) -> Callable[[], None]:
 
 def test_an_answer_requested_before_a_transaction_is_ended_says_nothing_about_leaders(driver: AdminDriver) -> None:
     known = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 1),))
-    assert driver.reply_to(known).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(known).kind is ReplyKind.ANSWERED
     deliver = older_answer(driver)
     driver.cluster.move_leader("t", 1, -1)
     question = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 1),))
     deliver()
     assert driver.count(END_TXN) == 1, "it comes later, but says how things were before"
     driver.sleep(1_000)
-    assert driver.reply_to(question).kind is ResponseKind.LEADERLESS and driver.count(END_TXN) == 1
+    assert driver.reply_to(question).kind is ReplyKind.LEADERLESS and driver.count(END_TXN) == 1
 
 
 def test_an_answer_that_took_long_is_as_old_as_its_request(driver: AdminDriver) -> None:
     known = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 1),))
-    assert driver.reply_to(known).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(known).kind is ReplyKind.ANSWERED
     deliver = older_answer(driver)
     driver.sleep(5_000)
     deliver()
     driver.cluster.move_leader("t", 1, -1)
     question = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 1),))
     driver.sleep(1_000)
-    assert driver.reply_to(question).kind is ResponseKind.LEADERLESS and driver.count(END_TXN) == 1
+    assert driver.reply_to(question).kind is ReplyKind.LEADERLESS and driver.count(END_TXN) == 1
 
 
 def test_a_coordinator_has_not_left_because_older_metadata_do_not_have_it(driver: AdminDriver) -> None:
@@ -243,7 +243,7 @@ def test_a_coordinator_has_not_left_because_older_metadata_do_not_have_it(driver
     question = driver.ask(Coordinator("b"), END_TXN, END_BODY)
     deliver()
     driver.sleep(1_000)
-    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(question).kind is ReplyKind.ANSWERED
 
 
 def test_a_lookup_in_flight_does_not_count_for_an_id_whose_coordinator_was_found_wrong(driver: AdminDriver) -> None:
@@ -259,12 +259,12 @@ def test_a_lookup_in_flight_does_not_count_for_an_id_whose_coordinator_was_found
     for newer in driver.cluster.pending_of(FIND_COORDINATOR):
         driver.cluster.answer(newer, driver._find_coordinator(newer))
     driver.run()
-    assert driver.reply_to(first).kind is driver.reply_to(again).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(first).kind is driver.reply_to(again).kind is ReplyKind.ANSWERED
     assert [node_id for node_id, _ in driver.asked(END_TXN)] == [2, 2]
 
 
 def test_an_answer_about_other_topics_says_nothing_about_leaders(driver: AdminDriver) -> None:
-    assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).kind is ReplyKind.ANSWERED
     driver.cluster.move_leader("t", 1, -1)
     driver.sleep(1_000)
     driver.cluster.scripts[METADATA.key] = lambda _: None
@@ -278,14 +278,14 @@ def test_an_answer_about_other_topics_says_nothing_about_leaders(driver: AdminDr
     driver.cluster.answer(of_no_topic, driver.cluster.metadata_body(of_no_topic))
     driver.run()
     driver.sleep(1_000)
-    assert driver.reply_to(question).kind is ResponseKind.LEADERLESS and driver.count(END_TXN) == 1
+    assert driver.reply_to(question).kind is ReplyKind.LEADERLESS and driver.count(END_TXN) == 1
 
 
 def test_what_needs_leaders_is_sent_at_once_if_they_have_just_been_learnt(driver: AdminDriver) -> None:
     for _ in range(3):
         question = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 0),))
         # At once: the driver's clock has not moved.
-        assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+        assert driver.reply_to(question).kind is ReplyKind.ANSWERED
     assert driver.count(METADATA) <= 2
 
 
@@ -294,19 +294,19 @@ def test_what_has_just_been_learnt_is_in_doubt_once_a_broker_is_lost(
     driver: AdminDriver, is_noticed_before: bool
 ) -> None:
     first = driver.ask(AllBrokers(), DESCRIBE_TRANSACTIONS, led_partitions=(("t", 1),))
-    assert driver.reply_to(first).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(first).kind is ReplyKind.ANSWERED
     driver.cluster.move_leader("t", 1, -1)
     driver.cluster.disconnect(1)
     if is_noticed_before:
         driver.run()
     second = driver.ask(Coordinator("b"), END_TXN, END_BODY, led_partitions=(("t", 1),))
     driver.sleep(1_000)
-    assert driver.reply_to(second).kind is ResponseKind.LEADERLESS and driver.count(END_TXN) == 0
+    assert driver.reply_to(second).kind is ReplyKind.LEADERLESS and driver.count(END_TXN) == 0
 
 
 def test_no_ids_are_answered_by_nobody(driver: AdminDriver) -> None:
     reply = driver.reply_to(driver.ask(Coordinators(()), DESCRIBE_TRANSACTIONS))
-    assert (reply.kind, reply.bodies) == (ResponseKind.ANSWERED, ()) and driver.count(DESCRIBE_TRANSACTIONS) == 0
+    assert (reply.kind, reply.bodies) == (ReplyKind.ANSWERED, ()) and driver.count(DESCRIBE_TRANSACTIONS) == 0
 
 
 def test_every_broker_is_asked_and_one_that_joined_just_now_is_not_left_out(driver: AdminDriver) -> None:
@@ -331,7 +331,7 @@ def test_every_broker_can_be_asked_after_every_batch_without_waiting_longer_each
         driver.sleep(300)
         question = driver.ask(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)
         # The clock has not moved, so there was no wait.
-        assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+        assert driver.reply_to(question).kind is ReplyKind.ANSWERED
 
 
 def test_a_leader_that_moved_is_found_again(driver: AdminDriver) -> None:
@@ -342,20 +342,20 @@ def test_a_leader_that_moved_is_found_again(driver: AdminDriver) -> None:
     driver.ask(Leader("t", 1), PRODUCE, body, version_max=12)
     question = driver.ask(Leader("t", 1), PRODUCE, body, version_max=12, find_again=True)
     driver.sleep(200)
-    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(question).kind is ReplyKind.ANSWERED
     assert [node_id for node_id, _ in driver.asked(PRODUCE)] == [1, 1, 2]
 
 
 def test_any_broker_one_broker_and_the_controller_can_be_asked(driver: AdminDriver) -> None:
     for target, wanted in ((AnyBroker(), {0, 1, 2}), (OneBroker(2), {2}), (Controller(), {0})):
         reply = driver.reply_to(driver.ask(target, LIST_TRANSACTIONS, LIST_BODY))
-        assert reply.kind is ResponseKind.ANSWERED
+        assert reply.kind is ReplyKind.ANSWERED
         assert driver.asked(LIST_TRANSACTIONS)[-1][0] in wanted
 
 
 def test_questions_of_one_step_are_all_out_before_the_first_answer(driver: AdminDriver) -> None:
     driver.cluster.scripts[END_TXN.key] = lambda request: None
-    driver.run(*[AdminRequest(Coordinator(key), END_TXN, END_BODY, TIMEOUT_MS) for key in "abcd" * 5])
+    driver.run(*[Ask(Coordinator(key), END_TXN, END_BODY, timeout_ms=TIMEOUT_MS) for key in "abcd" * 5])
     assert len(driver.cluster.pending_of(END_TXN)) == 20 and not driver.replies
     answer_all(driver)
     assert len(driver.replies) == 20
@@ -372,7 +372,7 @@ def test_what_will_be_needed_is_found_with_one_request_each_and_every_broker_is_
     assert [len(driver.cluster.connections_of(node_id)) for node_id in range(3)].count(0) == 0
     ahead = driver.count(METADATA), driver.count(FIND_COORDINATOR), driver.count(API_VERSIONS)
     for target in (Coordinator("a"), Coordinator("b")):
-        assert driver.reply_to(driver.ask(target, END_TXN, END_BODY)).kind is ResponseKind.ANSWERED
+        assert driver.reply_to(driver.ask(target, END_TXN, END_BODY)).kind is ReplyKind.ANSWERED
     assert (driver.count(METADATA), driver.count(FIND_COORDINATOR), driver.count(API_VERSIONS)) == ahead
 
 
@@ -384,7 +384,7 @@ def test_a_coordinator_that_is_not_found_ahead_is_looked_for_again_by_the_reques
     driver.run()
     assert not driver.replies
     del driver.lookup_codes["a"]
-    assert driver.reply_to(driver.ask(Coordinator("a"), END_TXN, END_BODY)).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(driver.ask(Coordinator("a"), END_TXN, END_BODY)).kind is ReplyKind.ANSWERED
     assert driver.count(FIND_COORDINATOR) == 2
 
 
@@ -400,7 +400,7 @@ def test_topics_of_an_earlier_operation_are_not_asked_for_again(driver: AdminDri
 
 def test_what_was_looked_for_ahead_ends_with_the_operation(driver: AdminDriver) -> None:
     driver.asking.look_ahead(driver.now_ms, [], ["a", "b"])
-    driver.asking.forget_requests()
+    driver.asking.forget_asks()
     driver.run()
     assert driver.count(FIND_COORDINATOR) == 0
 
@@ -420,10 +420,10 @@ def test_coordinators_of_earlier_operations_are_not_kept_without_limit(
 # ---- several connections to a coordinator ----------------------------------------------------------------------
 
 
-def many_ends(driver: AdminDriver, count: int) -> list[AdminRequest]:
+def many_ends(driver: AdminDriver, count: int) -> list[Ask]:
     """Sends EndTxn requests to one coordinator, which does not answer until the test does."""
     driver.cluster.scripts[END_TXN.key] = lambda request: None
-    ends = [AdminRequest(Coordinator("b"), END_TXN, END_BODY, TIMEOUT_MS) for _ in range(count)]
+    ends = [Ask(Coordinator("b"), END_TXN, END_BODY, timeout_ms=TIMEOUT_MS) for _ in range(count)]
     driver.run(*ends)
     return ends
 
@@ -437,7 +437,7 @@ def test_the_ends_of_many_transactions_go_over_several_connections(driver: Admin
         driver.cluster.answer(waiting[0], ok(waiting[0]))
         driver.run()
     assert driver.count(END_TXN) == 40
-    assert {driver.reply_to(end).kind for end in ends} == {ResponseKind.ANSWERED}
+    assert {driver.reply_to(end).kind for end in ends} == {ReplyKind.ANSWERED}
 
 
 def test_the_ends_of_a_few_transactions_need_no_further_connection(driver: AdminDriver) -> None:
@@ -454,10 +454,10 @@ def test_a_further_connection_that_is_lost_takes_along_only_what_was_on_it(drive
     driver.run()
     lost = [end for end in ends if end in driver.replies]
     assert len(lost) == 10
-    assert {(driver.reply_to(end).kind, driver.reply_to(end).was_sent) for end in lost} == {(ResponseKind.LOST, True)}
+    assert {driver.reply_to(end).kind for end in lost} == {ReplyKind.LOST}
     assert "(node 1)" in str(driver.reply_to(lost[0]).error)
     answer_all(driver)
-    assert Counter(driver.reply_to(end).kind for end in ends) == {ResponseKind.LOST: 10, ResponseKind.ANSWERED: 30}
+    assert Counter(driver.reply_to(end).kind for end in ends) == {ReplyKind.LOST: 10, ReplyKind.ANSWERED: 30}
     assert driver.count(END_TXN) == 40, "what may have arrived is not sent again"
 
 
@@ -479,7 +479,7 @@ def test_where_no_further_connection_is_to_be_had_one_does_it_all(driver: AdminD
     ends = many_ends(driver, 40)
     assert len(driver.cluster.pending_of(END_TXN)) == ENDS_IN_FLIGHT
     answer_all(driver)
-    assert {driver.reply_to(end).kind for end in ends} == {ResponseKind.ANSWERED}
+    assert {driver.reply_to(end).kind for end in ends} == {ReplyKind.ANSWERED}
 
 
 def test_all_connections_to_a_broker_that_left_or_moved_are_closed(driver: AdminDriver) -> None:
@@ -508,13 +508,13 @@ def test_a_disconnect_with_a_question_on_the_wire_loses_it_and_forgets_the_coord
     driver.cluster.disconnect(1)
     driver.run()
     reply = driver.reply_to(question)
-    assert (reply.kind, reply.was_sent) == (ResponseKind.LOST, True) and isinstance(reply.error, TransportError)
+    assert reply.kind is ReplyKind.LOST and isinstance(reply.error, TransportError)
     assert reply.error.name == "PKS-3003"
     assert driver.count(END_TXN) == 1, "what may have arrived is not sent again"
     driver.cluster.scripts[END_TXN.key] = ok
     driver.coordinators["b"] = 2
     question = driver.ask(Coordinator("b"), END_TXN, END_BODY)
-    assert driver.reply_to(question).kind is ResponseKind.ANSWERED and driver.asked(END_TXN)[-1][0] == 2
+    assert driver.reply_to(question).kind is ReplyKind.ANSWERED and driver.asked(END_TXN)[-1][0] == 2
 
 
 def test_a_dead_broker_does_not_hold_up_the_answers_of_the_living(driver: AdminDriver) -> None:
@@ -524,10 +524,10 @@ def test_a_dead_broker_does_not_hold_up_the_answers_of_the_living(driver: AdminD
     driver.run()
     to_dead = driver.ask(Coordinator("b"), END_TXN, END_BODY)
     to_living = driver.ask(Coordinator("c"), END_TXN, END_BODY)
-    assert driver.reply_to(to_living).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(to_living).kind is ReplyKind.ANSWERED
     driver.sleep(1_000)
     reply = driver.reply_to(to_dead)
-    assert (reply.kind, reply.was_sent) == (ResponseKind.LOST, False) and "host1:9092" in str(reply.error)
+    assert reply.kind is ReplyKind.NOT_SENT and "host1:9092" in str(reply.error)
 
 
 def test_of_several_brokers_the_answers_of_those_that_live_are_kept(driver: AdminDriver) -> None:
@@ -535,11 +535,11 @@ def test_of_several_brokers_the_answers_of_those_that_live_are_kept(driver: Admi
     question = driver.ask(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)
     driver.sleep(1_000)
     reply = driver.reply_to(question)
-    assert reply.kind is ResponseKind.LOST and len(reply.bodies) == 2
+    assert reply.kind is ReplyKind.LOST and len(reply.bodies) == 2
     question = driver.ask(Coordinators(("a", "b", "c", "d")), DESCRIBE_TRANSACTIONS)
     driver.sleep(1_000)
     reply = driver.reply_to(question)
-    assert reply.kind is ResponseKind.LOST
+    assert reply.kind is ReplyKind.LOST
     assert {row["transactional_id"] for body in reply.bodies for row in body["transaction_states"]} == {"a", "c"}
 
 
@@ -551,8 +551,8 @@ def test_silence_ends_at_the_time_limit_and_late_answers_are_nobodys(driver: Adm
     assert not driver.replies
     late = driver.cluster.pending_of(END_TXN)[0]
     driver.sleep(1)
-    assert driver.reply_to(silent).kind is ResponseKind.LOST and driver.reply_to(silent).was_sent
-    assert driver.reply_to(quick).kind is ResponseKind.LOST
+    assert driver.reply_to(silent).kind is ReplyKind.LOST
+    assert driver.reply_to(quick).kind is ReplyKind.LOST
     driver.sleep(TIMEOUT_MS)
     assert late.connection_id not in driver.cluster.connections, "a connection that owes an answer is given up"
     assert len(driver.replies) == 2
@@ -565,10 +565,10 @@ def test_nothing_is_sent_after_the_time_limit_to_a_broker_that_could_not_take_it
     second = driver.ask(Coordinator("b"), END_TXN, END_BODY, timeout_ms=1_000)
     driver.sleep(1_000)
     reply = driver.reply_to(second)
-    assert (reply.kind, reply.was_sent) == (ResponseKind.LOST, False)
+    assert reply.kind is ReplyKind.NOT_SENT
     driver.cluster.answer(driver.cluster.pending_of(END_TXN)[0], {"error_code": 0})
     driver.run()
-    assert driver.reply_to(first).kind is ResponseKind.ANSWERED and driver.count(END_TXN) == 1
+    assert driver.reply_to(first).kind is ReplyKind.ANSWERED and driver.count(END_TXN) == 1
 
 
 def test_what_was_not_sent_in_time_names_the_broker_in_the_way_though_others_answer_meanwhile() -> None:
@@ -590,7 +590,7 @@ def test_an_answer_at_the_last_moment_counts(driver: AdminDriver) -> None:
     driver.cluster.answer(waiting, ok(waiting))
     driver.now_ms += TIMEOUT_MS
     driver.run()
-    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(question).kind is ReplyKind.ANSWERED
 
 
 def test_what_was_sent_late_and_not_answered_in_time_may_have_been_carried_out(driver: AdminDriver) -> None:
@@ -602,7 +602,7 @@ def test_what_was_sent_late_and_not_answered_in_time_may_have_been_carried_out(d
     assert driver.count(END_TXN) == 1
     driver.sleep(TIMEOUT_MS // 2)
     reply = driver.reply_to(question)
-    assert (reply.kind, reply.was_sent) == (ResponseKind.LOST, True)
+    assert reply.kind is ReplyKind.LOST
     assert str(reply.error) == f"EndTxn was sent but not answered within {TIMEOUT_MS} ms"
 
 
@@ -617,7 +617,7 @@ def test_nothing_waits_once_this_client_was_refused(driver: AdminDriver) -> None
     (connection_id,) = driver.cluster.connections_of(1)
     lost = Disconnected(connection_id, AuthenticationError("unknown issuer"))
     driver.asking.step(driver.now_ms, [lost])
-    assert driver.reply_to(driver.ask(OneBroker(2), LIST_TRANSACTIONS, LIST_BODY)).kind is ResponseKind.REFUSED
+    assert driver.reply_to(driver.ask(OneBroker(2), LIST_TRANSACTIONS, LIST_BODY)).kind is ReplyKind.REFUSED
 
 
 def test_what_was_not_sent_in_time_because_of_a_quota_says_so() -> None:
@@ -632,42 +632,42 @@ def test_what_was_not_sent_in_time_because_of_a_quota_says_so() -> None:
 def test_a_version_that_the_broker_does_not_speak_is_unsupported() -> None:
     driver = AdminDriver(api_versions={END_TXN.key: (0, 4), LIST_TRANSACTIONS.key: None})
     reply = driver.reply_to(driver.ask(Coordinator("a"), END_TXN, END_BODY, version_min=5))
-    assert (reply.kind, reply.was_sent) == (ResponseKind.UNSUPPORTED, False)
+    assert reply.kind is ReplyKind.UNSUPPORTED
     assert isinstance(reply.error, BrokerError) and reply.error.code == 35
     question = driver.ask(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)
     driver.sleep(200)
     reply = driver.reply_to(question)
-    assert reply.kind is ResponseKind.UNSUPPORTED and reply.bodies == ()
+    assert reply.kind is ReplyKind.UNSUPPORTED and reply.bodies == ()
 
 
 def test_a_field_that_has_no_place_in_the_brokers_version_is_unsupported() -> None:
     driver = AdminDriver(api_versions={LIST_TRANSACTIONS.key: (0, 0)})
     reply = driver.reply_to(driver.ask(AnyBroker(), LIST_TRANSACTIONS, {**LIST_BODY, "duration_filter": 5}))
-    assert reply.kind is ResponseKind.UNSUPPORTED and "duration_filter" in str(reply.error)
+    assert reply.kind is ReplyKind.UNSUPPORTED and "duration_filter" in str(reply.error)
 
 
 def test_a_lookup_that_is_not_permitted_is_refused_and_other_ids_go_on(driver: AdminDriver) -> None:
     driver.lookup_codes["b"] = 53
     refused = driver.ask(Coordinator("b"), END_TXN, END_BODY)
-    assert driver.reply_to(refused).kind is ResponseKind.REFUSED
+    assert driver.reply_to(refused).kind is ReplyKind.REFUSED
     assert isinstance(driver.reply_to(refused).error, AuthorizationError)
     reply = driver.reply_to(driver.ask(Coordinators(("a", "b", "c")), DESCRIBE_TRANSACTIONS))
-    assert reply.kind is ResponseKind.REFUSED and len(reply.bodies) == 2 and driver.count(END_TXN) == 0
+    assert reply.kind is ReplyKind.REFUSED and len(reply.bodies) == 2 and driver.count(END_TXN) == 0
 
 
 @pytest.mark.parametrize("code", [14, 15, 16, -1])
 def test_a_coordinator_that_is_not_to_be_found_now_loses_the_question_unsent(driver: AdminDriver, code: int) -> None:
     driver.lookup_codes["b"] = code
     reply = driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY))
-    assert (reply.kind, reply.was_sent) == (ResponseKind.LOST, False)
+    assert reply.kind is ReplyKind.NOT_SENT
     assert isinstance(reply.error, BrokerError) and reply.error.code == code and "'b'" in str(reply.error)
     driver.lookup_codes.clear()
-    assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).kind is ReplyKind.ANSWERED
 
 
 def test_lost_outweighs_refused_because_engine_again_may_mend_it(driver: AdminDriver) -> None:
     driver.lookup_codes = {"a": 53, "b": 15}
-    assert driver.reply_to(driver.ask(Coordinators(("a", "b")), DESCRIBE_TRANSACTIONS)).kind is ResponseKind.LOST
+    assert driver.reply_to(driver.ask(Coordinators(("a", "b")), DESCRIBE_TRANSACTIONS)).kind is ReplyKind.NOT_SENT
 
 
 def test_a_lookup_that_got_lost_is_repeated_elsewhere(driver: AdminDriver) -> None:
@@ -678,7 +678,7 @@ def test_a_lookup_that_got_lost_is_repeated_elsewhere(driver: AdminDriver) -> No
     driver.cluster.scripts[FIND_COORDINATOR.key] = held
     driver.cluster.disconnect(asked_at)
     driver.run()
-    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(question).kind is ReplyKind.ANSWERED
     assert [node_id for node_id, _ in driver.asked(FIND_COORDINATOR)] != [asked_at] * 2
 
 
@@ -688,14 +688,14 @@ def test_a_coordinator_that_joined_just_now_is_waited_for_until_the_metadata_nam
     driver.coordinators["e"] = 7
     question = driver.ask(Coordinator("e"), END_TXN, END_BODY)
     driver.sleep(500)
-    assert driver.reply_to(question).kind is ResponseKind.ANSWERED and driver.asked(END_TXN)[-1][0] == 7
+    assert driver.reply_to(question).kind is ReplyKind.ANSWERED and driver.asked(END_TXN)[-1][0] == 7
 
 
 def test_a_coordinator_outside_of_the_cluster_loses_the_question(driver: AdminDriver) -> None:
     driver.coordinators["e"] = 99
     question = driver.ask(Coordinator("e"), END_TXN, END_BODY)
     driver.sleep(500)
-    assert driver.reply_to(question).kind is ResponseKind.LOST and "99" in str(driver.reply_to(question).error)
+    assert driver.reply_to(question).kind is ReplyKind.NOT_SENT and "99" in str(driver.reply_to(question).error)
 
 
 def test_what_is_missing_in_what_was_known_before_is_looked_for_again(driver: AdminDriver) -> None:
@@ -708,11 +708,11 @@ def test_what_is_missing_in_what_was_known_before_is_looked_for_again(driver: Ad
     driver.cluster.brokers[3] = ("host3", 9092)
     to_leader = driver.ask(Leader("t", 1), PRODUCE, body, version_max=12)
     driver.sleep(500)
-    assert driver.reply_to(to_leader).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(to_leader).kind is ReplyKind.ANSWERED
     driver.cluster.brokers[4] = ("host4", 9092)
     to_broker, to_nobody = (driver.ask(OneBroker(number), LIST_TRANSACTIONS, LIST_BODY) for number in (4, 9))
     driver.sleep(500)
-    assert driver.reply_to(to_broker).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(to_broker).kind is ReplyKind.ANSWERED
     assert str(driver.reply_to(to_nobody).error) == "broker 9 is not part of the cluster"
 
 
@@ -723,7 +723,7 @@ def test_the_controller_is_asked_and_any_broker_while_there_is_none(
     body = driver.cluster.metadata_body
     driver.cluster.scripts[METADATA.key] = lambda request: {**body(request), "controller_id": controller_id}
     question = driver.ask(Controller(), LIST_TRANSACTIONS, LIST_BODY)
-    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(question).kind is ReplyKind.ANSWERED
     assert [node_id for node_id, _ in driver.asked(LIST_TRANSACTIONS)] == [asked]
 
 
@@ -733,16 +733,16 @@ def test_a_broker_that_cannot_be_reached_is_forgotten_as_the_coordinator_of_ever
     driver.cluster.refusing.add(1)
     driver.cluster.disconnect(1)
     driver.run()
-    assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).kind is ResponseKind.LOST
+    assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).kind is ReplyKind.NOT_SENT
     driver.coordinators["d"] = 2
-    assert driver.reply_to(driver.ask(Coordinator("d"), END_TXN, END_BODY)).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(driver.ask(Coordinator("d"), END_TXN, END_BODY)).kind is ReplyKind.ANSWERED
 
 
 def test_a_partition_without_a_leader_loses_the_question_after_a_fresh_look(driver: AdminDriver) -> None:
     driver.cluster.topics["t"][1] = 99
     question = driver.ask(Leader("t", 1), PRODUCE, {"acks": -1, "timeout_ms": 1, "topic_data": []}, version_max=12)
     driver.sleep(500)
-    assert driver.reply_to(question).kind is ResponseKind.LOST and "t-1 has no leader" in str(
+    assert driver.reply_to(question).kind is ReplyKind.NOT_SENT and "t-1 has no leader" in str(
         driver.reply_to(question).error
     )
 
@@ -751,7 +751,7 @@ def test_a_topic_that_may_not_be_described_refuses_the_question(driver: AdminDri
     driver.cluster.topic_errors["t"] = 29
     question = driver.ask(Leader("t", 0), PRODUCE, {"acks": -1, "timeout_ms": 1, "topic_data": []}, version_max=12)
     driver.sleep(500)
-    assert driver.reply_to(question).kind is ResponseKind.REFUSED
+    assert driver.reply_to(question).kind is ReplyKind.REFUSED
 
 
 def test_of_several_topics_one_that_may_not_be_described_leaves_the_others_their_answers() -> None:
@@ -762,7 +762,7 @@ def test_of_several_topics_one_that_may_not_be_described_leaves_the_others_their
     question = driver.ask(Leaders((("t", 0), ("u", 0))), LIST_OFFSETS, {"replica_id": -1, "topics": asked})
     driver.sleep(500)
     reply = driver.reply_to(question)
-    assert (reply.kind, len(reply.bodies)) == (ResponseKind.LOST, 1)
+    assert (reply.kind, len(reply.bodies)) == (ReplyKind.LOST, 1)
     assert "TOPIC_AUTHORIZATION_FAILED" in str(reply.error)
 
 
@@ -771,20 +771,20 @@ def test_while_nobody_can_be_reached_questions_end_at_once_and_unsent() -> None:
     driver.cluster.refusing |= {0, 1, 2}
     for target, api in ((Coordinator("a"), END_TXN), (AllBrokers(), METADATA), (AnyBroker(), API_VERSIONS)):
         reply = driver.reply_to(driver.ask(target, api, END_BODY if api is END_TXN else {"topics": []}))
-        assert (reply.kind, reply.was_sent) == (ResponseKind.LOST, False) and "connection refused" in str(reply.error)
+        assert reply.kind is ReplyKind.NOT_SENT and "connection refused" in str(reply.error)
     assert driver.wake_at_ms is not None and driver.wake_at_ms > driver.now_ms, "nothing spins"
 
 
 def test_forgotten_questions_have_no_reply_and_leave_the_connections_usable(driver: AdminDriver) -> None:
     driver.cluster.scripts[END_TXN.key] = lambda request: None
     driver.ask(Coordinator("b"), END_TXN, END_BODY)
-    driver.asking.forget_requests()
+    driver.asking.forget_asks()
     late = driver.cluster.pending_of(END_TXN)[0]
     driver.cluster.answer(late, ok(late))
     driver.run()
     assert driver.replies == {}
     driver.cluster.scripts[END_TXN.key] = ok
-    assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).kind is ReplyKind.ANSWERED
 
 
 def test_a_broker_that_asks_for_a_pause_is_waited_for(driver: AdminDriver) -> None:
@@ -794,7 +794,7 @@ def test_a_broker_that_asks_for_a_pause_is_waited_for(driver: AdminDriver) -> No
     driver.sleep(2_999)
     assert question not in driver.replies and driver.count(END_TXN) == 0
     driver.sleep(1)
-    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(question).kind is ReplyKind.ANSWERED
 
 
 def test_a_broker_that_was_lost_and_asks_for_a_pause_as_soon_as_it_is_connected_again_is_waited_for(
@@ -809,7 +809,7 @@ def test_a_broker_that_was_lost_and_asks_for_a_pause_as_soon_as_it_is_connected_
     question = driver.ask(Coordinator("b"), END_TXN, END_BODY)
     lookups = driver.count(FIND_COORDINATOR)
     driver.sleep(3_000)
-    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(question).kind is ReplyKind.ANSWERED
     assert driver.count(FIND_COORDINATOR) == lookups, "it is still the coordinator, and a lookup uses up the quota"
 
 
@@ -819,10 +819,10 @@ def test_a_bootstrap_server_that_does_not_react_is_left_for_the_next_one() -> No
     driver.cluster.deaf.add(0)
     question = driver.ask(AnyBroker(), LIST_TRANSACTIONS, LIST_BODY, timeout_ms=30_000)
     driver.sleep(29_000)
-    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
+    assert driver.reply_to(question).kind is ReplyKind.ANSWERED
 
 
 @pytest.mark.parametrize("error", [AuthenticationError("no"), AuthorizationError("no"), BrokerError("no", code=35)])
 def test_whatever_happened_after_bytes_left_the_question_is_lost(error: KafkaSinkError) -> None:
-    assert response_kind(error, was_sent=True) is ResponseKind.LOST
-    assert response_kind(error, was_sent=False) is not ResponseKind.LOST
+    assert failure_kind(error, was_sent=True) is ReplyKind.LOST
+    assert failure_kind(error, was_sent=False) is not ReplyKind.LOST
