@@ -237,7 +237,7 @@ def test_an_error_that_should_not_exist_ends_everybody_who_waits(
     producer = producer_of(kafka_4, linger_ms=60_000)
     collected = producer.send(topic_name, b"collected")
 
-    def broken(self: Engine, now_ms: int, inputs: object) -> None:
+    def broken(self: Engine, now_ms: int, events: object, calls: object) -> None:
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(Engine, "step", broken)
