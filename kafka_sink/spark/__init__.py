@@ -11,11 +11,9 @@ if TYPE_CHECKING:
 def register(spark: SparkSession) -> None:
     """Makes format("pykafka-sink") known to this session, in the thread that calls. Not needed in the main thread if
     the package is installed: see `pyspark_pykafka_sink`."""
-    from kafka_sink.spark.format_support import check_format_support
+    from kafka_sink.spark.datasource import KafkaSinkDataSource, check_format_support
 
     check_format_support()
-    from kafka_sink.spark.datasource import KafkaSinkDataSource
-
     spark.dataSource.register(KafkaSinkDataSource)
     # Spark looks formats up in the thread's active session. A thread of the user's own has none, and the main thread
     # loses it when a cell is interrupted; PySpark sets it here.

@@ -26,8 +26,8 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import BATCH_UNNAMED
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.shelf import Shelf
-from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID
 from kafka_sink.spark.shown_secrets import is_of_connect
+from kafka_sink.spark.task_context import BATCH_ID, QUERY_ID, RUN_ID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,7 +12,7 @@ from kafka_sink.commit.receipt import BatchKey, BatchSummary, TaskReceipt, summa
 from kafka_sink.commit.session import Conclusion
 from kafka_sink.kafka.io.user_function import load_user_function
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.spark.log import show_log
+from kafka_sink.spark.process import show_log
 
 if TYPE_CHECKING:
     from kafka_sink.spark.driver import FinishedBatch

@@ -23,8 +23,9 @@ from pyspark.sql.types import StringType, StructType
 from kafka_sink.commit.identity import run_of_query, sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.spark import driver
-from kafka_sink.spark.planned import plan_query
-from kafka_sink.spark.task import TaskPlace, write_task
+from kafka_sink.spark.planning import plan_query
+from kafka_sink.spark.task import write_task
+from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.spark.task_writer import TaskResult, TaskWriter, conclude
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.memory_probe import status_bytes

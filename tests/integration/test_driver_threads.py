@@ -31,10 +31,12 @@ from kafka_sink.commit.session import Conclusion
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.warn_once import WARNED, warn_once
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark import driver, log
+from kafka_sink.spark import driver
 from kafka_sink.spark.files import application_folder
-from kafka_sink.spark.planned import PlannedWrite, plan_query
-from kafka_sink.spark.task import TaskPlace, write_task
+from kafka_sink.spark.planning import PlannedWrite, plan_query
+from kafka_sink.spark.process import LOCK
+from kafka_sink.spark.task import write_task
+from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.spark.task_writer import TaskResult, TaskWriter, conclude, give_up
 from kafka_sink.telemetry.metrics.store import read_streams
 from kafka_sink.testing import EmbeddedBroker
@@ -291,7 +293,7 @@ def test_a_child_does_not_wait_for_locks_that_a_thread_of_its_parent_held(broker
         driver.DRIVERS.value._lock,
         driver.ANSWERS.value._lock,
         WARNED.value._lock,
-        log.LOCK.value,
+        LOCK.value,
     ]
     are_held, are_free = threading.Event(), threading.Event()
 

@@ -21,7 +21,8 @@ from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.driver import FinishedBatch, abort_batch
 from kafka_sink.spark.identities import IDENTITIES
-from kafka_sink.spark.task import Task, TaskPlace
+from kafka_sink.spark.task import Task
+from kafka_sink.spark.task_context import TaskPlace
 from kafka_sink.spark.waiting_readers import waiting_text
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import end_offsets

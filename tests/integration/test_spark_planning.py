@@ -24,7 +24,7 @@ from kafka_sink.kafka.client.metadata import Metadata
 from kafka_sink.kafka.client.request import Answer
 from kafka_sink.kafka.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS, Api
 from kafka_sink.options.sink_options import TopicPlan
-from kafka_sink.spark.planning import plan_stream
+from kafka_sink.spark.datasource import plan_stream
 from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, acl
 from kafka_sink.testing.acl import Acl

@@ -45,8 +45,8 @@ from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.datasource import KafkaSinkDataSource
 from kafka_sink.spark.first_line import HIDE_TRACEBACK, explain_to_spark
-from kafka_sink.spark.place import place_in_stream
 from kafka_sink.spark.same_version import unpickle
+from kafka_sink.spark.task_context import place_in_stream
 from kafka_sink.spark.triggers import continuous_error
 from tools.error_reference import CHAPTERS, PATH, main
 

@@ -21,8 +21,8 @@ from kafka_sink.kafka.io.files import read_file
 from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.format_names import AVRO, JSON, JSON_SCHEMA, PROTOBUF
 from kafka_sink.options.format_options import RegistryOptions, SideFormat
+from kafka_sink.spark.formats import SidePlan
 from kafka_sink.spark.formats.schema_registry import is_file_name, resolve, schema_text
-from kafka_sink.spark.formats.side_plan import SidePlan
 
 # The same as in Spark's to_avro.
 RECORD_NAME = "topLevelRecord"

@@ -15,10 +15,9 @@ from kafka_sink.errors import ConfigError, LocalProtocolError
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark import driver, summary
 from kafka_sink.spark.columns import choose_columns
-from kafka_sink.spark.planning import plan_stream
-from kafka_sink.spark.stream_writer import StreamWriter
+from kafka_sink.spark.datasource import plan_stream
 from kafka_sink.spark.triggers import is_before_any_batch
-from kafka_sink.spark.writer import BatchWriter, CommitMessage
+from kafka_sink.spark.writers import BatchWriter, CommitMessage, StreamWriter
 
 OURS = CommitMessage(TaskReceipt(BatchKey("q-1", 7), "run", 0, 11))
 SCHEMA = StructType().add("value", StringType())
