@@ -26,6 +26,7 @@ from kafka_sink.commit.admin.client import Client
 from kafka_sink.commit.admin.client_pool import ClientPool
 from kafka_sink.commit.admin.configs import number_of
 from kafka_sink.commit.admin.ledger_topic import CHECKED, check_ledger_configs
+from kafka_sink.commit.admin.marks import Marks, marked_line, remove_marks
 from kafka_sink.commit.admin.support import TransactionSupport
 from kafka_sink.commit.command_texts import broker_arguments
 from kafka_sink.commit.committer import Committer
@@ -51,8 +52,7 @@ from kafka_sink.kafka.io.shared_answers import SharedAnswers
 from kafka_sink.kafka.io.shelf import Shelf
 from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.spark.files import look_in_spark_files
-from kafka_sink.spark.unfinished import find_unfinished_commits, mark_abort, mark_commit, marked_line, remove_marks
+from kafka_sink.spark.files import application_folder, look_in_spark_files
 from kafka_sink.spark.waiting_readers import warn_of_waiting_readers
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def commit_batch(batch: FinishedBatch) -> Conclusion:
     key, receipts = batch.key, batch.receipts
     if batch.sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
         return Conclusion.DELIVERED
-    with _doubt_answers_on_error(), mark_commit(marked_line(batch.sink_id, key), batch.run):
+    with _doubt_answers_on_error(), _marks(batch.sink_id, key).mark_commit(batch.run):
         return _use_driver(batch, batch.sink_id, lambda driver, client: driver.commit(client, key, receipts)).conclusion
 
 
@@ -276,7 +276,7 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
     """
     key, receipts = batch.key, batch.receipts
     if batch.sink_id is not None:
-        mark_abort(marked_line(batch.sink_id, key), batch.run)
+        _marks(batch.sink_id, key).mark_abort(batch.run)
         ANSWERS.value.doubt()
     has_transactions = any(receipt.transaction is not None for receipt in receipts)
     is_own_run = bool(batch.write) and batch.run == batch.write
@@ -324,6 +324,10 @@ def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver, Clien
     return verdict
 
 
+def _marks(sink_id: str, key: BatchKey | None) -> Marks:
+    return Marks(application_folder(), marked_line(sink_id, key))
+
+
 @contextmanager
 def _doubt_answers_on_error() -> Iterator[None]:
     """A mark does the same for other processes, where there is a folder for it."""
@@ -341,7 +345,7 @@ def check_with_kafka(options: SinkOptions, sink_id: str | None, label: BatchKey 
 
     `sink_id` None: there is no ledger. `label`: the key of a batch write; None: a stream.
     """
-    marks = [] if sink_id is None else find_unfinished_commits(marked_line(sink_id, label))
+    marks = [] if sink_id is None else _marks(sink_id, label).find_unfinished()
     settled = ANSWERS.value.get(
         (options, sink_id, label), lambda: _ask_kafka(options, sink_id, label), frozenset(marks)
     )

@@ -15,10 +15,8 @@ everything in it. So two writes at the same time never share one, though they ma
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka_sink.commit.identity import run_of_query
@@ -26,6 +24,7 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import BATCH_UNNAMED
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.shelf import Shelf
+from kafka_sink.spark.files import local_folder
 from kafka_sink.spark.shown_secrets import is_of_connect
 from kafka_sink.spark.task_context import BATCH_ID, QUERY_ID, RUN_ID
 
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RUNS_MAX = 1024
-# As Hadoop's Path reads it: nothing in the path is decoded, and # and ? are letters.
-_LOCATION = re.compile(r"(?:(?P<scheme>[^/:]+):)?(?://[^/]*)?(?P<path>.+)", re.DOTALL)
 
 
 class QueryBatch(NamedTuple):
@@ -71,11 +68,11 @@ def properties_of_thread(session: Any) -> tuple[str, str, str]:
 
 def _id_in_checkpoint(location: str | None) -> str | None:
     """Spark writes it there when it starts the query. Only in a folder that this process can read."""
-    match = _LOCATION.fullmatch((location or "").strip())
-    if match is None or (match["scheme"] or "file").lower() != "file":
+    folder = local_folder(location)
+    if folder is None:
         return None
     with suppress(OSError, ValueError, KeyError, TypeError):
-        found = json.loads(Path(match["path"], "metadata").read_text(encoding="utf-8"))["id"]
+        found = json.loads((folder / "metadata").read_text(encoding="utf-8"))["id"]
         return found if isinstance(found, str) else None
     return None
 

@@ -89,6 +89,7 @@ def test_an_abort_of_a_stream_without_receipts_asks_no_broker(monkeypatch: pytes
 
 
 def checkpoint_with(folder: Path, *names: str) -> str:
+    folder.mkdir(exist_ok=True)
     (folder / "metadata").touch()
     (folder / "offsets").mkdir()
     for name in names:
@@ -108,6 +109,19 @@ def test_a_query_whose_checkpoint_has_no_folder_for_batches_yet_is_a_continuous_
     assert not is_before_any_batch({"checkpointlocation": str(tmp_path)})  # nothing shows that it is a checkpoint
     (tmp_path / "metadata").touch()
     assert is_before_any_batch({"checkpointlocation": str(tmp_path)})
+
+
+@pytest.mark.parametrize("name", ["a b", "a%20b", "a#b?c=d", "ö"])
+def test_the_name_of_the_folder_is_taken_as_spark_takes_it(tmp_path: Path, name: str) -> None:
+    location = checkpoint_with(tmp_path / name)
+    for spelling in (location, f"file:{location}", f"file://{location}/"):
+        assert is_before_any_batch({"checkpointlocation": spelling})
+
+
+def test_another_folder_whose_name_is_the_decoded_one_says_nothing(tmp_path: Path) -> None:
+    checkpoint_with(tmp_path / "a b")
+    for location in (checkpoint_with(tmp_path / "a%20b", "0"), f"{tmp_path}/a%20%62"):
+        assert not is_before_any_batch({"checkpointlocation": f"file://{location}"})
 
 
 def test_a_query_with_a_batch_under_way_is_none(tmp_path: Path) -> None:
