@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from pyspark.sql.types import ArrayType, DataType, StringType, StructType, VariantType
 
-from kafka_sink.commit.admin.marks import Marks
 from kafka_sink.commit.admin.client import Client
+from kafka_sink.commit.admin.marks import Marks
 from kafka_sink.commit.identity import Line
 from kafka_sink.commit.receipt import BatchKey
 from kafka_sink.errors import CommitAborted, ConfigError
@@ -26,6 +26,7 @@ from kafka_sink.kafka.client.request import Answer
 from kafka_sink.kafka.wire.apis import DELETE_TOPICS, DESCRIBE_CONFIGS, Api
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.spark.datasource import plan_stream
+from kafka_sink.spark.files import application_folder
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, acl
 from kafka_sink.testing.acl import Acl
 from tests.chaos.bare_spark import PARTITIONS, Checkpoint, problems, run_on, settings_of, sink_id_of

@@ -46,9 +46,9 @@ def test_a_commit_that_raised_is_seen_until_it_is_forgotten_and_by_its_sink_alon
     with pytest.raises(KeyboardInterrupt), marks().mark_commit("run"):
         raise KeyboardInterrupt
     assert marks(Line("another")).find_unfinished() == []
-    marks = marks().find_unfinished()
-    assert len(marks) == 1
-    remove_marks(marks)
+    found = marks().find_unfinished()
+    assert len(found) == 1
+    remove_marks(found)
     assert marks().find_unfinished() == []
 
 
