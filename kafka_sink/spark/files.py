@@ -19,7 +19,7 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka_sink.kafka.io.files import add_search_folder
+from kafka_sink.options.host.files import add_search_folder
 from kafka_sink.spark.process import is_sparks
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from kafka_sink.commit.identity import run_of_label, run_of_query, sink_id_of_ch
 from kafka_sink.commit.receipt import UNNAMED_BATCH, BatchKey
 from kafka_sink.errors import ConfigError
 from kafka_sink.errors.table.writes import OPTIONS_CONTRADICT, STREAM_UNNAMED
-from kafka_sink.kafka.io.user_function import load_user_function
 from kafka_sink.kafka.io.warn_once import warn_once
+from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.batch_name import label_at_planning, make_batch_key

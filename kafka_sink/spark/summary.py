@@ -10,7 +10,7 @@ from kafka_sink.commit.command_texts import CommandTexts, broker_arguments
 from kafka_sink.commit.identity import sink_id_of_query
 from kafka_sink.commit.receipt import BatchKey, BatchSummary, TaskReceipt, summarize_receipts
 from kafka_sink.commit.session import Conclusion
-from kafka_sink.kafka.io.user_function import load_user_function
+from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.process import show_log
 

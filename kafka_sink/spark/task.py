@@ -31,8 +31,8 @@ from kafka_sink.commit.identity import TaskIdentity
 from kafka_sink.commit.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout, TransactionAborted, copy_error
 from kafka_sink.formats.records.digest import RowDigest
-from kafka_sink.kafka.io.user_function import load_user_function
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, FAIL, TRACEPARENT, SinkOptions
 from kafka_sink.producer.arrow_future import ArrowFuture, ArrowMetadata
 from kafka_sink.producer.pool import POOL

@@ -28,12 +28,12 @@ from kafka_sink.formats.schemas.avro import AvroSchema
 from kafka_sink.formats.schemas.misfit import make_errors
 from kafka_sink.formats.schemas.naming import Problems
 from kafka_sink.formats.schemas.spark_types import parse_struct
-from kafka_sink.kafka.io.files import read_file
 from kafka_sink.kafka.io.tls import pkcs12_to_pem, tls_context
-from kafka_sink.kafka.io.user_function import load_user_function
 from kafka_sink.operate.cli.arguments import parse_arguments
 from kafka_sink.operate.cli.brokers import producer_options
 from kafka_sink.operate.cli.replay import filters_of
+from kafka_sink.options.host.files import read_file
+from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import EnvelopeOptions

@@ -17,10 +17,10 @@ from kafka_sink.formats.schemas.derive import derive_avro_schema
 from kafka_sink.formats.schemas.jsonschema import JsonSchema, derive_json_schema
 from kafka_sink.formats.schemas.match import Schema, plan
 from kafka_sink.formats.schemas.protobuf import ProtobufSchema
-from kafka_sink.kafka.io.files import read_file
 from kafka_sink.kafka.io.warn_once import warn_once
 from kafka_sink.options.format_names import AVRO, JSON, JSON_SCHEMA, PROTOBUF
 from kafka_sink.options.format_options import RegistryOptions, SideFormat
+from kafka_sink.options.host.files import read_file
 from kafka_sink.spark.formats import SidePlan
 from kafka_sink.spark.formats.schema_registry import is_file_name, resolve, schema_text
 
