@@ -7,7 +7,7 @@ import base64
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.formats.records.scalar import Reader
 from kafka_sink.formats.schemas.naming import invalid_schema, join_path
-from kafka_sink.formats.schemas.protobuf import ProtoField, ProtoMessage, ProtoType, make_enum, make_field
+from kafka_sink.formats.schemas.protobuf_types import ProtoField, ProtoMessage, ProtoType, make_enum, make_field
 
 # FieldDescriptorProto.Type and Label.
 _TYPES = (

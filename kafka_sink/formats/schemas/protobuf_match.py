@@ -11,16 +11,16 @@ from kafka_sink.formats.records.scalar import encode_unsigned_varint
 from kafka_sink.formats.schemas import protobuf_nodes as nodes
 from kafka_sink.formats.schemas.naming import Problems, find_columns, is_bytes, is_list, is_text, join_path, spark_name
 from kafka_sink.formats.schemas.node import UNITS_PER_SECOND, Numbers, ValueNode, integers, is_float
-from kafka_sink.formats.schemas.protobuf import (
+from kafka_sink.formats.schemas.protobuf import ProtobufSchema
+from kafka_sink.formats.schemas.protobuf_nodes import ContentNode
+from kafka_sink.formats.schemas.protobuf_types import (
     FIXED,
     LENGTH_DELIMITED,
-    ProtobufSchema,
     ProtoEnum,
     ProtoField,
     ProtoMessage,
     ProtoTypes,
 )
-from kafka_sink.formats.schemas.protobuf_nodes import ContentNode
 
 _FITS = {
     "bool": "boolean", "float": "float", "double": "double, float", "string": "string", "bytes": "binary, string",

@@ -14,7 +14,7 @@ from kafka_sink.formats.registry.framing import MessagePosition, make_frame
 from kafka_sink.formats.registry.schema import ResolvedSchema
 from kafka_sink.formats.schemas.avro import AvroSchema
 from kafka_sink.formats.schemas.derive import derive_avro_schema
-from kafka_sink.formats.schemas.jsonschema import JsonSchema, derive_json_schema
+from kafka_sink.formats.schemas.json_schema import JsonSchema, derive_json_schema
 from kafka_sink.formats.schemas.match import Schema, plan
 from kafka_sink.formats.schemas.protobuf import ProtobufSchema
 from kafka_sink.kafka.io.warn_once import warn_once
