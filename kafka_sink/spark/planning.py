@@ -19,8 +19,8 @@ from kafka_sink.options.host.functions import load_user_function
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.batch_name import label_at_planning, make_batch_key
+from kafka_sink.spark.cluster_check import check_with_kafka, create_topics
 from kafka_sink.spark.columns import WrittenColumns, choose_columns, encoded_sides
-from kafka_sink.spark.driver import check_with_kafka, create_topics
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.process import show_log
 from kafka_sink.spark.shown_secrets import warn_of_shown_secrets

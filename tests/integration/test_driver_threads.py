@@ -31,7 +31,7 @@ from kafka_sink.commit.session import Conclusion
 from kafka_sink.kafka.io.per_process import PerProcess
 from kafka_sink.kafka.io.warn_once import WARNED, warn_once
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark import driver
+from kafka_sink.spark import cluster_check, driver
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.planning import PlannedWrite, plan_query
 from kafka_sink.spark.process import LOCK
@@ -167,13 +167,13 @@ def test_threads_that_plan_the_same_at_once_ask_the_brokers_once(
     broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []
-    ask = driver._ask_kafka
+    ask = cluster_check._ask_kafka
 
     def count(*of: Any) -> Any:
         asked.append(of)
         return ask(*of)
 
-    monkeypatch.setattr(driver, "_ask_kafka", count)
+    monkeypatch.setattr(cluster_check, "_ask_kafka", count)
     streams = [Stream(broker, f"s{number}", sink_id="shared") for number in range(THREADS)]
     in_threads(lambda stream: stream.deliver(0) and None, streams)
     assert len(asked) == 1
