@@ -121,9 +121,9 @@ class Driver:
     def recover(self, client: Client) -> None:
         """Finishes open decisions without fencing their driver; those of writes without a label whoever made them. The
         driver of an old one is gone: whatever it has not ended has timed out. Then its decision is closed, too."""
-        verdict, wall_ms = self._run(client, Job(DriverOperation.RECOVER), self._session), int(time.time() * 1000)
+        result, wall_ms = self._run(client, Job(DriverOperation.RECOVER), self._session), int(time.time() * 1000)
         oldest_ms = wall_ms - self._options.producer.transaction_timeout_ms
-        for record in [each for each in verdict.others if each.wall_ms < oldest_ms][:CLOSED_MAX]:
+        for record in [each for each in result.others if each.wall_ms < oldest_ms][:CLOSED_MAX]:
             line = line_of(record.sink_id, record.key)
             session = DriverSession(line.sink_id, code=line.code)
             try:
@@ -142,17 +142,17 @@ class Driver:
         job, settings = replace(job, wall_ms=int(time.time() * 1000)), self._delivery_settings(client)
         if is_help:
             settings = replace(settings, patience_ms=settings.sweep_ms)
-        verdict = client.run(Committer(settings, session, job, client.now_ms()))
-        for note in verdict.notes:
+        result = client.run(Committer(settings, session, job, client.now_ms()))
+        for note in result.notes:
             if note == NOT_VERIFIED or note.startswith(ONCE):
                 warn_once(note)
             else:
                 _LOGGER.warning("sink %s: %s", session.sink_id, note)
-        if verdict.swept:
-            _LOGGER.info("sink %s: aborted dangling transactions: %s", session.sink_id, ", ".join(verdict.swept))
-        if verdict.error is not None:
-            raise verdict.error
-        return verdict
+        if result.swept:
+            _LOGGER.info("sink %s: aborted dangling transactions: %s", session.sink_id, ", ".join(result.swept))
+        if result.error is not None:
+            raise result.error
+        return result
 
     def _delivery_settings(self, client: Client) -> DeliverySettings:
         if self._settings is None:
@@ -223,7 +223,7 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
         return None
     may_be_decided = has_transactions and (batch.is_complete or not is_own_run)
     try:
-        verdict = _use_driver(
+        result = _use_driver(
             batch,
             batch.sink_id,
             lambda driver, client: driver.abort(
@@ -238,9 +238,9 @@ def abort_batch(batch: FinishedBatch) -> Conclusion | None:
         )
         _warn_of_waiting_readers(batch.options, batch.sink_id, receipts)
         return Conclusion.LEFT_ALONE if has_transactions else None
-    if not verdict.is_swept:
-        _warn_of_waiting_readers(batch.options, batch.sink_id, receipts, verdict.notes)
-    return verdict.conclusion if has_transactions else None
+    if not result.is_swept:
+        _warn_of_waiting_readers(batch.options, batch.sink_id, receipts, result.notes)
+    return result.conclusion if has_transactions else None
 
 
 def _warn_of_waiting_readers(
@@ -292,9 +292,9 @@ def _use_driver(batch: FinishedBatch, sink_id: str, act: Callable[[Driver, Clien
         batch.options, sink_id, batch.run, batch.key, is_only_sink=batch.is_only_sink
     )
     with CLIENTS.value.borrow(batch.options.producer) as client:
-        verdict = act(driver, client)
+        result = act(driver, client)
     DRIVERS.value.put(where, driver)
-    return verdict
+    return result
 
 
 def marks_of(sink_id: str, key: BatchKey | None) -> Marks:

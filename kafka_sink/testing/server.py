@@ -272,8 +272,8 @@ class EmbeddedBroker:
             # TLS returns one record at a time, and the selector does not see decrypted data.
             while isinstance(peer.socket, ssl.SSLSocket) and peer.socket.pending():
                 data += peer.socket.recv(READ_BYTES)
-        except NOT_YET as wish:
-            if isinstance(wish, ssl.SSLWantWriteError):
+        except NOT_YET as blocked:
+            if isinstance(blocked, ssl.SSLWantWriteError):
                 self._selector.modify(peer.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, peer)
             return
         except OSError:
