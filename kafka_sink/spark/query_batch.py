@@ -54,7 +54,15 @@ def query_of_batch(frame: DataFrame, batch_id: int, query_id: str | None, checkp
                 BATCH_UNNAMED,
             )
         return QueryBatch(found_id, spark_run)
-    return QueryBatch(_id_in_checkpoint(checkpoint) or _refuse(batch_id))
+    id_in_checkpoint = _id_in_checkpoint(checkpoint)
+    if not id_in_checkpoint:
+        raise ConfigError(
+            f"the query of batch {batch_id} is not known: over Spark Connect, and in threads of your own, Spark does "
+            "not provide it. Nothing was written. Set the option query.id to a text of your choice that belongs to "
+            "this query, and a new one for each new checkpoint; or checkpointLocation, if this process can read it",
+            BATCH_UNNAMED,
+        )
+    return QueryBatch(id_in_checkpoint)
 
 
 def properties_of_thread(session: Any) -> tuple[str, str, str]:
@@ -75,15 +83,6 @@ def _id_in_checkpoint(location: str | None) -> str | None:
         found = json.loads((folder / "metadata").read_text(encoding="utf-8"))["id"]
         return found if isinstance(found, str) else None
     return None
-
-
-def _refuse(batch_id: int) -> str:
-    raise ConfigError(
-        f"the query of batch {batch_id} is not known: over Spark Connect, and in threads of your own, Spark does not "
-        "provide it. Nothing was written. Set the option query.id to a text of your choice that belongs to this query, "
-        "and a new one for each new checkpoint; or checkpointLocation, if this process can read it",
-        BATCH_UNNAMED,
-    )
 
 
 def new_run() -> str:

@@ -136,7 +136,7 @@ class Task:
         if used is None:
             return own
         if place.errors_may_be_caught and used.transaction is not None:
-            return used.identity if IDENTITIES.has_ended(self._producer_options, used.transaction) else own
+            return used.identity if IDENTITIES.ask_if_ended(self._producer_options, used.transaction) else own
         return used.identity
 
     def _borrow(self, identity: TaskIdentity | None) -> Producer:
