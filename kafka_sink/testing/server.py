@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from kafka_sink.testing.acl import Acl
-from kafka_sink.testing.broker import BrokerCluster, Output
+from kafka_sink.testing.broker import BrokerCluster
+from kafka_sink.testing.core import Output
 from kafka_sink.testing.faults import Fault
 from kafka_sink.testing.log import CommittedRecord
 from kafka_sink.testing.settings import RELEASES, Settings
