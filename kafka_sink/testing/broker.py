@@ -14,19 +14,69 @@ comes from `Settings` and `Faults`.
 
 from __future__ import annotations
 
-from kafka_sink.errors import RemoteProtocolError
+from collections.abc import Iterable, Mapping
+
+from kafka_sink.errors import ConfigError, RemoteProtocolError
 from kafka_sink.kafka.wire import frames
 from kafka_sink.kafka.wire.apis import API_VERSIONS, APIS
+from kafka_sink.testing.acl import Acl, Authorizer
 from kafka_sink.testing.api import HANDLERS, sasl
 from kafka_sink.testing.api.versions import is_served, refuse_version, version_max
 from kafka_sink.testing.call import Call
+from kafka_sink.testing.cluster import Cluster
 from kafka_sink.testing.core import BrokerCore, ClientConnection, Output
+from kafka_sink.testing.credentials import Credentials
 from kafka_sink.testing.errors import Refused
+from kafka_sink.testing.faults import Faults
+from kafka_sink.testing.groups import Groups
+from kafka_sink.testing.housekeeping import Housekeeping
+from kafka_sink.testing.markers import Markers
+from kafka_sink.testing.schedule import Schedule
 from kafka_sink.testing.session import Session, Stage
+from kafka_sink.testing.settings import Settings
+from kafka_sink.testing.topics import BrokerState
+from kafka_sink.testing.transactions import TransactionCoordinator
 
 
 class BrokerCluster(BrokerCore):
-    """The core with requests: what a server feeds."""
+    """Broker ids are 1..n unless `brokers` lists them; the caller assigns connection ids.
+
+    With `users` (name -> password), or `access_keys` (id -> secret key) for the mechanism AWS_MSK_IAM, every connection
+    must authenticate (SASL_PLAINTEXT); with `acls` anything not allowed is denied, except to `super.users` (a
+    property). Both may be changed later: `credentials`, `authorizer`.
+    """
+
+    def __init__(
+        self,
+        brokers: int | list[BrokerState] = 1,
+        *,
+        topics: Mapping[str, int] | None = None,
+        users: Mapping[str, str] | None = None,
+        access_keys: Mapping[str, str] | None = None,
+        acls: Iterable[Acl] | None = None,
+        settings: Settings | None = None,
+        now_ms: int = 0,
+    ) -> None:
+        if isinstance(brokers, int):
+            brokers = [BrokerState(number, "localhost", 9091 + number) for number in range(1, brokers + 1)]
+        if not brokers:
+            raise ConfigError("an embedded cluster needs at least one broker")
+        super().__init__()
+        self.settings = settings or Settings()
+        self.schedule = Schedule()
+        self.schedule.run_due(now_ms)
+        self.cluster = Cluster(brokers, self.settings, self.schedule)
+        self.groups = Groups(self.schedule, self.settings)
+        self.coordinator = TransactionCoordinator(self.cluster, Markers(self.cluster, self.groups))
+        self.housekeeping = Housekeeping(self.cluster, self.coordinator)
+        self.faults = Faults()
+        self.has_sasl = users is not None or access_keys is not None
+        self.credentials = Credentials(users or {}, self.settings.random_bytes, access_keys)
+        super_users = self.settings.names("super.users", ";")
+        self.authorizer = Authorizer(acls, super_users) if acls is not None else None
+        self.throttle_times_ms = {}
+        for name, partitions in (topics or {}).items():
+            self.cluster.create_topic(name, partitions, min(3, len(brokers)))
 
     # ---- events ----
 
