@@ -49,7 +49,6 @@ class TaskWriter(SameVersion):
         self._sink_id = sink_id
 
     def write_rows(self, rows: Iterator[pa.RecordBatch], place: TaskPlace) -> TaskResult:
-        """Writes the rows of one attempt; the result is for the driver."""
         from kafka_sink.spark.task import write_task
 
         HEAP.on_work_begin()
@@ -106,7 +105,7 @@ class ArrowTask(TaskWriter):
         return self.write_rows(arrow_batches, make_place(self._key, self._run, self._sink_id))
 
 
-def conclude(batch: FinishedBatch, results: Sequence[object]) -> Conclusion:
+def commit_write(batch: FinishedBatch, results: Sequence[object]) -> Conclusion:
     """Commits, and reports to log, listener and telemetry. Without its result a task's work can neither be committed
     nor recorded."""
     from kafka_sink.spark.driver import commit_batch
@@ -130,8 +129,8 @@ def conclude(batch: FinishedBatch, results: Sequence[object]) -> Conclusion:
     return conclusion
 
 
-def give_up(batch: FinishedBatch) -> Conclusion | None:
-    """Aborts. A task that failed or was never run left no result."""
+def abort_write(batch: FinishedBatch) -> Conclusion | None:
+    """A task that failed or was never run left no result."""
     from kafka_sink.spark.driver import abort_batch
     from kafka_sink.spark.summary import report_aborted
 

@@ -19,7 +19,7 @@ from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.first_line import explain_to_spark
 from kafka_sink.spark.process_memory import HEAP
-from kafka_sink.spark.task_writer import TaskResult, TaskWriter, conclude, give_up
+from kafka_sink.spark.task_writer import TaskResult, TaskWriter, abort_write, commit_write
 from kafka_sink.spark.triggers import continuous_error
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ class BatchWriter(TaskWriter, DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         batch = self.finish(messages, (self._key, self._run), self._run)
         HEAP.on_work_begin()
-        conclude(batch, messages)
+        commit_write(batch, messages)
 
     @explain_to_spark()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         batch = self.finish(messages, (self._key, self._run), self._run)
         HEAP.on_work_begin()
-        give_up(batch)
+        abort_write(batch)
 
 
 class StreamWriter(TaskWriter, _ArrowStreamWriter):
@@ -85,8 +85,8 @@ class StreamWriter(TaskWriter, _ArrowStreamWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         if any(message is None for message in messages):
             raise continuous_error()  # happens only there: a batch is committed when all its tasks have succeeded
-        conclude(self.finish(messages, (BatchKey("", batchId), ""), is_only_sink=True), messages)
+        commit_write(self.finish(messages, (BatchKey("", batchId), ""), is_only_sink=True), messages)
 
     @explain_to_spark()
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        give_up(self.finish(messages, (BatchKey("", batchId), ""), is_only_sink=True))
+        abort_write(self.finish(messages, (BatchKey("", batchId), ""), is_only_sink=True))

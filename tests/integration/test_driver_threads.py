@@ -37,7 +37,7 @@ from kafka_sink.spark.planning import PlannedWrite, plan_query
 from kafka_sink.spark.process import LOCK
 from kafka_sink.spark.task import write_task
 from kafka_sink.spark.task_context import TaskPlace
-from kafka_sink.spark.task_writer import TaskResult, TaskWriter, conclude, give_up
+from kafka_sink.spark.task_writer import TaskResult, TaskWriter, abort_write, commit_write
 from kafka_sink.telemetry.metrics.store import read_streams
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import read_topic
@@ -93,7 +93,7 @@ class Stream:
     def end(self, planned: PlannedWrite, batch: int, result: TaskResult, *, is_good: bool = True) -> Conclusion | None:
         writer = TaskWriter(planned.options, planned.columns, planned.sink_id)
         finished = writer.finish([result], (BatchKey(self.query_id, batch), self._run))
-        return conclude(finished, [result]) if is_good else give_up(finished)  # type: ignore[func-returns-value]
+        return commit_write(finished, [result]) if is_good else abort_write(finished)  # type: ignore[func-returns-value]
 
     def deliver(self, batch: int) -> Conclusion | None:
         planned = self.plan()

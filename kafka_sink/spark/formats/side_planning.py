@@ -63,7 +63,7 @@ def _plan_side(
         record_name=chosen.record_name if given is None else given.fullname,
         reads_back=isinstance(given, ProtobufSchema) and given.counts_entries,
     )
-    _heed_rules(side, chosen, resolved)
+    _check_rules(side, chosen, resolved)
     schema = _choose_schema(chosen, given, resolved)
     plan(kind, schema)
     framed = make_frame(
@@ -72,12 +72,12 @@ def _plan_side(
         resolved.schema.kind,
         schema_id=resolved.schema_id,
         guid=resolved.guid,
-        message=_place(schema),
+        message=_message_position(schema),
     )
     return SidePlan(side, schema, framed.prefix, framed.headers), resolved
 
 
-def _heed_rules(side: str, chosen: SideFormat, resolved: ResolvedSchema) -> None:
+def _check_rules(side: str, chosen: SideFormat, resolved: ResolvedSchema) -> None:
     """Rules for readers, and those between two versions, are no obstacle."""
     rules = "; ".join(str(rule) for rule in resolved.rules or () if rule.is_for_writers)
     if not rules:
@@ -94,7 +94,6 @@ def _heed_rules(side: str, chosen: SideFormat, resolved: ResolvedSchema) -> None
 
 
 def derive_schema(format_name: str, kind: pa.DataType, record_name: str | None) -> Schema:
-    """A schema made from the columns."""
     name = record_name or RECORD_NAME
     return derive_avro_schema(kind, name) if format_name == AVRO else derive_json_schema(kind, name)
 
@@ -134,7 +133,7 @@ def _choose_schema(chosen: SideFormat, given: Schema | None, resolved: ResolvedS
     return _parse_schema(chosen, resolved.schema.text, dict(resolved.dependencies))
 
 
-def _place(schema: Schema) -> MessagePosition | None:
+def _message_position(schema: Schema) -> MessagePosition | None:
     if not isinstance(schema, ProtobufSchema):
         return None
     return MessagePosition(schema.message_indexes, schema.message_rank, schema.fullname.rpartition(".")[2])
